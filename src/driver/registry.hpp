@@ -1,0 +1,45 @@
+// Which drivers exist, which of them can be used, and why the others were refused.
+//
+// Owns: the process default driver. Must not know: rmm, kmm. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/driver.hpp"
+
+namespace kmm::driver {
+
+/// One line of `kmm info` and of `kmm::available_drivers()`.
+struct Candidate {
+    Kind kind = Kind::host;
+    bool usable = false;
+    std::string reason;  ///< why not, or what was found
+    int num_devices = 0;
+};
+
+/// All three kinds, in the order in which `auto` tries them: cuda, hip, host. Probes each driver once a process.
+std::vector<Candidate> candidates();
+
+/// Devices of the host driver.
+struct HostOptions {
+    int num_devices = 1;
+    std::size_t memory_bytes = 0;  ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
+    int num_threads = 0;           ///< workers for kernels and copies; 0: usable CPUs
+};
+
+/// A new host driver of its own (a runtime with its own virtual devices; tests). Never fails but for memory.
+std::shared_ptr<Driver> make_host_driver(const HostOptions&);
+/// The options that KMM_VIRTUAL_DEVICES and KMM_VIRTUAL_DEVICE_MEM ask for. Throws std::invalid_argument naming variable and text.
+HostOptions host_options_from_environment();
+
+/// The process's driver of this kind, or null with the reason in `*reason`.
+std::shared_ptr<Driver> open(Kind kind, std::string* reason);
+/// The driver of all free functions of rmm and of runtimes that ask for no other: KMM_DRIVER, else the first usable of
+/// cuda, hip, host. Chosen once. Throws std::runtime_error if KMM_DRIVER names one that cannot be used.
+Driver& process_default();
+std::shared_ptr<Driver> process_default_shared();
+
+}  // namespace kmm::driver
