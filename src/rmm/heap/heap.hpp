@@ -64,12 +64,15 @@ class heap {
 
     /// Adds free memory. A region that begins where another ends extends it: blocks may cross the seam.
     void add_region(std::uintptr_t address, std::size_t size_bytes);
-    /// Takes back a region whose memory is wholly free (or the free tail of one); false and no change otherwise.
-    bool remove_region(std::uintptr_t address, std::size_t size_bytes);
+    /// Takes back memory that is wholly free: a region, touching regions, or any part of one; false and no change
+    /// otherwise. Fences that the memory still carries are added to `*left`; without `left` fenced memory is refused.
+    bool remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left = nullptr);
 
-    /// An empty block if nothing fits. Among fitting pieces: those without fences first, then the smallest, then the lowest.
+    /// An empty block if nothing fits (or `size_bytes` is 0). Among fitting pieces: those without fences first, then the
+    /// smallest, then the lowest. The block's size is rounded up.
     block try_allocate(std::size_t size_bytes);
     /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked for.
+    /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
     /// Drops passed fences of all free pieces and merges what became equal. O(free pieces).
     template<typename P> void prune(P&& passed) {
@@ -100,6 +103,9 @@ class heap {
 
     piece_map::iterator insert(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
     void erase(piece_map::iterator);
+    void resize(piece_map::iterator, std::uintptr_t address, std::size_t size_bytes) noexcept;
+    piece_map::iterator give(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
+    void remove_free_range(std::uintptr_t begin, std::uintptr_t end);
     void merge_equal();
     block coalesce_for(std::size_t size_bytes);
 

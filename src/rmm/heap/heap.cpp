@@ -1,0 +1,316 @@
+// Owns: the algorithms of heap.hpp. Must not know: drivers, streams, threads, kmm. Runs on whichever thread holds the
+// lock of the pool that owns the heap.
+//
+// Every public call either does all of its work or throws and leaves the heap as it was: nodes are made before anything
+// is linked, and what an allocation splits or shrinks keeps its nodes.
+#include "rmm/heap/heap.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace heap {
+namespace {
+
+std::string describe(std::uintptr_t address, std::size_t size_bytes) {
+    return std::to_string(size_bytes) + " bytes at address " + std::to_string(address);
+}
+
+}  // namespace
+
+void fence_set::add(fence f) {
+    auto at = std::lower_bound(fences_.begin(), fences_.end(), f.timeline,
+                               [](const fence& a, std::uint64_t timeline) { return a.timeline < timeline; });
+    if (at != fences_.end() && at->timeline == f.timeline)
+        at->position = std::max(at->position, f.position);
+    else
+        fences_.insert(at, f);
+}
+
+void fence_set::add(const fence_set& other) {
+    if (fences_.empty()) {
+        fences_ = other.fences_;
+        return;
+    }
+    for (const fence& f : other) add(f);
+}
+
+heap::heap(std::size_t alignment) : alignment_(alignment) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0)
+        throw std::invalid_argument("heap alignment " + std::to_string(alignment) + " is not a power of two");
+}
+
+heap::piece_map::iterator heap::insert(std::uintptr_t address, std::size_t size_bytes, fence_set fences) {
+    const bool fenced = !fences.empty();
+    auto at = free_.emplace(address, piece{size_bytes, std::move(fences)}).first;
+    try {
+        by_size_.insert({fenced, size_bytes, address});
+    } catch (...) {
+        free_.erase(at);
+        throw;
+    }
+    free_bytes_ += size_bytes;
+    return at;
+}
+
+void heap::erase(piece_map::iterator at) {
+    by_size_.erase({!at->second.fences.empty(), at->second.size_bytes, at->first});
+    free_bytes_ -= at->second.size_bytes;
+    free_.erase(at);
+}
+
+void heap::resize(piece_map::iterator at, std::uintptr_t address, std::size_t size_bytes) noexcept {
+    auto key = by_size_.extract({!at->second.fences.empty(), at->second.size_bytes, at->first});
+    key.value().size_bytes = size_bytes;
+    key.value().address = address;
+    by_size_.insert(std::move(key));
+
+    free_bytes_ += size_bytes;
+    free_bytes_ -= at->second.size_bytes;
+    at->second.size_bytes = size_bytes;
+    if (address != at->first) {
+        auto next = std::next(at);
+        auto node = free_.extract(at);
+        node.key() = address;
+        free_.insert(next, std::move(node));
+    }
+}
+
+void heap::add_region(std::uintptr_t address, std::size_t size_bytes) {
+    const std::uintptr_t begin = (address + alignment_ - 1) / alignment_ * alignment_;
+    const std::uintptr_t end = (address + size_bytes) / alignment_ * alignment_;
+    if (address + size_bytes < address || begin < address)
+        throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " wraps around");
+    if (end <= begin) return;  // not one aligned unit in it
+
+    auto next = regions_.upper_bound(begin);
+    const bool hits_next = next != regions_.end() && next->first < end;
+    const bool hits_previous =
+        next != regions_.begin() && std::prev(next)->first + std::prev(next)->second > begin;
+    if (hits_next || hits_previous)
+        throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " overlaps an earlier one");
+
+    auto region = regions_.emplace(begin, end - begin).first;
+    try {
+        give(begin, end - begin, fence_set{});
+    } catch (...) {
+        regions_.erase(region);
+        throw;
+    }
+    capacity_bytes_ += end - begin;
+    if (next != regions_.end() && next->first == end) {
+        region->second += next->second;
+        regions_.erase(next);
+    }
+    if (region != regions_.begin()) {
+        auto previous = std::prev(region);
+        if (previous->first + previous->second == begin) {
+            previous->second += region->second;
+            regions_.erase(region);
+        }
+    }
+}
+
+bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left) {
+    const std::uintptr_t begin = (address + alignment_ - 1) / alignment_ * alignment_;
+    const std::uintptr_t end = (address + size_bytes) / alignment_ * alignment_;
+    if (end <= begin) return false;
+
+    auto first = free_.upper_bound(begin);
+    if (first == free_.begin()) return false;
+    --first;
+    auto last = first;
+    std::uintptr_t covered = first->first;
+    fence_set fences;
+    for (; last != free_.end() && last->first == covered && covered < end; ++last) {
+        covered += last->second.size_bytes;
+        if (covered > begin) fences.add(last->second.fences);
+    }
+    if (covered < end) return false;
+    if (!fences.empty() && left == nullptr) return false;
+
+    auto region = std::prev(regions_.upper_bound(begin));
+    const std::uintptr_t region_end = region->first + region->second;
+    if (end < region_end) regions_.emplace(end, region_end - end);
+    try {
+        remove_free_range(begin, end);
+    } catch (...) {
+        if (end < region_end) regions_.erase(end);
+        throw;
+    }
+    if (region->first == begin)
+        regions_.erase(region);
+    else
+        region->second = begin - region->first;
+    capacity_bytes_ -= end - begin;
+    if (left != nullptr) left->add(fences);
+    return true;
+}
+
+void heap::remove_free_range(std::uintptr_t begin, std::uintptr_t end) {
+    auto at = std::prev(free_.upper_bound(begin));
+    while (at != free_.end() && at->first < end) {
+        auto next = std::next(at);
+        const std::uintptr_t at_begin = at->first;
+        const std::uintptr_t at_end = at_begin + at->second.size_bytes;
+        if (at_end > end && at_begin < begin) insert(end, at_end - end, at->second.fences);
+        if (at_begin < begin)
+            resize(at, at_begin, begin - at_begin);
+        else if (at_end > end)
+            resize(at, end, at_end - end);
+        else
+            erase(at);
+        at = next;
+    }
+}
+
+block heap::try_allocate(std::size_t size_bytes) {
+    if (size_bytes == 0 || size_bytes > free_bytes_) return {};
+    const std::size_t size = round_up(size_bytes);
+    auto key = by_size_.lower_bound({false, size, 0});
+    // The keys of fenced pieces follow all others, so that a key found here may be a fenced piece that is too small.
+    if (key == by_size_.end() || key->fenced) key = by_size_.lower_bound({true, size, 0});
+    if (key == by_size_.end()) return coalesce_for(size);
+
+    auto at = free_.find(key->address);
+    block result{at->first, size, {}};
+    if (at->second.size_bytes == size) {
+        result.fences = std::move(at->second.fences);
+        by_size_.erase(key);
+        free_bytes_ -= size;
+        free_.erase(at);
+    } else {
+        result.fences = at->second.fences;
+        resize(at, at->first + size, at->second.size_bytes - size);
+    }
+    return result;
+}
+
+block heap::coalesce_for(std::size_t size) {
+    // Of all rows of touching pieces that together are large enough, and lose nothing when their first is left out of
+    // it, the smallest. What is left of the last piece keeps its own fences.
+    auto best = free_.end();
+    std::size_t best_total = std::numeric_limits<std::size_t>::max();
+    auto first = free_.begin();
+    std::size_t total = 0;
+    std::uintptr_t end = 0;
+    for (auto last = free_.begin(); last != free_.end(); ++last) {
+        if (last->first != end) {
+            first = last;
+            total = 0;
+        }
+        total += last->second.size_bytes;
+        end = last->first + last->second.size_bytes;
+        while (total - first->second.size_bytes >= size) {
+            total -= first->second.size_bytes;
+            ++first;
+        }
+        if (total >= size && total < best_total) {
+            best = first;
+            best_total = total;
+        }
+    }
+    if (best == free_.end()) return {};
+
+    block result{best->first, size, {}};
+    std::size_t covered = 0;
+    for (auto at = best; covered < size; ++at) {
+        result.fences.add(at->second.fences);
+        covered += at->second.size_bytes;
+    }
+    remove_free_range(result.address, result.address + size);
+    return result;
+}
+
+heap::piece_map::iterator heap::give(std::uintptr_t address, std::size_t size, const fence_set& fences) {
+    const std::uintptr_t end = address + size;
+    auto next = free_.lower_bound(address);
+    auto previous = next == free_.begin() ? free_.end() : std::prev(next);
+    const std::uintptr_t previous_end = previous == free_.end() ? 0 : previous->first + previous->second.size_bytes;
+    if ((next != free_.end() && next->first < end) || (previous != free_.end() && previous_end > address))
+        throw std::logic_error("heap: " + describe(address, size) +
+                               " overlap memory that is free already; was it freed twice, or with a wrong size?");
+
+    const bool joins_previous =
+        previous != free_.end() && previous_end == address && previous->second.fences == fences;
+    const bool joins_next = next != free_.end() && next->first == end && next->second.fences == fences;
+    if (joins_previous) {
+        const std::size_t tail = joins_next ? next->second.size_bytes : 0;
+        if (joins_next) erase(next);
+        resize(previous, previous->first, previous->second.size_bytes + size + tail);
+        return previous;
+    }
+    if (joins_next) {
+        resize(next, address, next->second.size_bytes + size);
+        return free_.find(address);
+    }
+    return insert(address, size, fences);
+}
+
+void heap::free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences) {
+    if (size_bytes == 0) return;
+    const std::size_t size = round_up(size_bytes);
+    auto region = regions_.upper_bound(address);
+    const bool inside = region != regions_.begin() && size >= size_bytes && address % alignment_ == 0 &&
+                        address - (--region)->first <= region->second &&
+                        size <= region->second - (address - region->first);
+    if (!inside)
+        throw std::logic_error("heap: " + describe(address, size_bytes) +
+                               " were not allocated here; free what try_allocate returned, with the size asked for");
+    give(address, size, fences);
+}
+
+void heap::merge_equal() {
+    // `prune` emptied fence sets behind the back of the size index: the keys it still calls fenced are the candidates.
+    for (auto key = by_size_.lower_bound({true, 0, 0}); key != by_size_.end();) {
+        auto next = std::next(key);
+        if (free_.find(key->address)->second.fences.empty()) {
+            auto node = by_size_.extract(key);
+            node.value().fenced = false;
+            by_size_.insert(std::move(node));
+        }
+        key = next;
+    }
+    for (auto at = free_.begin(); at != free_.end(); ++at) {
+        std::size_t size = at->second.size_bytes;
+        for (auto next = std::next(at); next != free_.end() && next->first == at->first + size &&
+                                        next->second.fences == at->second.fences;
+             next = std::next(at)) {
+            size += next->second.size_bytes;
+            erase(next);
+        }
+        if (size != at->second.size_bytes) resize(at, at->first, size);
+    }
+}
+
+std::size_t heap::largest_free_bytes() const {
+    std::size_t largest = 0;
+    std::size_t run = 0;
+    std::uintptr_t end = 0;
+    for (const auto& [address, free_piece] : free_) {
+        run = address == end ? run + free_piece.size_bytes : free_piece.size_bytes;
+        end = address + free_piece.size_bytes;
+        largest = std::max(largest, run);
+    }
+    return largest;
+}
+
+std::size_t heap::extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const {
+    std::uintptr_t begin = address;
+    std::uintptr_t end = address + round_up(size_bytes);
+    auto at = free_.lower_bound(address);
+    for (auto next = at; next != free_.end() && next->first == end; ++next) end += next->second.size_bytes;
+    while (at != free_.begin() && std::prev(at)->first + std::prev(at)->second.size_bytes == begin) {
+        --at;
+        begin = at->first;
+    }
+    return end - begin;
+}
+
+}  // namespace heap
+}  // namespace kmm_v0
+}  // namespace rmm

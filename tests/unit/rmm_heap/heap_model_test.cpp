@@ -1,0 +1,188 @@
+// Owns: the comparison of the heap with a slow, obviously right model: one cell per alignment unit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "rmm/heap/heap.hpp"
+
+namespace {
+
+using rmm::heap::block;
+using rmm::heap::fence;
+using rmm::heap::fence_set;
+using rmm::heap::heap;
+
+constexpr std::size_t unit = 256;
+constexpr std::size_t num_cells = 160;
+constexpr std::uintptr_t base = 64 * unit;
+
+/// What is known about each unit of address space: outside all regions, in use, or free with fences.
+struct Model {
+    enum class State { outside, used, available };
+    struct Cell {
+        State state = State::outside;
+        std::map<std::uint64_t, std::uint64_t> fences;
+    };
+    std::vector<Cell> cells = std::vector<Cell>(num_cells);
+
+    std::size_t count(State s) const {
+        return std::count_if(cells.begin(), cells.end(), [&](const Cell& c) { return c.state == s; });
+    }
+    bool all(std::size_t first, std::size_t n, State s) const {
+        return std::all_of(cells.begin() + first, cells.begin() + first + n, [&](const Cell& c) { return c.state == s; });
+    }
+    std::size_t largest_run() const {
+        std::size_t best = 0, run = 0;
+        for (const Cell& c : cells) {
+            run = c.state == State::available ? run + 1 : 0;
+            best = std::max(best, run);
+        }
+        return best;
+    }
+    std::size_t largest_unfenced_run() const {
+        std::size_t best = 0, run = 0;
+        for (const Cell& c : cells) {
+            run = c.state == State::available && c.fences.empty() ? run + 1 : 0;
+            best = std::max(best, run);
+        }
+        return best;
+    }
+    std::size_t extent(std::size_t first, std::size_t n) const {
+        std::size_t begin = first, end = first + n;
+        while (begin > 0 && cells[begin - 1].state == State::available) --begin;
+        while (end < num_cells && cells[end].state == State::available) ++end;
+        return end - begin;
+    }
+};
+
+struct Random {
+    std::mt19937 engine;
+    std::size_t below(std::size_t n) { return engine() % n; }
+};
+
+struct Live {
+    std::size_t first, n;
+    std::size_t asked_bytes;
+};
+
+class HeapModel : public ::testing::TestWithParam<unsigned> {
+  protected:
+    HeapModel() { random.engine.seed(GetParam()); }
+
+    std::uintptr_t address(std::size_t cell) const { return base + cell * unit; }
+
+    fence_set random_fences() {
+        fence_set set;
+        for (std::size_t i = random.below(4); i > 0; --i) set.add({1 + random.below(3), 1 + random.below(5)});
+        return set;
+    }
+
+    void allocate() {
+        const std::size_t n = 1 + random.below(12);
+        const std::size_t bytes = (n - 1) * unit + 1 + random.below(unit);
+        const std::size_t largest = model.largest_run();
+        const bool unfenced_fits = model.largest_unfenced_run() >= n;
+        const block b = h.try_allocate(bytes);
+        ASSERT_EQ(static_cast<bool>(b), largest >= n) << "a request succeeds exactly when a free row is long enough";
+        if (!b) return;
+        ASSERT_EQ(b.size_bytes, n * unit);
+        ASSERT_EQ(b.address % unit, 0u);
+        const std::size_t first = (b.address - base) / unit;
+        ASSERT_TRUE(model.all(first, n, Model::State::available));
+        ASSERT_TRUE(!unfenced_fits || b.fences.empty());
+        for (std::size_t i = first; i < first + n; ++i) {
+            for (auto [timeline, position] : model.cells[i].fences) {
+                const bool covered = std::any_of(b.fences.begin(), b.fences.end(), [&, t = timeline, p = position](const fence& f) {
+                    return f.timeline == t && f.position >= p;
+                });
+                ASSERT_TRUE(covered) << "a fence was lost";
+            }
+            model.cells[i].state = Model::State::used;
+            model.cells[i].fences.clear();
+        }
+        live.push_back({first, n, bytes});
+    }
+
+    void release() {
+        if (live.empty()) return;
+        const std::size_t which = random.below(live.size());
+        const Live l = live[which];
+        live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
+        const fence_set fences = random_fences();
+        ASSERT_EQ(h.extent_if_freed(address(l.first), l.asked_bytes), model.extent(l.first, l.n) * unit);
+        h.free(address(l.first), l.asked_bytes, fences);
+        for (std::size_t i = l.first; i < l.first + l.n; ++i) {
+            model.cells[i].state = Model::State::available;
+            for (const fence& f : fences) model.cells[i].fences[f.timeline] = f.position;
+        }
+    }
+
+    void add_region() {
+        const std::size_t first = random.below(num_cells);
+        const std::size_t n = 1 + random.below(std::min<std::size_t>(40, num_cells - first));
+        if (!model.all(first, n, Model::State::outside)) {
+            ASSERT_THROW(h.add_region(address(first), n * unit), std::invalid_argument);
+            return;
+        }
+        h.add_region(address(first), n * unit);
+        for (std::size_t i = first; i < first + n; ++i) model.cells[i].state = Model::State::available;
+    }
+
+    void remove_region() {
+        const std::size_t first = random.below(num_cells);
+        const std::size_t n = 1 + random.below(std::min<std::size_t>(20, num_cells - first));
+        const bool possible = model.all(first, n, Model::State::available);
+        fence_set left;
+        ASSERT_EQ(h.remove_region(address(first), n * unit, &left), possible);
+        if (!possible) return;
+        std::map<std::uint64_t, std::uint64_t> expected;
+        for (std::size_t i = first; i < first + n; ++i) {
+            for (auto [timeline, position] : model.cells[i].fences)
+                expected[timeline] = std::max(expected[timeline], position);
+            model.cells[i] = {};
+        }
+        for (auto [timeline, position] : expected) {
+            const fence_set before = left;
+            left.add({timeline, position});
+            ASSERT_EQ(left, before) << "a fence of removed memory was lost";
+        }
+    }
+
+    void prune() {
+        const std::uint64_t timeline = 1 + random.below(3);
+        const std::uint64_t position = 1 + random.below(5);
+        h.prune([&](const fence& f) { return f.timeline == timeline && f.position <= position; });
+        for (Model::Cell& c : model.cells) {
+            auto at = c.fences.find(timeline);
+            if (at != c.fences.end() && at->second <= position) c.fences.erase(at);
+        }
+    }
+
+    Random random;
+    heap h{unit};
+    Model model;
+    std::vector<Live> live;
+};
+
+TEST_P(HeapModel, random_operations_agree_with_one_cell_per_unit) {
+    add_region();
+    for (int step = 0; step < 4000; ++step) {
+        const std::size_t dice = random.below(100);
+        if (dice < 45) allocate();
+        else if (dice < 85) release();
+        else if (dice < 90) add_region();
+        else if (dice < 93) remove_region();
+        else prune();
+        if (HasFatalFailure()) FAIL() << "at step " << step;
+        ASSERT_EQ(h.free_bytes(), model.count(Model::State::available) * unit) << step;
+        ASSERT_EQ(h.capacity_bytes(), (num_cells - model.count(Model::State::outside)) * unit) << step;
+        ASSERT_EQ(h.largest_free_bytes(), model.largest_run() * unit) << step;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, HeapModel, ::testing::Range(1u, 21u));
+
+}  // namespace

@@ -1,0 +1,271 @@
+// Owns: the heap's contract (heap.hpp), sentence by sentence. Single-threaded.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+
+#include "rmm/heap/heap.hpp"
+
+namespace {
+
+using rmm::heap::block;
+using rmm::heap::fence;
+using rmm::heap::fence_set;
+using rmm::heap::heap;
+
+constexpr std::uintptr_t base = 1 << 20;
+
+fence_set on(std::uint64_t timeline, std::uint64_t position) {
+    return fence_set{fence{timeline, position}};
+}
+
+heap with_region(std::size_t size_bytes) {
+    heap h(256);
+    h.add_region(base, size_bytes);
+    return h;
+}
+
+TEST(FenceSet, keeps_the_latest_position_of_each_timeline_in_order) {
+    fence_set set;
+    set.add({7, 3});
+    set.add({2, 9});
+    set.add({7, 5});
+    set.add({7, 4});
+    ASSERT_EQ(set.size(), 2u);
+    EXPECT_EQ(set.begin()[0], (fence{2, 9}));
+    EXPECT_EQ(set.begin()[1], (fence{7, 5}));
+}
+
+TEST(FenceSet, adding_a_set_is_adding_each_of_its_fences) {
+    fence_set a = on(1, 1);
+    a.add({3, 3});
+    fence_set b = on(2, 2);
+    b.add({3, 8});
+    a.add(b);
+    fence_set expected = on(1, 1);
+    expected.add({2, 2});
+    expected.add({3, 8});
+    EXPECT_EQ(a, expected);
+    a.add(a);
+    EXPECT_EQ(a, expected);
+}
+
+TEST(FenceSet, prune_drops_what_has_passed) {
+    fence_set set = on(1, 1);
+    set.add({2, 2});
+    set.prune([](const fence& f) { return f.timeline == 1; });
+    EXPECT_EQ(set, on(2, 2));
+}
+
+TEST(Heap, sizes_round_up_and_addresses_are_aligned) {
+    heap h = with_region(4096);
+    const block a = h.try_allocate(1);
+    const block b = h.try_allocate(257);
+    EXPECT_EQ(a.address, base);
+    EXPECT_EQ(a.size_bytes, 256u);
+    EXPECT_EQ(b.address, base + 256);
+    EXPECT_EQ(b.size_bytes, 512u);
+    EXPECT_EQ(h.free_bytes(), 4096u - 768u);
+}
+
+TEST(Heap, an_unaligned_region_offers_its_aligned_part) {
+    heap h(256);
+    h.add_region(base + 1, 1024);
+    EXPECT_EQ(h.capacity_bytes(), 768u);
+    EXPECT_EQ(h.try_allocate(768).address, base + 256);
+}
+
+TEST(Heap, nothing_fits_gives_an_empty_block_and_changes_nothing) {
+    heap h = with_region(1024);
+    EXPECT_FALSE(h.try_allocate(1025));
+    EXPECT_FALSE(h.try_allocate(std::numeric_limits<std::size_t>::max()));
+    EXPECT_FALSE(h.try_allocate(0));
+    EXPECT_EQ(h.free_bytes(), 1024u);
+    EXPECT_TRUE(h.try_allocate(1024));
+}
+
+TEST(Heap, the_smallest_fitting_piece_is_taken_and_of_equals_the_lowest) {
+    heap h = with_region(8192);
+    const block large = h.try_allocate(2048);
+    (void)h.try_allocate(256);
+    const block small = h.try_allocate(512);
+    (void)h.try_allocate(256);
+    const block same = h.try_allocate(512);
+    const block rest = h.try_allocate(8192 - 2048 - 256 - 512 - 256 - 512);
+    ASSERT_TRUE(rest);
+    h.free(same.address, 512, {});
+    h.free(large.address, 2048, {});
+    // `same` touches nothing free; `small` and `same` are equal in size.
+    h.free(small.address, 512, {});
+    EXPECT_EQ(h.try_allocate(512).address, small.address);
+    EXPECT_EQ(h.try_allocate(300).address, same.address);
+    EXPECT_EQ(h.try_allocate(300).address, large.address);
+}
+
+TEST(Heap, memory_without_fences_is_preferred_to_a_tighter_fenced_piece) {
+    heap h = with_region(4096);
+    const block a = h.try_allocate(512);
+    (void)h.try_allocate(256);
+    h.free(a.address, 512, on(1, 1));
+    const block b = h.try_allocate(512);
+    EXPECT_NE(b.address, a.address);
+    EXPECT_TRUE(b.fences.empty());
+}
+
+TEST(Heap, a_fenced_block_carries_its_fences_to_the_next_user_and_so_does_the_rest_of_it) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(1024);
+    h.free(a.address, 1024, on(3, 9));
+    EXPECT_EQ(h.try_allocate(256).fences, on(3, 9));
+    EXPECT_EQ(h.try_allocate(768).fences, on(3, 9));
+}
+
+TEST(Heap, neighbours_with_equal_fences_merge_at_once) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(512);
+    const block b = h.try_allocate(512);
+    h.free(b.address, 512, on(1, 4));
+    h.free(a.address, 512, on(1, 4));
+    const block all = h.try_allocate(1024);
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all.fences, on(1, 4));
+}
+
+TEST(Heap, neighbours_with_other_fences_merge_only_when_nothing_else_fits) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(512);
+    const block b = h.try_allocate(512);
+    h.free(a.address, 512, on(1, 4));
+    h.free(b.address, 512, on(2, 5));
+    const block tight = h.try_allocate(512);
+    EXPECT_EQ(tight.fences, on(1, 4));
+    h.free(tight.address, 512, tight.fences);
+    const block both = h.try_allocate(768);
+    ASSERT_TRUE(both);
+    fence_set expected = on(1, 4);
+    expected.add({2, 5});
+    EXPECT_EQ(both.fences, expected);
+    // What is left of the second piece waits for its own fence only.
+    EXPECT_EQ(h.try_allocate(256).fences, on(2, 5));
+}
+
+TEST(Heap, lazy_merging_takes_the_smallest_row_of_pieces_that_is_large_enough) {
+    heap h = with_region(256 * 10);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(h.try_allocate(256));
+    auto release = [&](int i, std::uint64_t timeline) { h.free(base + 256u * i, 256, on(timeline, 1)); };
+    for (int i : {0, 1, 2}) release(i, 1 + i);  // a row of three ...
+    for (int i : {5, 6}) release(i, 11 + i);    // ... and a row of two
+    const block found = h.try_allocate(512);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found.address, base) << "of equally small rows the lowest";
+    EXPECT_EQ(found.fences.size(), 2u);
+    EXPECT_EQ(h.largest_free_bytes(), 512u);
+}
+
+TEST(Heap, regions_that_touch_are_one) {
+    heap h(256);
+    h.add_region(base + 1024, 1024);
+    h.add_region(base, 1024);
+    EXPECT_EQ(h.capacity_bytes(), 2048u);
+    EXPECT_EQ(h.largest_free_bytes(), 2048u);
+    EXPECT_EQ(h.try_allocate(2048).address, base);
+}
+
+TEST(Heap, regions_that_do_not_touch_never_merge) {
+    heap h(256);
+    h.add_region(base, 1024);
+    h.add_region(base + 2048, 1024);
+    EXPECT_EQ(h.largest_free_bytes(), 1024u);
+    EXPECT_FALSE(h.try_allocate(1280));
+}
+
+TEST(Heap, overlapping_regions_are_refused) {
+    heap h = with_region(1024);
+    EXPECT_THROW(h.add_region(base + 512, 1024), std::invalid_argument);
+    EXPECT_THROW(h.add_region(base - 512, 1024), std::invalid_argument);
+    EXPECT_THROW(h.add_region(base - 512, 4096), std::invalid_argument);
+    EXPECT_THROW(h.add_region(std::numeric_limits<std::uintptr_t>::max() - 100, 4096), std::invalid_argument);
+    EXPECT_EQ(h.capacity_bytes(), 1024u);
+}
+
+TEST(Heap, a_region_can_be_removed_only_when_it_is_wholly_free) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(256);
+    EXPECT_FALSE(h.remove_region(base, 1024));
+    EXPECT_TRUE(h.remove_region(base + 512, 512)) << "the free tail";
+    EXPECT_EQ(h.capacity_bytes(), 512u);
+    EXPECT_EQ(h.free_bytes(), 256u);
+    EXPECT_FALSE(h.remove_region(base + 512, 512)) << "it is gone already";
+    h.free(a.address, 256, {});
+    EXPECT_TRUE(h.remove_region(base, 512));
+    EXPECT_EQ(h.capacity_bytes(), 0u);
+    EXPECT_FALSE(h.try_allocate(1));
+}
+
+TEST(Heap, removing_the_middle_of_a_region_leaves_two) {
+    heap h = with_region(1024);
+    EXPECT_TRUE(h.remove_region(base + 256, 512));
+    EXPECT_EQ(h.capacity_bytes(), 512u);
+    EXPECT_EQ(h.largest_free_bytes(), 256u);
+    h.add_region(base + 256, 512);
+    EXPECT_EQ(h.try_allocate(1024).address, base);
+}
+
+TEST(Heap, removing_fenced_memory_hands_over_the_fences) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(512);
+    h.free(a.address, 512, on(1, 8));
+    EXPECT_FALSE(h.remove_region(base, 1024));
+    fence_set left;
+    EXPECT_TRUE(h.remove_region(base, 1024, &left));
+    EXPECT_EQ(left, on(1, 8));
+}
+
+TEST(Heap, prune_makes_passed_memory_ready_and_merges_it) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(512);
+    const block b = h.try_allocate(512);
+    h.free(a.address, 512, on(1, 1));
+    h.free(b.address, 512, on(2, 1));
+    h.prune([](const fence& f) { return f.timeline == 2; });
+    EXPECT_EQ(h.try_allocate(512).address, b.address) << "it has no fence any more";
+    h.free(b.address, 512, {});
+    h.prune([](const fence&) { return true; });
+    const block all = h.try_allocate(1024);
+    ASSERT_TRUE(all);
+    EXPECT_TRUE(all.fences.empty());
+}
+
+TEST(Heap, extent_if_freed_counts_the_free_space_on_both_sides) {
+    heap h = with_region(256 * 5);
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(h.try_allocate(256));
+    EXPECT_EQ(h.extent_if_freed(base + 512, 256), 256u);
+    h.free(base + 256, 256, on(1, 1));
+    h.free(base + 768, 256, on(2, 1));
+    h.free(base + 1024, 256, {});
+    EXPECT_EQ(h.extent_if_freed(base + 512, 256), 256u * 4);
+    EXPECT_EQ(h.extent_if_freed(base, 256), 512u);
+}
+
+TEST(Heap, freeing_twice_or_foreign_memory_is_an_error_and_changes_nothing) {
+    heap h = with_region(2048);
+    const block a = h.try_allocate(512);
+    h.free(a.address, 512, {});
+    EXPECT_THROW(h.free(a.address, 512, {}), std::logic_error);
+    EXPECT_THROW(h.free(base + 4096, 256, {}), std::logic_error);
+    EXPECT_THROW(h.free(base - 256, 256, {}), std::logic_error);
+    const block b = h.try_allocate(512);
+    EXPECT_THROW(h.free(b.address, 4096, {}), std::logic_error);
+    EXPECT_THROW(h.free(b.address + 1, 256, {}), std::logic_error);
+    EXPECT_THROW(h.free(b.address, std::numeric_limits<std::size_t>::max(), {}), std::logic_error);
+    EXPECT_EQ(h.free_bytes(), 1536u);
+    h.free(b.address, 512, {});
+    EXPECT_EQ(h.try_allocate(2048).address, base);
+}
+
+TEST(Heap, an_alignment_that_is_no_power_of_two_is_refused) {
+    EXPECT_THROW(heap(0), std::invalid_argument);
+    EXPECT_THROW(heap(384), std::invalid_argument);
+}
+
+}  // namespace
