@@ -1,37 +1,51 @@
-# Options and what every target of ours has in common.
+# Options, and what every target of ours has in common.
 option(BUILD_SHARED_LIBS "Shared libraries" ON)
 option(KMM_CUDA "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" OFF)
-option(KMM_BUILD_BENCHMARKS "Build benchmarks/" ON)
+option(KMM_BUILD_EXAMPLES "Build examples/" ON)
+option(KMM_BUILD_BENCHMARKS "Build benchmarks/ (needs Google Benchmark)" ON)
 option(KMM_WERROR "Warnings are errors" OFF)
-set(KMM_SANITIZER "" CACHE STRING "address (with undefined) or thread")
+set(KMM_SANITIZER "" CACHE STRING "address (with undefined and leak) or thread")
+set_property(CACHE KMM_SANITIZER PROPERTY STRINGS "" address thread)
+# What rmm::rmm passes on, with the names that RMM's own build has.
+option(RMM_NVTX "rmm::rmm defines RMM_NVTX: ranges around the functions of rmm" OFF)
+option(CUDA_STATIC_RUNTIME "rmm::rmm links the static CUDA runtime" OFF)
+set(RMM_LOGGING_LEVEL INFO CACHE STRING "RMM_LOG_ACTIVE_LEVEL of rmm::rmm")
+set_property(CACHE RMM_LOGGING_LEVEL PROPERTY STRINGS TRACE DEBUG INFO WARN ERROR CRITICAL OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(KMM_CCACHE ccache)
-if(KMM_CCACHE)
+mark_as_advanced(KMM_CCACHE)
+if(KMM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${KMM_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${KMM_CCACHE})
 endif()
 find_package(Threads REQUIRED)
 
-add_library(kmm_common INTERFACE)
-target_compile_features(kmm_common INTERFACE cxx_std_20)
-target_compile_options(kmm_common INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wno-sign-conversion>)
-if(KMM_WERROR)
-  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
-endif()
+# Sanitizers hold for the whole tree: a program that is not instrumented hides what a library does wrong.
 if(KMM_SANITIZER STREQUAL "address")
-  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1>)
-  target_link_options(kmm_common INTERFACE -fsanitize=address,undefined)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined>
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=address,undefined)
 elseif(KMM_SANITIZER STREQUAL "thread")
-  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread -g1>)
-  target_link_options(kmm_common INTERFACE -fsanitize=thread)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread>)
+  add_link_options(-fsanitize=thread)
 elseif(KMM_SANITIZER)
   message(FATAL_ERROR "KMM_SANITIZER is '${KMM_SANITIZER}': use address or thread")
 endif()
-target_include_directories(kmm_common INTERFACE
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+
+# kmm_common: how our own files are compiled (standard, warnings, access to src/). It is for this tree alone: libraries
+# link it PRIVATE, so that neither a warning flag nor a path of this build reaches who uses them.
+add_library(kmm_common INTERFACE)
+target_compile_features(kmm_common INTERFACE cxx_std_20)
+target_compile_options(kmm_common INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wconversion> $<$<COMPILE_LANGUAGE:CXX>:-Wno-sign-conversion>)
+if(KMM_WERROR)
+  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+target_include_directories(kmm_common INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(kmm_common INTERFACE Threads::Threads)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)

@@ -1,0 +1,37 @@
+# rmm_add_interop(target): makes an interface target the drop-in for RMM. Where a CUDA toolkit is found, its users get
+# the CUDA runtime, CCCL (Thrust, CUB, libcu++) and NVTX, and our headers include their interoperability headers;
+# without a toolkit the target stays as light as rmm::core. Used by this build and by the installed package.
+function(rmm_add_interop target)
+  if(RMM_NVTX)
+    target_compile_definitions(${target} INTERFACE RMM_NVTX)
+  endif()
+  if(RMM_LOGGING_LEVEL)
+    target_compile_definitions(${target} INTERFACE RMM_LOG_ACTIVE_LEVEL=RAPIDS_LOGGER_LOG_LEVEL_${RMM_LOGGING_LEVEL})
+  endif()
+  target_link_libraries(${target} INTERFACE ${CMAKE_DL_LIBS})
+
+  find_package(CUDAToolkit QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    return()
+  endif()
+  if(CUDA_STATIC_RUNTIME)
+    target_link_libraries(${target} INTERFACE CUDA::cudart_static)
+  else()
+    target_link_libraries(${target} INTERFACE CUDA::cudart)
+  endif()
+  if(TARGET CUDA::nvtx3)
+    target_link_libraries(${target} INTERFACE CUDA::nvtx3)
+  endif()
+  # A CCCL that the program has found itself comes first; else the toolkit's own, which lies in include/cccl from CUDA
+  # 13 on and in include/ before.
+  if(TARGET CCCL::CCCL)
+    target_link_libraries(${target} INTERFACE CCCL::CCCL)
+  else()
+    foreach(directory ${CUDAToolkit_INCLUDE_DIRS})
+      if(EXISTS ${directory}/cccl/cuda/std/version)
+        target_include_directories(${target} SYSTEM INTERFACE ${directory}/cccl)
+      endif()
+    endforeach()
+  endif()
+  target_compile_definitions(${target} INTERFACE RMM_WITH_CCCL LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+endfunction()
