@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Compiles the code of README.md and docs/ and follows their links.
+
+Every block that begins with ```cpp is compiled as C++17 against include/. A block with #include or main is a file of
+its own; any other is the inside of a function, after `#include "kmm/kmm.hpp"` and the placeholders. A comment
+`<!-- check: rmm -->` in the line before a block puts rmm's headers before it instead; `<!-- check: file -->` says that
+a block is a file although it has neither. Code that is not meant to compile is marked ```c++ or ```text.
+
+    check_docs.py                            check everything
+    check_docs.py --extract FILE NUMBER OUT  write block NUMBER (from 1) of FILE to OUT, if it differs"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import tree
+
+BLOCK = re.compile(r"^(?:<!-- check: (?P<kind>\w+) -->\n)?```cpp\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+PRELUDES = {
+    "kmm": '#include "kmm/kmm.hpp"\nusing namespace kmm::placeholders;\n',
+    "rmm": '#include "rmm/cuda_stream.hpp"\n#include "rmm/device_buffer.hpp"\n#include "rmm/device_uvector.hpp"\n'
+           '#include "rmm/mr/device/per_device_resource.hpp"\n#include "rmm/mr/device/pool_memory_resource.hpp"\n',
+}
+
+
+def documents():
+    return ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *tree.files({".md"}, "docs")]
+
+
+def blocks(path):
+    """(line of the first line of code, kind, code) of every block to be compiled."""
+    text = tree.read(path)
+    for match in BLOCK.finditer(text):
+        yield text[: match.start("code")].count("\n") + 1, match.group("kind"), match.group("code")
+
+
+def as_file(path, line, kind, code):
+    place = f'#line {line} "{path}"\n'
+    if kind == "file" or (kind is None and re.search(r"^\s*#\s*include|\bint main\b", code, re.MULTILINE)):
+        return place + code
+    return PRELUDES[kind or "kmm"] + "void documented_code() {\n" + place + code + "}\n"
+
+
+def compile_block(block):
+    path, line, kind, code = block
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "block.cpp"
+        source.write_text(as_file(path, line, kind, code))
+        command = ["g++", "-std=c++17", "-fsyntax-only", "-Wall", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
+                   "-Iinclude", str(source)]
+        done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        return f"{path}:{line}: the code does not compile\n" + "\n".join(done.stderr.splitlines()[:20])
+    return None
+
+
+def check_links(path):
+    text = re.sub(r"^```.*?^```$", "", tree.read(path), flags=re.MULTILINE | re.DOTALL)
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:|#", target):
+            continue
+        file = (tree.ROOT / path).parent / target.split("#")[0]
+        if not file.exists():
+            yield f"{path}: the link {target} leads nowhere"
+
+
+def extract(path, number, out):
+    found = list(blocks(path))
+    if len(found) < number:
+        raise SystemExit(f"{path} has {len(found)} blocks marked cpp, not {number}")
+    line, _, code = found[number - 1]
+    text = f'#line {line} "{tree.ROOT / path}"\n{code}'
+    target = Path(out)
+    if not target.exists() or target.read_text() != text:
+        target.write_text(text)
+
+
+def main():
+    if len(sys.argv) == 5 and sys.argv[1] == "--extract":
+        extract(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+        return 0
+    present = [path for path in documents() if (tree.ROOT / path).is_file()]
+    code = [(path, *block) for path in present for block in blocks(path)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        problems = [problem for problem in pool.map(compile_block, code) if problem]
+    problems += [problem for path in present for problem in check_links(path)]
+    print(f"docs: {len(code)} blocks of code compiled")
+    return tree.report("docs", problems, len(present))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
