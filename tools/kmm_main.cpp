@@ -1,0 +1,39 @@
+// The program kmm: one subcommand a file. Owns: the choice among them. One thread.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <initializer_list>
+
+#include "kmm_info.hpp"
+
+namespace {
+
+constexpr const char* usage = "usage: kmm COMMAND\n"
+                              "  info       devices, drivers and why one was refused, limits, links, versions\n"
+                              "  help       this text\n"
+                              "  --version  the version alone\n";
+
+int run(int argc, char** argv) {
+    const char* command = argc > 1 ? argv[1] : "help";
+    if (argc > 2) {
+        std::fprintf(stderr, "kmm: '%s' takes no argument, but got '%s'\n%s", command, argv[2], usage);
+        return 2;
+    }
+    if (std::strcmp(command, "info") == 0) return kmm::tools::info();
+    if (std::strcmp(command, "--version") == 0) return std::puts(KMM_PROJECT_VERSION) < 0 ? 1 : 0;
+    for (const char* word : {"help", "--help", "-h"})
+        if (std::strcmp(command, word) == 0) return std::fputs(usage, stdout) < 0 ? 1 : 0;
+    std::fprintf(stderr, "kmm: unknown command '%s'\n%s", command, usage);
+    return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "kmm: %s\n", error.what());
+        return 1;
+    }
+}
