@@ -1,0 +1,11 @@
+// Which vendor the files of this directory are compiled for: CUDA, or HIP where the hip plug-in compiles the same files.
+//
+// Owns: that choice. Must not know: the driver contract.
+#pragma once
+
+#if defined(KMM_VENDOR_HIP)
+#include "driver/hip/vendor_hip.hpp"
+#else
+#include "driver/cuda/vendor_cuda.hpp"
+#include "driver/cuda/vendor_cuda_work.hpp"
+#endif

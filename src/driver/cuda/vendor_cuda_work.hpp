@@ -1,0 +1,274 @@
+// Every CUDA name that the driver uses, behind names without a vendor; second half: streams, events, copies, fills,
+// kernels, graphs. Same rules as vendor_cuda.hpp.
+#pragma once
+
+#include "driver/cuda/vendor_cuda.hpp"
+
+namespace kmm::driver::vendor {
+
+// ---- streams and events
+
+inline Result create_stream(Stream* out, bool non_blocking, int priority) noexcept {
+    return cudaStreamCreateWithPriority(out, non_blocking ? cudaStreamNonBlocking : cudaStreamDefault, priority);
+}
+inline Result destroy_stream(Stream stream) noexcept { return cudaStreamDestroy(stream); }
+inline Result synchronize_stream(Stream stream) noexcept { return cudaStreamSynchronize(stream); }
+inline Result query_stream(Stream stream) noexcept { return entry.stream_query(stream); }
+inline Result stream_id(Stream stream, std::uint64_t* out) noexcept {
+    unsigned long long id = 0;
+    const cudaError_t error = cudaStreamGetId(stream, &id);
+    *out = id;
+    return error;
+}
+inline Result stream_device(Stream stream, int* out) noexcept {
+#if CUDART_VERSION >= 12080
+    return cudaStreamGetDevice(stream, out);
+#else
+    CUcontext before = nullptr;
+    CUcontext context = nullptr;
+    if (const CUresult result = entry.stream_get_context(stream, &context)) return result;
+    if (const CUresult result = entry.context_get_current(&before)) return result;
+    if (const CUresult result = entry.context_set_current(context)) return result;
+    const CUresult result = entry.context_get_device(out);
+    (void)entry.context_set_current(before);
+    return result;
+#endif
+}
+inline Result wait_event(Stream stream, Event event) noexcept { return entry.stream_wait_event(stream, event, 0); }
+
+inline Result create_event(Event* out, bool timing, bool blocking_sync) noexcept {
+    const unsigned flags = (timing ? 0u : cudaEventDisableTiming) | (blocking_sync ? cudaEventBlockingSync : 0u);
+    return cudaEventCreateWithFlags(out, flags);
+}
+inline Result destroy_event(Event event) noexcept { return cudaEventDestroy(event); }
+inline Result record_event(Event event, Stream stream) noexcept { return entry.event_record(event, stream); }
+inline Result query_event(Event event) noexcept { return entry.event_query(event); }
+inline Result synchronize_event(Event event) noexcept { return cudaEventSynchronize(event); }
+inline Result elapsed_ms(float* out, Event begin, Event end) noexcept { return cudaEventElapsedTime(out, begin, end); }
+inline Result record_context(Event event, void* context) noexcept {
+    return entry.context_record_event(static_cast<CUcontext>(context), event);
+}
+
+// ---- capture
+
+enum class RawCaptureStatus { none, active, invalidated };
+
+inline Result begin_capture(Stream stream, int mode) noexcept {
+    static_assert(cudaStreamCaptureModeGlobal == 0 && cudaStreamCaptureModeThreadLocal == 1 &&
+                  cudaStreamCaptureModeRelaxed == 2);
+    return cudaStreamBeginCapture(stream, static_cast<cudaStreamCaptureMode>(mode));
+}
+inline Result end_capture(Stream stream, Graph* out) noexcept { return cudaStreamEndCapture(stream, out); }
+inline Result capture_info(Stream stream, RawCaptureStatus* out, std::uint64_t* id) noexcept {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long number = 0;
+    const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, &number);
+    *out = status == cudaStreamCaptureStatusActive        ? RawCaptureStatus::active
+           : status == cudaStreamCaptureStatusInvalidated ? RawCaptureStatus::invalidated
+                                                          : RawCaptureStatus::none;
+    *id = number;
+    return error;
+}
+inline Result is_capturing(Stream stream, bool* out) noexcept {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+    *out = status != cudaStreamCaptureStatusNone;
+    return error;
+}
+using CaptureInteraction = CUstreamCaptureMode;
+inline constexpr CaptureInteraction relaxed_interaction = CU_STREAM_CAPTURE_MODE_RELAXED;
+/// Swaps the calling thread's mode; it is the driver library's, and thus the same in every copy of the runtime.
+inline Result exchange_capture_interaction(CaptureInteraction* mode) noexcept {
+    return entry.exchange_capture_mode(mode);
+}
+
+// ---- copies and fills
+
+inline Result copy(void* destination, const void* source, std::size_t bytes, Stream stream) noexcept {
+    return cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream);
+}
+inline Result copy_peer(void* destination, int destination_device, const void* source, int source_device,
+                        std::size_t bytes, Stream stream) noexcept {
+    return cudaMemcpyPeerAsync(destination, destination_device, source, source_device, bytes, stream);
+}
+inline Result copy_2d(void* destination, std::size_t destination_pitch, const void* source, std::size_t source_pitch,
+                      std::size_t width, std::size_t height, Stream stream) noexcept {
+    return cudaMemcpy2DAsync(destination, destination_pitch, source, source_pitch, width, height, cudaMemcpyDefault,
+                             stream);
+}
+/// `*_rows` are the rows from one plane to the next.
+struct Pitched {
+    void* pointer;
+    std::size_t pitch;
+    std::size_t rows;
+};
+inline Result copy_3d(const Pitched& destination, const Pitched& source, std::size_t width, std::size_t height,
+                      std::size_t depth, Stream stream) noexcept {
+    cudaMemcpy3DParms parameters{};
+    parameters.dstPtr = {destination.pointer, destination.pitch, width, destination.rows};
+    parameters.srcPtr = {source.pointer, source.pitch, width, source.rows};
+    parameters.extent = {width, height, depth};
+    parameters.kind = cudaMemcpyDefault;
+    return cudaMemcpy3DAsync(&parameters, stream);
+}
+inline Result max_pitch(int* out, int device) noexcept {
+    return cudaDeviceGetAttribute(out, cudaDevAttrMaxPitch, device);
+}
+
+/// The CUDA version of the installed driver from which `copy_batch` works; 0: this build has no such call.
+#if CUDART_VERSION >= 12080
+inline constexpr int copy_batch_version = CUDART_VERSION >= 13000 ? 13000 : 12080;
+#else
+inline constexpr int copy_batch_version = 0;
+#endif
+/// Not for the legacy default stream, nor during a capture.
+inline Result copy_batch([[maybe_unused]] void** destinations, [[maybe_unused]] const void** sources,
+                         [[maybe_unused]] std::size_t* sizes, [[maybe_unused]] std::size_t count,
+                         [[maybe_unused]] Stream stream) noexcept {
+#if CUDART_VERSION >= 12080
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    std::size_t first = 0;
+#if CUDART_VERSION >= 13000
+    return cudaMemcpyBatchAsync(destinations, sources, sizes, count, &attributes, &first, 1, stream);
+#else
+    std::size_t failed = 0;
+    return cudaMemcpyBatchAsync(destinations, const_cast<void**>(sources), sizes, count, &attributes, &first, 1, &failed,
+                                stream);
+#endif
+#else
+    return cudaErrorNotSupported;
+#endif
+}
+
+inline Result fill_8(void* destination, std::uint8_t value, std::size_t count, Stream stream) noexcept {
+    return entry.memset_8(address_of(destination), value, count, stream);
+}
+inline Result fill_16(void* destination, std::uint16_t value, std::size_t count, Stream stream) noexcept {
+    return entry.memset_16(address_of(destination), value, count, stream);
+}
+inline Result fill_32(void* destination, std::uint32_t value, std::size_t count, Stream stream) noexcept {
+    return entry.memset_32(address_of(destination), value, count, stream);
+}
+/// One element every `pitch` bytes.
+inline Result fill_strided_8(void* destination, std::size_t pitch, std::uint8_t value, std::size_t count,
+                             Stream stream) noexcept {
+    return entry.memset_2d_8(address_of(destination), pitch, value, 1, count, stream);
+}
+inline Result fill_strided_16(void* destination, std::size_t pitch, std::uint16_t value, std::size_t count,
+                              Stream stream) noexcept {
+    return entry.memset_2d_16(address_of(destination), pitch, value, 1, count, stream);
+}
+inline Result fill_strided_32(void* destination, std::size_t pitch, std::uint32_t value, std::size_t count,
+                              Stream stream) noexcept {
+    return entry.memset_2d_32(address_of(destination), pitch, value, 1, count, stream);
+}
+
+inline Result host_callback(Stream stream, Callback callback, void* user) noexcept {
+    return cudaLaunchHostFunc(stream, callback, user);
+}
+
+// ---- kernels
+
+struct RawLaunch {
+    const void* function;
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    const void* parameters;
+    std::size_t parameter_bytes;
+};
+inline CUfunction function_of(const void* function) noexcept {
+    return reinterpret_cast<CUfunction>(const_cast<void*>(function));
+}
+
+/// The `extra` argument of launches and kernel nodes: packed parameters, copied by the call that gets it.
+class PackedParameters {
+  public:
+    explicit PackedParameters(const RawLaunch& launch) noexcept
+        : bytes_(launch.parameter_bytes),
+          extra_{CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<void*>(launch.parameters), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                 &bytes_, CU_LAUNCH_PARAM_END} {}
+    PackedParameters(const PackedParameters&) = delete;
+    PackedParameters& operator=(const PackedParameters&) = delete;
+    void** extra() noexcept { return bytes_ == 0 ? nullptr : extra_; }
+
+  private:
+    std::size_t bytes_;
+    void* extra_[5];
+};
+
+inline Result launch(const RawLaunch& launch, Stream stream) noexcept {
+    PackedParameters parameters(launch);
+    return entry.launch_kernel(function_of(launch.function), launch.grid[0], launch.grid[1], launch.grid[2],
+                               launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr,
+                               parameters.extra());
+}
+inline Result static_shared_bytes(int* out, const void* function) noexcept {
+    return entry.function_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_of(function));
+}
+inline Result set_max_dynamic_shared(const void* function, int bytes) noexcept {
+    return entry.function_set_attribute(function_of(function), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+}
+
+// ---- graphs
+
+inline Result create_graph(Graph* out) noexcept { return cudaGraphCreate(out, 0); }
+inline Result destroy_graph(Graph graph) noexcept { return cudaGraphDestroy(graph); }
+inline Result add_empty_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after) noexcept {
+    return cudaGraphAddEmptyNode(out, graph, after, num_after);
+}
+inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const RawLaunch& launch, PackedParameters& parameters) noexcept {
+    CUDA_KERNEL_NODE_PARAMS_v2 node{};
+    node.func = function_of(launch.function);
+    node.gridDimX = launch.grid[0];
+    node.gridDimY = launch.grid[1];
+    node.gridDimZ = launch.grid[2];
+    node.blockDimX = launch.block[0];
+    node.blockDimY = launch.block[1];
+    node.blockDimZ = launch.block[2];
+    node.sharedMemBytes = launch.shared_bytes;
+    node.extra = parameters.extra();
+    return node;
+}
+inline Result add_kernel_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
+                              const RawLaunch& launch) noexcept {
+    PackedParameters parameters(launch);
+    const CUDA_KERNEL_NODE_PARAMS_v2 node = kernel_node(launch, parameters);
+    return entry.graph_add_kernel_node(out, graph, after, num_after, &node);
+}
+inline Result update_kernel_node(GraphExec exec, GraphNode node, const RawLaunch& launch) noexcept {
+    PackedParameters parameters(launch);
+    const CUDA_KERNEL_NODE_PARAMS_v2 changed = kernel_node(launch, parameters);
+    return entry.graph_exec_kernel_node_set_params(exec, node, &changed);
+}
+inline Result add_copy_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
+                            void* destination, const void* source, std::size_t bytes) noexcept {
+    return cudaGraphAddMemcpyNode1D(out, graph, after, num_after, destination, source, bytes, cudaMemcpyDefault);
+}
+inline Result add_fill_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
+                            void* destination, std::uint32_t value, std::size_t value_bytes, std::size_t count) noexcept {
+    cudaMemsetParams parameters{};
+    parameters.dst = destination;
+    parameters.value = value;
+    parameters.elementSize = static_cast<unsigned>(value_bytes);
+    parameters.width = count;
+    parameters.height = 1;
+    return cudaGraphAddMemsetNode(out, graph, after, num_after, &parameters);
+}
+inline Result add_host_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
+                            Callback callback, void* user) noexcept {
+    cudaHostNodeParams parameters{};
+    parameters.fn = callback;
+    parameters.userData = user;
+    return cudaGraphAddHostNode(out, graph, after, num_after, &parameters);
+}
+inline Result instantiate(GraphExec* out, Graph graph) noexcept { return cudaGraphInstantiate(out, graph, 0); }
+inline Result destroy_exec(GraphExec exec) noexcept { return cudaGraphExecDestroy(exec); }
+inline Result update_exec(GraphExec exec, Graph graph) noexcept {
+    cudaGraphExecUpdateResultInfo info{};
+    return cudaGraphExecUpdate(exec, graph, &info);
+}
+inline Result launch_graph(GraphExec exec, Stream stream) noexcept { return cudaGraphLaunch(exec, stream); }
+
+}  // namespace kmm::driver::vendor
