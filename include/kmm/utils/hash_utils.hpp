@@ -1,0 +1,37 @@
+// Combination of hashes. Pure; host only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>  // a small header that declares std::hash
+
+namespace kmm {
+
+/// Mixes the hash of `value` into `seed`; the order of the calls matters.
+template<typename T>
+inline void hash_combine(std::size_t& seed, const T& value) {
+    // The finaliser of a 64-bit multiplicative hash: neighbouring integers, which std::hash leaves as they are, spread.
+    std::uint64_t mixed = static_cast<std::uint64_t>(seed) * 0x9E3779B97F4A7C15u + std::hash<T> {}(value);
+    mixed ^= mixed >> 32;
+    mixed *= 0xD6E8FEB86659FD93u;
+    mixed ^= mixed >> 32;
+    seed = static_cast<std::size_t>(mixed);
+}
+
+template<typename Iterator>
+inline std::size_t hash_range(Iterator begin, Iterator end) {
+    std::size_t seed = 0;
+    for (; begin != end; ++begin) {
+        hash_combine(seed, *begin);
+    }
+    return seed;
+}
+
+template<typename... Ts>
+inline std::size_t hash_fields(const Ts&... fields) {
+    std::size_t seed = sizeof...(Ts);
+    (hash_combine(seed, fields), ...);
+    return seed;
+}
+
+}  // namespace kmm

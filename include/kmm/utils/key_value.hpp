@@ -1,0 +1,50 @@
+// A value with the index it came from, for reductions such as "where is the smallest element". Pure; host and device.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+
+#include "kmm/utils/hash_utils.hpp"
+#include "kmm/utils/macros.hpp"
+
+namespace kmm {
+
+/// Ordered by value, ties by key.
+template<typename V>
+struct KeyValue {
+    std::int64_t key;
+    V value;
+
+    KMM_HOST_DEVICE friend constexpr bool operator==(const KeyValue& a, const KeyValue& b) {
+        return a.value == b.value && a.key == b.key;
+    }
+    KMM_HOST_DEVICE friend constexpr bool operator!=(const KeyValue& a, const KeyValue& b) {
+        return !(a == b);
+    }
+    KMM_HOST_DEVICE friend constexpr bool operator<(const KeyValue& a, const KeyValue& b) {
+        return a.value < b.value || (!(b.value < a.value) && a.key < b.key);
+    }
+    KMM_HOST_DEVICE friend constexpr bool operator>(const KeyValue& a, const KeyValue& b) {
+        return b < a;
+    }
+    KMM_HOST_DEVICE friend constexpr bool operator<=(const KeyValue& a, const KeyValue& b) {
+        return !(b < a);
+    }
+    KMM_HOST_DEVICE friend constexpr bool operator>=(const KeyValue& a, const KeyValue& b) {
+        return !(a < b);
+    }
+};
+
+template<typename C, typename Traits, typename V>
+std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const KeyValue<V>& that) {
+    return stream << "{" << that.key << ": " << that.value << "}";
+}
+
+}  // namespace kmm
+
+template<typename V>
+struct std::hash<kmm::KeyValue<V>> {
+    std::size_t operator()(const kmm::KeyValue<V>& that) const {
+        return kmm::hash_fields(that.key, that.value);
+    }
+};
