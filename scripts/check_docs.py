@@ -4,10 +4,7 @@
 Every block that begins with ```cpp is compiled as C++17 against include/. A block with #include or main is a file of
 its own; any other is the inside of a function, after `#include "kmm/kmm.hpp"` and the placeholders. A comment
 `<!-- check: rmm -->` in the line before a block puts rmm's headers before it instead; `<!-- check: file -->` says that
-a block is a file although it has neither. Code that is not meant to compile is marked ```c++ or ```text.
-
-    check_docs.py                            check everything
-    check_docs.py --extract FILE NUMBER OUT  write block NUMBER (from 1) of FILE to OUT, if it differs"""
+a block is a file although it has neither. Code that is not meant to compile is marked ```c++ or ```text."""
 
 import os
 import re
@@ -69,21 +66,7 @@ def check_links(path):
             yield f"{path}: the link {target} leads nowhere"
 
 
-def extract(path, number, out):
-    found = list(blocks(path))
-    if len(found) < number:
-        raise SystemExit(f"{path} has {len(found)} blocks marked cpp, not {number}")
-    line, _, code = found[number - 1]
-    text = f'#line {line} "{tree.ROOT / path}"\n{code}'
-    target = Path(out)
-    if not target.exists() or target.read_text() != text:
-        target.write_text(text)
-
-
 def main():
-    if len(sys.argv) == 5 and sys.argv[1] == "--extract":
-        extract(sys.argv[2], int(sys.argv[3]), sys.argv[4])
-        return 0
     present = [path for path in documents() if (tree.ROOT / path).is_file()]
     code = [(path, *block) for path in present for block in blocks(path)]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

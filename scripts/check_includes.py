@@ -15,6 +15,9 @@ LAYERS = [
     ("include/rmm/", ("rmm", 10)),
     ("include/rapids_logger/", ("rmm", 10)),
     ("src/rmm/", ("rmm", 10)),
+    # Beside the pipeline: the emulation of kernels on the CPU, values that every layer uses, the trace.
+    ("src/kmm/emulation/", ("kmm emulation", 20)),
+    ("src/kmm/values/", ("kmm values", 20)),
     ("src/kmm/trace/", ("kmm trace", 20)),
     ("src/kmm/graph/", ("kmm graph", 21)),
     ("src/kmm/plan/", ("kmm plan", 22)),
