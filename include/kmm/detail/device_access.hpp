@@ -1,23 +1,21 @@
-// Whether the calling thread may touch device memory: it runs an emulated kernel, or a task on the host driver. Owns two
-// counters for each thread; the runtime and the emulation raise and lower them, views and KMM_ASSERT read them.
+// Whether the calling thread may touch device memory: it runs an emulated kernel, or a task on the host driver. Owns one
+// counter for each thread; the runtime and the emulation raise and lower it, views read it.
 #pragma once
 
 namespace kmm::detail {
 
-/// Nesting depth of tasks on the host driver that this thread runs. Raised and lowered by the runtime.
+/// Nesting depth, on this thread, of tasks on the host driver and of emulated kernels.
 inline thread_local int device_access_depth = 0;
-/// Nesting depth of emulated kernels that this thread runs. Raised and lowered by the emulation.
-inline thread_local int emulated_kernel_depth = 0;
 
-inline bool in_emulated_kernel() noexcept {
-    return emulated_kernel_depth > 0;
-}
+/// Whether an emulated kernel runs here that did not raise the counter. Not inline: views ask only if the counter is 0.
+bool device_access_allowed_without_scope() noexcept;
 
 inline bool device_access_allowed() noexcept {
-    return (device_access_depth | emulated_kernel_depth) > 0;
+    return device_access_depth > 0 || device_access_allowed_without_scope();
 }
 
-/// Allows device access on this thread while it lives.
+/// Allows device access on this thread while it lives. Whoever runs emulated kernels or tasks on the host driver makes one
+/// for each block range or task; it costs an increment.
 class DeviceAccessScope {
   public:
     DeviceAccessScope() noexcept {

@@ -1,0 +1,74 @@
+// Texts of the value types; see text.hpp.
+#include "kmm/values/text.hpp"
+
+#include <cstdio>
+
+namespace kmm::detail {
+
+std::string text_of(DeviceId id) { return "GPU " + std::to_string(id.get()); }
+
+std::string text_of(MemoryId id) { return id.is_host() ? "host" : text_of(id.as_device()); }
+
+std::string text_of(const ResourceId& id) {
+    if (id.is_host()) return "host";
+    std::string text = text_of(id.as_device());
+    if (id.stream_affinity() == DeviceStreamSet::all()) return text;
+    text += " {";
+    bool first = true;
+    for (std::size_t i = 0; i < DeviceStreamSet::MAX_STREAMS; i++) {
+        if (!id.stream_affinity().contains(i)) continue;
+        text += (first ? "" : ", ") + std::to_string(i);
+        first = false;
+    }
+    return text + "}";
+}
+
+std::string text_of(DriverKind kind) {
+    switch (kind) {
+    case DriverKind::Auto: return "auto";
+    case DriverKind::CUDA: return "cuda";
+    case DriverKind::HIP: return "hip";
+    case DriverKind::Host: break;
+    }
+    return "host";
+}
+
+std::string text_of(const Range<>& range) { return std::to_string(range.begin) + "..." + std::to_string(range.end); }
+
+std::string text_of(const Region& region) {
+    std::string text = "{";
+    for (std::size_t i = 0; i < region.size(); i++) {
+        text += (i > 0 ? ", " : "") + text_of(region[i]);
+    }
+    return text + "}";
+}
+
+std::string bytes_text(std::size_t bytes) {
+    constexpr double kib = 1024.0;
+    const auto value = static_cast<double>(bytes);
+    char text[64];
+    if (value >= kib * kib * kib) {
+        std::snprintf(text, sizeof(text), "%.2f GiB", value / (kib * kib * kib));
+    } else if (value >= kib * kib) {
+        std::snprintf(text, sizeof(text), "%.2f MiB", value / (kib * kib));
+    } else if (value >= 10 * kib) {
+        std::snprintf(text, sizeof(text), "%.2f KiB", value / kib);
+    } else {
+        std::snprintf(text, sizeof(text), "%zu B", bytes);
+    }
+    return text;
+}
+
+std::string text_of_chunk(const DomainPoint& offset, const DomainDim& size) {
+    std::size_t rank = DOMAIN_DIMS;
+    while (rank > 1 && offset[rank - 1] == 0 && size[rank - 1] == 1) rank--;
+    std::string first = "{";
+    std::string second = "{";
+    for (std::size_t i = 0; i < rank; i++) {
+        first += (i > 0 ? ", " : "") + std::to_string(offset[i]);
+        second += (i > 0 ? ", " : "") + std::to_string(size[i]);
+    }
+    return "offset " + first + "}, size " + second + "}";
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,48 @@
+// Texts of the value types for messages: the same forms as operator<<, without streams. Pure; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kmm/core/identifiers.hpp"
+#include "kmm/error.hpp"
+#include "kmm/utils/geometry.hpp"
+
+namespace kmm::detail {
+
+std::string text_of(DeviceId id);                  ///< "GPU 1"
+std::string text_of(MemoryId id);                  ///< "host", "GPU 1"
+std::string text_of(const ResourceId& id);         ///< "host", "GPU 1", "GPU 1 {0, 2}"
+std::string text_of(DriverKind kind);              ///< "cuda"
+std::string text_of(const Range<>& range);         ///< "0...200"
+std::string text_of(const Region& region);         ///< "{0...4, 2...8}"
+std::string bytes_text(std::size_t bytes);         ///< "2.00 GiB", "1.50 MiB", "512 B"
+
+template<typename T, std::size_t N>
+std::string text_of(const fixed_vector<T, N>& values) {
+    std::string text = "{";
+    for (std::size_t i = 0; i < N; i++) {
+        text += (i > 0 ? ", " : "") + std::to_string(values[i]);
+    }
+    return text + "}";
+}
+
+template<std::size_t N>
+Region region_of(const Bounds<N>& bounds) {
+    Region region;
+    for (std::size_t i = 0; i < N; i++) {
+        region.push_back(bounds[i]);
+    }
+    return region;
+}
+
+template<std::size_t N>
+std::string text_of(const Bounds<N>& bounds) {
+    return text_of(region_of(bounds));
+}
+
+/// "offset {600}, size {200}": the axes of a domain chunk up to the last one that says something.
+std::string text_of_chunk(const DomainPoint& offset, const DomainDim& size);
+
+}  // namespace kmm::detail
