@@ -129,6 +129,10 @@ struct KernelLaunch {
     const void* parameters = nullptr;
     std::size_t parameter_bytes = 0;
     KernelFailure* failure = nullptr;
+    /// Drivers with `asynchronous_kernel_errors` call it when the kernel's turn has come, on the thread that would run it:
+    /// true means that the kernel is skipped (a task that it needs has failed meanwhile). Others never call it.
+    bool (*skip)(void* user) = nullptr;
+    void* skip_user = nullptr;
 };
 
 using HostCallback = void (*)(void* user);  ///< must neither throw nor call the driver

@@ -1,0 +1,176 @@
+// The border between the templates of the public API and the compiled runtime: plain data and opaque classes.
+//
+// Owns: nothing. Everything here is for the headers of kmm/api; programs do not use it. C++17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kmm/core/config.hpp"
+#include "kmm/core/data_type.hpp"
+#include "kmm/core/domain.hpp"
+#include "kmm/core/identifiers.hpp"
+#include "kmm/core/system_info.hpp"
+#include "kmm/error.hpp"
+
+namespace kmm {
+
+class Resource;
+class DeviceResource;
+struct RuntimeStats;
+enum struct EventStatus { Pending, Succeeded, Failed };
+enum struct ReportFormat { Text, Json };
+
+namespace detail {
+
+class RuntimeCore;  ///< a running runtime (src/kmm/execute/runtime_core.hpp)
+
+inline constexpr std::size_t max_rank = 8;
+
+/// A box of array indices without its rank: axes beyond the rank are [0, 1).
+struct Box {
+    std::int64_t begin[max_rank] = {0, 0, 0, 0, 0, 0, 0, 0};
+    std::int64_t end[max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+};
+
+/// One chunk of a distribution without its rank.
+struct ChunkGeometry {
+    MemoryId home = MemoryId::host();
+    Box box;
+};
+
+/// What all copies of one `Array` share: unbound (shape only) or bound to a runtime. Compiled in src/kmm/api/array_record.cpp.
+/// Thread-safe. The destructor hands the data to the runtime, which frees it when its tasks are done.
+class ArrayRecord;
+using ArrayRef = std::shared_ptr<ArrayRecord>;
+
+ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes, std::size_t element_alignment);
+/// Makes a bound array: `chunks` must cover the shape exactly (IA otherwise).
+ArrayRef make_bound_array(RuntimeCore&, std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
+                          std::size_t element_alignment, const std::vector<ChunkGeometry>& chunks);
+bool array_is_bound(const ArrayRecord&) noexcept;
+const std::int64_t* array_shape(const ArrayRecord&) noexcept;                 ///< max_rank values, 1 beyond the rank
+void array_set_name(ArrayRecord&, std::string name);
+std::string array_name(const ArrayRecord&);
+/// Chunks in the order of the distribution. IA when unbound.
+std::vector<ChunkGeometry> array_chunks(const ArrayRecord&);
+std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);               ///< IA when unbound
+/// Waits for all work on the array; nothing when unbound. TE, DL.
+void array_synchronize(const ArrayRecord&);
+/// Blocking copies of a region between the array and packed row-major user memory (host or device). `region` must lie
+/// inside the array. TE UR IA OM DL.
+void array_copy_out(const ArrayRef&, const Box& region, void* destination, const std::int64_t* destination_strides_elements);
+void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements);
+EventId array_fill(const ArrayRef&, const void* value);
+
+/// How a task uses a region.
+enum class AccessKind : std::uint8_t { read, write, overwrite };
+
+/// Where the memory behind one access lies, once the submit has found its chunk: strides in elements, row-major.
+struct AccessLayout {
+    std::int64_t strides[max_rank] = {0, 0, 0, 0, 0, 0, 0, 0};
+};
+
+/// What running user code gets: addresses of the first element of each accessed region (null for an empty one).
+struct TaskContext {
+    void* const* addresses = nullptr;
+    const AccessLayout* layouts = nullptr;
+    Resource* resource = nullptr;  ///< a DeviceResource in device functions
+    const DomainChunk* chunk = nullptr;
+};
+
+/// The user's function with its stored arguments. `run` may throw; it is called at most once, on a thread of the library.
+struct TaskBody {
+    void (*run)(void* payload, TaskContext& context) = nullptr;
+    void (*destroy)(void* payload) noexcept = nullptr;
+};
+
+/// Writes views (with a null address) into packed kernel parameters when the layouts are known. Must not throw.
+using FinishParameters = void (*)(const void* recipe, const AccessLayout* layouts, void* parameters);
+
+/// "At byte `offset` of the parameters stands the address of access `access`."
+struct AddressPatch {
+    std::uint32_t offset = 0;
+    std::uint32_t access = 0;
+};
+
+struct KernelDraft {
+    const void* function = nullptr;   ///< handle for the driver; see driver.hpp
+    std::uint32_t grid[3] = {1, 1, 1};
+    std::uint32_t block[3] = {1, 1, 1};
+    std::uint32_t shared_bytes = 0;
+    std::uint32_t parameter_bytes = 0;
+};
+
+/// What stays the same for all tasks of one submit.
+struct LauncherInfo {
+    enum class Kind : std::uint8_t { host, device_function, kernel } kind = Kind::host;
+    /// For `kernel`: which driver the kernel's file was compiled for.
+    enum class Mode : std::uint8_t { host, cuda, hip } mode = Mode::host;
+    const char* name = nullptr;       ///< need not be null-terminated; copied by commit
+    std::size_t name_length = 0;
+    SourceLocation location;
+    std::size_t scratch_bytes = 0;
+};
+
+/// One submit being built on the submitting thread. Nothing is visible to the runtime before `commit`, which takes the
+/// place in the order, checks everything that a submit may throw, and queues the tasks. All user code (mappings, copies
+/// of arguments) runs before `commit`, with no lock held. Not thread-safe; one per call. The destructor drops what was
+/// not committed. Cost: no allocation from the system in the steady state.
+class Submission {
+  public:
+    Submission(RuntimeCore& runtime, const LauncherInfo& launcher);
+    ~Submission();
+    Submission(const Submission&) = delete;
+    Submission& operator=(const Submission&) = delete;
+
+    /// Starts the next task. Calls below belong to it until the next `begin_task`.
+    void begin_task(ResourceId where, const DomainChunk& chunk);
+    /// One access of the current task, already clipped to the array; `argument` is the argument's number for messages.
+    /// Returns the access's number within the task (0, 1, ...). An empty region is a valid access without memory.
+    std::uint32_t add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument);
+    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed.
+    void* allocate_payload(std::size_t bytes, std::size_t alignment);
+    void set_body(void* payload, const TaskBody& body);
+    /// For kernels. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.
+    void* set_kernel(const KernelDraft& draft);
+    /// `recipe` is copied by value semantics of bytes: `recipe_bytes` of trivially copyable data for `finish`.
+    void set_finish(FinishParameters finish, const void* recipe, std::size_t recipe_bytes);
+    void add_patch(AddressPatch patch);
+
+    /// Queues everything. IA CA UR IR OM NA; then nothing was queued and no array bound. Event of the whole submit.
+    EventId commit();
+
+    struct Draft;
+
+  private:
+    Draft* draft_;
+};
+
+// ---- the runtime, for RuntimeHandle
+std::shared_ptr<RuntimeCore> start_runtime(const RuntimeConfig&);
+const SystemInfo& runtime_info(const RuntimeCore&) noexcept;
+bool runtime_is_done(RuntimeCore&, EventId);
+EventStatus runtime_status(RuntimeCore&, EventId);
+std::exception_ptr runtime_error(RuntimeCore&, EventId);
+/// Waits until done or `deadline` (nullptr: no bound). True when done well. TE IA DL.
+bool runtime_wait(RuntimeCore&, EventId, const std::chrono::steady_clock::time_point* deadline);
+EventId runtime_join(RuntimeCore&, const EventId* events, std::size_t num_events);
+EventId runtime_barrier(RuntimeCore&);
+void runtime_synchronize(RuntimeCore&);
+void runtime_close(RuntimeCore&);
+bool runtime_is_idle(RuntimeCore&);
+void runtime_trim(RuntimeCore&);
+RuntimeStats runtime_stats(RuntimeCore&);
+std::string runtime_report(RuntimeCore&, ReportFormat);
+MemoryId runtime_memory_for_address(RuntimeCore&, const void* address);
+/// Whether kernels compiled for `mode` can run on this runtime's driver; NA naming file, both modes and the remedy if not.
+void runtime_check_kernel_mode(RuntimeCore&, const LauncherInfo&);
+
+}  // namespace detail
+}  // namespace kmm

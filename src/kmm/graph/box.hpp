@@ -1,0 +1,67 @@
+// Boxes of array indices without their rank: intersections, remainders, text. Pure.
+#pragma once
+
+#include <string>
+
+#include "kmm/detail/runtime_core.hpp"
+
+namespace kmm::graph {
+
+using detail::Box;
+using detail::max_rank;
+
+inline bool is_empty(const Box& b) noexcept {
+    for (std::size_t k = 0; k < max_rank; ++k)
+        if (b.begin[k] >= b.end[k]) return true;
+    return false;
+}
+inline bool equal(const Box& a, const Box& b) noexcept {
+    for (std::size_t k = 0; k < max_rank; ++k)
+        if (a.begin[k] != b.begin[k] || a.end[k] != b.end[k]) return false;
+    return true;
+}
+inline bool contains(const Box& outer, const Box& inner) noexcept {
+    for (std::size_t k = 0; k < max_rank; ++k)
+        if (inner.begin[k] < outer.begin[k] || inner.end[k] > outer.end[k]) return false;
+    return true;
+}
+inline bool overlaps(const Box& a, const Box& b) noexcept {
+    for (std::size_t k = 0; k < max_rank; ++k)
+        if (a.begin[k] >= b.end[k] || b.begin[k] >= a.end[k]) return false;
+    return true;
+}
+inline Box intersection(const Box& a, const Box& b) noexcept {
+    Box r;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        r.begin[k] = a.begin[k] > b.begin[k] ? a.begin[k] : b.begin[k];
+        r.end[k] = a.end[k] < b.end[k] ? a.end[k] : b.end[k];
+        if (r.end[k] < r.begin[k]) r.end[k] = r.begin[k];
+    }
+    return r;
+}
+inline std::int64_t volume(const Box& b) noexcept {
+    std::int64_t v = 1;
+    for (std::size_t k = 0; k < max_rank; ++k) v *= b.end[k] > b.begin[k] ? b.end[k] - b.begin[k] : 0;
+    return v;
+}
+/// Calls `piece(Box)` for disjoint boxes that cover `from` without `hole` (which must overlap `from`). At most 2 * rank.
+template<typename F> void subtract(Box from, const Box& hole, F&& piece) {
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        if (from.begin[k] < hole.begin[k]) {
+            Box low = from;
+            low.end[k] = hole.begin[k];
+            piece(low);
+            from.begin[k] = hole.begin[k];
+        }
+        if (hole.end[k] < from.end[k]) {
+            Box high = from;
+            high.begin[k] = hole.end[k];
+            piece(high);
+            from.end[k] = hole.end[k];
+        }
+    }
+}
+/// `{0...4096, 0...65536}` for the first `rank` axes; `{}` for rank 0.
+std::string to_text(const Box&, std::size_t rank);
+
+}  // namespace kmm::graph

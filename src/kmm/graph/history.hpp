@@ -1,0 +1,56 @@
+// Who wrote and who read which region of one chunk last.
+//
+// Owns: the regions of one chunk that were ever written, cut into disjoint segments. Must not know: where the bytes are,
+// threads. Used under the runtime's order lock. A chunk that is only used whole has one segment, and each use costs O(1).
+#pragma once
+
+#include <vector>
+
+#include "kmm/graph/box.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::graph {
+
+/// Makes a join of some tasks, so that a write after very many reads waits for one number. Given by the owner of the order.
+class JoinMaker {
+  public:
+    virtual TaskNumber join(const std::vector<TaskNumber>& tasks) = 0;
+
+  protected:
+    ~JoinMaker() = default;
+};
+
+class ChunkHistory {
+  public:
+    /// Whether anything of the chunk was ever written.
+    bool any_content() const noexcept { return !segments_.empty(); }
+    /// Whether something outside `region` was ever written.
+    bool content_outside(const Box& region) const noexcept;
+    /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
+    bool covers(const Box& region, Box* missing) const;
+
+    /// A task reads `region` (which must be covered): it comes after the writers.
+    void read(const Box& region, TaskNumber task, std::vector<Predecessor>& predecessors, JoinMaker& joins);
+    /// A task writes `region`: it comes after writers and readers; `keeps_content` makes the former a data dependency.
+    void write(const Box& region, TaskNumber task, bool keeps_content, std::vector<Predecessor>& predecessors);
+    /// The tasks whose results `region` consists of, as data dependencies.
+    void writers(const Box& region, std::vector<Predecessor>& predecessors) const;
+    /// Every task that the region's users must have finished with: writers and readers.
+    void users(std::vector<TaskNumber>& tasks) const;
+
+  private:
+    struct Segment {
+        Box box;
+        TaskNumber writer = 0;
+        std::vector<TaskNumber> readers;
+    };
+    std::vector<Segment> segments_;
+    std::vector<Segment> scratch_;
+    // More readers than this are replaced by one join of them: a later write then has few predecessors.
+    static constexpr std::size_t max_readers = 8;
+};
+
+/// Adds a predecessor once; a data dependency outranks an order-only one.
+void add_predecessor(std::vector<Predecessor>& predecessors, TaskNumber number, bool data);
+
+}  // namespace kmm::graph

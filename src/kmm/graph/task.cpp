@@ -1,0 +1,146 @@
+#include "kmm/graph/task.hpp"
+
+#include <new>
+
+#include "kmm/graph/box.hpp"
+
+namespace kmm::graph {
+
+std::string to_text(const Box& box, std::size_t rank) {
+    std::string text = "{";
+    for (std::size_t k = 0; k < rank; ++k) {
+        if (k != 0) text += ", ";
+        text += std::to_string(box.begin[k]) + "..." + std::to_string(box.end[k]);
+    }
+    return text + "}";
+}
+
+void* Task::allocate_storage(std::size_t bytes, std::size_t alignment) {
+    if (bytes <= inline_bytes && alignment <= 16) return inline_storage_;
+    const std::size_t aligned = alignment < 16 ? 16 : alignment;
+    extra_storage_ = std::aligned_alloc(aligned, (bytes + aligned - 1) / aligned * aligned);
+    if (extra_storage_ == nullptr) throw std::bad_alloc();
+    return extra_storage_;
+}
+
+void Task::drop_payload() noexcept {
+    if (body.destroy != nullptr && payload != nullptr) body.destroy(payload);
+    body = {};
+    payload = nullptr;
+    if (extra_storage_ != nullptr) {
+        std::free(extra_storage_);
+        extra_storage_ = nullptr;
+    }
+}
+
+void Task::recycle() noexcept {
+    drop_payload();
+    number = 0;
+    state.store(TaskState::waiting, std::memory_order_relaxed);
+    kind = TaskKind::join;
+    is_barrier = false;
+    chunk_index = 0;
+    memory = 0;
+    info.reset();
+    accesses.clear();
+    layouts.clear();
+    patches.clear();
+    addresses.clear();
+    kernel = {};
+    array_pins = 0;
+    predecessors.clear();
+    successors.clear();
+    unissued_predecessors = 0;
+    unsettled_predecessors = 0;
+    announced = false;
+    open_data_predecessors.clear();
+    waits.clear();
+    completion.clear();
+    lane = LaneId::none;
+    position = 0;
+    latest_predecessor = 0;
+    latest_predecessor_lane = LaneId::none;
+    unpassed_fences = 0;
+    executed = false;
+    missing_bytes = 0;
+    in_fetch_queue = false;
+    in_resident_queue = false;
+    blocked = false;
+    turnover_at_ready = 0;
+    failure.reset();
+    thrown = nullptr;
+    kernel_failure.error = nullptr;
+    waiters.store(0, std::memory_order_relaxed);
+}
+
+TaskPool::~TaskPool() = default;
+
+Task* TaskPool::take() {
+    std::lock_guard<SpinLock> guard(lock_);
+    if (free_.empty()) {
+        slabs_.push_back(std::make_unique<Task[]>(slab_size));
+        free_.reserve(slabs_.size() * slab_size);
+        for (std::size_t i = slab_size; i-- > 0;) free_.push_back(&slabs_.back()[i]);
+    }
+    Task* task = free_.back();
+    free_.pop_back();
+    return task;
+}
+
+void TaskPool::give(Task* task) noexcept {
+    task->recycle();
+    std::lock_guard<SpinLock> guard(lock_);
+    free_.push_back(task);  // cannot allocate: take() reserved room for every record
+}
+
+TaskNumber TaskTable::add(Task* task) {
+    const TaskNumber number = last_.load(std::memory_order_relaxed) + 1;
+    std::lock_guard<SpinLock> guard(lock_);
+    const std::size_t page = static_cast<std::size_t>((number - first_page_number_) / page_size);
+    if (page >= pages_.size()) {
+        if (spare_.empty()) {
+            pages_.push_back(std::make_unique<Page>());
+        } else {
+            pages_.push_back(std::move(spare_.back()));
+            spare_.pop_back();
+        }
+    }
+    pages_[page]->tasks[(number - first_page_number_) % page_size] = task;
+    task->number = number;
+    last_.store(number, std::memory_order_release);
+    return number;
+}
+
+Task* TaskTable::locate(TaskNumber number) const noexcept {
+    if (number <= settled_up_to_.load(std::memory_order_relaxed) || number > last_.load(std::memory_order_relaxed)) return nullptr;
+    const TaskNumber relative = number - first_page_number_;
+    return pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size];
+}
+
+Task* TaskTable::find(TaskNumber number) noexcept {
+    std::lock_guard<SpinLock> guard(lock_);
+    return locate(number);
+}
+
+void TaskTable::remove(TaskNumber number) noexcept {
+    std::lock_guard<SpinLock> guard(lock_);
+    const TaskNumber relative = number - first_page_number_;
+    pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size] = nullptr;
+    TaskNumber settled = settled_up_to_.load(std::memory_order_relaxed);
+    const TaskNumber last = last_.load(std::memory_order_relaxed);
+    if (number != settled + 1) return;
+    while (settled < last) {
+        const TaskNumber next = settled + 1 - first_page_number_;
+        if (pages_[static_cast<std::size_t>(next / page_size)]->tasks[next % page_size] != nullptr) break;
+        ++settled;
+        // A page whose numbers are all settled holds only nulls again and serves a later page.
+        if ((settled + 1 - first_page_number_) % page_size == 0) {
+            if (spare_.size() < 4) spare_.push_back(std::move(pages_.front()));
+            pages_.pop_front();
+            first_page_number_ += page_size;
+        }
+    }
+    settled_up_to_.store(settled, std::memory_order_release);
+}
+
+}  // namespace kmm::graph

@@ -1,0 +1,214 @@
+// The record of one task, from submit to result, and the table that finds records by number.
+//
+// Owns: Task, TaskPool (free records), TaskTable (number -> record). Built by the submitting thread; after it is
+// published, every field but the atomics belongs to whoever holds the planner's baton, but for `kernel` and `body`,
+// which the thread that executes the task reads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "driver/driver.hpp"
+#include "kmm/detail/runtime_core.hpp"
+#include "kmm/graph/position.hpp"
+#include "kmm/graph/spin_lock.hpp"
+
+namespace kmm::memory {
+struct Chunk;
+}
+
+namespace kmm::graph {
+
+using detail::AccessKind;
+using detail::AccessLayout;
+using detail::AddressPatch;
+
+/// A task's place in the order of submission; 0 is "none". The low 48 bits of an EventId.
+using TaskNumber = std::uint64_t;
+
+enum class TaskKind : std::uint8_t { join, host, device_function, kernel };
+
+enum class TaskState : std::uint8_t {
+    waiting,    ///< for tasks before it, or for its turn
+    ready,      ///< may be issued when there is memory
+    launching,  ///< user code of a device function runs; its position is not known yet
+    issued,     ///< on a lane, or on the host pool
+    executed,   ///< done, but a task before it has not been settled yet
+    settled,    ///< finished, well or not
+};
+
+/// One region that a task uses.
+struct Access {
+    memory::Chunk* chunk = nullptr;  ///< null: an empty region
+    std::size_t offset_bytes = 0;    ///< of the region's first element from the start of the chunk
+    AccessKind kind = AccessKind::read;
+    bool needs_content = false;      ///< valid where first_of_chunk: what the chunk holds must be there before the task runs
+    bool first_of_chunk = true;      ///< no earlier access of this task names the same chunk
+    bool writes_chunk = false;       ///< valid where first_of_chunk: some access of the task writes the chunk
+    bool replaces_chunk = false;     ///< valid where first_of_chunk: the task writes all of it, so everything else came before
+};
+
+struct Predecessor {
+    TaskNumber number = 0;
+    bool data = false;  ///< a failure there cancels this task; else it is order only
+};
+
+/// Everything that two tasks of one submit share and that only messages need.
+struct SubmitInfo {
+    std::string name;
+    SourceLocation location;
+    std::uint32_t num_chunks = 0;
+    detail::LauncherInfo::Kind launcher = detail::LauncherInfo::Kind::host;
+};
+
+/// A failure that began at one task. Shared by all tasks that it cancelled.
+struct RootFailure {
+    std::exception_ptr error;    ///< the TaskError that wait() throws
+    std::exception_ptr cause;    ///< what the user's code or the driver threw
+    std::string cause_text;
+    std::string task_text;       ///< `task "axpy" chunk 3 of 10 (offset {600}, size {200}) on GPU 1`
+    TaskNumber number = 0;
+    std::atomic<bool> delivered{false};
+};
+
+/// A task's failure: its root, and the error that names the task itself.
+struct Failure {
+    std::shared_ptr<RootFailure> root;
+    std::exception_ptr error;
+};
+
+struct Kernel {
+    const void* function = nullptr;
+    std::uint32_t grid[3] = {1, 1, 1};
+    std::uint32_t block[3] = {1, 1, 1};
+    std::uint32_t shared_bytes = 0;
+    std::uint32_t parameter_bytes = 0;
+    std::byte* parameters = nullptr;
+};
+
+struct Task {
+    // ---- identity
+    TaskNumber number = 0;
+    std::atomic<TaskState> state{TaskState::waiting};
+    TaskKind kind = TaskKind::join;
+    bool is_barrier = false;         ///< a join that waits for everything with a lower number
+    std::uint32_t chunk_index = 0;
+    ResourceId where;
+    std::uint32_t memory = 0;        ///< index of the memory it runs in: 0 host, 1 + device
+    DomainChunk chunk;
+    std::shared_ptr<const SubmitInfo> info;
+
+    // ---- what it does
+    std::vector<Access> accesses;
+    std::vector<AccessLayout> layouts;
+    std::vector<AddressPatch> patches;
+    std::vector<void*> addresses;    ///< one for each access; set when it is issued
+    Kernel kernel;
+    detail::TaskBody body;
+    void* payload = nullptr;
+    std::uint64_t array_pins = 0;    ///< accesses that were counted in their arrays
+
+    // ---- order
+    std::vector<Predecessor> predecessors;
+    struct Successor {
+        Task* task;
+        bool data;
+    };
+    std::vector<Successor> successors;
+    std::uint32_t unissued_predecessors = 0;
+    std::uint32_t unsettled_predecessors = 0;
+    bool announced = false;          ///< its successors know its positions
+    std::vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
+    FenceSet waits;                  ///< what its work must come after
+    FenceSet completion;             ///< what "it is done" means on lanes; empty for host tasks
+    LaneId lane = LaneId::none;
+    Position position = 0;
+    TaskNumber latest_predecessor = 0;
+    LaneId latest_predecessor_lane = LaneId::none;
+    std::uint32_t unpassed_fences = 0;  ///< host tasks: fences that the host still waits for
+    bool executed = false;
+
+    // ---- readiness (schedule)
+    std::size_t missing_bytes = 0;
+    bool in_fetch_queue = false;
+    bool in_resident_queue = false;
+    bool blocked = false;
+    std::uint64_t turnover_at_ready = 0;
+
+    // ---- result
+    std::shared_ptr<Failure> failure;
+    std::exception_ptr thrown;       ///< what the task itself ended with, as far as it is known
+    driver::KernelFailure kernel_failure;  ///< written by the driver before the launch counts as completed
+    std::atomic<std::uint32_t> waiters{0};
+
+    Task() = default;
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+    ~Task() { drop_payload(); }
+
+    /// Memory for parameters or a payload: inside the record when it fits.
+    void* allocate_storage(std::size_t bytes, std::size_t alignment);
+    void drop_payload() noexcept;
+    /// Makes the record as new, keeping the memory of its vectors.
+    void recycle() noexcept;
+
+  private:
+    static constexpr std::size_t inline_bytes = 256;  // a kernel with three 2-D views and a range takes about 200
+    alignas(16) std::byte inline_storage_[inline_bytes];
+    void* extra_storage_ = nullptr;
+};
+
+/// Free task records. Threads take and give in batches. Any thread.
+class TaskPool {
+  public:
+    ~TaskPool();
+    Task* take();
+    void give(Task* task) noexcept;
+
+  private:
+    SpinLock lock_;
+    std::vector<Task*> free_;
+    std::vector<std::unique_ptr<Task[]>> slabs_;
+    static constexpr std::size_t slab_size = 64;
+};
+
+/// Number -> record, for numbers that are not settled yet. Any thread; each call takes a spin lock for some ten
+/// instructions. O(1).
+class TaskTable {
+  public:
+    /// Numbers are handed out in order by the one who holds the order lock.
+    TaskNumber add(Task* task);
+    TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
+    /// The record, or null when it is settled (or was never issued: compare with last()).
+    Task* find(TaskNumber number) noexcept;
+    /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
+    template<typename F> auto with(TaskNumber number, F&& f) {
+        std::lock_guard<SpinLock> guard(lock_);
+        return f(locate(number));
+    }
+    void remove(TaskNumber number) noexcept;
+    /// Every number up to and including this one is settled. Amortised O(1).
+    TaskNumber settled_up_to() const noexcept { return settled_up_to_.load(std::memory_order_acquire); }
+
+  private:
+    static constexpr std::size_t page_size = 1024;
+    struct Page {
+        Task* tasks[page_size] = {};
+    };
+    Task* locate(TaskNumber number) const noexcept;
+
+    mutable SpinLock lock_;
+    std::deque<std::unique_ptr<Page>> pages_;
+    std::vector<std::unique_ptr<Page>> spare_;
+    TaskNumber first_page_number_ = 0;  ///< number of the first entry of pages_.front()
+    std::atomic<TaskNumber> last_{0};
+    std::atomic<TaskNumber> settled_up_to_{0};
+};
+
+}  // namespace kmm::graph

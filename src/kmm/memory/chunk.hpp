@@ -1,0 +1,87 @@
+// A chunk and its replicas: where the bytes of one piece of an array are.
+//
+// Owns: plain records. All of it belongs to whoever holds the planner's baton, but for what is marked constant.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kmm/graph/box.hpp"
+#include "kmm/graph/position.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::memory {
+
+using graph::Fence;
+using graph::FenceSet;
+
+/// Index of a memory within a runtime: 0 is the host, 1 + d is device d.
+using MemoryIndex = std::uint32_t;
+
+struct Array;
+
+/// The bytes of one chunk in one memory. Valid when `version` is the chunk's.
+struct Replica {
+    std::uintptr_t address = 0;  ///< 0: none
+    std::uint64_t version = 0;
+    // Users whose position is not known: device functions being launched, host tasks. Nothing may be copied over a
+    // replica that has any, copied from one that has writers, or evicted.
+    std::uint32_t reader_pins = 0;
+    std::uint32_t writer_pins = 0;
+    FenceSet arrivals;     ///< copies into it, and what its memory was used for before
+    FenceSet task_writes;  ///< tasks that write it
+    FenceSet task_reads;   ///< tasks that read it
+    FenceSet copy_reads;   ///< copies out of it
+    // Where the replica stands in its memory's order of victims, while that is kept.
+    bool indexed = false;
+    std::uint64_t key_rank = 0;
+    std::uint64_t key_tick = 0;
+    std::uint64_t tick = 0;  ///< when it was used last
+
+    bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
+    void add_all_users(FenceSet& out) const {
+        out.add(arrivals);
+        out.add(task_writes);
+        out.add(task_reads);
+        out.add(copy_reads);
+    }
+    void forget_users() noexcept {
+        arrivals.clear();
+        task_writes.clear();
+        task_reads.clear();
+        copy_reads.clear();
+    }
+};
+
+struct Chunk {
+    Array* array = nullptr;       // constant
+    std::uint32_t index = 0;      // constant
+    std::size_t size_bytes = 0;   // constant; may be 0
+    std::uint64_t version = 0;    ///< number of writes so far; 0: nothing was written
+    std::uint64_t hold = 0;       ///< number of the task that is being given memory: its chunks are no victims
+    std::vector<Replica> replicas;
+    /// Tasks that will use the chunk and have not been issued, in order: 2 * number + (1 if it replaces the content).
+    std::vector<std::uint64_t> next_uses;
+    std::size_t next_use_head = 0;
+    std::vector<graph::Task*> ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
+    std::vector<graph::Task*> waiting;      ///< tasks that wait for a pin of this chunk to go
+    /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
+    std::shared_ptr<graph::RootFailure> lost;
+};
+
+/// The data of one bound array.
+struct Array {
+    std::string name;                 // constant after binding, for messages
+    std::size_t rank = 0;             // constant
+    std::uint32_t element_bytes = 0;  // constant
+    std::vector<Chunk> chunks;        // never resized
+    std::vector<graph::Box> boxes;    // constant; one for each chunk
+    std::uint64_t users = 0;          ///< accesses of unsettled tasks
+    bool released = false;            ///< no handle is left: freed when users is 0
+    std::size_t list_index = 0;
+};
+
+}  // namespace kmm::memory

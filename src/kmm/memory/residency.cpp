@@ -1,0 +1,436 @@
+#include "kmm/memory/residency.hpp"
+
+#include <algorithm>
+
+namespace kmm::memory {
+
+namespace {
+
+using graph::Access;
+using graph::Task;
+
+constexpr std::uint64_t rank_useless = 0;      // stale, or about to be replaced: costs nothing to lose
+constexpr std::uint64_t rank_clean = 1;        // nobody will use it and another copy is valid
+constexpr std::uint64_t rank_dirty = 2;        // nobody will use it, but it must be written down
+constexpr std::uint64_t rank_used = 1ull << 62;
+constexpr std::uint64_t rank_never = ~0ull;
+
+rmm::heap::fence_set heap_fences(const FenceSet& set) {
+    rmm::heap::fence_set out;
+    for (const Fence& f : set) out.add({static_cast<std::uint64_t>(f.lane), f.position});
+    return out;
+}
+
+void add_heap_fences(FenceSet& out, const rmm::heap::fence_set& set) {
+    for (const rmm::heap::fence& f : set) out.add({static_cast<graph::LaneId>(f.timeline), f.position});
+}
+
+bool has_next_use(const Chunk& c) noexcept { return c.next_use_head < c.next_uses.size(); }
+
+template<typename F> void for_each_chunk(Task& task, F&& f) {
+    for (Access& a : task.accesses)
+        if (a.chunk != nullptr && a.first_of_chunk) f(a, *a.chunk);
+}
+
+}  // namespace
+
+Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes) : requests_(requests), spaces_(limits_bytes.size()) {
+    for (std::size_t m = 0; m < spaces_.size(); ++m) spaces_[m].counters.limit_bytes = limits_bytes[m];
+}
+
+void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes) {
+    Space& space = spaces_[memory];
+    space.growing = false;
+    if (bytes == 0) {
+        space.counters.limit_bytes = std::min(space.counters.limit_bytes, space.counters.capacity_bytes);
+        return;
+    }
+    space.heap.add_region(address, bytes);
+    space.counters.capacity_bytes += bytes;
+}
+
+// ---------------------------------------------------------------------------------------------------- the future
+
+void Residency::add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces) {
+    const std::uint64_t use = 2 * task + (replaces ? 1 : 0);
+    auto at = chunk.next_uses.end();
+    // Nearly always the latest; tasks published by several threads may arrive a little out of order.
+    while (at != chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head) && *(at - 1) > use) --at;
+    const bool first = at == chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head);
+    chunk.next_uses.insert(at, use);
+    if (first) reindex_all(chunk);
+}
+
+void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task) {
+    for (std::size_t i = chunk.next_use_head; i < chunk.next_uses.size(); ++i) {
+        if (chunk.next_uses[i] >> 1 != task) continue;
+        if (i != chunk.next_use_head) {
+            chunk.next_uses.erase(chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(i));
+            return;
+        }
+        ++chunk.next_use_head;
+        if (chunk.next_use_head == chunk.next_uses.size()) {
+            chunk.next_uses.clear();
+            chunk.next_use_head = 0;
+        } else if (chunk.next_use_head >= 1024) {
+            chunk.next_uses.erase(chunk.next_uses.begin(), chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head));
+            chunk.next_use_head = 0;
+        }
+        reindex_all(chunk);
+        return;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- questions
+
+bool Residency::needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept {
+    const Replica& r = chunk.replicas[m];
+    return chunk.version != 0 && (r.address == 0 || r.version != chunk.version);
+}
+
+bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
+    for (MemoryIndex i = 0; i < chunk.replicas.size(); ++i)
+        if (i != m && chunk.replicas[i].address != 0 && chunk.replicas[i].version == chunk.version) return true;
+    return false;
+}
+
+// A linked device first (NVLink is faster than the way through the host), then the host, then any device.
+MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
+    MemoryIndex best = to;
+    int best_score = 0;
+    for (MemoryIndex i = 0; i < chunk.replicas.size(); ++i) {
+        const Replica& r = chunk.replicas[i];
+        if (i == to || r.address == 0 || r.version != chunk.version) continue;
+        const int score = (i == 0 ? 2 : requests_.linked(i, to) ? 3 : 1) * 2 + (r.writer_pins == 0 ? 1 : 0);
+        if (score > best_score) best = i, best_score = score;
+    }
+    return best;
+}
+
+std::size_t Residency::missing_bytes(const Task& task) const noexcept {
+    std::size_t bytes = 0;
+    for (const Access& a : task.accesses) {
+        if (a.chunk == nullptr || !a.first_of_chunk) continue;
+        if (a.chunk->replicas[task.memory].address == 0 || (a.needs_content && needs_copy(*a.chunk, task.memory)))
+            bytes += a.chunk->size_bytes;
+    }
+    return bytes;
+}
+
+std::size_t Residency::evictable_bytes(MemoryIndex m) const {
+    std::size_t bytes = 0;
+    for (const Chunk* c : spaces_[m].resident)
+        if (!c->replicas[m].pinned()) bytes += c->size_bytes;
+    return bytes;
+}
+
+// ---------------------------------------------------------------------------------------------------- victims
+
+std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
+    const Replica& r = chunk.replicas[m];
+    if (r.version != chunk.version || chunk.version == 0 || chunk.array->released) return rank_useless;
+    const bool clean = valid_elsewhere(chunk, m);
+    if (m == 0 && !clean) return rank_never;  // there is no tier below to save it in
+    if (!has_next_use(chunk)) return clean ? rank_clean : rank_dirty;
+    const std::uint64_t use = chunk.next_uses[chunk.next_use_head];
+    if ((use & 1) != 0) return rank_useless;
+    return rank_used + ((1ull << 50) - (use >> 1)) * 2 + (clean ? 0 : 1);
+}
+
+void Residency::reindex(Chunk& chunk, MemoryIndex m) {
+    Space& space = spaces_[m];
+    if (!space.indexed) return;
+    Replica& r = chunk.replicas[m];
+    if (r.indexed) space.victims.erase({r.key_rank, r.key_tick, &chunk});
+    r.indexed = false;
+    if (r.address == 0 || r.pinned()) return;
+    const std::uint64_t rank = victim_rank(chunk, m);
+    if (rank == rank_never) return;
+    r.key_rank = rank;
+    r.key_tick = r.tick;
+    r.indexed = true;
+    space.victims.insert({rank, r.tick, &chunk});
+}
+
+void Residency::reindex_all(Chunk& chunk) {
+    for (MemoryIndex m = 0; m < spaces_.size(); ++m) reindex(chunk, m);
+}
+
+void Residency::notify(Chunk& chunk) {
+    for (Task* t : chunk.ready_tasks) requests_.residency_changed(*t);
+}
+
+void Residency::wake(Chunk& chunk) {
+    if (chunk.waiting.empty()) return;
+    std::vector<Task*> tasks;
+    tasks.swap(chunk.waiting);
+    for (Task* t : tasks) requests_.unblocked(*t);
+}
+
+void Residency::release(Chunk& chunk, MemoryIndex m) {
+    Space& space = spaces_[m];
+    Replica& r = chunk.replicas[m];
+    if (r.indexed) space.victims.erase({r.key_rank, r.key_tick, &chunk});
+    r.indexed = false;
+    FenceSet users;
+    r.add_all_users(users);
+    users.prune([&](const Fence& f) { return requests_.passed(f); });
+    const std::size_t size = space.heap.round_up(chunk.size_bytes);
+    space.heap.free(r.address, size, heap_fences(users));
+    space.counters.current_bytes -= size;
+    ++space.counters.frees;
+    space.resident.erase(&chunk);
+    r.address = 0;
+    r.version = 0;
+    r.forget_users();
+}
+
+void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
+    Space& space = spaces_[m];
+    Replica& r = chunk.replicas[m];
+    r.address = block.address;
+    r.version = 0;
+    r.forget_users();
+    add_heap_fences(r.arrivals, block.fences);
+    r.tick = ++tick_;
+    space.counters.current_bytes += space.heap.round_up(chunk.size_bytes);
+    space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
+    ++space.counters.allocations;
+    space.resident.insert(&chunk);
+    reindex(chunk, m);
+}
+
+Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
+    Replica& r = chunk.replicas[m];
+    if (r.pinned()) return Found::pinned;
+    const std::uint64_t rank = victim_rank(chunk, m);
+    Space& space = spaces_[m];
+    if (rank != rank_useless && !valid_elsewhere(chunk, m)) {
+        if (m == 0) return Found::none;
+        Replica& h = chunk.replicas[0];
+        if (h.pinned()) return Found::pinned;
+        // The chunk that is being saved must not be a victim of the search for its own place.
+        const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
+        const Found found = h.address != 0 ? Found::yes : allocate(chunk, 0);
+        chunk.hold = held;
+        if (found != Found::yes) return found;
+        FenceSet waits = r.arrivals;
+        waits.add(r.task_writes);
+        h.add_all_users(waits);
+        const Fence fence = requests_.copy(chunk, m, 0, r.address, h.address, waits, nullptr);
+        h.forget_users();
+        h.arrivals.add(fence);
+        h.version = chunk.version;
+        h.tick = ++tick_;
+        r.copy_reads.add(fence);
+        ++space.counters.evictions;
+        space.counters.evicted_bytes += chunk.size_bytes;
+    } else {
+        ++space.counters.evictions;
+        space.counters.dropped_bytes += chunk.size_bytes;
+    }
+    release(chunk, m);
+    reindex_all(chunk);
+    notify(chunk);
+    return Found::yes;
+}
+
+Residency::Found Residency::make_room(MemoryIndex m, std::size_t) {
+    Space& space = spaces_[m];
+    if (!space.indexed) {
+        space.indexed = true;
+        for (Chunk* c : space.resident) reindex(*c, m);
+    }
+    bool host_full = false;
+    bool host_growing = false;
+    bool pins = false;
+    for (auto it = space.victims.begin(); it != space.victims.end();) {
+        Chunk& chunk = *it->chunk;
+        const bool dirty = it->rank != rank_useless && !valid_elsewhere(chunk, m);
+        ++it;
+        if (chunk.hold != 0) continue;
+        if (dirty && (host_full || host_growing)) continue;
+        const Found found = evict(chunk, m);
+        if (found == Found::yes) return Found::yes;
+        if (found == Found::growing) host_growing = true;
+        if (found == Found::none) host_full = true;
+        if (found == Found::pinned) pins = true;
+    }
+    if (host_growing) return Found::growing;
+    if (pins) return Found::pinned;
+    // What is pinned is not in the order of victims.
+    for (const Chunk* c : space.resident)
+        if (c->replicas[m].pinned()) return Found::pinned;
+    if (m != 0 && host_full)
+        for (const Chunk* c : spaces_[0].resident)
+            if (c->replicas[0].pinned()) return Found::pinned;
+    return Found::none;
+}
+
+Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
+    Space& space = spaces_[m];
+    const std::size_t size = space.heap.round_up(chunk.size_bytes);
+    for (;;) {
+        if (rmm::heap::block block = space.heap.try_allocate(size)) {
+            take(chunk, m, std::move(block));
+            return Found::yes;
+        }
+        if (space.counters.capacity_bytes < space.counters.limit_bytes) {
+            if (!space.growing) {
+                space.growing = true;
+                requests_.grow(m, std::min(size, space.counters.limit_bytes - space.counters.capacity_bytes));
+            }
+            return Found::growing;
+        }
+        const Found found = make_room(m, size);
+        if (found != Found::yes) return found;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- tasks
+
+void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
+    const MemoryIndex from = source_for(chunk, to);
+    if (from == to) return;  // nobody holds it any more: its content was about to be replaced and the one to do so failed
+    Replica& s = chunk.replicas[from];
+    Replica& d = chunk.replicas[to];
+    FenceSet waits = s.arrivals;
+    waits.add(s.task_writes);
+    d.add_all_users(waits);
+    const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
+    d.forget_users();
+    d.arrivals.add(fence);
+    d.version = chunk.version;
+    s.copy_reads.add(fence);
+    reindex_all(chunk);
+    notify(chunk);
+}
+
+Placement Residency::place(Task& task) {
+    const MemoryIndex m = task.memory;
+    for (Access& a : task.accesses) {
+        if (a.chunk == nullptr || !a.first_of_chunk || !a.needs_content) continue;
+        Chunk& c = *a.chunk;
+        if (c.lost != nullptr) {
+            lost_cause_ = c.lost;
+            return Placement::lost;
+        }
+        if (!needs_copy(c, m)) continue;
+        const MemoryIndex from = source_for(c, m);
+        if (from != m && (c.replicas[from].writer_pins != 0 || c.replicas[m].pinned())) {
+            c.waiting.push_back(&task);
+            return Placement::busy_chunk;
+        }
+    }
+    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
+    Found found = Found::yes;
+    std::vector<Chunk*> taken;
+    for_each_chunk(task, [&](Access&, Chunk& c) {
+        if (found != Found::yes || c.replicas[m].address != 0) return;
+        found = allocate(c, m);
+        if (found == Found::yes) taken.push_back(&c);
+    });
+    if (found != Found::yes)
+        for (Chunk* c : taken) release(*c, m);
+    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
+    if (found == Found::growing) return Placement::wait_growth;
+    if (found == Found::pinned) return Placement::wait_pins;
+    if (found == Found::none) return Placement::full;
+
+    for_each_chunk(task, [&](Access& a, Chunk& c) {
+        if (a.needs_content && needs_copy(c, m)) fetch(c, m, task);
+    });
+    task.addresses.resize(task.accesses.size());
+    for (std::size_t i = 0; i < task.accesses.size(); ++i) {
+        const Access& a = task.accesses[i];
+        if (a.chunk == nullptr) {
+            task.addresses[i] = nullptr;
+            continue;
+        }
+        const Replica& r = a.chunk->replicas[m];
+        task.addresses[i] = reinterpret_cast<void*>(r.address + a.offset_bytes);
+        if (!a.first_of_chunk) continue;
+        task.waits.add(r.arrivals);
+        if (a.writes_chunk) task.waits.add(r.copy_reads);
+    }
+    return Placement::granted;
+}
+
+void Residency::written(Chunk& chunk, MemoryIndex m) {
+    ++chunk.version;
+    chunk.replicas[m].version = chunk.version;
+    // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
+    for (MemoryIndex i = 1; i < chunk.replicas.size(); ++i)
+        if (i != m && chunk.replicas[i].address != 0 && !chunk.replicas[i].pinned()) release(chunk, i);
+}
+
+void Residency::issued(Task& task, Fence fence) {
+    for_each_chunk(task, [&](Access& a, Chunk& c) {
+        Replica& r = c.replicas[task.memory];
+        r.tick = ++tick_;
+        if (a.writes_chunk) {
+            written(c, task.memory);
+            if (a.replaces_chunk) {
+                r.forget_users();
+                c.lost.reset();
+            }
+            r.task_writes.add(fence);
+        } else {
+            r.task_reads.add(fence);
+        }
+        remove_next_use(c, task.number);
+        reindex_all(c);
+        if (a.writes_chunk) notify(c);
+    });
+}
+
+void Residency::pin(Task& task) {
+    for_each_chunk(task, [&](Access& a, Chunk& c) {
+        Replica& r = c.replicas[task.memory];
+        r.tick = ++tick_;
+        if (a.writes_chunk) {
+            written(c, task.memory);
+            if (a.replaces_chunk) {
+                // What was there must still be waited for by nobody else: the task itself waits for it.
+                r.forget_users();
+                c.lost.reset();
+            }
+            ++r.writer_pins;
+        } else {
+            ++r.reader_pins;
+        }
+        remove_next_use(c, task.number);
+        reindex_all(c);
+        if (a.writes_chunk) notify(c);
+    });
+}
+
+void Residency::unpin(Task& task, const Fence* fence) {
+    for_each_chunk(task, [&](Access& a, Chunk& c) {
+        Replica& r = c.replicas[task.memory];
+        if (a.writes_chunk) --r.writer_pins;
+        else --r.reader_pins;
+        if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
+        if (!r.pinned() && r.version != c.version && task.memory != 0 && r.address != 0) release(c, task.memory);
+        reindex_all(c);
+        wake(c);
+    });
+}
+
+void Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, const std::shared_ptr<graph::RootFailure>& cause) {
+    Replica& d = chunk.replicas[to];
+    // Only the version that was to be copied is concerned: a later write may have made the destination valid again.
+    if (d.address != 0 && d.version == chunk.version && !d.pinned() && d.task_writes.empty()) d.version = 0;
+    const bool saved = chunk.replicas[from].address != 0 && chunk.replicas[from].version == chunk.version;
+    if (!saved && !valid_elsewhere(chunk, to) && chunk.version != 0 && d.version != chunk.version) chunk.lost = cause;
+    reindex_all(chunk);
+    notify(chunk);
+}
+
+void Residency::free_array(Array& array) {
+    for (Chunk& c : array.chunks)
+        for (MemoryIndex m = 0; m < c.replicas.size(); ++m)
+            if (c.replicas[m].address != 0) release(c, m);
+}
+
+}  // namespace kmm::memory

@@ -1,0 +1,142 @@
+// Where each chunk is: reservation of a task's whole memory, what must be copied, and who must leave.
+//
+// Owns: one heap and one order of victims for each memory, and the replicas of all chunks. Decides residency when a task
+// is issued, because only then is free space known. Must not know: drivers, threads, clocks, which task is next. It asks
+// for copies and for more memory through `Requests`. Runs under the planner's baton.
+//
+// Victims: replicas whose chunk nobody will use (clean before dirty, least recently used first), then by farthest next use
+// (Belady 1966), as the ranks say that the schedule wrote.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "kmm/memory/chunk.hpp"
+#include "rmm/heap/heap.hpp"
+
+namespace kmm::memory {
+
+/// What residency needs from the layers that issue work.
+class Requests {
+  public:
+    /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task that
+    /// the copy is for, or null for an eviction.
+    virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+                       const FenceSet& waits, graph::Task* task) = 0;
+    /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
+    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
+    virtual bool passed(Fence fence) const noexcept = 0;
+    /// Whether `to` can read `from` without going through the host.
+    virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
+    /// The missing bytes of this ready task may have changed.
+    virtual void residency_changed(graph::Task& task) = 0;
+    /// A task that waited for this chunk may try again.
+    virtual void unblocked(graph::Task& task) = 0;
+
+  protected:
+    ~Requests() = default;
+};
+
+struct MemoryCounters {
+    std::size_t limit_bytes = 0;
+    std::size_t current_bytes = 0;
+    std::size_t peak_bytes = 0;
+    std::size_t capacity_bytes = 0;   ///< taken from the driver
+    std::uint64_t evictions = 0;
+    std::uint64_t evicted_bytes = 0;  ///< written down because no other copy was valid
+    std::uint64_t dropped_bytes = 0;  ///< dropped because another copy was valid, or nobody needs it
+    std::uint64_t allocations = 0;
+    std::uint64_t frees = 0;
+};
+
+enum class Placement : std::uint8_t {
+    granted,
+    wait_growth,  ///< more memory was asked for
+    wait_pins,    ///< until a running task lets go of a chunk or of memory
+    busy_chunk,   ///< until the pins of one chunk go; the task stands in its `waiting`
+    lost,         ///< the content is gone: `Residency::lost_cause`
+    full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
+};
+
+class Residency {
+  public:
+    Residency(Requests& requests, std::vector<std::size_t> limits_bytes);
+
+    // ---- capacity
+    /// The answer to Requests::grow. 0 bytes: the driver refused; the limit is what there is, for the time being.
+    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
+    std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
+    std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
+    const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
+    std::size_t num_memories() const noexcept { return spaces_.size(); }
+    std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
+    bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
+
+    // ---- the future, as the schedule sees it
+    void add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces);
+    void remove_next_use(Chunk& chunk, graph::TaskNumber task);
+
+    // ---- tasks
+    /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
+    std::size_t missing_bytes(const graph::Task& task) const noexcept;
+    /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes nothing
+    /// that matters. O(accesses + victims * log replicas).
+    Placement place(graph::Task& task);
+    /// The placed task stands at `fence`: its uses are known.
+    void issued(graph::Task& task, Fence fence);
+    /// The placed task runs where no position is known: its replicas are pinned until `unpin`.
+    void pin(graph::Task& task);
+    /// Ends `pin`; `fence` (if any) says where the work stands that is still going on.
+    void unpin(graph::Task& task, const Fence* fence);
+
+    // ---- failures
+    /// A copy could not be done. The destination holds nothing; if it was to save the only copy, the chunk is lost.
+    void copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, const std::shared_ptr<graph::RootFailure>& cause);
+    const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
+
+    // ---- arrays
+    void free_array(Array& array);
+    /// Bytes that could leave the memory now. O(replicas); for reports and errors only.
+    std::size_t evictable_bytes(MemoryIndex m) const;
+
+  private:
+    struct VictimKey {
+        std::uint64_t rank;  ///< lower leaves first
+        std::uint64_t tick;
+        Chunk* chunk;
+        friend auto operator<=>(const VictimKey&, const VictimKey&) = default;
+    };
+    struct Space {
+        rmm::heap::heap heap;
+        MemoryCounters counters;
+        bool growing = false;
+        bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
+        std::set<VictimKey> victims;
+        std::set<Chunk*> resident;
+    };
+    enum class Found : std::uint8_t { yes, growing, pinned, none };
+
+    bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
+    MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
+    Found allocate(Chunk& chunk, MemoryIndex m);
+    Found make_room(MemoryIndex m, std::size_t bytes);
+    Found evict(Chunk& chunk, MemoryIndex m);
+    void release(Chunk& chunk, MemoryIndex m);
+    void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
+    void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
+    void written(Chunk& chunk, MemoryIndex m);
+    void reindex(Chunk& chunk, MemoryIndex m);
+    void reindex_all(Chunk& chunk);
+    std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
+    void notify(Chunk& chunk);
+    void wake(Chunk& chunk);
+    bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
+
+    Requests& requests_;
+    std::vector<Space> spaces_;
+    std::uint64_t tick_ = 0;
+    std::shared_ptr<graph::RootFailure> lost_cause_;
+};
+
+}  // namespace kmm::memory

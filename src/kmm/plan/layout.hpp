@@ -1,0 +1,49 @@
+// How an array is cut into chunks, without its rank: which chunk holds a region.
+//
+// Owns: the geometry of one distribution. Pure, immutable after construction, any thread.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kmm/graph/box.hpp"
+
+namespace kmm::plan {
+
+using detail::Box;
+using detail::ChunkGeometry;
+using detail::max_rank;
+
+class Layout {
+  public:
+    Layout() = default;
+    /// Takes chunks as they are: they must cover the array exactly; see `find_gap` and `find_overlap`. Chunks that form a
+    /// regular grid are renumbered row-major (last axis fastest).
+    Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks);
+
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+    /// The chunk that contains all of `region`, or `none` if it crosses chunks. O(1) for regular grids and for regions
+    /// that are chunks; O(chunks) else.
+    std::size_t find(const Box& region) const noexcept;
+    /// One element of the array that no chunk holds, as a region; false if the chunks cover it. O(chunks log chunks).
+    static bool find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap);
+    /// Two chunks that share elements; false if there are none. O(chunks log chunks) for grids, else sorted by axis 0.
+    static bool find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second);
+
+    std::size_t rank() const noexcept { return rank_; }
+    const Box& array() const noexcept { return array_; }
+    const std::vector<ChunkGeometry>& chunks() const noexcept { return chunks_; }
+
+  private:
+    bool detect_grid();
+
+    std::size_t rank_ = 0;
+    Box array_;
+    std::vector<ChunkGeometry> chunks_;
+    bool regular_ = false;
+    std::int64_t chunk_size_[max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+    std::int64_t grid_[max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+};
+
+}  // namespace kmm::plan

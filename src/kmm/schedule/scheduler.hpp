@@ -1,0 +1,238 @@
+// Which task next, on which device, behind what: from published tasks to instructions for lanes.
+//
+// Owns: the links between unsettled tasks, the ready lists, the lanes' positions. A state machine without threads, clocks
+// or drivers: events go in (`submit`, `advance`, `launched`, `host_done`, ...), instructions come out through `Outbox`,
+// and `dispatch` issues what can be issued. One caller at a time (the planner's baton). Every call costs O(work it
+// causes); nothing scans live objects.
+//
+// Order of issue among ready tasks: fewest missing bytes, then next use, then submission (depth first along chains whose
+// data is there follows from that). A task that has been passed over while the memory turned over four times goes first.
+#pragma once
+
+#include <deque>
+#include <exception>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "kmm/graph/task.hpp"
+#include "kmm/memory/residency.hpp"
+
+namespace kmm::schedule {
+
+using graph::Fence;
+using graph::FenceSet;
+using graph::LaneId;
+using graph::Position;
+using graph::Task;
+using graph::TaskNumber;
+using memory::MemoryIndex;
+
+enum class LaneRole : std::uint8_t { compute, up, down, peer, launcher };
+
+struct LaneInfo {
+    std::uint32_t device = 0;
+    LaneRole role = LaneRole::compute;
+};
+
+/// Work for one lane. Copied by value into a device's queue.
+struct Instruction {
+    enum class Op : std::uint8_t {
+        kernel,  ///< launch `task->kernel`
+        copy,    ///< `bytes` from `source` to `destination`
+        watch,   ///< nothing to do: report when `position`, which another thread put there, is done
+    };
+    Op op = Op::kernel;
+    LaneId lane = LaneId::none;
+    Position position = 0;
+    FenceSet waits;         ///< fences of other lanes that had not passed when it was issued
+    Task* task = nullptr;   ///< for copies: whom the copy is for, or null
+    memory::Chunk* chunk = nullptr;
+    MemoryIndex from = 0;
+    MemoryIndex to = 0;
+    std::uintptr_t source = 0;
+    std::uintptr_t destination = 0;
+    std::size_t bytes = 0;
+};
+
+/// What the schedule hands to those who execute. Called under the planner's baton; must not block.
+class Outbox {
+  public:
+    virtual void instruct(std::uint32_t device, Instruction&& instruction) = 0;
+    virtual void launch(std::uint32_t device, Task& task) = 0;   ///< device function; answer: `launched`
+    virtual void run_on_host(Task& task) = 0;                    ///< answer: `host_done`
+    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
+    virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
+    /// The task is finished; `task.failure` says how. It must leave the table now.
+    virtual void settled(Task& task) noexcept = 0;
+    /// Nothing refers to the record any more.
+    virtual void recycle(Task& task) noexcept = 0;
+    /// Makes the failure of a task that failed by itself, or of one that `root` cancelled (`thrown` is null then).
+    virtual std::shared_ptr<graph::Failure> make_failure(Task& task, std::exception_ptr thrown,
+                                                         const std::shared_ptr<graph::RootFailure>& root) = 0;
+    /// The failure of a task that is settled already, or null.
+    virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
+    virtual std::exception_ptr out_of_memory(Task& task) = 0;
+
+  protected:
+    ~Outbox() = default;
+};
+
+struct SchedulerOptions {
+    std::uint32_t num_devices = 1;
+    std::uint32_t compute_lanes = 8;
+    std::uint32_t launcher_lanes = 2;
+    std::uint32_t host_threads = 1;
+    bool one_at_a_time = false;  ///< debug mode: in the order of submission, one after the other
+    // Two or three milliseconds of a link at 50 GB/s: enough to keep it busy, little enough that what is submitted a
+    // moment later can still change the order.
+    std::size_t link_bytes_in_flight = 160u << 20;
+    // Tiny kernels take 3 us each, so that this is about three milliseconds of them.
+    std::uint32_t tasks_in_flight = 1024;
+};
+
+struct TransferCounters {
+    std::uint64_t copies[3] = {0, 0, 0};  ///< host to device, device to host, device to device
+    std::uint64_t bytes[3] = {0, 0, 0};
+};
+
+struct SchedulerCounters {
+    std::uint64_t submitted = 0, succeeded = 0, failed = 0, cancelled = 0, kernels = 0;
+    std::uint64_t memory_waits = 0;  ///< placements that had to wait
+    TransferCounters transfers;
+    std::vector<TransferCounters> by_device;
+};
+
+class Scheduler final : private memory::Requests {
+  public:
+    Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options, std::vector<std::size_t> limits_bytes);
+
+    // ---- lanes, numbered device by device: compute, up, down, peer, launchers
+    std::uint32_t lanes_per_device() const noexcept { return lanes_per_device_; }
+    LaneId lane(std::uint32_t device, LaneRole role, std::uint32_t index = 0) const noexcept;
+    LaneInfo lane_info(LaneId lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)].info; }
+    std::size_t num_lanes() const noexcept { return lanes_.size(); }
+
+    // ---- events
+    void submit(Task& task);
+    /// Everything on the lane up to `completed` is done.
+    void advance(LaneId lane, Position completed);
+    /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed.
+    void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown);
+    void host_done(Task& task, std::exception_ptr thrown);
+    /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
+    void task_failed(Task& task, std::exception_ptr error);
+    void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::exception_ptr error);
+    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
+    /// No handle of the array is left; it is freed (through `on_free`) when its tasks are settled.
+    void release(memory::Array& array);
+
+    /// Issues everything that can be issued now.
+    void dispatch();
+
+    bool idle() const noexcept { return unsettled_ == 0; }
+    std::uint64_t unsettled() const noexcept { return unsettled_; }
+    const SchedulerCounters& counters() const noexcept { return counters_; }
+    memory::Residency& residency() noexcept { return residency_; }
+    const memory::Residency& residency() const noexcept { return residency_; }
+    /// Arrays that may be deleted: the owner takes and deletes them.
+    std::vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
+
+  private:
+    struct InFlight {
+        Position position = 0;
+        Task* task = nullptr;             ///< null for copies
+        memory::Chunk* chunk = nullptr;   ///< for copies
+        std::size_t bytes = 0;
+    };
+    struct Watcher {
+        Position position;
+        Task* task;
+        friend bool operator>(const Watcher& a, const Watcher& b) { return a.position > b.position; }
+    };
+    struct Lane {
+        LaneInfo info;
+        Position issued = 0;
+        Position completed = 0;
+        std::size_t bytes_in_flight = 0;
+        std::deque<InFlight> in_flight;
+        std::vector<Watcher> watchers;  ///< a heap: host tasks that wait for a position
+    };
+    struct FetchKey {
+        std::size_t missing_bytes;
+        TaskNumber number;
+        Task* task;
+        friend auto operator<=>(const FetchKey&, const FetchKey&) = default;
+    };
+    struct Queue {  ///< ready tasks of one memory
+        std::deque<Task*> resident;   ///< nothing is missing
+        std::set<FetchKey> fetch;
+        std::set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
+        std::vector<Task*> blocked;   ///< had no memory; tried again when some may have become free
+        bool stalled = false;
+        std::uint32_t in_flight = 0;
+        std::uint64_t fetched_bytes = 0;
+    };
+    struct Step {
+        enum class What : std::uint8_t { check, announce, settle } what;
+        Task* task;
+    };
+
+    // memory::Requests
+    Fence copy(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+               const FenceSet& waits, Task* task) override;
+    void grow(MemoryIndex memory, std::size_t bytes) override;
+    bool passed(Fence fence) const noexcept override { return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed; }
+    bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return outbox_.linked(from, to); }
+    void residency_changed(Task& task) override;
+    void unblocked(Task& task) override;
+
+    void run_steps();
+    void check(Task& task);
+    void announce(Task& task);
+    void settle(Task& task);
+    void set_failure(Task& task, const std::shared_ptr<graph::Failure>& from);
+    void make_ready(Task& task);
+    void enqueue(Task& task);
+    void leave_fetch(Task& task);
+    void try_issue(Task& task);
+    void cancel(Task& task);
+    void issue_kernel(Task& task);
+    void issue_host(Task& task);
+    void executed(Task& task);
+    void issue_launch(Task& task);
+    void start_on_host(Task& task);
+    void retry_all();
+    void rekey();
+    void recycle_finished();
+    bool may_fetch(MemoryIndex memory) const noexcept;
+    void dispatch_memory(MemoryIndex memory);
+    void dispatch_in_order();
+    LaneId choose_lane(Task& task) noexcept;
+    void settle_barriers();
+    void drop_user(memory::Array& array, std::uint64_t users);
+    bool fail_stuck_task();
+
+    Outbox& outbox_;
+    graph::TaskTable& table_;
+    SchedulerOptions options_;
+    std::uint32_t lanes_per_device_;
+    std::vector<Lane> lanes_;
+    std::vector<Queue> queues_;
+    std::vector<Step> steps_;
+    std::deque<Task*> barriers_;
+    std::vector<Task*> finished_;       ///< settled, to be recycled when nobody holds a pointer
+    std::vector<Task*> changed_;        ///< in a fetch queue, with missing bytes that may have changed
+    std::uint64_t num_blocked_ = 0;
+    std::uint64_t num_issued_ = 0;
+    std::vector<memory::Array*> freed_arrays_;
+    std::uint64_t unsettled_ = 0;
+    std::uint64_t executing_ = 0;      ///< tasks issued or launching, not executed
+    std::uint32_t growing_ = 0;
+    SchedulerCounters counters_;
+    std::vector<std::uint32_t> next_lane_;
+    memory::Residency residency_;
+};
+
+}  // namespace kmm::schedule
