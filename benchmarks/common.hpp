@@ -39,7 +39,7 @@ inline double median(Samples samples) {
 }
 
 /// Runs `work` once to warm up, then `repetitions` times; seconds of each.
-template <typename Work>
+template<typename Work>
 Samples time_each(int repetitions, Work work) {
     work();
     Samples samples;
@@ -52,7 +52,7 @@ Samples time_each(int repetitions, Work work) {
 }
 
 /// Seconds of one call: `calls` of them are timed together, `repetitions` times.
-template <typename Call>
+template<typename Call>
 Samples time_calls(int repetitions, int calls, Call call) {
     Samples samples = time_each(repetitions, [&] {
         for (int i = 0; i < calls; ++i) call();
@@ -62,7 +62,7 @@ Samples time_calls(int repetitions, int calls, Call call) {
 }
 
 /// `work(thread)` on n threads at once; the wall time from the first start to the last end.
-template <typename Work>
+template<typename Work>
 double time_threads(int num_threads, Work work) {
     std::vector<std::thread> threads;
     const auto begin = Clock::now();
@@ -90,8 +90,8 @@ inline Unit gigabytes_per_second(double bytes) { return {"GB/s", Better::higher,
 
 /// What is known beside the samples themselves.
 struct Beside {
-    std::optional<Samples> raw = std::nullopt;       ///< in seconds, of the same amount of work
-    std::optional<double> must = std::nullopt;       ///< in the unit of the figure
+    std::optional<Samples> raw = std::nullopt;  ///< in seconds, of the same amount of work
+    std::optional<double> must = std::nullopt;  ///< in the unit of the figure
     std::string note;
 };
 
@@ -120,14 +120,17 @@ class Report {
     /// Whether the figure was asked for: ask before measuring.
     bool wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
     int repetitions(int usual) const { return quick_ ? 2 : usual; }
-    template <typename Number>
-    Number size(Number usual, Number small) const { return quick_ ? small : usual; }
+    template<typename Number>
+    Number size(Number usual, Number small) const {
+        return quick_ ? small : usual;
+    }
 
     void add(const std::string& name, const Samples& samples, const Unit& unit, const Beside& beside = {}) {
         if (!wants(name)) return;
         const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
         const double value = unit.of(median(samples));
-        std::string line = "{\"name\":" + quoted(name) + ",\"value\":" + number(value) + ",\"unit\":" + quoted(unit.name);
+        std::string line =
+            "{\"name\":" + quoted(name) + ",\"value\":" + number(value) + ",\"unit\":" + quoted(unit.name);
         line += std::string(",\"better\":") + (unit.better == Better::lower ? "\"lower\"" : "\"higher\"");
         if (!samples.empty()) {
             const double a = unit.of(*least);
@@ -166,7 +169,8 @@ class Report {
         } else if (const char* text = value_of("--benchmark_filter=")) {
             filter_ = text;
         } else if (const char* format = value_of("--benchmark_out_format=")) {
-            if (std::strcmp(format, "json") != 0) stop(std::string("--benchmark_out_format is '") + format + "': only json is written");
+            if (std::strcmp(format, "json") != 0)
+                stop(std::string("--benchmark_out_format is '") + format + "': only json is written");
         } else if (std::strcmp(argument, "--quick") == 0) {
             quick_ = true;
         } else {
@@ -195,8 +199,10 @@ class Report {
         std::string result = "\"";
         for (const char c : text) {
             if (c == '"' || c == '\\') result += '\\';
-            if (static_cast<unsigned char>(c) >= ' ') result += c;
-            else result += ' ';
+            if (static_cast<unsigned char>(c) >= ' ')
+                result += c;
+            else
+                result += ' ';
         }
         return result + '"';
     }

@@ -20,7 +20,8 @@ namespace {
 void check(cudaError_t error, const char* what) {
     if (error == cudaSuccess) return;
     (void)cudaGetLastError();
-    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorName(error) + " (" + cudaGetErrorString(error) + ")");
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorName(error) + " (" + cudaGetErrorString(error) +
+                             ")");
 }
 
 void expect(bool right, const std::string& what) {
@@ -42,7 +43,7 @@ class CurrentDevice {
     int previous_ = 0;
 };
 
-template <typename T>
+template<typename T>
 class DeviceArray {
   public:
     explicit DeviceArray(std::size_t count) : count_(count) {
@@ -129,7 +130,7 @@ class Event {
 };
 
 /// Everything that can fail runs in here: a failure becomes text.
-template <typename Work>
+template<typename Work>
 Measured measured(Work work) {
     Measured result;
     if (!available(&result.error)) return result;
@@ -181,7 +182,9 @@ __global__ void relax(const float* left, const float* middle, const float* right
 
 constexpr unsigned block_threads = 256;
 
-unsigned blocks_for(std::size_t threads) { return static_cast<unsigned>((threads + block_threads - 1) / block_threads); }
+unsigned blocks_for(std::size_t threads) {
+    return static_cast<unsigned>((threads + block_threads - 1) / block_threads);
+}
 
 void launch_axpy(std::size_t chunk_bytes, const void* x, void* y, cudaStream_t stream) {
     const std::size_t count = chunk_bytes / sizeof(float4);
@@ -268,8 +271,12 @@ Measured axpy_streamed(std::size_t chunk_bytes, int num_chunks, int passes, int 
                 const std::size_t in_slots = chunk_bytes * slot;
                 const std::size_t in_host = chunk_bytes * chunk;
                 check(cudaStreamWaitEvent(up, written[slot], 0), "wait");
-                check(cudaMemcpyAsync(x_slots.data() + in_slots, x.data() + in_host, chunk_bytes, cudaMemcpyDefault, up), "copy");
-                check(cudaMemcpyAsync(y_slots.data() + in_slots, y.data() + in_host, chunk_bytes, cudaMemcpyDefault, up), "copy");
+                check(
+                    cudaMemcpyAsync(x_slots.data() + in_slots, x.data() + in_host, chunk_bytes, cudaMemcpyDefault, up),
+                    "copy");
+                check(
+                    cudaMemcpyAsync(y_slots.data() + in_slots, y.data() + in_host, chunk_bytes, cudaMemcpyDefault, up),
+                    "copy");
                 check(cudaEventRecord(fetched[slot], up), "record");
                 check(cudaStreamWaitEvent(compute, fetched[slot], 0), "wait");
                 for (int pass = 0; pass < passes; ++pass) {
@@ -277,7 +284,9 @@ Measured axpy_streamed(std::size_t chunk_bytes, int num_chunks, int passes, int 
                 }
                 check(cudaEventRecord(computed[slot], compute), "record");
                 check(cudaStreamWaitEvent(down, computed[slot], 0), "wait");
-                check(cudaMemcpyAsync(y.data() + in_host, y_slots.data() + in_slots, chunk_bytes, cudaMemcpyDefault, down), "copy");
+                check(cudaMemcpyAsync(y.data() + in_host, y_slots.data() + in_slots, chunk_bytes, cudaMemcpyDefault,
+                                      down),
+                      "copy");
                 check(cudaEventRecord(written[slot], down), "record");
             }
             down.wait();
@@ -331,7 +340,8 @@ class TinyTasks {
         void* three_to_one[] = {&left, &middle, &right, &out, &count};
         void* in_place[] = {&out, &count};
         cudaKernelNodeParams parameters{};
-        parameters.func = shape_ == Shape::stencil ? reinterpret_cast<void*>(relax) : reinterpret_cast<void*>(increment);
+        parameters.func =
+            shape_ == Shape::stencil ? reinterpret_cast<void*>(relax) : reinterpret_cast<void*>(increment);
         parameters.kernelParams = shape_ == Shape::stencil ? three_to_one : in_place;
         parameters.gridDim = dim3(tiny_elements / block_threads);
         parameters.blockDim = dim3(block_threads);
@@ -345,11 +355,14 @@ class TinyTasks {
     }
 
     void expect_done(long tasks) const {
-        const long per_array = shape_ == Shape::chain ? tasks : shape_ == Shape::stencil ? tasks / num_chunks : tasks / num_arrays;
+        const long per_array = shape_ == Shape::chain     ? tasks
+                               : shape_ == Shape::stencil ? tasks / num_chunks
+                                                          : tasks / num_arrays;
         const std::size_t first = shape_ == Shape::stencil ? half(per_array - 1) : 0;
         expect(data_.element(first) == static_cast<float>(per_array) &&
                    data_.element(first + tiny_elements - 1) == static_cast<float>(per_array),
-               "tiny kernels left " + std::to_string(data_.element(first)) + " instead of " + std::to_string(per_array));
+               "tiny kernels left " + std::to_string(data_.element(first)) + " instead of " +
+                   std::to_string(per_array));
     }
     cudaStream_t first_stream() const { return streams_[0]; }
 
@@ -418,7 +431,8 @@ Measured tiny_graph_replay(Shape shape, int num_tasks, int repetitions) {
         check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
         const int replays = std::max(1, num_tasks / nodes_per_graph);
         const Samples samples = time_each(repetitions, [&] {
-            for (int replay = 0; replay < replays; ++replay) check(cudaGraphLaunch(exec, tiny.first_stream()), "cudaGraphLaunch");
+            for (int replay = 0; replay < replays; ++replay)
+                check(cudaGraphLaunch(exec, tiny.first_stream()), "cudaGraphLaunch");
             tiny.wait();
         });
         (void)cudaGraphExecDestroy(exec);
@@ -432,7 +446,8 @@ Measured tiny_kernels_threads(int num_threads, int tasks_per_thread, int repetit
     return measured([&] {
         const int tasks = rounded(tasks_per_thread);
         std::vector<std::unique_ptr<TinyTasks>> work;
-        for (int thread = 0; thread < num_threads; ++thread) work.push_back(std::make_unique<TinyTasks>(Shape::independent));
+        for (int thread = 0; thread < num_threads; ++thread)
+            work.push_back(std::make_unique<TinyTasks>(Shape::independent));
         std::vector<std::string> failures(num_threads);
         Samples samples;
         for (int i = 0; i <= repetitions; ++i) {
@@ -479,8 +494,14 @@ Measured pinned_copy(Direction direction, std::size_t bytes, std::size_t piece_b
         return time_each(repetitions, [&] {
             for (std::size_t at = 0; at < bytes; at += piece_bytes) {
                 const std::size_t size = std::min(piece_bytes, bytes - at);
-                if (up) check(cudaMemcpyAsync(device_up.data() + at, host_up.data() + at, size, cudaMemcpyDefault, stream_up), "copy");
-                if (down) check(cudaMemcpyAsync(host_down.data() + at, device_down.data() + at, size, cudaMemcpyDefault, stream_down), "copy");
+                if (up)
+                    check(
+                        cudaMemcpyAsync(device_up.data() + at, host_up.data() + at, size, cudaMemcpyDefault, stream_up),
+                        "copy");
+                if (down)
+                    check(cudaMemcpyAsync(host_down.data() + at, device_down.data() + at, size, cudaMemcpyDefault,
+                                          stream_down),
+                          "copy");
             }
             stream_up.wait();
             stream_down.wait();
@@ -520,9 +541,11 @@ Measured peer_copy(int source, int destination, bool both_ways, std::size_t byte
         open_peer(destination, source);
         Side from(source, bytes), to(destination, bytes);
         return time_each(repetitions, [&] {
-            check(cudaMemcpyPeerAsync(to.in.data(), to.device, from.out.data(), from.device, bytes, from.stream), "copy");
+            check(cudaMemcpyPeerAsync(to.in.data(), to.device, from.out.data(), from.device, bytes, from.stream),
+                  "copy");
             if (both_ways) {
-                check(cudaMemcpyPeerAsync(from.in.data(), from.device, to.out.data(), to.device, bytes, to.stream), "copy");
+                check(cudaMemcpyPeerAsync(from.in.data(), from.device, to.out.data(), to.device, bytes, to.stream),
+                      "copy");
             }
             from.stream.wait();
             to.stream.wait();
@@ -567,9 +590,8 @@ CallCosts all_call_costs(int repetitions) {
         const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
         return error != cudaSuccess ? error : cudaEventDestroy(made);
     });
-    costs.copy_enqueue = each([&](cudaStream_t stream) {
-        return cudaMemcpyAsync(a.data(), b.data(), bytes, cudaMemcpyDefault, stream);
-    });
+    costs.copy_enqueue = each(
+        [&](cudaStream_t stream) { return cudaMemcpyAsync(a.data(), b.data(), bytes, cudaMemcpyDefault, stream); });
     costs.fill_enqueue = each([&](cudaStream_t stream) { return cudaMemsetAsync(a.data(), 1, bytes, stream); });
     costs.malloc_async_free_async = each([](cudaStream_t stream) {
         void* made = nullptr;

@@ -62,14 +62,14 @@ Measured peer_copy(int source, int destination, bool both_ways, std::size_t byte
 
 /// Host seconds of single calls of the CUDA runtime.
 struct CallCosts {
-    Measured launch;         ///< an empty kernel by <<<>>>
+    Measured launch;  ///< an empty kernel by <<<>>>
     Measured launch_and_wait;
     Measured event_record;
-    Measured event_query;    ///< of a completed event
+    Measured event_query;  ///< of a completed event
     Measured stream_wait_event;
     Measured event_create_destroy;
-    Measured copy_enqueue;   ///< 4 KiB, device to device
-    Measured fill_enqueue;   ///< 4 KiB
+    Measured copy_enqueue;             ///< 4 KiB, device to device
+    Measured fill_enqueue;             ///< 4 KiB
     Measured malloc_async_free_async;  ///< 4 KiB, a pair
 };
 CallCosts call_costs(int repetitions);

@@ -31,23 +31,26 @@ inline constexpr Status not_supported{Code::not_supported, error_not_supported};
 
 /// For calls of the vendor's runtime, which leave the error pending.
 inline Status runtime_status(Result native) noexcept {
-    if (native == 0) [[likely]] return {};
+    if (native == 0) [[likely]]
+        return {};
     return failure_of_runtime(native);
 }
 
 /// For calls of the driver library, which leave nothing pending.
 inline Status library_status(Result native) noexcept {
-    if (native == 0) [[likely]] return {};
+    if (native == 0) [[likely]]
+        return {};
     if (native == error_not_ready) return {Code::not_ready, native};
     return {code_of(native), native};
 }
 
 /// A thread that never used the GPU has no current context, which the driver library (unlike the runtime) does not repair
 /// by itself. `call` is made again after doing so.
-template <typename Call>
+template<typename Call>
 Status library_call(Call call) noexcept {
     const Result first = call();
-    if (first != error_invalid_context) [[likely]] return library_status(first);
+    if (first != error_invalid_context) [[likely]]
+        return library_status(first);
     if (const Result bound = bind_thread()) return runtime_status(bound);
     return library_status(call());
 }

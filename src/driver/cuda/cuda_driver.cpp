@@ -16,22 +16,78 @@ namespace kmm::driver::vendor {
 
 Code code_of(Result native) noexcept {
     switch (native) {
-        case 0: return Code::ok;
-        case 1: case 9: case 12: case 13: case 16: case 17: case 20: case 21: case 22: case 101: case 217: case 705:
-        case 711: case 712: case 713: case 910: case 912: return Code::invalid_argument;
-        case 2: return Code::out_of_memory;
-        case 4: return Code::shut_down;
-        case 3: case 34: case 35: case 46: case 100: case 802: case 803: case 804: return Code::no_device;
-        case 31: case 36: case 215: case 800: case 801: return Code::not_supported;
-        case 201: case 400: case 401: case 500: return Code::invalid_handle;
-        // An image or a function that does not fit the device, or too few registers for the block: the next launch may work.
-        case 98: case 200: case 209: case 218: case 222: case 701: case 703: case 720: return Code::launch_failed;
-        case 53: case 214: case 220: case 226: case 700: case 702: case 709: case 710: case 714: case 715: case 716:
-        case 717: case 718: case 719: case 721: return Code::device_lost;
-        case 600: return Code::not_ready;
-        case 900: case 901: case 902: case 903: case 904: case 905: case 906: case 907: case 908:
-            return Code::capture_error;
-        default: return Code::unknown;
+    case 0: return Code::ok;
+    case 1:
+    case 9:
+    case 12:
+    case 13:
+    case 16:
+    case 17:
+    case 20:
+    case 21:
+    case 22:
+    case 101:
+    case 217:
+    case 705:
+    case 711:
+    case 712:
+    case 713:
+    case 910:
+    case 912: return Code::invalid_argument;
+    case 2: return Code::out_of_memory;
+    case 4: return Code::shut_down;
+    case 3:
+    case 34:
+    case 35:
+    case 46:
+    case 100:
+    case 802:
+    case 803:
+    case 804: return Code::no_device;
+    case 31:
+    case 36:
+    case 215:
+    case 800:
+    case 801: return Code::not_supported;
+    case 201:
+    case 400:
+    case 401:
+    case 500: return Code::invalid_handle;
+    // An image or a function that does not fit the device, or too few registers for the block: the next launch may work.
+    case 98:
+    case 200:
+    case 209:
+    case 218:
+    case 222:
+    case 701:
+    case 703:
+    case 720: return Code::launch_failed;
+    case 53:
+    case 214:
+    case 220:
+    case 226:
+    case 700:
+    case 702:
+    case 709:
+    case 710:
+    case 714:
+    case 715:
+    case 716:
+    case 717:
+    case 718:
+    case 719:
+    case 721: return Code::device_lost;
+    case 600: return Code::not_ready;
+    case 900:
+    case 901:
+    case 902:
+    case 903:
+    case 904:
+    case 905:
+    case 906:
+    case 907:
+    case 908: return Code::capture_error;
+    default: return Code::unknown;
     }
 }
 

@@ -102,8 +102,8 @@ class VendorDriver final : public Driver {
     Status device_event_record(int device, EventHandle) noexcept override;
 
     Status copy(void* destination, const void* source, std::size_t bytes, StreamHandle) noexcept override;
-    Status copy_peer(void* destination, int destination_device, const void* source, int source_device, std::size_t bytes,
-                     StreamHandle) noexcept override;
+    Status copy_peer(void* destination, int destination_device, const void* source, int source_device,
+                     std::size_t bytes, StreamHandle) noexcept override;
     Status copy_box(const BoxCopy&, StreamHandle) noexcept override;
     /// One driver call for up to 256 pieces; piece by piece on the legacy stream and during a capture.
     Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept override;

@@ -50,9 +50,8 @@ Status VendorDriver::add_kernel_node(GraphHandle graph, const GraphNodeHandle* a
 Status VendorDriver::add_copy_node(GraphHandle graph, const GraphNodeHandle* after, std::size_t num_after,
                                    const CopyPiece& piece, GraphNodeHandle* out) noexcept {
     GraphNode node{};
-    const Status status =
-        runtime_status(vendor::add_copy_node(&node, vendor::native(graph), native(after), num_after, piece.destination,
-                                             piece.source, piece.size_bytes));
+    const Status status = runtime_status(vendor::add_copy_node(&node, vendor::native(graph), native(after), num_after,
+                                                               piece.destination, piece.source, piece.size_bytes));
     out->native = node;
     return status;
 }
@@ -72,8 +71,8 @@ Status VendorDriver::add_host_node(GraphHandle graph, const GraphNodeHandle* aft
                                    HostCallback callback, void* user, GraphNodeHandle* out) noexcept {
     if (callback == nullptr) return invalid_argument;
     GraphNode node{};
-    const Status status = runtime_status(
-        vendor::add_host_node(&node, vendor::native(graph), native(after), num_after, callback, user));
+    const Status status =
+        runtime_status(vendor::add_host_node(&node, vendor::native(graph), native(after), num_after, callback, user));
     out->native = node;
     return status;
 }
@@ -91,7 +90,8 @@ Status VendorDriver::destroy_exec(GraphExecHandle exec) noexcept {
     return runtime_status(vendor::destroy_exec(vendor::native(exec)));
 }
 
-Status VendorDriver::update_kernel_node(GraphExecHandle exec, GraphNodeHandle node, const KernelLaunch& launch) noexcept {
+Status VendorDriver::update_kernel_node(GraphExecHandle exec, GraphNodeHandle node,
+                                        const KernelLaunch& launch) noexcept {
     if (launch.function == nullptr) return {Code::invalid_handle, 400};
     const RawLaunch raw = raw_launch(launch);
     return library_call([&] { return vendor::update_kernel_node(vendor::native(exec), vendor::native(node), raw); });

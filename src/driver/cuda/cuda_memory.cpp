@@ -26,7 +26,8 @@ Status VendorDriver::allocate_managed(std::size_t bytes, void** out) noexcept {
     return runtime_status(vendor::allocate_managed(out, bytes));
 }
 
-Status VendorDriver::prefetch(const void* pointer, std::size_t bytes, int device_or_host, StreamHandle stream) noexcept {
+Status VendorDriver::prefetch(const void* pointer, std::size_t bytes, int device_or_host,
+                              StreamHandle stream) noexcept {
     if (device_or_host != -1 && !is_device(device_or_host)) return no_such_device;
     if (bytes == 0) return {};
     return runtime_status(vendor::prefetch(pointer, bytes, device_or_host, native(stream)));
@@ -61,10 +62,10 @@ Status VendorDriver::pointer_info(const void* pointer, PointerInfo* out) noexcep
     int device = -1;
     if (const Result failed = pointer_attributes(pointer, &kind, &device)) return runtime_status(failed);
     switch (kind) {
-        case PointerKind::unknown: break;
-        case PointerKind::pinned: out->kind = MemoryKind::pinned; break;
-        case PointerKind::device: *out = {MemoryKind::device, device}; break;
-        case PointerKind::managed: *out = {MemoryKind::managed, device}; break;
+    case PointerKind::unknown: break;
+    case PointerKind::pinned: out->kind = MemoryKind::pinned; break;
+    case PointerKind::device: *out = {MemoryKind::device, device}; break;
+    case PointerKind::managed: *out = {MemoryKind::managed, device}; break;
     }
     return {};
 }
@@ -169,7 +170,8 @@ Status VendorDriver::unmap(void* address, std::size_t bytes) noexcept {
     return library_call([&] { return vendor::unmap(address, bytes); });
 }
 
-Status VendorDriver::set_access(void* address, std::size_t bytes, const int* devices, std::size_t num_devices) noexcept {
+Status VendorDriver::set_access(void* address, std::size_t bytes, const int* devices,
+                                std::size_t num_devices) noexcept {
     if (!capabilities_.virtual_memory) return not_supported;
     if (num_devices == 0 || num_devices > max_access_devices) return invalid_argument;
     for (std::size_t i = 0; i < num_devices; ++i) {

@@ -67,8 +67,8 @@ BoxCopy simplified(BoxCopy box) noexcept {
 Result copy_rows(void* destination, const void* source, const BoxCopy& box, Stream stream) noexcept {
     if (box.height == 1) return vendor::copy(destination, source, box.width_bytes, stream);
     if (box.destination_row_pitch <= max_pitch_bytes && box.source_row_pitch <= max_pitch_bytes) {
-        return copy_2d(destination, box.destination_row_pitch, source, box.source_row_pitch, box.width_bytes, box.height,
-                       stream);
+        return copy_2d(destination, box.destination_row_pitch, source, box.source_row_pitch, box.width_bytes,
+                       box.height, stream);
     }
     for (std::size_t row = 0; row < box.height; ++row) {
         if (const Result failed = vendor::copy(at(destination, row * box.destination_row_pitch),
@@ -119,8 +119,7 @@ constexpr std::size_t pieces_per_batch = 256;
 Result copy_pieces_one_by_one(const CopyPiece* pieces, std::size_t num_pieces, Stream stream) noexcept {
     for (std::size_t i = 0; i < num_pieces; ++i) {
         if (pieces[i].size_bytes == 0) continue;
-        if (const Result failed =
-                vendor::copy(pieces[i].destination, pieces[i].source, pieces[i].size_bytes, stream)) {
+        if (const Result failed = vendor::copy(pieces[i].destination, pieces[i].source, pieces[i].size_bytes, stream)) {
             return failed;
         }
     }
@@ -130,8 +129,8 @@ Result copy_pieces_one_by_one(const CopyPiece* pieces, std::size_t num_pieces, S
 }  // namespace
 
 Status VendorDriver::copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle stream) noexcept {
-    bool one_by_one = !capabilities_.batch_copies || num_pieces < 2 || stream == StreamHandle{} ||
-                      stream == legacy_stream();
+    bool one_by_one =
+        !capabilities_.batch_copies || num_pieces < 2 || stream == StreamHandle{} || stream == legacy_stream();
     if (!one_by_one) {
         // A batch would invalidate the capture.
         if (const Result failed = is_capturing(native(stream), &one_by_one)) return runtime_status(failed);
@@ -172,7 +171,7 @@ struct Pattern {
     std::size_t size;
     std::size_t count;
 
-    template <typename Word>
+    template<typename Word>
     Word word(std::size_t index) const noexcept {
         Word value;
         std::memcpy(&value, bytes + index * sizeof(Word), sizeof(Word));
@@ -207,9 +206,9 @@ std::size_t word_bytes(const void* destination, std::size_t pattern_bytes) noexc
 
 Result fill_words(void* destination, const Pattern& pattern, Stream stream) noexcept {
     switch (pattern.size) {
-        case 1: return fill_8(destination, pattern.word<std::uint8_t>(0), pattern.count, stream);
-        case 2: return fill_16(destination, pattern.word<std::uint16_t>(0), pattern.count, stream);
-        default: return fill_32(destination, pattern.word<std::uint32_t>(0), pattern.count, stream);
+    case 1: return fill_8(destination, pattern.word<std::uint8_t>(0), pattern.count, stream);
+    case 2: return fill_16(destination, pattern.word<std::uint16_t>(0), pattern.count, stream);
+    default: return fill_32(destination, pattern.word<std::uint32_t>(0), pattern.count, stream);
     }
 }
 
@@ -219,9 +218,9 @@ Result fill_strided(void* destination, const Pattern& pattern, std::size_t word,
         void* first = at(destination, i * word);
         Result result = 0;
         switch (word) {
-            case 1: result = fill_strided_8(first, pattern.size, pattern.word<std::uint8_t>(i), count, stream); break;
-            case 2: result = fill_strided_16(first, pattern.size, pattern.word<std::uint16_t>(i), count, stream); break;
-            default: result = fill_strided_32(first, pattern.size, pattern.word<std::uint32_t>(i), count, stream);
+        case 1: result = fill_strided_8(first, pattern.size, pattern.word<std::uint8_t>(i), count, stream); break;
+        case 2: result = fill_strided_16(first, pattern.size, pattern.word<std::uint16_t>(i), count, stream); break;
+        default: result = fill_strided_32(first, pattern.size, pattern.word<std::uint32_t>(i), count, stream);
         }
         if (result != 0) return result;
     }
@@ -261,7 +260,8 @@ Status VendorDriver::host_callback(StreamHandle stream, HostCallback callback, v
 }
 
 Status VendorDriver::launch(const KernelLaunch& launch, StreamHandle stream) noexcept {
-    if (launch.function == nullptr) [[unlikely]] return {Code::invalid_handle, 400};
+    if (launch.function == nullptr) [[unlikely]]
+        return {Code::invalid_handle, 400};
     const RawLaunch raw = raw_launch(launch);
     return library_call([&] { return vendor::launch(raw, native(stream)); });
 }

@@ -82,7 +82,7 @@ struct EntryPoints {
 inline EntryPoints entry;
 
 /// `version` is the CUDA version that introduced the signature named by the type of `out`.
-template <typename Function>
+template<typename Function>
 bool load_entry_point(const char* symbol, unsigned version, Function& out) noexcept {
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -102,7 +102,8 @@ inline bool load_entry_points(std::string* missing) {
         if (!ok) *missing = symbol;
         return ok;
     };
-    const bool complete = need("cuLaunchKernel", 4000, entry.launch_kernel) &&
+    const bool complete =
+        need("cuLaunchKernel", 4000, entry.launch_kernel) &&
         need("cuFuncGetAttribute", 2020, entry.function_get_attribute) &&
         need("cuFuncSetAttribute", 9000, entry.function_set_attribute) &&
         need("cuCtxGetDevice", 2000, entry.context_get_device) &&
@@ -111,10 +112,10 @@ inline bool load_entry_points(std::string* missing) {
         need("cuDevicePrimaryCtxRetain", 7000, entry.primary_context_retain) &&
         need("cuEventRecord", 2000, entry.event_record) && need("cuEventQuery", 2000, entry.event_query) &&
         need("cuStreamQuery", 2000, entry.stream_query) && need("cuStreamWaitEvent", 3020, entry.stream_wait_event) &&
-        need("cuStreamGetCtx", 9020, entry.stream_get_context) &&
-        need("cuMemsetD8Async", 3020, entry.memset_8) && need("cuMemsetD16Async", 3020, entry.memset_16) &&
-        need("cuMemsetD32Async", 3020, entry.memset_32) && need("cuMemsetD2D8Async", 3020, entry.memset_2d_8) &&
-        need("cuMemsetD2D16Async", 3020, entry.memset_2d_16) && need("cuMemsetD2D32Async", 3020, entry.memset_2d_32) &&
+        need("cuStreamGetCtx", 9020, entry.stream_get_context) && need("cuMemsetD8Async", 3020, entry.memset_8) &&
+        need("cuMemsetD16Async", 3020, entry.memset_16) && need("cuMemsetD32Async", 3020, entry.memset_32) &&
+        need("cuMemsetD2D8Async", 3020, entry.memset_2d_8) && need("cuMemsetD2D16Async", 3020, entry.memset_2d_16) &&
+        need("cuMemsetD2D32Async", 3020, entry.memset_2d_32) &&
         need("cuThreadExchangeStreamCaptureMode", 10010, entry.exchange_capture_mode) &&
         need("cuGraphAddKernelNode", 12000, entry.graph_add_kernel_node) &&
         need("cuGraphExecKernelNodeSetParams", 12000, entry.graph_exec_kernel_node_set_params);
@@ -132,8 +133,8 @@ inline bool load_entry_points(std::string* missing) {
 }
 
 inline bool has_virtual_memory() noexcept {
-    return entry.address_reserve && entry.address_free && entry.physical_create && entry.physical_release && entry.map &&
-           entry.unmap && entry.set_access && entry.granularity;
+    return entry.address_reserve && entry.address_free && entry.physical_create && entry.physical_release &&
+           entry.map && entry.unmap && entry.set_access && entry.granularity;
 }
 inline bool has_device_event() noexcept { return entry.context_record_event != nullptr; }
 
@@ -270,10 +271,10 @@ inline Result pointer_attributes(const void* pointer, PointerKind* kind, int* de
     const cudaError_t error = cudaPointerGetAttributes(&attributes, pointer);
     if (error != cudaSuccess) return error;
     switch (attributes.type) {
-        case cudaMemoryTypeHost: *kind = PointerKind::pinned; break;
-        case cudaMemoryTypeDevice: *kind = PointerKind::device; break;
-        case cudaMemoryTypeManaged: *kind = PointerKind::managed; break;
-        default: *kind = PointerKind::unknown; break;
+    case cudaMemoryTypeHost: *kind = PointerKind::pinned; break;
+    case cudaMemoryTypeDevice: *kind = PointerKind::device; break;
+    case cudaMemoryTypeManaged: *kind = PointerKind::managed; break;
+    default: *kind = PointerKind::unknown; break;
     }
     *device = attributes.device;
     return 0;

@@ -133,8 +133,8 @@ inline Result copy_batch([[maybe_unused]] void** destinations, [[maybe_unused]] 
     return cudaMemcpyBatchAsync(destinations, sources, sizes, count, &attributes, &first, 1, stream);
 #else
     std::size_t failed = 0;
-    return cudaMemcpyBatchAsync(destinations, const_cast<void**>(sources), sizes, count, &attributes, &first, 1, &failed,
-                                stream);
+    return cudaMemcpyBatchAsync(destinations, const_cast<void**>(sources), sizes, count, &attributes, &first, 1,
+                                &failed, stream);
 #endif
 #else
     return cudaErrorNotSupported;
@@ -247,7 +247,8 @@ inline Result add_copy_node(GraphNode* out, Graph graph, const GraphNode* after,
     return cudaGraphAddMemcpyNode1D(out, graph, after, num_after, destination, source, bytes, cudaMemcpyDefault);
 }
 inline Result add_fill_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
-                            void* destination, std::uint32_t value, std::size_t value_bytes, std::size_t count) noexcept {
+                            void* destination, std::uint32_t value, std::size_t value_bytes,
+                            std::size_t count) noexcept {
     cudaMemsetParams parameters{};
     parameters.dst = destination;
     parameters.value = value;
