@@ -96,7 +96,7 @@ def run_mode(mode, headers, pool, check_cost):
     problems = []
     for header, (status, message, seconds) in zip(chosen, results):
         if status != 0:
-            problems.append(f"{header}: does not compile alone ({mode.name})\n" + "\n".join(message.splitlines()[:20]))
+            problems.append(f"{header}: does not compile alone ({mode.name})\n" + "\n".join(message.splitlines()[:8]))
         elif check_cost and seconds > TOLERANCE * budget(header):
             problems.append(f"{header}: {seconds:.2f} s ({mode.name}); {budget(header)} s are promised")
     costs = sorted(((result[2], header) for header, result in zip(chosen, results)), reverse=True)

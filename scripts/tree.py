@@ -11,7 +11,10 @@ SOURCES = {".cpp", ".cu"}
 SKIPPED_DIRECTORIES = {"build", "install", ".git", ".cache", "__pycache__", "node_modules"}
 
 # Headers that exist to name CCCL, Thrust, CUDA or fmt types: whoever includes them has asked for these.
-INTEROP = re.compile(r"(^|/)(interop|cccl)/|interop|(^|/)kmm/fmt\.hpp$|\.cuh$")
+INTEROP = re.compile(
+    r"(^|/)interop/|interop|cccl|rmm/detail/cuda_memory_resource\.hpp$|rmm/(exec_policy|device_vector|cuda_runtime_api)\.h"
+    r"|thrust_allocator|kmm/fmt\.hpp$|\.cuh$"
+)
 
 
 def files(suffixes, *folders):
