@@ -8,87 +8,42 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <mutex>
 
 #include "driver/cuda/calls.hpp"
 
 namespace kmm::driver::vendor {
 
+namespace {
+
+struct NumbersOfCode {
+    Code code;
+    std::initializer_list<Result> numbers;
+};
+
+constexpr NumbersOfCode failures[] = {
+    {Code::invalid_argument, {1, 9, 12, 13, 16, 17, 20, 21, 22, 101, 217, 705, 711, 712, 713, 910, 912}},
+    {Code::out_of_memory, {2}},
+    {Code::shut_down, {4}},
+    {Code::no_device, {3, 34, 35, 46, 100, 802, 803, 804}},
+    {Code::not_supported, {31, 36, 215, 800, 801}},
+    {Code::invalid_handle, {201, 400, 401, 500}},
+    // An image or a function that does not fit the device, too few registers for the block: the next launch may work.
+    {Code::launch_failed, {98, 200, 209, 218, 222, 701, 703, 720}},
+    {Code::device_lost, {53, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}},
+    {Code::not_ready, {600}},
+    {Code::capture_error, {900, 901, 902, 903, 904, 905, 906, 907, 908}},
+};
+
+}  // namespace
+
 Code code_of(Result native) noexcept {
-    switch (native) {
-    case 0: return Code::ok;
-    case 1:
-    case 9:
-    case 12:
-    case 13:
-    case 16:
-    case 17:
-    case 20:
-    case 21:
-    case 22:
-    case 101:
-    case 217:
-    case 705:
-    case 711:
-    case 712:
-    case 713:
-    case 910:
-    case 912: return Code::invalid_argument;
-    case 2: return Code::out_of_memory;
-    case 4: return Code::shut_down;
-    case 3:
-    case 34:
-    case 35:
-    case 46:
-    case 100:
-    case 802:
-    case 803:
-    case 804: return Code::no_device;
-    case 31:
-    case 36:
-    case 215:
-    case 800:
-    case 801: return Code::not_supported;
-    case 201:
-    case 400:
-    case 401:
-    case 500: return Code::invalid_handle;
-    // An image or a function that does not fit the device, or too few registers for the block: the next launch may work.
-    case 98:
-    case 200:
-    case 209:
-    case 218:
-    case 222:
-    case 701:
-    case 703:
-    case 720: return Code::launch_failed;
-    case 53:
-    case 214:
-    case 220:
-    case 226:
-    case 700:
-    case 702:
-    case 709:
-    case 710:
-    case 714:
-    case 715:
-    case 716:
-    case 717:
-    case 718:
-    case 719:
-    case 721: return Code::device_lost;
-    case 600: return Code::not_ready;
-    case 900:
-    case 901:
-    case 902:
-    case 903:
-    case 904:
-    case 905:
-    case 906:
-    case 907:
-    case 908: return Code::capture_error;
-    default: return Code::unknown;
+    if (native == 0) return Code::ok;
+    for (const NumbersOfCode& row : failures) {
+        if (std::find(row.numbers.begin(), row.numbers.end(), native) != row.numbers.end()) return row.code;
     }
+    return Code::unknown;
 }
 
 const char* VendorDriver::name() const noexcept { return driver_name; }
