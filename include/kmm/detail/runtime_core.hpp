@@ -28,7 +28,9 @@ enum struct ReportFormat { Text, Json };
 
 namespace detail {
 
-class RuntimeCore;  ///< a running runtime (src/kmm/execute/runtime_core.hpp)
+/// A running runtime (src/kmm/execute/runtime_core.hpp). It derives from `kmm::Runtime`, its public face, and from
+/// `std::enable_shared_from_this<RuntimeCore>`; src/kmm/api/runtime.cpp relies on both.
+class RuntimeCore;
 
 inline constexpr std::size_t max_rank = 8;
 
@@ -137,7 +139,7 @@ class Submission {
     /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed.
     void* allocate_payload(std::size_t bytes, std::size_t alignment);
     void set_body(void* payload, const TaskBody& body);
-    /// For kernels. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.
+    /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.
     void* set_kernel(const KernelDraft& draft);
     /// `recipe` is copied by value semantics of bytes: `recipe_bytes` of trivially copyable data for `finish`.
     void set_finish(FinishParameters finish, const void* recipe, std::size_t recipe_bytes);

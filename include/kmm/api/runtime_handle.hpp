@@ -1,0 +1,261 @@
+// The runtime as a program sees it: `make_runtime`, `RuntimeHandle`, `Runtime`.
+//
+// Owns: a share of a running runtime. Must not know: how it works. Every member may be called from any thread. C++17.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kmm/api/array.hpp"
+#include "kmm/api/parallel_submit.hpp"
+#include "kmm/core/config.hpp"
+#include "kmm/core/distribution.hpp"
+#include "kmm/core/domain.hpp"
+#include "kmm/core/identifiers.hpp"
+#include "kmm/core/stats.hpp"
+#include "kmm/core/system_info.hpp"
+#include "kmm/core/view.hpp"
+#include "kmm/detail/deadline.hpp"
+#include "kmm/detail/runtime_core.hpp"
+#include "kmm/error.hpp"
+#include "kmm/lease.hpp"
+
+namespace kmm {
+
+/// One runtime: devices, their memory, the tasks. Obtained by `RuntimeHandle::worker()`; lives as long as its handles.
+class Runtime {
+  public:
+    Runtime(const Runtime&) = delete;
+    Runtime& operator=(const Runtime&) = delete;
+
+    const SystemInfo& system_info() const noexcept;
+    /// Whether every task submitted so far is finished. Never blocks.
+    bool is_idle();
+    /// Gives cached memory back. Blocks for the driver.
+    void trim_memory();
+    /// Waits for everything, then refuses further submits. TE DL.
+    void shutdown();
+    /// Waits for an event until a time; whether it is done. TE IA DL.
+    bool query_event(EventId event, std::chrono::system_clock::time_point deadline);
+    /// Nothing: the runtime makes progress by itself. Kept for programs that call it.
+    void make_progress() const noexcept {}
+
+  protected:
+    Runtime() = default;
+    ~Runtime() = default;
+};
+
+/// A share of a runtime; copies share it. The runtime lives until the last handle, bound array and unfinished task is gone.
+class RuntimeHandle {
+  public:
+    RuntimeHandle(Runtime& runtime);
+    RuntimeHandle(std::shared_ptr<Runtime> runtime);
+    explicit RuntimeHandle(std::shared_ptr<detail::RuntimeCore> core) noexcept : core_(std::move(core)) {}
+
+    // ---- submitting: returns at once unless the limit of pending tasks is reached; IA CA UR IR OM NA
+
+    /// Queues one task on `target`, with chunk offset 0 and size (1, 1, 1).
+    template<typename L, typename... Args, typename = std::enable_if_t<detail::is_launcher_v<L>>>
+    EventId submit(ResourceId target, L&& launcher, Args&&... args) const {
+        return detail::submit_one(*core_, target, launcher, std::forward<Args>(args)...);
+    }
+    template<typename... Args, typename = std::enable_if_t<!detail::is_launcher_v<detail::nth_type_t<1, Args...>>>, typename = void>
+    EventId submit(Args&&...) const {
+        static_assert(detail::always_false_v<Args...>,
+                      "submit needs a launcher as its second argument: submit(resource, Host(f), args...), GPU(f) or GPUKernel(f, block)");
+        return EventId();
+    }
+
+    /// Queues one task for each chunk of a domain: TileDomain, BlockDomain, a list of chunks, a size.
+    template<typename D = DomainDim, typename L, typename... Args,
+             typename = std::enable_if_t<detail::is_launcher_v<L> && !detail::is_launcher_v<detail::nth_type_t<0, Args...>>>>
+    EventId parallel_submit(D&& domain, L&& launcher, Args&&... args) const {
+        return detail::submit_domain(*core_, std::forward<D>(domain), launcher, std::forward<Args>(args)...);
+    }
+    /// The same over `TileDomain(size, chunk)`.
+    template<typename L, typename... Args, typename = std::enable_if_t<detail::is_launcher_v<L>>>
+    EventId parallel_submit(DomainDim size, DomainDim chunk, L&& launcher, Args&&... args) const {
+        return detail::submit_domain(*core_, TileDomain(size, chunk), launcher, std::forward<Args>(args)...);
+    }
+    template<typename... Args, typename = std::enable_if_t<!detail::is_launcher_v<detail::nth_type_t<1, Args...>> &&
+                                                           !detail::is_launcher_v<detail::nth_type_t<2, Args...>>>>
+    EventId parallel_submit(Args&&...) const {
+        static_assert(detail::always_false_v<Args...>,
+                      "parallel_submit needs a launcher: parallel_submit(domain, Host(f), args...) or parallel_submit(size, chunk, "
+                      "Host(f), args...); the others are GPU(f) and GPUKernel(f, block)");
+        return EventId();
+    }
+
+    // ---- arrays
+
+    /// An array of one chunk with these elements, row-major, from host or device memory; blocks until `data` was read.
+    /// The chunk lies in `memory`, or where `data` is. IA OM DE.
+    template<typename T, std::size_t N>
+    Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
+        Array<T, N> result = Array<T, N>::bound(*core_, shape, Distribution<N>::single(shape, memory));
+        result.copy_from(data);
+        return result;
+    }
+    template<typename T, std::size_t N>
+    Array<T, N> allocate(const T* data, Dim<N> shape) const {
+        return allocate(data, shape, memory_affinity_for_address(data));
+    }
+    template<typename T, typename... Sizes, typename = std::enable_if_t<(std::is_integral_v<Sizes> && ...)>>
+    Array<T, sizeof...(Sizes)> allocate(const T* data, Sizes... sizes) const {
+        return allocate(data, Dim<sizeof...(Sizes)>(sizes...));
+    }
+    template<typename T>
+    Array<T, 1> allocate(const std::vector<T>& data) const {
+        return allocate(data.data(), Dim<1>(data.size()));
+    }
+    template<typename T>
+    Array<T, 1> allocate(std::initializer_list<T> data) const {
+        return allocate(data.begin(), Dim<1>(data.size()));
+    }
+    /// From a view of any layout, on the host or on a device.
+    template<typename T, typename D, typename L, typename A>
+    Array<std::remove_const_t<T>, AbstractView<T, D, L, A>::rank> allocate(const AbstractView<T, D, L, A>& data) const {
+        constexpr std::size_t N = AbstractView<T, D, L, A>::rank;
+        const Dim<N> shape = detail::view_shape(data);
+        auto result = Array<std::remove_const_t<T>, N>::bound(
+            *core_, shape, Distribution<N>::single(shape, memory_affinity_for_address(static_cast<const void*>(data.data()))));
+        result.copy_from(data);
+        return result;
+    }
+    template<std::size_t N, typename T>
+    Array<T, N> allocate(const T* data, Dim<N> shape, const Distribution<N>& distribution) const {
+        Array<T, N> result = array<T, N>(shape, distribution);
+        result.copy_from(data);
+        return result;
+    }
+
+    /// A bound array without content: one block for each device along axis 0; with `chunk`, chunks of that size dealt to
+    /// the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
+    template<typename T, std::size_t N = 1>
+    Array<T, N> array(detail::NonDeduced<Dim<N>> shape) const {
+        return Array<T, N>::bound(*core_, shape, detail::default_distribution(shape, info()));
+    }
+    template<typename T, std::size_t N = 1>
+    Array<T, N> array(detail::NonDeduced<Dim<N>> shape, detail::NonDeduced<Dim<N>> chunk) const {
+        return Array<T, N>::bound(*core_, shape, Distribution<N>::tiles(shape, chunk, info()));
+    }
+    template<typename T, std::size_t N = 1>
+    Array<T, N> array(detail::NonDeduced<Dim<N>> shape, const detail::NonDeduced<Distribution<N>>& distribution) const {
+        return Array<T, N>::bound(*core_, shape, distribution);
+    }
+
+    /// Makes the program's memory an array. NA: not offered by this version.
+    template<std::size_t N = 1, typename T>
+    Array<std::remove_const_t<T>, N> adopt(T*, detail::NonDeduced<Dim<N>>, MemoryId, AdoptOptions = {}) const {
+        throw_no_adoption();
+    }
+    template<std::size_t N = 1, typename T>
+    Array<std::remove_const_t<T>, N> adopt(T*, detail::NonDeduced<Dim<N>>, AdoptOptions = {}) const {
+        throw_no_adoption();
+    }
+    /// Pins a region for the program. NA: not offered by this version.
+    template<typename Access>
+    typename detail::LeaseOf<Access>::type lease(const Access&, std::optional<MemoryId> = {}) const {
+        detail::throw_no_leases();
+    }
+    template<typename Access>
+    typename detail::LeaseOf<Access>::type lease_chunk(const Access&, std::size_t, std::optional<MemoryId> = {}) const {
+        detail::throw_no_leases();
+    }
+    EventId record_stream(DeviceId, GPUstream_t) const { throw_no_foreign_streams(); }
+    void stream_wait(DeviceId, GPUstream_t, EventId) const { throw_no_foreign_streams(); }
+    /// Copies between arrays of equal shape. NA: not offered by this version.
+    template<typename T, std::size_t N>
+    EventId copy(const Array<T, N>&, const Array<T, N>&) const {
+        detail::throw_not_available("RuntimeHandle::copy is not offered by this version of kmm; submit a task that copies");
+    }
+    template<typename T, std::size_t N>
+    Array<T, N> redistribute(const Array<T, N>&, const Distribution<N>&) const {
+        detail::throw_not_available("RuntimeHandle::redistribute is not offered by this version of kmm; copy_to and copy_from a new array");
+    }
+
+    /// The device memory in which an address lies, else the host.
+    MemoryId memory_affinity_for_address(const void* address) const { return detail::runtime_memory_for_address(*core_, address); }
+
+    // ---- events
+
+    /// Done when all of them are; of nothing: done. IA.
+    EventId join(const EventList& events) const { return detail::runtime_join(*core_, events.data(), events.size()); }
+    template<typename... Es, typename = std::enable_if_t<(std::is_same_v<Es, EventId> && ...)>>
+    EventId join(Es... events) const {
+        const EventId list[sizeof...(Es) + 1] = {events..., EventId()};
+        return detail::runtime_join(*core_, list, sizeof...(Es));
+    }
+    /// Done when everything submitted before is finished.
+    EventId barrier() const { return detail::runtime_barrier(*core_); }
+    /// Whether it is finished, well or not. Never blocks. IA.
+    bool is_done(EventId event) const { return detail::runtime_is_done(*core_, event); }
+    EventStatus status(EventId event) const { return detail::runtime_status(*core_, event); }
+    /// The failure, or null. Counts as delivered.
+    std::exception_ptr error(EventId event) const { return detail::runtime_error(*core_, event); }
+    /// Blocks until done. TE IA DL.
+    void wait(EventId event) const { static_cast<void>(detail::runtime_wait(*core_, event, nullptr)); }
+    /// False when the time was up first; true when done well. TE IA DL.
+    template<typename Rep, typename Period>
+    bool wait_for(EventId event, std::chrono::duration<Rep, Period> timeout) const {
+        const detail::Deadline deadline = detail::deadline_after(timeout);
+        return detail::runtime_wait(*core_, event, deadline.bounded ? &deadline.time : nullptr);
+    }
+    template<typename Clock, typename Duration>
+    bool wait_until(EventId event, std::chrono::time_point<Clock, Duration> time) const {
+        return detail::wait_until_clock(
+            [&](const std::chrono::steady_clock::time_point* deadline) { return detail::runtime_wait(*core_, event, deadline); }, time);
+    }
+    /// Waits for everything submitted before; throws the earliest failure that nobody was told about. TE DL.
+    void synchronize() const { detail::runtime_synchronize(*core_); }
+
+    // ---- the runtime
+
+    /// A handle that submits only to these resources. NA: not offered by this version.
+    RuntimeHandle constrain_to(const std::vector<ResourceId>&) const { throw_no_constraints(); }
+    RuntimeHandle constrain_to(DeviceId) const { throw_no_constraints(); }
+    RuntimeHandle constrain_to(ResourceId) const { throw_no_constraints(); }
+    /// Valid while the handle lives.
+    const SystemInfo& info() const noexcept { return detail::runtime_info(*core_); }
+    Runtime& worker() const noexcept;
+    RuntimeStats stats() const { return detail::runtime_stats(*core_); }
+    /// What the runtime did and holds, for people.
+    std::string report(ReportFormat format = ReportFormat::Text) const { return detail::runtime_report(*core_, format); }
+    /// Gives cached memory back to the driver and the system. Blocks for them.
+    void trim_memory() const { detail::runtime_trim(*core_); }
+    /// Waits for everything, then refuses further submits; arrays lose their data. TE DL.
+    void close() const { detail::runtime_close(*core_); }
+
+  private:
+    [[noreturn]] static void throw_no_adoption() {
+        detail::throw_not_available("RuntimeHandle::adopt is not offered by this version of kmm; use allocate, which copies");
+    }
+    [[noreturn]] static void throw_no_foreign_streams() {
+        detail::throw_not_available("record_stream and stream_wait are not offered by this version of kmm; synchronize the stream instead");
+    }
+    [[noreturn]] static void throw_no_constraints() {
+        detail::throw_not_available(
+            "RuntimeHandle::constrain_to is not offered by this version of kmm; name the device in each chunk, or in submit");
+    }
+
+    std::shared_ptr<detail::RuntimeCore> core_;
+};
+
+/// Starts a runtime. Takes the time of starting drivers. IA NA DE OM.
+inline RuntimeHandle make_runtime(const RuntimeConfig& config = default_config_from_environment()) {
+    return RuntimeHandle(detail::start_runtime(config));
+}
+
+/// What all runtimes of the process did and hold, for people.
+std::string report(ReportFormat format = ReportFormat::Text);
+
+}  // namespace kmm

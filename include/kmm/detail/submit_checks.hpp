@@ -1,0 +1,33 @@
+// What a submit checks before it builds tasks, compiled once for all launchers and arguments.
+//
+// Owns: nothing. Must not know: types of arguments. The submitting thread. C++17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kmm/api/launcher.hpp"
+#include "kmm/core/domain.hpp"
+#include "kmm/core/identifiers.hpp"
+#include "kmm/core/system_info.hpp"
+#include "kmm/detail/runtime_core.hpp"
+
+namespace kmm {
+namespace detail {
+
+/// Who runs a task: host launchers run on the host, near the device that owns the chunk; device launchers on the owner.
+/// IR: a device launcher on the host, or on a device that the runtime does not have. NA: a set of streams.
+ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info);
+
+/// Grid, block and shared memory of a kernel on a chunk. False if the chunk is empty. IA naming axis and limit.
+bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device, KernelDraft& draft);
+
+/// NA unless 0: declared scratch memory is not offered by this version.
+void check_scratch(std::size_t scratch_bytes);
+
+/// The public face of a runtime. It lives as long as the core.
+Runtime& runtime_face(RuntimeCore& core) noexcept;
+
+}  // namespace detail
+}  // namespace kmm
