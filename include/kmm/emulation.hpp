@@ -3,7 +3,8 @@
 // KMM_DYNAMIC_SHARED and kmm::dim3. Must not know the runtime. KMM_NO_EMULATION, defined before, suppresses it.
 //
 // The threads of a block take turns on one OS thread, so a loop that spins until another thread of its block has written
-// something does not end; waiting for another block may not end either (as on a device). Not available: <<<>>>, textures,
+// something does not end; waiting for another block may not end either (as on a device). A kernel may throw: the launch
+// fails with the exception, and threads that wait are unwound (so a destructor that waits must be noexcept(false)). Not available: <<<>>>, textures,
 // cooperative groups, inline PTX, device-side launches. CUDA's own headers, where wanted, go before this one. A standard
 // header that uses [[__gnu__::__noinline__]] (<stacktrace>, <experimental/simd>) goes before it too.
 #pragma once

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kmm/emulation.hpp"
@@ -81,8 +82,9 @@ class Data {
 template <class... P>
 std::vector<unsigned char> pack(P... values) {
     std::vector<unsigned char> bytes;
-    const auto add = [&](const auto& value) {
-        const std::size_t at = (bytes.size() + alignof(decltype(value)) - 1) / alignof(decltype(value)) * alignof(decltype(value));
+    [[maybe_unused]] const auto add = [&](const auto& value) {
+        constexpr std::size_t alignment = alignof(std::decay_t<decltype(value)>);
+        const std::size_t at = (bytes.size() + alignment - 1) / alignment * alignment;
         bytes.resize(at + sizeof value);
         std::memcpy(bytes.data() + at, &value, sizeof value);
     };

@@ -145,8 +145,8 @@ kmm_emulation_start:
 )");
 
 void Fiber::prepare(char* top) noexcept {
-    // What the switch pops: r15, r14, r13, r12, rbx, rbp, the return address; then a stack aligned to 16 bytes.
-    auto* const frame = reinterpret_cast<std::uintptr_t*>(top) - 8;
+    // What the switch pops: r15, r14, r13, r12, rbx, rbp, the return address; behind it the stack is aligned to 16 bytes.
+    auto* const frame = reinterpret_cast<std::uintptr_t*>(top) - 9;
     frame[3] = reinterpret_cast<std::uintptr_t>(&FiberEntry::enter);
     frame[4] = reinterpret_cast<std::uintptr_t>(this);
     frame[6] = reinterpret_cast<std::uintptr_t>(&kmm_emulation_start);

@@ -1,0 +1,36 @@
+# Runs the program of race_kernels.cu and checks what ThreadSanitizer says of it.
+#   cmake -DPROGRAM=... -DSOURCE=.../race_kernels.cu -DRUN=correct|racy|racy_warp [-DMARK=race] -P race_test.cmake
+# With a MARK there must be a report that names the lines marked "// <MARK>: write" and "// <MARK>: read"; without one
+# there must be no report.
+set(ENV{TSAN_OPTIONS} "exitcode=66 halt_on_error=0")
+execute_process(COMMAND ${PROGRAM} ${RUN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE report)
+if(NOT output MATCHES "ran to the end")
+  message(FATAL_ERROR "the program ended early with ${status}:\n${output}${report}")
+endif()
+if(NOT MARK)
+  if(NOT status EQUAL 0 OR report MATCHES "WARNING: ThreadSanitizer")
+    message(FATAL_ERROR "a race was reported in a correct kernel (status ${status}):\n${report}")
+  endif()
+  return()
+endif()
+
+if(NOT status EQUAL 66 OR NOT report MATCHES "WARNING: ThreadSanitizer: data race")
+  message(FATAL_ERROR "the race was not reported (status ${status}):\n${report}")
+endif()
+file(STRINGS ${SOURCE} lines)
+set(number 0)
+foreach(line IN LISTS lines)
+  math(EXPR number "${number} + 1")
+  if(line MATCHES "// ${MARK}: (write|read)$")
+    set(${CMAKE_MATCH_1}_line ${number})
+  endif()
+endforeach()
+# One report has both accesses, each with a stack whose first line names the file; g++ and clang write file:line alike.
+string(REPLACE ";" "," report "${report}")
+string(REGEX REPLACE "==================" ";" reports "${report}")
+foreach(one IN LISTS reports)
+  if(one MATCHES "race_kernels.cu:${write_line}" AND one MATCHES "race_kernels.cu:${read_line}")
+    return()
+  endif()
+endforeach()
+message(FATAL_ERROR "no report names both lines ${write_line} and ${read_line}:\n${report}")
