@@ -259,6 +259,7 @@ Status VendorDriver::enable_peer(int device, int peer) noexcept {
 
 Status VendorDriver::synchronize_device(int device) noexcept {
     if (!is_device(device)) return no_such_device;
+    RelaxedInteraction relaxed;
     DeviceGuard guard(*this, device);
     return runtime_status(synchronize_current_device());
 }

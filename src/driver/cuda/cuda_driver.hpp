@@ -10,8 +10,10 @@
 //   a stream runs in that stream's device whatever device is current; the legacy and the per-thread stream (and null) are
 //   those of the current device, and graph nodes for kernels belong to the device that is current when they are added.
 // - A failing call leaves no error pending in the vendor's runtime.
-// - Calls that a capture in another thread would forbid (allocating, freeing, registering, event queries) are made in
-//   relaxed capture interaction, so that they never invalidate the captures of others.
+// - Calls that a capture in another thread would forbid (allocating, freeing, registering, queries, waits of the host) are
+//   made in relaxed capture interaction, so that they never invalidate the captures of others.
+// - The handle of a kernel belongs to the device that was current when `cudaGetFuncBySymbol` returned it; launches need a
+//   stream of that device, whatever device is current.
 #pragma once
 
 #include <array>

@@ -18,14 +18,17 @@ Status VendorDriver::create_stream(int device, bool non_blocking, int priority, 
 }
 
 Status VendorDriver::destroy_stream(StreamHandle stream) noexcept {
+    RelaxedInteraction relaxed;
     return runtime_status(vendor::destroy_stream(native(stream)));
 }
 
 Status VendorDriver::synchronize_stream(StreamHandle stream) noexcept {
+    RelaxedInteraction relaxed;
     return runtime_status(vendor::synchronize_stream(native(stream)));
 }
 
 Status VendorDriver::query_stream(StreamHandle stream) noexcept {
+    RelaxedInteraction relaxed;
     return library_call([&] { return vendor::query_stream(native(stream)); });
 }
 
