@@ -44,6 +44,7 @@ class Bench {
         if (driver_->kind() == Kind::cuda) raw_ = raw::call_costs(report_.repetitions(9));
         launches();
         events();
+        queries_while_busy();
         copies();
         allocations();
         graphs();
@@ -122,6 +123,41 @@ class Bench {
         add("set_current_device", [&] { return driver_->set_current_device(0); });
         PointerInfo info;
         add("pointer_info", [&] { return driver_->pointer_info(memory_, &info); });
+    }
+
+    /// A query costs something else while the device works: of the event that it works towards, and of one that has passed.
+    void queries_while_busy() {
+        KernelLaunch busy;
+        busy.function = driver_->kind() == Kind::cuda ? raw::spin_kernel() : nullptr;
+        if (busy.function == nullptr) return;
+        const long long cycles = 20'000'000;  // about 10 ms, longer than the queries of one repetition
+        busy.parameters = &cycles;
+        busy.parameter_bytes = sizeof cycles;
+        EventHandle passed;
+        ok(driver_->create_event(0, false, false, &passed), "create_event");
+        Samples of_pending, of_passed;
+        for (int i = 0; i < report_.repetitions(9); ++i) {
+            ok(driver_->record_event(passed, stream_), "record_event");
+            ok(driver_->synchronize_event(passed), "synchronize_event");
+            ok(driver_->launch(busy, stream_), "launch");
+            ok(driver_->record_event(event_, stream_), "record_event");
+            of_pending.push_back(time_queries(event_, Code::not_ready));
+            of_passed.push_back(time_queries(passed, Code::ok));
+            ok(driver_->synchronize_stream(stream_), "synchronize_stream");
+        }
+        ok(driver_->destroy_event(passed), "destroy_event");
+        report_.add(std::string(driver_->name()) + "/event_query_pending", of_pending, nanoseconds());
+        report_.add(std::string(driver_->name()) + "/event_query_passed_while_busy", of_passed, nanoseconds());
+    }
+
+    double time_queries(EventHandle event, Code expected) {
+        const auto begin = Clock::now();
+        for (int j = 0; j < calls; ++j) {
+            const Status status = driver_->query_event(event);
+            if (status.code != expected)
+                Report::stop("a query of an event gave another answer than the device's state");
+        }
+        return seconds_since(begin) / calls;
     }
 
     void copies() {

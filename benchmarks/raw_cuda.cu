@@ -152,6 +152,11 @@ Samples divided(Samples samples, double by) {
 
 __global__ void empty() {}
 
+__global__ void spin(long long cycles) {
+    const long long begin = clock64();
+    while (clock64() - begin < cycles) {}
+}
+
 __global__ void increment(float* data, int count) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < count) data[i] += 1;
@@ -625,5 +630,6 @@ CallCosts call_costs(int repetitions) {
 
 const void* empty_kernel() { return handle_of(reinterpret_cast<const void*>(empty)); }
 const void* increment_kernel() { return handle_of(reinterpret_cast<const void*>(increment)); }
+const void* spin_kernel() { return handle_of(reinterpret_cast<const void*>(spin)); }
 
 }  // namespace kmm::bench::raw

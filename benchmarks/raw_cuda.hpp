@@ -78,5 +78,7 @@ CallCosts call_costs(int repetitions);
 const void* empty_kernel();
 /// The handle of a kernel (float* data, int count) that adds 1 to each element.
 const void* increment_kernel();
+/// The handle of a kernel (long long cycles) that runs for so many cycles of the device's clock.
+const void* spin_kernel();
 
 }  // namespace kmm::bench::raw

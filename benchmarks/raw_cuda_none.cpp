@@ -28,5 +28,6 @@ Measured peer_copy(int, int, bool, std::size_t, int) { return none(); }
 CallCosts call_costs(int) { return {none(), none(), none(), none(), none(), none(), none(), none(), none()}; }
 const void* empty_kernel() { return nullptr; }
 const void* increment_kernel() { return nullptr; }
+const void* spin_kernel() { return nullptr; }
 
 }  // namespace kmm::bench::raw
