@@ -89,8 +89,7 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes) {
 
     auto next = regions_.upper_bound(begin);
     const bool hits_next = next != regions_.end() && next->first < end;
-    const bool hits_previous =
-        next != regions_.begin() && std::prev(next)->first + std::prev(next)->second > begin;
+    const bool hits_previous = next != regions_.begin() && std::prev(next)->first + std::prev(next)->second > begin;
     if (hits_next || hits_previous)
         throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " overlaps an earlier one");
 
@@ -235,8 +234,7 @@ heap::piece_map::iterator heap::give(std::uintptr_t address, std::size_t size, c
         throw std::logic_error("heap: " + describe(address, size) +
                                " overlap memory that is free already; was it freed twice, or with a wrong size?");
 
-    const bool joins_previous =
-        previous != free_.end() && previous_end == address && previous->second.fences == fences;
+    const bool joins_previous = previous != free_.end() && previous_end == address && previous->second.fences == fences;
     const bool joins_next = next != free_.end() && next->first == end && next->second.fences == fences;
     if (joins_previous) {
         const std::size_t tail = joins_next ? next->second.size_bytes : 0;
@@ -277,8 +275,8 @@ void heap::merge_equal() {
     }
     for (auto at = free_.begin(); at != free_.end(); ++at) {
         std::size_t size = at->second.size_bytes;
-        for (auto next = std::next(at); next != free_.end() && next->first == at->first + size &&
-                                        next->second.fences == at->second.fences;
+        for (auto next = std::next(at);
+             next != free_.end() && next->first == at->first + size && next->second.fences == at->second.fences;
              next = std::next(at)) {
             size += next->second.size_bytes;
             erase(next);

@@ -32,7 +32,8 @@ struct Model {
         return std::count_if(cells.begin(), cells.end(), [&](const Cell& c) { return c.state == s; });
     }
     bool all(std::size_t first, std::size_t n, State s) const {
-        return std::all_of(cells.begin() + first, cells.begin() + first + n, [&](const Cell& c) { return c.state == s; });
+        return std::all_of(cells.begin() + first, cells.begin() + first + n,
+                           [&](const Cell& c) { return c.state == s; });
     }
     std::size_t largest_run() const {
         std::size_t best = 0, run = 0;
@@ -95,9 +96,10 @@ class HeapModel : public ::testing::TestWithParam<unsigned> {
         ASSERT_TRUE(!unfenced_fits || b.fences.empty());
         for (std::size_t i = first; i < first + n; ++i) {
             for (auto [timeline, position] : model.cells[i].fences) {
-                const bool covered = std::any_of(b.fences.begin(), b.fences.end(), [&, t = timeline, p = position](const fence& f) {
-                    return f.timeline == t && f.position >= p;
-                });
+                const bool covered =
+                    std::any_of(b.fences.begin(), b.fences.end(), [&, t = timeline, p = position](const fence& f) {
+                        return f.timeline == t && f.position >= p;
+                    });
                 ASSERT_TRUE(covered) << "a fence was lost";
             }
             model.cells[i].state = Model::State::used;
@@ -171,11 +173,16 @@ TEST_P(HeapModel, random_operations_agree_with_one_cell_per_unit) {
     add_region();
     for (int step = 0; step < 4000; ++step) {
         const std::size_t dice = random.below(100);
-        if (dice < 45) allocate();
-        else if (dice < 85) release();
-        else if (dice < 90) add_region();
-        else if (dice < 93) remove_region();
-        else prune();
+        if (dice < 45)
+            allocate();
+        else if (dice < 85)
+            release();
+        else if (dice < 90)
+            add_region();
+        else if (dice < 93)
+            remove_region();
+        else
+            prune();
         if (HasFatalFailure()) FAIL() << "at step " << step;
         ASSERT_EQ(h.free_bytes(), model.count(Model::State::available) * unit) << step;
         ASSERT_EQ(h.capacity_bytes(), (num_cells - model.count(Model::State::outside)) * unit) << step;

@@ -15,9 +15,7 @@ using rmm::heap::heap;
 
 constexpr std::uintptr_t base = 1 << 20;
 
-fence_set on(std::uint64_t timeline, std::uint64_t position) {
-    return fence_set{fence{timeline, position}};
-}
+fence_set on(std::uint64_t timeline, std::uint64_t position) { return fence_set{fence{timeline, position}}; }
 
 heap with_region(std::size_t size_bytes) {
     heap h(256);

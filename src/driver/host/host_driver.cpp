@@ -1,0 +1,389 @@
+// Owns: construction, threads' state, devices and memory calls of the host driver. Any thread.
+#include "driver/host/host_driver.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "driver/host/limits.hpp"
+
+namespace kmm::driver::host {
+namespace {
+
+std::atomic<std::uint32_t> next_driver_number{1};
+
+int usable_cpus() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+HostOptions effective_options(HostOptions options) {
+    options.num_devices = std::clamp(options.num_devices, 1, max_devices);
+    if (options.memory_bytes == 0)
+        options.memory_bytes = machine_memory_bytes() / 3 / static_cast<std::size_t>(options.num_devices);
+    // Two at least: with one worker no two streams would ever run at the same time.
+    if (options.num_threads <= 0) options.num_threads = usable_cpus();
+    options.num_threads = std::max(2, options.num_threads);
+    return options;
+}
+
+/// The states of one thread, one for each driver that it used. Destroyed when the thread ends.
+class HostDriver::ThreadStates {
+  public:
+    ~ThreadStates() {
+        for (ThreadState& state : states_)
+            if (const auto driver = state.owner.lock())
+                for (Stream* stream : state.own_streams)
+                    if (stream != nullptr) driver->retire_stream(*stream);
+    }
+
+    ThreadState& of(HostDriver& driver) {
+        if (last_ < states_.size() && states_[last_].driver == driver.number_) return states_[last_];
+        for (last_ = 0; last_ < states_.size(); ++last_)
+            if (states_[last_].driver == driver.number_) return states_[last_];
+        states_.erase(
+            std::remove_if(states_.begin(), states_.end(), [](const ThreadState& s) { return s.owner.expired(); }),
+            states_.end());
+        last_ = states_.size();
+        ThreadState state;
+        state.driver = driver.number_;
+        state.owner = driver.weak_from_this();
+        state.own_streams.assign(static_cast<std::size_t>(driver.device_count()), nullptr);
+        states_.push_back(std::move(state));
+        return states_.back();
+    }
+
+  private:
+    std::vector<ThreadState> states_;
+    std::size_t last_ = 0;
+};
+
+HostDriver::ThreadState& HostDriver::thread_state() noexcept {
+    static thread_local ThreadStates states;
+    return states.of(*this);
+}
+
+Status HostDriver::fail(Code code) noexcept {
+    const Status status{code};
+    if (code != Code::ok && code != Code::not_ready) thread_state().last_error = status;
+    return status;
+}
+
+Status HostDriver::take_last_error() noexcept { return std::exchange(thread_state().last_error, Status{}); }
+
+HostDriver::HostDriver(const HostOptions& options)
+    : number_(next_driver_number.fetch_add(1)),
+      memory_(effective_options(options).num_devices, effective_options(options).memory_bytes),
+      pools_(memory_, number_),
+      virtual_memory_(memory_),
+      streams_(number_),
+      events_(number_),
+      graphs_(number_),
+      execs_(number_),
+      devices_(std::make_unique<Device[]>(static_cast<std::size_t>(memory_.num_devices()))),
+      executor_(effective_options(options).num_threads, [this](Stream& stream) { recycle_stream(stream); }) {
+    for (int device = 0; device < memory_.num_devices(); ++device) {
+        devices_[device].legacy = &take_stream(device, true, false);
+        devices_[device].legacy->legacy = true;
+        devices_[device].fence = &take_stream(device, false, false);
+        devices_[device].pool = &pools_.create(device, 0);
+    }
+}
+
+HostDriver::~HostDriver() { wait_for_streams(-1); }
+
+Stream& HostDriver::take_stream(int device, bool blocking, bool urgent) {
+    Stream& stream = streams_.take();
+    stream.device.store(device, std::memory_order_relaxed);
+    stream.blocking.store(blocking, std::memory_order_relaxed);
+    stream.id.store(next_stream_id_.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+    stream.urgent = urgent;
+    stream.legacy = false;
+    Slots<Stream>::revive(stream);
+    return stream;
+}
+
+void HostDriver::retire_stream(Stream& stream) noexcept {
+    Slots<Stream>::retire(stream);
+    bool idle = false;
+    {
+        std::lock_guard lock(stream.mutex);
+        idle = stream.destroy();
+    }
+    if (idle) recycle_stream(stream);
+}
+
+void HostDriver::recycle_stream(Stream& stream) noexcept {
+    {
+        std::lock_guard lock(stream.mutex);
+        if (stream.take_failure(stream.enqueued()))
+            devices_[stream.device].failed.store(true, std::memory_order_release);
+    }
+    streams_.recycle(stream);
+}
+
+Stream* HostDriver::resolve(StreamHandle handle) {
+    const auto value = reinterpret_cast<std::uintptr_t>(handle.native);
+    if (value <= 1) return devices_[thread_state().device].legacy;
+    if (value == 2) {
+        ThreadState& state = thread_state();
+        Stream*& own = state.own_streams[static_cast<std::size_t>(state.device)];
+        if (own == nullptr) own = &take_stream(state.device, true, false);
+        return own;
+    }
+    return streams_.find(handle.native);
+}
+
+/// Waits for everything that is queued on a device, or on all (-1).
+void HostDriver::wait_for_streams(int device) noexcept {
+    for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+        Stream& stream = streams_[i];
+        const int own = stream.device.load(std::memory_order_relaxed);
+        if (own >= 0 && (device < 0 || own == device)) stream.wait_until(stream.enqueued(), executor_.spins());
+    }
+}
+
+Status HostDriver::current_device(int* out) noexcept {
+    *out = thread_state().device;
+    return {};
+}
+
+Status HostDriver::set_current_device(int device) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    thread_state().device = device;
+    return {};
+}
+
+Status HostDriver::memory_info(int device, std::size_t* free_bytes, std::size_t* total_bytes) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    *free_bytes = memory_.free_bytes(device);
+    *total_bytes = memory_.capacity_bytes();
+    return {};
+}
+
+Status HostDriver::can_access_peer(int device, int peer, bool* out) noexcept {
+    if (!valid_device(device) || !valid_device(peer)) return fail(Code::invalid_argument);
+    *out = device != peer;
+    return {};
+}
+
+Status HostDriver::enable_peer(int device, int peer) noexcept {
+    return valid_device(device) && valid_device(peer) && device != peer ? Status{} : fail(Code::invalid_argument);
+}
+
+Status HostDriver::synchronize_device(int device) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    bool failed = false;
+    for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+        Stream& stream = streams_[i];
+        if (stream.device.load(std::memory_order_relaxed) != device) continue;
+        const std::uint64_t position = stream.enqueued();
+        stream.wait_until(position, executor_.spins());
+        if (!stream.may_have_failed.load(std::memory_order_acquire)) continue;
+        std::lock_guard lock(stream.mutex);
+        failed |= stream.take_failure(position);
+    }
+    failed |= devices_[device].failed.exchange(false, std::memory_order_acq_rel);
+    pools_.after_synchronization();
+    return failed ? fail(Code::launch_failed) : Status{};
+}
+
+Status HostDriver::allocate(int device, std::size_t bytes, void** out) noexcept {
+    if (!valid_device(device) || bytes == 0) return fail(Code::invalid_argument);
+    return guarded([&]() -> Status {
+        Code code = memory_.allocate(bytes, MemoryKind::device, Origin::plain, device, nullptr, out);
+        // What pools keep is free memory that happens to be somewhere else.
+        for (const bool wait : {false, true}) {
+            if (code != Code::out_of_memory || bytes > memory_.capacity_bytes()) break;
+            pools_.reclaim(device, wait, executor_.spins());
+            code = memory_.allocate(bytes, MemoryKind::device, Origin::plain, device, nullptr, out);
+        }
+        return {code};
+    });
+}
+
+Status HostDriver::free(void* pointer) noexcept {
+    if (pointer == nullptr) return {};
+    return guarded([&]() -> Status {
+        const auto allocation = memory_.find(pointer);
+        if (!allocation || allocation->address != reinterpret_cast<std::uintptr_t>(pointer))
+            return {Code::invalid_argument};
+        switch (allocation->origin) {
+        case Origin::plain: wait_for_streams(allocation->device); break;
+        case Origin::managed: wait_for_streams(-1); break;
+        case Origin::pool:
+            wait_for_streams(allocation->device);
+            return {pools_.free(*allocation->pool, pointer, *devices_[allocation->device].legacy, 0)};
+        default: return {Code::invalid_argument};
+        }
+        memory_.release(*allocation);
+        return {};
+    });
+}
+
+Status HostDriver::allocate_managed(std::size_t bytes, void** out) noexcept {
+    if (bytes == 0) return fail(Code::invalid_argument);
+    return fail(memory_.allocate(bytes, MemoryKind::managed, Origin::managed, thread_state().device, nullptr, out));
+}
+
+Status HostDriver::prefetch(const void* pointer, std::size_t bytes, int device_or_host, StreamHandle handle) noexcept {
+    return guarded([&]() -> Status {
+        if (resolve(handle) == nullptr) return {Code::invalid_handle};
+        const auto allocation = memory_.find(pointer);
+        const bool valid = allocation && allocation->kind == MemoryKind::managed &&
+                           allocation->contains(pointer, bytes) &&
+                           (device_or_host == -1 || valid_device(device_or_host));
+        return {valid ? Code::ok : Code::invalid_argument};  // all memory is near already
+    });
+}
+
+Status HostDriver::allocate_pinned(std::size_t bytes, void** out) noexcept {
+    if (bytes == 0) return fail(Code::invalid_argument);
+    return fail(memory_.allocate(bytes, MemoryKind::pinned, Origin::pinned, -1, nullptr, out));
+}
+
+Status HostDriver::free_pinned(void* pointer) noexcept {
+    if (pointer == nullptr) return {};
+    const auto allocation = memory_.find_exactly(pointer, Origin::pinned);
+    if (!allocation) return fail(Code::invalid_argument);
+    wait_for_streams(-1);
+    memory_.release(*allocation);
+    return {};
+}
+
+Status HostDriver::register_host(void* pointer, std::size_t bytes) noexcept {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    if (pointer == nullptr || bytes == 0 || address % page != 0 || bytes % page != 0 || address + bytes < address)
+        return fail(Code::invalid_argument);
+    return fail(memory_.enter({address, bytes, MemoryKind::pinned, Origin::registered, -1, nullptr}));
+}
+
+Status HostDriver::unregister_host(void* pointer) noexcept {
+    if (!memory_.find_exactly(pointer, Origin::registered)) return fail(Code::invalid_argument);
+    wait_for_streams(-1);
+    memory_.leave(reinterpret_cast<std::uintptr_t>(pointer));
+    return {};
+}
+
+Status HostDriver::pointer_info(const void* pointer, PointerInfo* out) noexcept {
+    const auto allocation = memory_.find(pointer);
+    *out = allocation ? PointerInfo{allocation->kind, allocation->device} : PointerInfo{};
+    return {};
+}
+
+Status HostDriver::default_pool(int device, PoolHandle* out) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    *out = {pools_.handle(*devices_[device].pool)};
+    return {};
+}
+
+Status HostDriver::create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    return guarded([&]() -> Status {
+        *out = {pools_.handle(pools_.create(device, maximum_bytes))};
+        return {};
+    });
+}
+
+Status HostDriver::destroy_pool(PoolHandle handle) noexcept {
+    Pool* pool = pools_.find(handle.native);
+    if (pool == nullptr) return fail(Code::invalid_handle);
+    if (pool == devices_[pool->device].pool) return fail(Code::invalid_argument);
+    pools_.destroy(*pool);
+    return {};
+}
+
+Status HostDriver::set_pool_release_threshold(PoolHandle handle, std::uint64_t bytes) noexcept {
+    Pool* pool = pools_.find(handle.native);
+    if (pool == nullptr) return fail(Code::invalid_handle);
+    std::lock_guard lock(pool->mutex);
+    pool->keep_bytes = bytes;
+    return {};
+}
+
+Status HostDriver::trim_pool(PoolHandle handle, std::size_t keep_bytes) noexcept {
+    Pool* pool = pools_.find(handle.native);
+    if (pool == nullptr) return fail(Code::invalid_handle);
+    pools_.trim(*pool, keep_bytes);
+    return {};
+}
+
+Status HostDriver::allocate_async(PoolHandle handle, std::size_t bytes, StreamHandle stream_handle,
+                                  void** out) noexcept {
+    return guarded([&]() -> Status {
+        if (bytes == 0) return {Code::invalid_argument};
+        Pool* pool = pools_.find(handle.native);
+        Stream* stream = resolve(stream_handle);
+        if (pool == nullptr || stream == nullptr) return {Code::invalid_handle};
+        if (const Status status = refuse_captured(*stream); !status.ok()) return status;
+        const auto add_wait = [&](Stream& target, std::uint64_t position) {
+            Queue queue(*this, *stream);
+            stream->append_wait(target, position);
+        };
+        return {pools_.allocate(*pool, bytes, *stream, executor_.spins(), add_wait, out)};
+    });
+}
+
+Status HostDriver::free_async(void* pointer, StreamHandle stream_handle) noexcept {
+    if (pointer == nullptr) return {};
+    return guarded([&]() -> Status {
+        Stream* stream = resolve(stream_handle);
+        if (stream == nullptr) return {Code::invalid_handle};
+        if (const Status status = refuse_captured(*stream); !status.ok()) return status;
+        const auto allocation = memory_.find_exactly(pointer, Origin::pool);
+        if (!allocation) return {Code::invalid_argument};
+        return {pools_.free(*allocation->pool, pointer, *stream, tail_of(*stream))};
+    });
+}
+
+Status HostDriver::granularity(int device, std::size_t* out) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    *out = virtual_granularity;
+    return {};
+}
+
+Status HostDriver::reserve_addresses(std::size_t bytes, void** out) noexcept {
+    return guarded([&]() -> Status { return {virtual_memory_.reserve_addresses(bytes, out)}; });
+}
+
+Status HostDriver::release_addresses(void* address, std::size_t bytes) noexcept {
+    return guarded([&]() -> Status { return {virtual_memory_.release_addresses(address, bytes)}; });
+}
+
+Status HostDriver::create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    return guarded([&]() -> Status {
+        Code code = virtual_memory_.create_physical(device, bytes, &out->native);
+        for (const bool wait : {false, true}) {
+            if (code != Code::out_of_memory || bytes > memory_.capacity_bytes()) break;
+            pools_.reclaim(device, wait, executor_.spins());
+            code = virtual_memory_.create_physical(device, bytes, &out->native);
+        }
+        return {code};
+    });
+}
+
+Status HostDriver::release_physical(PhysicalHandle physical) noexcept {
+    return guarded([&]() -> Status { return {virtual_memory_.release_physical(physical.native)}; });
+}
+
+Status HostDriver::map(void* address, std::size_t bytes, PhysicalHandle physical) noexcept {
+    return guarded([&]() -> Status { return {virtual_memory_.map(address, bytes, physical.native)}; });
+}
+
+Status HostDriver::unmap(void* address, std::size_t bytes) noexcept {
+    return guarded([&]() -> Status { return {virtual_memory_.unmap(address, bytes)}; });
+}
+
+Status HostDriver::set_access(void* address, std::size_t bytes, const int* devices, std::size_t num_devices) noexcept {
+    return guarded([&]() -> Status { return {virtual_memory_.set_access(address, bytes, devices, num_devices)}; });
+}
+
+}  // namespace kmm::driver::host

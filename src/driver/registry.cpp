@@ -1,0 +1,176 @@
+// Owns: the process's drivers, one of each kind, and the choice of the default one (registry.hpp). Any thread.
+//
+// The registry is never destroyed: static objects of the program may still free memory through it when the process ends.
+#include "driver/registry.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+
+#include "driver/byte_size.hpp"
+#include "driver/host/host_driver.hpp"
+#include "driver/host/limits.hpp"
+#include "driver/host/memory.hpp"
+#ifdef KMM_HAVE_CUDA_DRIVER
+#include "driver/cuda/cuda_driver.hpp"
+#endif
+
+namespace kmm::driver {
+namespace {
+
+constexpr const char* not_built = "not built into this library";
+
+struct Registry {
+    std::once_flag cuda_probed;
+    std::shared_ptr<Driver> cuda;
+    std::string cuda_reason = not_built;
+    int cuda_devices = 0;
+
+    std::mutex host_mutex;
+    std::shared_ptr<Driver> host;
+
+    std::mutex default_mutex;
+    std::shared_ptr<Driver> default_driver;
+};
+
+Registry& registry() {
+    static Registry* const instance = new Registry;  // reachable for ever, so that leak checkers are content
+    return *instance;
+}
+
+void probe_cuda(Registry& r) {
+    std::call_once(r.cuda_probed, [&r] {
+#ifdef KMM_HAVE_CUDA_DRIVER
+        r.cuda_reason.clear();
+        r.cuda = make_cuda_driver(&r.cuda_reason, &r.cuda_devices);
+#endif
+    });
+}
+
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::string() : std::string(value);
+}
+
+std::shared_ptr<Driver> open_host(std::string* reason) {
+    Registry& r = registry();
+    std::lock_guard lock(r.host_mutex);
+    if (r.host == nullptr) {
+        try {
+            r.host = make_host_driver(host_options_from_environment());
+        } catch (const std::exception& error) {
+            if (reason != nullptr) *reason = error.what();
+        }
+    }
+    return r.host;
+}
+
+Candidate host_candidate() {
+    Candidate candidate;
+    candidate.kind = Kind::host;
+    try {
+        candidate.num_devices = host::effective_options(host_options_from_environment()).num_devices;
+        candidate.usable = true;
+        candidate.reason = std::to_string(candidate.num_devices) +
+                           (candidate.num_devices == 1 ? " virtual device" : " virtual devices");
+    } catch (const std::exception& error) {
+        candidate.reason = error.what();
+    }
+    return candidate;
+}
+
+const char* name_of(Kind kind) {
+    switch (kind) {
+    case Kind::host: return "host";
+    case Kind::cuda: return "cuda";
+    case Kind::hip: return "hip";
+    }
+    return "unknown";
+}
+
+std::shared_ptr<Driver> choose_default() {
+    const std::string wanted = variable("KMM_DRIVER");
+    std::string lower = wanted;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::string refused;
+    for (const Kind kind : {Kind::cuda, Kind::hip, Kind::host}) {
+        const bool automatic = lower.empty() || lower == "auto";
+        if (!automatic && lower != name_of(kind)) continue;
+        std::string reason;
+        if (auto driver = open(kind, &reason)) return driver;
+        if (!automatic)
+            throw std::runtime_error("KMM_DRIVER asks for the " + lower + " driver, which cannot be used: " + reason);
+        refused += (refused.empty() ? "" : "; ") + std::string(name_of(kind)) + ": " + reason;
+    }
+    if (!refused.empty()) throw std::runtime_error("no driver can be used (" + refused + ")");
+    throw std::runtime_error("KMM_DRIVER is '" + wanted + "': use auto, cuda, hip or host");
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates() {
+    Registry& r = registry();
+    probe_cuda(r);
+    return {{Kind::cuda, r.cuda != nullptr, r.cuda_reason, r.cuda_devices},
+            {Kind::hip, false, not_built, 0},
+            host_candidate()};
+}
+
+std::shared_ptr<Driver> make_host_driver(const HostOptions& options) {
+    return std::make_shared<host::HostDriver>(options);
+}
+
+HostOptions host_options_from_environment() {
+    HostOptions options;
+    if (const std::string text = variable("KMM_VIRTUAL_DEVICES"); !text.empty()) {
+        const char* end = text.data() + text.size();
+        const auto parsed = std::from_chars(text.data(), end, options.num_devices);
+        if (parsed.ec != std::errc() || parsed.ptr != end || options.num_devices < 1 ||
+            options.num_devices > host::max_devices)
+            throw std::invalid_argument("KMM_VIRTUAL_DEVICES is '" + text + "': use a number of devices from 1 to " +
+                                        std::to_string(host::max_devices));
+    }
+    if (const std::string text = variable("KMM_VIRTUAL_DEVICE_MEM"); !text.empty()) {
+        std::string error;
+        const auto bytes = parse_byte_size(text, host::machine_memory_bytes(), &error);
+        if (!bytes) throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM: " + error);
+        if (*bytes == 0)
+            throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM is '" + text + "': a device needs some memory");
+        options.memory_bytes = *bytes;
+    }
+    return options;
+}
+
+std::shared_ptr<Driver> open(Kind kind, std::string* reason) {
+    switch (kind) {
+    case Kind::host: return open_host(reason);
+    case Kind::cuda: {
+        Registry& r = registry();
+        probe_cuda(r);
+        if (r.cuda == nullptr && reason != nullptr) *reason = r.cuda_reason;
+        return r.cuda;
+    }
+    case Kind::hip: break;
+    }
+    if (reason != nullptr) *reason = not_built;
+    return nullptr;
+}
+
+std::shared_ptr<Driver> process_default_shared() {
+    Registry& r = registry();
+    std::lock_guard lock(r.default_mutex);
+    if (r.default_driver == nullptr) r.default_driver = choose_default();
+    return r.default_driver;
+}
+
+Driver& process_default() {
+    // Asked for by every free function of rmm: after the first time without lock or count.
+    static Driver& driver = *process_default_shared();
+    return driver;
+}
+
+}  // namespace kmm::driver
