@@ -56,8 +56,10 @@ void print_drivers(const std::vector<Candidate>& candidates, const Driver* chose
                             : chosen != nullptr && chosen->kind() == candidate.kind ? "in use "
                                                                                     : "usable ";
         std::printf("  %-5s  %s  ", name_of(candidate.kind), state);
-        if (candidate.usable) std::printf("%s  ", plural(candidate.num_devices, "device").c_str());
-        std::printf("%s\n", candidate.reason.c_str());
+        if (candidate.usable)
+            std::printf("%s (%s)\n", plural(candidate.num_devices, "device").c_str(), candidate.reason.c_str());
+        else
+            std::printf("%s\n", candidate.reason.c_str());
     }
 }
 
