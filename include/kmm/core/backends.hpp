@@ -1,0 +1,56 @@
+// The vendor's types under common names. In CUDA and HIP files it includes the vendor's runtime header, in plain files
+// nothing. Owns no state.
+#pragma once
+
+#include "kmm/utils/macros.hpp"
+
+#if KMM_USE_CUDA
+    #include <cuda.h>
+    #include <cuda_runtime_api.h>
+    #if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
+        #if __has_include(<cublas_v2.h>)
+            #include <cublas_v2.h>
+            #define KMM_DETAIL_HAS_BLAS_HEADER 1
+        #endif
+    #endif
+#elif KMM_USE_HIP
+    #include <hip/hip_runtime.h>
+    #if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
+        #if __has_include(<rocblas/rocblas.h>)
+            #include <rocblas/rocblas.h>
+            #define KMM_DETAIL_HAS_BLAS_HEADER 1
+        #endif
+    #endif
+#else
+struct CUstream_st;
+#endif
+
+namespace kmm {
+
+#if KMM_USE_CUDA
+using GPUstream_t = CUstream_st*;
+using GPUdevice_t = int;
+using GPUcontext_t = CUcontext;
+using GPUresult_t = CUresult;
+#elif KMM_USE_HIP
+using GPUstream_t = hipStream_t;
+using GPUdevice_t = int;
+using GPUcontext_t = hipCtx_t;
+using GPUresult_t = hipError_t;
+#else
+/// The same type as in CUDA files. On the host driver an opaque token that only functions of this library accept.
+using GPUstream_t = CUstream_st*;
+using GPUdevice_t = int;
+using GPUcontext_t = void*;
+using GPUresult_t = int;
+#endif
+
+#if KMM_USE_CUDA && defined(KMM_DETAIL_HAS_BLAS_HEADER)
+using blasHandle_t = cublasHandle_t;
+#elif KMM_USE_HIP && defined(KMM_DETAIL_HAS_BLAS_HEADER)
+using blasHandle_t = rocblas_handle;
+#else
+using blasHandle_t = void*;
+#endif
+
+}  // namespace kmm
