@@ -71,8 +71,7 @@ struct SubmitInfo {
 struct RootFailure {
     std::exception_ptr error;    ///< the TaskError that wait() throws
     std::exception_ptr cause;    ///< what the user's code or the driver threw
-    std::string cause_text;
-    std::string task_text;       ///< `task "axpy" chunk 3 of 10 (offset {600}, size {200}) on GPU 1`
+    TaskFailure failure;         ///< the same in words
     TaskNumber number = 0;
     std::atomic<bool> delivered{false};
 };
@@ -144,6 +143,7 @@ struct Task {
     // ---- result
     std::shared_ptr<Failure> failure;
     std::exception_ptr thrown;       ///< what the task itself ended with, as far as it is known
+    void* failed_tasks = nullptr;    ///< execute's list of failed tasks, for a kernel that looks at its turn
     driver::KernelFailure kernel_failure;  ///< written by the driver before the launch counts as completed
     std::atomic<std::uint32_t> waiters{0};
 

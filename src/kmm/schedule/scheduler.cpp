@@ -342,7 +342,7 @@ void Scheduler::try_issue(Task& task) {
     switch (placement) {
         case Placement::granted: break;
         case Placement::lost:
-            task.failure = outbox_.make_failure(task, nullptr, residency_.lost_cause());
+            task.thrown = residency_.lost_cause()->cause;
             cancel(task);
             return;
         case Placement::busy_chunk:
@@ -502,7 +502,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 }
 
 void Scheduler::executed(Task& task) {
-    if (task.kernel_failure.error != nullptr) task_failed(task, std::exchange(task.kernel_failure.error, nullptr));
+    if (task.kernel_failure.error != nullptr) task_failed(task, outbox_.kernel_error(task, std::exchange(task.kernel_failure.error, nullptr)));
     --executing_;
     --queues_[task.memory].in_flight;
     task.state.store(TaskState::executed, std::memory_order_relaxed);
@@ -541,6 +541,13 @@ void Scheduler::host_done(Task& task, std::exception_ptr thrown) {
 
 void Scheduler::task_failed(Task& task, std::exception_ptr error) {
     if (task.thrown == nullptr) task.thrown = error;
+}
+
+void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_ptr error) {
+    for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
+        if (entry.position > position) break;
+        if (entry.task != nullptr) task_failed(*entry.task, error);
+    }
 }
 
 void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::exception_ptr error) {

@@ -74,6 +74,8 @@ class Outbox {
     /// The failure of a task that is settled already, or null.
     virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
     virtual std::exception_ptr out_of_memory(Task& task) = 0;
+    /// What an emulated kernel threw, as the task's own error.
+    virtual std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) = 0;
 
   protected:
     ~Outbox() = default;
@@ -121,6 +123,8 @@ class Scheduler final : private memory::Requests {
     /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed.
     void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown);
     void host_done(Task& task, std::exception_ptr thrown);
+    /// Nothing that was put on the lane can be trusted: its tasks up to `position` fail. Comes before the lane advances.
+    void lane_failed(LaneId lane, Position position, std::exception_ptr error);
     /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
     void task_failed(Task& task, std::exception_ptr error);
     void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::exception_ptr error);

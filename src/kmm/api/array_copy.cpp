@@ -1,0 +1,308 @@
+// Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned.
+//
+// Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to write
+// only when every chunk that it reads is known to be good.
+#include <algorithm>
+#include <new>
+
+#include "driver/check.hpp"
+#include "kmm/api/array_record.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+using graph::Task;
+using graph::TaskKind;
+
+/// One chunk's part of a copy. Lives in the task's record.
+struct CopyPart {
+    RuntimeCore* core;
+    std::byte* user;                       // element at the part's first index
+    std::int64_t user_strides[max_rank];   // elements
+    std::int64_t chunk_strides[max_rank];
+    std::int64_t sizes[max_rank];
+    std::size_t element_bytes;
+    std::size_t access;
+    bool to_user;
+    bool user_on_device;
+    int user_device;
+    std::byte* owned;                      // a copy of the source, where the caller cannot wait
+};
+
+void copy_with_device(const CopyPart& part, std::byte* chunk) {
+    driver::Driver& driver = part.core->driver();
+    driver::StreamHandle stream;
+    driver::check(driver, driver.create_stream(part.user_device, true, 0, &stream), "create a stream for a copy");
+    struct Drop {
+        driver::Driver& driver;
+        driver::StreamHandle stream;
+        ~Drop() { (void)driver.destroy_stream(stream); }
+    } drop{driver, stream};
+    // Rows along the last axis; the axes before it are walked here.
+    std::int64_t index[max_rank] = {};
+    const bool row = part.user_strides[max_rank - 1] == 1 && part.chunk_strides[max_rank - 1] == 1;
+    const std::size_t run = part.element_bytes * (row ? static_cast<std::size_t>(part.sizes[max_rank - 1]) : 1);
+    const std::size_t axes = row ? max_rank - 1 : max_rank;
+    for (bool more = true; more;) {
+        std::int64_t u = 0, c = 0;
+        for (std::size_t k = 0; k < axes; ++k) {
+            u += index[k] * part.user_strides[k];
+            c += index[k] * part.chunk_strides[k];
+        }
+        std::byte* user = part.user + u * static_cast<std::int64_t>(part.element_bytes);
+        std::byte* own = chunk + c * static_cast<std::int64_t>(part.element_bytes);
+        driver::check(driver, driver.copy(part.to_user ? user : own, part.to_user ? own : user, run, stream), "copy between an array and device memory");
+        std::size_t k = axes;
+        while (k-- > 0) {
+            if (++index[k] < part.sizes[k]) break;
+            index[k] = 0;
+        }
+        more = k < axes;
+    }
+    driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
+}
+
+void destroy_copy_part(void* payload) noexcept {
+    delete[] static_cast<CopyPart*>(payload)->owned;
+}
+
+/// Inside a task nobody may wait: the source is read here and now, and the copy goes on from there.
+void read_source_now(CopyPart& part) {
+    std::size_t count = 1;
+    std::int64_t packed[max_rank];
+    for (std::size_t k = max_rank; k-- > 0;) {
+        packed[k] = static_cast<std::int64_t>(count);
+        count *= static_cast<std::size_t>(part.sizes[k]);
+    }
+    part.owned = new std::byte[count * part.element_bytes];
+    if (part.user_on_device) {
+        CopyPart direct = part;
+        direct.to_user = true;  // from the "chunk" (device memory of the program) to the "user" side (the copy)
+        std::swap_ranges(direct.user_strides, direct.user_strides + max_rank, direct.chunk_strides);
+        std::copy(packed, packed + max_rank, direct.user_strides);
+        direct.user = part.owned;
+        copy_with_device(direct, part.user);
+        part.user_on_device = false;
+    } else {
+        copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
+    }
+    part.user = part.owned;
+    std::copy(packed, packed + max_rank, part.user_strides);
+}
+
+void run_copy_part(void* payload, TaskContext& context) {
+    const CopyPart& part = *static_cast<CopyPart*>(payload);
+    auto* chunk = static_cast<std::byte*>(context.addresses[part.access]);
+    if (part.user_on_device) copy_with_device(part, chunk);
+    else if (part.to_user) copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
+    else copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
+}
+
+/// Joins made on the way, and tasks that must be published.
+struct Batch final : graph::JoinMaker {
+    RuntimeCore& core;
+    std::vector<Task*> tasks;
+    explicit Batch(RuntimeCore& c) : core(c) {}
+    graph::TaskNumber join(const std::vector<graph::TaskNumber>& numbers) override {
+        Task* t = core.pool().take();
+        tasks.push_back(t);
+        for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
+        return core.table().add(t);
+    }
+};
+
+Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
+    Binding* b = array->binding();
+    if (b != nullptr) return *b;
+    if (!reads)
+        throw InvalidArgument(array->name() + " is not bound to a runtime: use rt.allocate or rt.array instead of copying into it");
+    Region missing;
+    for (std::size_t k = 0; k < array->rank(); ++k) missing.emplace_back(region.begin[k], region.end[k]);
+    throw UninitializedRead(array->name(), missing);
+}
+
+void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user) {
+    Binding& b = require_binding(array, region, to_user);
+    RuntimeCore& core = *b.runtime;
+    core.check_open();
+    if (graph::is_empty(region)) return;
+    if (core.inside_own_task() && to_user)
+        throw DeadlockError("a task of runtime " + std::to_string(core.number()) + " copies an array of its own runtime, which may never end: submit a task "
+                            "that reads the array instead");
+    driver::PointerInfo place;
+    if (!core.driver().pointer_info(user, &place).ok()) place = {};
+    const std::shared_ptr<RuntimeCore> keep = b.runtime;
+    auto info = std::make_shared<graph::SubmitInfo>();
+    info->name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
+    info->launcher = LauncherInfo::Kind::host;
+    core.admit();
+    Batch batch(core);
+    graph::TaskNumber last = 0;
+    std::vector<std::size_t> chunks;
+    for (std::size_t i = 0; i < b.layout.chunks().size(); ++i)
+        if (graph::overlaps(b.layout.chunks()[i].box, region)) chunks.push_back(i);
+    info->num_chunks = static_cast<std::uint32_t>(chunks.size());
+    {
+        std::lock_guard<std::mutex> guard(core.order());
+        graph::TaskNumber gate = 0;
+        for (const std::size_t i : chunks) {
+            const Box part = graph::intersection(b.layout.chunks()[i].box, region);
+            Box missing;
+            if (to_user && !b.histories[i].covers(part, &missing)) {
+                Region r;
+                for (std::size_t k = 0; k < array->rank(); ++k) r.emplace_back(missing.begin[k], missing.end[k]);
+                throw UninitializedRead(array->name(), r);
+            }
+            const std::size_t bytes = core.rounded(b.data->chunks[i].size_bytes);
+            if (bytes > core.limit_bytes(0))
+                throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
+                                  "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) + " bytes on the host, where at most " +
+                                      std::to_string(core.limit_bytes(0)) + " can be used; try smaller chunks, or KMM_HOST_MEM=" + std::to_string(bytes) + " or more");
+        }
+        if (to_user) {
+            Task* t = core.pool().take();
+            batch.tasks.push_back(t);
+            for (const std::size_t i : chunks) b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), t->predecessors);
+            gate = core.table().add(t);
+        }
+        Task* all = core.pool().take();
+        for (const std::size_t i : chunks) {
+            const Box& box = b.layout.chunks()[i].box;
+            const Box part = graph::intersection(box, region);
+            Task* t = core.pool().take();
+            batch.tasks.push_back(t);
+            core.table().add(t);
+            t->kind = TaskKind::host;
+            t->info = info;
+            t->chunk_index = static_cast<std::uint32_t>(&i - chunks.data());
+            t->where = ResourceId::host();
+            CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
+            t->payload = &c;
+            t->body = {run_copy_part, destroy_copy_part};
+            c.owned = nullptr;
+            c.core = &core;
+            c.element_bytes = array->element_bytes();
+            c.access = 0;
+            c.to_user = to_user;
+            c.user_on_device = place.kind == driver::MemoryKind::device;
+            c.user_device = place.device;
+            row_major_strides(box, c.chunk_strides);
+            std::int64_t user_offset = 0, chunk_offset = 0;
+            for (std::size_t k = 0; k < max_rank; ++k) {
+                c.user_strides[k] = k < array->rank() ? user_strides[k] : 0;
+                c.sizes[k] = part.end[k] - part.begin[k];
+                user_offset += (part.begin[k] - region.begin[k]) * c.user_strides[k];
+                chunk_offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[k];
+            }
+            // Axes beyond the rank have one element: the last one is the row that copies run along.
+            for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes}) std::rotate(values, values + array->rank(), values + max_rank);
+            c.user = user + user_offset * static_cast<std::int64_t>(array->element_bytes());
+            if (core.inside_own_task()) read_source_now(c);
+            graph::Access access;
+            access.chunk = &b.data->chunks[i];
+            access.offset_bytes = static_cast<std::size_t>(chunk_offset) * array->element_bytes();
+            graph::ChunkHistory& history = b.histories[i];
+            if (to_user) {
+                access.needs_content = true;
+                history.read(part, t->number, t->predecessors, batch);
+                graph::add_predecessor(t->predecessors, gate, true);
+            } else {
+                access.kind = AccessKind::overwrite;
+                access.writes_chunk = true;
+                access.replaces_chunk = graph::equal(part, box);
+                access.needs_content = !access.replaces_chunk && history.content_outside(part);
+                history.write(part, t->number, false, t->predecessors);
+            }
+            t->accesses.push_back(access);
+            t->layouts.emplace_back();
+            all->predecessors.push_back({t->number, true});
+        }
+        batch.tasks.push_back(all);
+        last = core.table().add(all);
+    }
+    core.publish(batch.tasks);
+    if (core.inside_own_task()) return;
+    core.wait_settled(last, nullptr);
+    core.throw_failure(last);
+}
+
+struct FillPart {
+    std::byte pattern[64];
+    std::size_t element_bytes;
+    std::size_t count;
+};
+
+void run_fill(void* payload, TaskContext& context) {
+    const FillPart& f = *static_cast<FillPart*>(payload);
+    if (context.resource != nullptr) {
+        context.resource->cast<DeviceResource>().fill_bytes(context.addresses[0], f.element_bytes * f.count, f.pattern, f.element_bytes);
+        return;
+    }
+    auto* to = static_cast<std::byte*>(context.addresses[0]);
+    for (std::size_t i = 0; i < f.count; ++i) std::copy(f.pattern, f.pattern + f.element_bytes, to + i * f.element_bytes);
+}
+
+}  // namespace
+
+void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides) {
+    copy(array, region, static_cast<std::byte*>(destination), strides, true);
+}
+
+void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides) {
+    copy(array, region, const_cast<std::byte*>(static_cast<const std::byte*>(source)), strides, false);
+}
+
+EventId array_fill(const ArrayRef& array, const void* value) {
+    Binding* b = array->binding();
+    if (b == nullptr) throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
+    if (array->element_bytes() > sizeof(FillPart::pattern))
+        throw InvalidArgument("fill takes elements of 1 to 64 bytes; those of " + array->name() + " have " + std::to_string(array->element_bytes()));
+    RuntimeCore& core = *b->runtime;
+    // One submit has one kind of launcher: chunks at home on devices are filled there, the others on the host.
+    EventId events[2];
+    for (const bool on_device : {true, false}) {
+        LauncherInfo launcher;
+        launcher.kind = on_device ? LauncherInfo::Kind::device_function : LauncherInfo::Kind::host;
+        static constexpr char name[] = "fill";
+        launcher.name = name;
+        launcher.name_length = sizeof name - 1;
+        Submission submission(core, launcher);
+        for (const ChunkGeometry& c : b->layout.chunks()) {
+            if (c.home.is_device() != on_device) continue;
+            submission.begin_task(on_device ? ResourceId(c.home.as_device()) : ResourceId::host(), DomainChunk{});
+            submission.add_access(array, AccessKind::overwrite, c.box, 0);
+            auto* f = new (submission.allocate_payload(sizeof(FillPart), alignof(FillPart))) FillPart;
+            std::copy_n(static_cast<const std::byte*>(value), array->element_bytes(), f->pattern);
+            f->element_bytes = array->element_bytes();
+            f->count = static_cast<std::size_t>(graph::volume(c.box));
+            submission.set_body(f, {run_fill, nullptr});
+        }
+        events[on_device ? 0 : 1] = submission.commit();
+    }
+    if (events[0].get() == 0 || events[1].get() == 0) return events[0].get() == 0 ? events[1] : events[0];
+    return runtime_join(core, events, 2);
+}
+
+void array_synchronize(const ArrayRecord& array) {
+    Binding* b = array.binding();
+    if (b == nullptr) return;
+    RuntimeCore& core = *b->runtime;
+    std::vector<graph::Predecessor> users;
+    {
+        std::lock_guard<std::mutex> guard(core.order());
+        std::vector<graph::TaskNumber> numbers;
+        for (const graph::ChunkHistory& h : b->histories) {
+            numbers.clear();
+            h.users(numbers);
+            for (const graph::TaskNumber n : numbers) users.push_back({n, false});
+            // Poisoned data is reported; a reader's failure is not the array's.
+            h.writers(array.box(), users);
+        }
+    }
+    const graph::TaskNumber all = core.submit_join(users, false);
+    core.wait_settled(all, nullptr);
+    core.throw_failure(all);
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,174 @@
+#include "kmm/api/array_record.hpp"
+
+#include <cstring>
+
+namespace kmm::detail {
+
+void row_major_strides(const Box& box, std::int64_t* strides) noexcept {
+    std::int64_t step = 1;
+    for (std::size_t k = max_rank; k-- > 0;) {
+        strides[k] = step;
+        step *= box.end[k] - box.begin[k];
+    }
+}
+
+void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source, const std::int64_t* source_strides,
+                      const std::int64_t* sizes, std::size_t element_bytes) noexcept {
+    std::int64_t size[max_rank], to[max_rank], from[max_rank];
+    std::size_t n = 0;
+    // Innermost first, axes of one element left out, neighbours joined where both sides are contiguous.
+    for (std::size_t k = max_rank; k-- > 0;) {
+        if (sizes[k] == 0) return;
+        if (sizes[k] == 1) continue;
+        if (n > 0 && destination_strides[k] == to[n - 1] * size[n - 1] && source_strides[k] == from[n - 1] * size[n - 1]) {
+            size[n - 1] *= sizes[k];
+            continue;
+        }
+        size[n] = sizes[k];
+        to[n] = destination_strides[k];
+        from[n] = source_strides[k];
+        ++n;
+    }
+    auto* d = static_cast<std::byte*>(destination);
+    const auto* s = static_cast<const std::byte*>(source);
+    const auto bytes = static_cast<std::int64_t>(element_bytes);
+    std::size_t run = element_bytes;
+    std::size_t first = 0;
+    if (n > 0 && to[0] == 1 && from[0] == 1) {
+        run *= static_cast<std::size_t>(size[0]);
+        first = 1;
+    }
+    std::int64_t index[max_rank] = {};
+    for (;;) {
+        std::memcpy(d, s, run);
+        std::size_t k = first;
+        for (; k < n; ++k) {
+            d += to[k] * bytes;
+            s += from[k] * bytes;
+            if (++index[k] < size[k]) break;
+            d -= to[k] * bytes * size[k];
+            s -= from[k] * bytes * size[k];
+            index[k] = 0;
+        }
+        if (k == n) return;
+    }
+}
+
+Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks) :
+    runtime(std::move(core)), layout(array.rank(), array.box(), std::move(chunks)), histories(layout.chunks().size()),
+    data(std::make_unique<memory::Array>()) {
+    data->name = array.name();
+    data->rank = array.rank();
+    data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
+    data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
+    for (std::size_t i = 0; i < data->chunks.size(); ++i) {
+        const Box& box = layout.chunks()[i].box;
+        memory::Chunk& c = data->chunks[i];
+        c.array = data.get();
+        c.index = static_cast<std::uint32_t>(i);
+        c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
+        c.replicas.resize(1 + runtime->num_devices());
+        data->boxes.push_back(box);
+    }
+}
+
+ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes) :
+    rank_(rank), type_(type), element_bytes_(element_bytes) {
+    for (std::size_t k = 0; k < rank; ++k) {
+        if (shape[k] < 0)
+            throw InvalidArgument("an array cannot have size " + std::to_string(shape[k]) + " along axis " + std::to_string(k) + ": use 0 or more");
+        box_.end[k] = shape[k];
+    }
+}
+
+ArrayRecord::~ArrayRecord() {
+    Binding* bound = binding_.load(std::memory_order_acquire);
+    if (bound == nullptr) return;
+    // The runtime frees the data when the tasks that use it are done; until then it must not end.
+    const std::shared_ptr<RuntimeCore> runtime = bound->runtime;
+    runtime->release_array(bound->data.release());
+    delete bound;
+}
+
+std::string ArrayRecord::name() const {
+    static std::atomic<std::uint64_t> next{1};
+    std::lock_guard<std::mutex> guard(name_mutex_);
+    if (name_.empty()) name_ = "array " + std::to_string(next.fetch_add(1));
+    return name_;
+}
+
+void ArrayRecord::set_name(std::string name) {
+    std::lock_guard<std::mutex> guard(name_mutex_);
+    name_ = std::move(name);
+}
+
+void ArrayRecord::bind(std::unique_ptr<Binding> binding) noexcept {
+    binding_.store(binding.release(), std::memory_order_release);
+}
+
+// ---------------------------------------------------------------------------------------------------- for the templates
+
+ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes, std::size_t) {
+    return std::make_shared<ArrayRecord>(rank, shape, type, element_bytes);
+}
+
+ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes, std::size_t,
+                          const std::vector<ChunkGeometry>& chunks) {
+    core.check_open();
+    auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes);
+    std::vector<ChunkGeometry> kept;
+    for (const ChunkGeometry& c : chunks) {
+        if (graph::is_empty(c.box)) continue;
+        if (!graph::contains(array->box(), c.box))
+            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " lies outside the array " + graph::to_text(array->box(), rank));
+        if (c.home.is_device() && c.home.as_device().get() >= core.num_devices())
+            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on GPU " + std::to_string(c.home.as_device().get()) +
+                                  ", but the runtime has " + std::to_string(core.num_devices()) + " (numbered from 0)");
+        kept.push_back(c);
+    }
+    std::size_t first = 0, second = 0;
+    if (plan::Layout::find_overlap(kept, &first, &second))
+        throw InvalidArgument("chunks " + graph::to_text(kept[first].box, rank) + " and " + graph::to_text(kept[second].box, rank) + " overlap");
+    Box gap;
+    if (plan::Layout::find_gap(array->box(), kept, &gap))
+        throw InvalidArgument("no chunk covers region " + graph::to_text(gap, rank) + " of the array");
+    array->bind(std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept)));
+    return array;
+}
+
+bool array_is_bound(const ArrayRecord& a) noexcept {
+    return a.binding() != nullptr;
+}
+
+const std::int64_t* array_shape(const ArrayRecord& a) noexcept {
+    return a.shape();
+}
+
+void array_set_name(ArrayRecord& a, std::string name) {
+    a.set_name(std::move(name));
+}
+
+std::string array_name(const ArrayRecord& a) {
+    return a.name();
+}
+
+namespace {
+
+Binding& bound(const ArrayRecord& a, const char* what) {
+    Binding* b = a.binding();
+    if (b == nullptr)
+        throw InvalidArgument(a.name() + " is not bound to a runtime yet, so that it has no " + what + ": write it first, or make it with rt.array or rt.allocate");
+    return *b;
+}
+
+}  // namespace
+
+std::vector<ChunkGeometry> array_chunks(const ArrayRecord& a) {
+    return bound(a, "distribution").layout.chunks();
+}
+
+std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord& a) {
+    return bound(a, "runtime").runtime;
+}
+
+}  // namespace kmm::detail

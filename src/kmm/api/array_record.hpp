@@ -1,0 +1,66 @@
+// What all copies of one array share, and what binding adds to it.
+//
+// Owns: ArrayRecord (shape, type, name) and Binding (runtime, layout, histories of the chunks). A binding is made and its
+// histories are changed under the runtime's order lock only; everything else is constant or has its own lock.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kmm/detail/runtime_core.hpp"
+#include "kmm/execute/runtime_core.hpp"
+#include "kmm/graph/history.hpp"
+#include "kmm/memory/chunk.hpp"
+#include "kmm/plan/layout.hpp"
+
+namespace kmm::detail {
+
+struct Binding {
+    std::shared_ptr<RuntimeCore> runtime;
+    plan::Layout layout;
+    std::vector<graph::ChunkHistory> histories;  ///< one for each chunk; order lock
+    std::unique_ptr<memory::Array> data;         ///< given to the runtime when the array ends
+
+    Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks);
+};
+
+class ArrayRecord {
+  public:
+    ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes);
+    ~ArrayRecord();
+    ArrayRecord(const ArrayRecord&) = delete;
+    ArrayRecord& operator=(const ArrayRecord&) = delete;
+
+    std::size_t rank() const noexcept { return rank_; }
+    const std::int64_t* shape() const noexcept { return box_.end; }
+    const Box& box() const noexcept { return box_; }
+    std::size_t element_bytes() const noexcept { return element_bytes_; }
+    const DataType& type() const noexcept { return type_; }
+    std::string name() const;  ///< "array" and a number unless the program named it
+    void set_name(std::string name);
+
+    Binding* binding() const noexcept { return binding_.load(std::memory_order_acquire); }
+    /// Under the order lock of the binding's runtime, once.
+    void bind(std::unique_ptr<Binding> binding) noexcept;
+
+  private:
+    std::size_t rank_;
+    Box box_;
+    DataType type_;
+    std::size_t element_bytes_;
+    mutable std::mutex name_mutex_;
+    mutable std::string name_;
+    std::atomic<Binding*> binding_{nullptr};
+};
+
+/// Strides in elements of a packed row-major box.
+void row_major_strides(const Box& box, std::int64_t* strides) noexcept;
+
+/// Copies `sizes` elements between two strided host boxes; rows that are contiguous on both sides go as one.
+void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source, const std::int64_t* source_strides,
+                      const std::int64_t* sizes, std::size_t element_bytes) noexcept;
+
+}  // namespace kmm::detail

@@ -1,0 +1,320 @@
+#include "kmm/execute/device_thread.hpp"
+
+#include "kmm/graph/task.hpp"
+
+namespace kmm::execute {
+
+namespace {
+
+// Recording an event for each tiny kernel would cost a twentieth of its launch; sixteen of them take 50 us.
+constexpr Position events_every = 16;
+// How many instructions are fed between two looks at what has completed.
+constexpr std::size_t feed_between_polls = 8;
+// A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
+constexpr int copy_attempts = 3;
+
+/// Whether a task that `task` needs has failed: then its work must not run on what is not there.
+bool must_skip(const graph::Task& task, const FailedTasks& failed) {
+    if (!failed.any()) return false;
+    if (failed.contains(task.number)) return true;
+    for (const TaskNumber n : task.open_data_predecessors)
+        if (failed.contains(n)) return true;
+    return false;
+}
+
+}  // namespace
+
+DeviceThread::DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports, ErrorMaker& errors) :
+    device_(device),
+    lanes_(lanes),
+    driver_(lanes.driver()),
+    failed_(failed),
+    runtime_(runtime),
+    reports_(reports),
+    errors_(errors),
+    states_(lanes.size() / lanes.num_devices()),
+    first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
+    scratch_(lanes) {
+    thread_ = std::thread([this] { run(); });
+}
+
+DeviceThread::~DeviceThread() {
+    stop_.store(true);
+    sleeper_.wake();
+    thread_.join();
+    for (const Lane& l : states_) {
+        if (l.watch_stream.native == nullptr) continue;
+        (void)driver_.synchronize_stream(l.watch_stream);  // its callbacks name this object
+        (void)driver_.destroy_stream(l.watch_stream);
+    }
+    for (const EventHandle e : events_) (void)driver_.destroy_event(e);
+}
+
+void DeviceThread::push(std::vector<Instruction>& instructions) {
+    {
+        std::lock_guard<graph::SpinLock> guard(queue_lock_);
+        if (queue_.empty()) queue_.swap(instructions);
+        else for (Instruction& i : instructions) queue_.push_back(std::move(i));
+        queue_filled_.store(true, std::memory_order_seq_cst);
+    }
+    instructions.clear();
+    sleeper_.wake();
+}
+
+bool DeviceThread::take() {
+    if (!queue_filled_.load(std::memory_order_seq_cst)) return false;
+    std::lock_guard<graph::SpinLock> guard(queue_lock_);
+    batch_.swap(queue_);
+    queue_filled_.store(false, std::memory_order_seq_cst);
+    return !batch_.empty();
+}
+
+void DeviceThread::run() {
+    const RuntimeThread mark(runtime_);
+    (void)driver_.set_current_device(lanes_.ordinal(device_));
+    for (;;) {
+        if (take()) {
+            std::size_t fed = 0;
+            for (Instruction& i : batch_) {
+                feed(i);
+                if (++fed % feed_between_polls == 0 && poll()) reports_.help();
+            }
+            batch_.clear();
+            if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
+        }
+        if (poll()) reports_.help();
+        if (queue_filled_.load(std::memory_order_seq_cst)) continue;
+        const bool pending = anything_pending();
+        if (stop_.load() && !pending) break;
+        signalled_.store(false, std::memory_order_seq_cst);
+        if (!pending) {
+            sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
+            continue;
+        }
+        // Looks for completions itself for a while (fast answers to short kernels), then lets the device call.
+        const auto until = std::chrono::steady_clock::now() + spin_time;
+        bool busy = false;
+        do {
+            if (poll()) {
+                reports_.help();
+                busy = true;
+            }
+            if (queue_filled_.load(std::memory_order_seq_cst)) busy = true;
+            if (!busy && !many_cores()) std::this_thread::yield();
+        } while (!busy && std::chrono::steady_clock::now() < until);
+        if (busy) continue;
+        arm_watches();
+        sleeper_.wait([this] { return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst); });
+    }
+}
+
+void DeviceThread::feed(Instruction& i) {
+    const std::size_t slot = static_cast<std::size_t>(i.lane) - static_cast<std::size_t>(first_lane_);
+    Lane& l = states_[slot];
+    if (i.op != Instruction::Op::watch) {
+        Status status;
+        const StreamHandle stream = lanes_.stream(i.lane, &status);
+        if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_);
+        if (status.ok()) {
+            if (i.op == Instruction::Op::kernel) {
+                status = feed_kernel(i, stream);
+            } else {
+                for (int attempt = 0; attempt < copy_attempts; ++attempt) {
+                    auto* to = reinterpret_cast<void*>(i.destination);
+                    const auto* from = reinterpret_cast<const void*>(i.source);
+                    if (i.from != 0 && i.to != 0)
+                        status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1), i.bytes, stream);
+                    else status = driver_.copy(to, from, i.bytes, stream);
+                    if (status.ok()) break;
+                }
+            }
+        }
+        if (!status.ok()) {
+            const char* attempted = i.op == Instruction::Op::kernel ? "launching the kernel" : "copying a chunk";
+            Message m;
+            m.error = errors_.device_error(device_, status, attempted);
+            if (i.task != nullptr) {
+                failed_.add(i.task->number);
+                m.what = Message::What::task_failed;
+                m.task = i.task;
+                reports_.post(Message(m));
+            }
+            if (i.op == Instruction::Op::copy) {
+                m.what = Message::What::copy_failed;
+                m.object = i.chunk;
+                m.from = i.from;
+                m.to = i.to;
+                reports_.post(std::move(m));
+            }
+        }
+        lanes_.enqueued(i.lane, i.position);
+    }
+    l.fed = i.position;
+    if (!l.touched) {
+        l.touched = true;
+        touched_.push_back(i.lane);
+    }
+    if (i.op == Instruction::Op::copy || i.position - l.recorded >= events_every) record(i.lane);
+}
+
+Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
+    graph::Task& task = *i.task;
+    if (must_skip(task, failed_)) {
+        failed_.add(task.number);
+        return {};
+    }
+    driver::KernelLaunch launch;
+    launch.function = task.kernel.function;
+    launch.grid = {task.kernel.grid[0], task.kernel.grid[1], task.kernel.grid[2]};
+    launch.block = {task.kernel.block[0], task.kernel.block[1], task.kernel.block[2]};
+    launch.shared_bytes = task.kernel.shared_bytes;
+    launch.parameters = task.kernel.parameters;
+    launch.parameter_bytes = task.kernel.parameter_bytes;
+    launch.failure = &task.kernel_failure;
+    launch.skip_user = &task;
+    task.failed_tasks = &failed_;
+    launch.skip = [](void* user) {
+        auto& t = *static_cast<graph::Task*>(user);
+        auto& failed = *static_cast<FailedTasks*>(t.failed_tasks);
+        const bool skip = must_skip(t, failed);
+        if (skip) failed.add(t.number);
+        return skip;
+    };
+    // Above the default limit a kernel must be told that it may use that much.
+    if (launch.shared_bytes > 48 * 1024) {
+        const Status status = driver_.prepare_kernel(launch.function, launch.shared_bytes);
+        if (!status.ok()) return status;
+    }
+    return driver_.launch(launch, stream);
+}
+
+EventHandle DeviceThread::take_event(Status* status) {
+    EventHandle e;
+    if (!events_.empty()) {
+        e = events_.back();
+        events_.pop_back();
+        return e;
+    }
+    *status = driver_.create_event(lanes_.ordinal(device_), false, false, &e);
+    return e;
+}
+
+void DeviceThread::record(LaneId lane) {
+    Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
+    if (l.recorded == l.fed) return;
+    Status status;
+    const StreamHandle stream = lanes_.stream(lane, &status);
+    EventHandle event;
+    if (status.ok()) event = take_event(&status);
+    if (status.ok()) status = driver_.record_event(event, stream);
+    if (!status.ok()) {
+        // Without an event we cannot know when; with everything waited for we do.
+        if (event.native != nullptr) events_.push_back(event);
+        const Status waited = stream.native != nullptr ? driver_.synchronize_stream(stream) : Status{};
+        if (!waited.ok() && waited.code != driver::Code::launch_failed) {
+            l.recorded = l.fed;
+            l.pending.push_back({{}, l.fed});
+            lane_lost(lane, waited);
+            return;
+        }
+        event = {};
+    }
+    l.recorded = l.fed;
+    l.pending.push_back({event, l.fed});
+}
+
+void DeviceThread::record_touched() {
+    for (const LaneId lane : touched_) {
+        record(lane);
+        states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)].touched = false;
+    }
+    touched_.clear();
+}
+
+bool DeviceThread::poll() {
+    bool progress = false;
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        Lane& l = states_[slot];
+        Position done = 0;
+        const LaneId lane = static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
+        while (!l.pending.empty()) {
+            const Pending& head = l.pending.front();
+            if (head.event.native != nullptr) {
+                const Status status = driver_.query_event(head.event);
+                if (status.code == driver::Code::not_ready) break;
+                if (!status.ok() && status.code != driver::Code::launch_failed) {
+                    lane_lost(lane, status);
+                    progress = true;
+                    done = 0;
+                    break;
+                }
+                events_.push_back(head.event);
+            }
+            done = head.position;
+            l.pending.pop_front();
+        }
+        if (done == 0) continue;
+        progress = true;
+        lanes_.completed(lane, done);
+        Message m;
+        m.what = Message::What::advance;
+        m.lane = lane;
+        m.position = done;
+        reports_.post(std::move(m));
+    }
+    return progress;
+}
+
+// The device reports an error that stays: nothing that was put on the lane can be trusted. Its tasks fail with it.
+void DeviceThread::lane_lost(LaneId lane, Status status) {
+    Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
+    for (const Pending& p : l.pending)
+        if (p.event.native != nullptr) events_.push_back(p.event);
+    l.pending.clear();
+    l.recorded = l.fed;
+    lanes_.completed(lane, l.fed);
+    Message m;
+    m.what = Message::What::advance;
+    m.lane = lane;
+    m.position = l.fed;
+    m.error = errors_.device_error(device_, status, "waiting for work of the device");
+    reports_.post(std::move(m));
+}
+
+bool DeviceThread::anything_pending() const noexcept {
+    for (const Lane& l : states_)
+        if (!l.pending.empty()) return true;
+    return false;
+}
+
+void DeviceThread::watch_fired(void* self) {
+    auto* thread = static_cast<DeviceThread*>(self);
+    thread->signalled_.store(true, std::memory_order_seq_cst);
+    thread->sleeper_.wake();
+}
+
+// A stream of its own waits for the oldest event of each lane and calls back: the thread sleeps until the first of them.
+void DeviceThread::arm_watches() {
+    bool armed = true;
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        Lane& l = states_[slot];
+        if (l.pending.empty() || l.watched >= l.pending.front().position || l.pending.front().event.native == nullptr) continue;
+        Status status;
+        if (l.watch_stream.native == nullptr) status = driver_.create_stream(lanes_.ordinal(device_), true, 0, &l.watch_stream);
+        if (status.ok()) status = driver_.wait_event(l.watch_stream, l.pending.front().event);
+        if (status.ok()) status = driver_.host_callback(l.watch_stream, &DeviceThread::watch_fired, this);
+        if (status.ok()) l.watched = l.pending.front().position;
+        else armed = false;
+    }
+    // Without a callback the thread must look by itself: it waits for the device in a call that ends.
+    if (!armed) {
+        for (Lane& l : states_) {
+            if (l.pending.empty()) continue;
+            (void)driver_.synchronize_event(l.pending.front().event);
+            break;
+        }
+        signalled_.store(true, std::memory_order_seq_cst);
+    }
+}
+
+}  // namespace kmm::execute

@@ -1,0 +1,90 @@
+// The thread that feeds the compute and copy lanes of one device and sees what has completed there.
+//
+// Owns: the queue of instructions of one device and the events that say how far its lanes are. Never decides anything.
+// Hot path: a launch, an event every `events_every` positions, no allocation, no lock over a driver call.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "kmm/execute/lanes.hpp"
+#include "kmm/execute/messages.hpp"
+#include "kmm/execute/sleeper.hpp"
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::execute {
+
+using schedule::Instruction;
+
+/// Turns a failed driver call into the exception that the task's waiters see.
+class ErrorMaker {
+  public:
+    virtual std::exception_ptr device_error(std::uint32_t device, Status status, const char* attempted) = 0;
+
+  protected:
+    ~ErrorMaker() = default;
+};
+
+class DeviceThread {
+  public:
+    DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports, ErrorMaker& errors);
+    /// Stops after everything that was handed in has been fed and has completed.
+    ~DeviceThread();
+
+    /// Appends instructions (and empties the vector, whose memory it keeps). Planner only.
+    void push(std::vector<Instruction>& instructions);
+
+  private:
+    struct Pending {
+        EventHandle event;
+        Position position;
+    };
+    struct Lane {
+        std::deque<Pending> pending;   ///< recorded, not seen to have passed
+        Position recorded = 0;
+        Position fed = 0;
+        Position watched = 0;          ///< a callback is armed for this position
+        StreamHandle watch_stream;
+        bool touched = false;
+    };
+
+    void run();
+    bool take();
+    void feed(Instruction& instruction);
+    Status feed_kernel(Instruction& instruction, StreamHandle stream);
+    void record(LaneId lane);
+    void record_touched();
+    bool poll();
+    void lane_lost(LaneId lane, Status status);
+    void arm_watches();
+    bool anything_pending() const noexcept;
+    EventHandle take_event(Status* status);
+    static void watch_fired(void* self);
+
+    std::uint32_t device_;
+    Lanes& lanes_;
+    Driver& driver_;
+    FailedTasks& failed_;
+    const void* runtime_;
+    Reports& reports_;
+    ErrorMaker& errors_;
+
+    graph::SpinLock queue_lock_;
+    std::vector<Instruction> queue_;
+    std::atomic<bool> queue_filled_{false};
+    std::vector<Instruction> batch_;
+    std::atomic<bool> stop_{false};
+    std::atomic<bool> signalled_{false};
+
+    std::vector<Lane> states_;         ///< by index within the device
+    std::vector<LaneId> touched_;
+    std::vector<EventHandle> events_;  ///< free
+    LaneId first_lane_;
+    Lanes::Scratch scratch_;
+    Sleeper sleeper_;
+    std::thread thread_;
+};
+
+}  // namespace kmm::execute

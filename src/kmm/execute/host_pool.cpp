@@ -1,0 +1,206 @@
+#include "kmm/execute/host_pool.hpp"
+
+#include "driver/check.hpp"
+#include "kmm/detail/device_access.hpp"
+
+namespace kmm::execute {
+
+namespace {
+
+thread_local const void* current_runtime = nullptr;
+thread_local HostPool* this_pool = nullptr;       // while this thread runs a host function
+thread_local HostPool* helping_pool = nullptr;    // while it helps the planner
+
+// So many threads of one pool may wait for other runtimes at the same time before it looks like a deadlock.
+constexpr std::size_t most_waiting = 64;
+
+}  // namespace
+
+TaskScope::TaskScope(const void* runtime, bool device_views) noexcept : previous_(current_runtime), device_views_(device_views) {
+    current_runtime = runtime;
+    if (device_views_) ++detail::device_access_depth;
+}
+
+TaskScope::~TaskScope() {
+    if (device_views_) --detail::device_access_depth;
+    current_runtime = previous_;
+}
+
+const void* TaskScope::current() noexcept {
+    return current_runtime;
+}
+
+// ---------------------------------------------------------------------------------------------------- host functions
+
+HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports) :
+    runtime_(runtime), device_views_(device_views), reports_(reports) {
+    for (std::size_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+HostPool::~HostPool() {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+}
+
+void HostPool::push(graph::Task& task) {
+    bool wake = false;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        queue_.push_back(&task);
+        // A thread of the pool that pushes while it helps the planner takes the first task itself.
+        const bool own = helping_pool == this;
+        wake = sleeping_ > 0 && (!own || queue_.size() > 1);
+    }
+    if (wake) wake_.notify_one();
+}
+
+void HostPool::run() {
+    const RuntimeThread mark(runtime_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        while (queue_.empty() && !stop_ && surplus_ == 0) {
+            ++sleeping_;
+            wake_.wait(lock);
+            --sleeping_;
+        }
+        if (surplus_ > 0 && queue_.empty() && !stop_) {
+            --surplus_;
+            return;
+        }
+        if (queue_.empty()) return;
+        graph::Task* task = queue_.front();
+        queue_.pop_front();
+        lock.unlock();
+        execute(*task);
+        helping_pool = this;
+        reports_.help();
+        helping_pool = nullptr;
+        lock.lock();
+    }
+}
+
+void HostPool::execute(graph::Task& task) {
+    if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
+        task.drop_payload();  // it was cancelled: only what the user's function captured is left
+        reports_.discard(task);
+        return;
+    }
+    Message m;
+    m.what = Message::What::host_done;
+    m.task = &task;
+    try {
+        TaskScope scope(runtime_, device_views_);
+        this_pool = this;
+        detail::TaskContext context;
+        context.addresses = task.addresses.data();
+        context.layouts = task.layouts.data();
+        context.chunk = &task.chunk;
+        task.body.run(task.payload, context);
+    } catch (...) {
+        m.error = std::current_exception();
+    }
+    this_pool = nullptr;
+    task.drop_payload();  // what the user's function captured ends here, on a thread where user code may run
+    reports_.post(std::move(m));
+}
+
+HostPool* HostPool::of_this_thread() noexcept {
+    return this_pool;
+}
+
+bool HostPool::begin_wait() {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (waiting_ >= most_waiting) return false;
+    ++waiting_;
+    if (surplus_ > 0) --surplus_;
+    else threads_.emplace_back([this] { run(); });
+    return true;
+}
+
+void HostPool::end_wait() noexcept {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        --waiting_;
+        ++surplus_;
+    }
+    wake_.notify_one();
+}
+
+// ---------------------------------------------------------------------------------------------------- device functions
+
+Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_threads, Lanes& lanes, FailedTasks& failed,
+                     const void* runtime, bool device_views, Runner& runner, Reports& reports) :
+    device_(device),
+    lanes_(lanes),
+    failed_(failed),
+    runtime_(runtime),
+    device_views_(device_views),
+    runner_(runner),
+    reports_(reports) {
+    for (const LaneId lane : lanes_of_threads) threads_.emplace_back([this, lane] { run(lane); });
+}
+
+Launchers::~Launchers() {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+}
+
+void Launchers::push(graph::Task& task) {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        queue_.push_back(&task);
+    }
+    wake_.notify_one();
+}
+
+void Launchers::run(LaneId lane) {
+    const RuntimeThread mark(runtime_);
+    (void)lanes_.driver().set_current_device(static_cast<int>(device_));
+    Lanes::Scratch scratch(lanes_);
+    graph::Position position = 0;
+    for (;;) {
+        graph::Task* task = nullptr;
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+            if (queue_.empty()) return;
+            task = queue_.front();
+            queue_.pop_front();
+        }
+        Message m;
+        m.what = Message::What::launched;
+        m.task = task;
+        m.lane = lane;
+        m.error = execute(*task, lane, scratch);
+        if (m.error != nullptr) failed_.add(task->number);
+        m.position = ++position;
+        lanes_.enqueued(lane, position);
+        reports_.post(std::move(m));
+        reports_.help();
+    }
+}
+
+std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scratch& scratch) {
+    try {
+        Status status;
+        const StreamHandle stream = lanes_.stream(lane, &status);
+        driver::check(lanes_.driver(), status, "creating a stream for a device function");
+        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, scratch), "ordering a device function after its inputs");
+        TaskScope scope(runtime_, device_views_);
+        runner_.run_device_function(task, device_, stream);
+        task.drop_payload();
+        return nullptr;
+    } catch (...) {
+        return std::current_exception();
+    }
+}
+
+}  // namespace kmm::execute

@@ -1,0 +1,61 @@
+#include "kmm/execute/lanes.hpp"
+
+namespace kmm::execute {
+
+Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device) :
+    driver_(driver), ordinals_(std::move(ordinals)), lanes_per_device_(lanes_per_device), lanes_(ordinals_.size() * lanes_per_device) {
+    for (Lane& l : lanes_) l.known.assign(lanes_.size(), 0);
+}
+
+Lanes::~Lanes() {
+    for (Lane& l : lanes_)
+        if (const StreamHandle s = l.stream.load(); s.native != nullptr) (void)driver_.destroy_stream(s);
+}
+
+StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
+    Lane& l = lanes_[index(lane)];
+    StreamHandle s = l.stream.load(std::memory_order_relaxed);
+    if (s.native == nullptr) {
+        *status = driver_.create_stream(ordinal(device(lane)), true, 0, &s);
+        if (!status->ok()) return {};
+        l.stream.store(s, std::memory_order_release);
+    }
+    *status = {};
+    return s;
+}
+
+Lanes::Scratch::~Scratch() {
+    for (const EventHandle e : events_)
+        if (e.native != nullptr) (void)lanes_.driver_.destroy_event(e);
+}
+
+Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept {
+    Lane& mine = lanes_[index(lane)];
+    for (const graph::Fence& f : fences) {
+        if (f.lane == lane || mine.known[index(f.lane)] >= f.position || passed(f)) continue;
+        Lane& other = lanes_[index(f.lane)];
+        Position there = other.enqueued.load(std::memory_order_acquire);
+        while (there < f.position) {
+            other.enqueued.wait(there, std::memory_order_acquire);
+            there = other.enqueued.load(std::memory_order_acquire);
+        }
+        Status status;
+        const StreamHandle own_stream = stream(lane, &status);
+        if (!status.ok()) return status;
+        const std::uint32_t d = device(f.lane);
+        EventHandle& event = scratch.events_[d];
+        if (event.native == nullptr) {
+            status = driver_.create_event(ordinal(d), false, false, &event);
+            if (!status.ok()) return status;
+        }
+        const StreamHandle other_stream = other.stream.load(std::memory_order_acquire);
+        if (other_stream.native == nullptr) continue;  // nothing was ever put there: its work failed before it began
+        status = driver_.record_event(event, other_stream);
+        if (status.ok()) status = driver_.wait_event(own_stream, event);
+        if (!status.ok()) return status;
+        mine.known[index(f.lane)] = there;
+    }
+    return {};
+}
+
+}  // namespace kmm::execute

@@ -1,0 +1,113 @@
+// The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
+//
+// Owns: the streams of all lanes. A lane's stream is fed by one thread only (a device's issuer or one launcher); other
+// threads may record events on it once its `enqueued` says that what they wait for is there. No lock is taken.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "driver/driver.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::execute {
+
+using driver::Driver;
+using driver::EventHandle;
+using driver::Status;
+using driver::StreamHandle;
+using graph::FenceSet;
+using graph::LaneId;
+using graph::Position;
+using graph::TaskNumber;
+
+class Lanes {
+  public:
+    /// `ordinals`: the driver's number of each device of the runtime.
+    Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device);
+    ~Lanes();
+
+    /// The lane's stream, made at first use. Only the thread that feeds the lane calls it. Null handle: see `*status`.
+    StreamHandle stream(LaneId lane, Status* status) noexcept;
+    std::uint32_t device(LaneId lane) const noexcept { return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_; }
+
+    /// The feeder has put everything up to `position` on the stream.
+    void enqueued(LaneId lane, Position position) noexcept {
+        Lane& l = lanes_[index(lane)];
+        l.enqueued.store(position, std::memory_order_release);
+        l.enqueued.notify_all();
+    }
+    Position enqueued(LaneId lane) const noexcept { return lanes_[index(lane)].enqueued.load(std::memory_order_acquire); }
+    /// The device has finished everything up to `position`.
+    void completed(LaneId lane, Position position) noexcept { lanes_[index(lane)].completed.store(position, std::memory_order_release); }
+    bool passed(graph::Fence fence) const noexcept { return lanes_[index(fence.lane)].completed.load(std::memory_order_acquire) >= fence.position; }
+
+    /// One event for each device, for `come_after`. One per thread.
+    class Scratch {
+      public:
+        explicit Scratch(Lanes& lanes) : lanes_(lanes), events_(lanes.num_devices()) {}
+        ~Scratch();
+        Scratch(const Scratch&) = delete;
+        Scratch& operator=(const Scratch&) = delete;
+
+      private:
+        friend class Lanes;
+        Lanes& lanes_;
+        std::vector<EventHandle> events_;
+    };
+    /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the work
+    /// there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
+    /// dependencies). Waits that earlier ones imply are left out. Called by the lane's feeder.
+    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
+
+    std::size_t size() const noexcept { return lanes_.size(); }
+    std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }
+    int ordinal(std::uint32_t device) const noexcept { return ordinals_[device]; }
+    Driver& driver() noexcept { return driver_; }
+
+  private:
+    struct Lane {
+        std::atomic<StreamHandle> stream{StreamHandle{}};
+        std::atomic<Position> enqueued{0};
+        std::atomic<Position> completed{0};
+        std::vector<Position> known;  ///< by lane: how far it had been told to come after; feeder only
+    };
+    static std::size_t index(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }
+
+    Driver& driver_;
+    std::vector<int> ordinals_;
+    std::uint32_t lanes_per_device_;
+    std::vector<Lane> lanes_;
+};
+
+/// Numbers of tasks that failed, for those whose work is already handed out behind them. Empty but after a failure, and
+/// then cleared when the runtime is idle. Any thread.
+class FailedTasks {
+  public:
+    void add(TaskNumber number) {
+        std::lock_guard<std::mutex> guard(mutex_);
+        numbers_.insert(number);
+        count_.store(numbers_.size(), std::memory_order_release);
+    }
+    bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
+    bool contains(TaskNumber number) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return numbers_.count(number) != 0;
+    }
+    void clear() {
+        std::lock_guard<std::mutex> guard(mutex_);
+        numbers_.clear();
+        count_.store(0, std::memory_order_release);
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::unordered_set<TaskNumber> numbers_;
+    std::atomic<std::size_t> count_{0};
+};
+
+}  // namespace kmm::execute

@@ -1,0 +1,97 @@
+// What the threads tell the planner.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "kmm/graph/spin_lock.hpp"
+#include "kmm/graph/task.hpp"
+#include "kmm/memory/chunk.hpp"
+
+namespace kmm::execute {
+
+struct Message {
+    enum class What : std::uint8_t {
+        submit,       ///< task: published
+        advance,      ///< lane, position: done up to there; error: none of it can be trusted
+        launched,     ///< task, lane, position, error
+        host_done,    ///< task, error
+        task_failed,  ///< task, error; before the lane advances past it
+        copy_failed,  ///< chunk, from, to, error; likewise
+        grown,        ///< memory, address, bytes
+        release,      ///< array: no handle is left
+        look,         ///< nothing; the planner looks again
+    };
+    What what = What::look;
+    graph::LaneId lane = graph::LaneId::none;
+    memory::MemoryIndex from = 0;
+    memory::MemoryIndex to = 0;
+    graph::Task* task = nullptr;
+    void* object = nullptr;  ///< a chunk or an array
+    graph::Position position = 0;
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+    std::exception_ptr error;
+};
+
+/// Messages in the order in which they came. Any thread; a spin lock for the time of one append.
+class Inbox {
+  public:
+    void push(Message&& message) {
+        std::lock_guard<graph::SpinLock> guard(lock_);
+        messages_.push_back(std::move(message));
+        filled_.store(true, std::memory_order_seq_cst);
+    }
+    void push(std::vector<graph::Task*>& tasks) {
+        std::lock_guard<graph::SpinLock> guard(lock_);
+        for (graph::Task* t : tasks) {
+            messages_.emplace_back();
+            messages_.back().what = Message::What::submit;
+            messages_.back().task = t;
+        }
+        filled_.store(true, std::memory_order_seq_cst);
+    }
+    bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }
+    /// Swaps everything into `out` (which must be empty; its memory is reused).
+    void take(std::vector<Message>& out) {
+        std::lock_guard<graph::SpinLock> guard(lock_);
+        messages_.swap(out);
+        filled_.store(false, std::memory_order_seq_cst);
+    }
+
+  private:
+    graph::SpinLock lock_;
+    std::vector<Message> messages_;
+    std::atomic<bool> filled_{false};
+};
+
+/// Marks the calling thread as one of a runtime's own, which must not end the runtime.
+class RuntimeThread {
+  public:
+    explicit RuntimeThread(const void* runtime) noexcept { current() = runtime; }
+    ~RuntimeThread() { current() = nullptr; }
+    RuntimeThread(const RuntimeThread&) = delete;
+    RuntimeThread& operator=(const RuntimeThread&) = delete;
+    static bool of(const void* runtime) noexcept { return current() == runtime; }
+
+  private:
+    static const void*& current() noexcept {
+        thread_local const void* runtime = nullptr;
+        return runtime;
+    }
+};
+
+/// Where threads of the runtime report, and how they help: after `post` the planner runs soon, on some thread.
+class Reports {
+  public:
+    virtual void post(Message&& message) = 0;
+    /// Runs the planner on this thread if nobody does and there is something to do.
+    virtual void help() noexcept = 0;
+    /// A record whose payload has just been destroyed.
+    virtual void discard(graph::Task& task) noexcept = 0;
+
+  protected:
+    ~Reports() = default;
+};
+
+}  // namespace kmm::execute

@@ -1,0 +1,272 @@
+// The planner's turn: messages in, decisions, instructions out.
+#include "kmm/execute/runtime_core.hpp"
+
+#include <algorithm>
+
+#include "driver/check.hpp"
+#include "kmm/api/device_resource.hpp"
+
+namespace kmm::detail {
+
+using execute::Message;
+using graph::TaskState;
+
+namespace {
+
+// After so many messages what was decided goes out, so that devices start while a long batch is still being planned.
+constexpr std::size_t messages_per_dispatch = 32;
+
+}  // namespace
+
+template<typename F> auto RuntimeCore::while_planning(F&& f) {
+    while (baton_.exchange(true, std::memory_order_seq_cst)) std::this_thread::yield();
+    struct Release {
+        RuntimeCore& core;
+        ~Release() {
+            core.baton_.store(false, std::memory_order_seq_cst);
+            if (!core.inbox_.empty()) core.planner_sleeper_.wake();
+        }
+    } release{*this};
+    return f();
+}
+
+bool RuntimeCore::take_turn() noexcept {
+    if (inbox_.empty() || baton_.exchange(true, std::memory_order_seq_cst)) return false;
+    turn();
+    baton_.store(false, std::memory_order_seq_cst);
+    return true;
+}
+
+// Whoever lets go of the baton looks at the inbox again, so that a message posted meanwhile is never left lying.
+void RuntimeCore::help() noexcept {
+    while (!inbox_.empty())
+        if (!take_turn()) return;
+}
+
+void RuntimeCore::planner_loop() {
+    while (!stop_planner_.load()) {
+        help();
+        planner_sleeper_.wait([this] {
+            return (!inbox_.empty() && !baton_.load(std::memory_order_seq_cst)) || stop_planner_.load();
+        });
+    }
+}
+
+void RuntimeCore::turn() {
+    messages_.clear();
+    inbox_.take(messages_);
+    std::size_t handled = 0;
+    for (Message& m : messages_) {
+        handle(m);
+        if (++handled % messages_per_dispatch == 0) {
+            scheduler_->dispatch();
+            flush();
+        }
+    }
+    scheduler_->dispatch();
+    flush();
+    messages_.clear();
+    for (memory::Array* a : scheduler_->freed_arrays()) delete a;
+    scheduler_->freed_arrays().clear();
+    if (failed_tasks_.any() && scheduler_->idle()) failed_tasks_.clear();
+}
+
+void RuntimeCore::handle(Message& m) {
+    switch (m.what) {
+        case Message::What::submit: scheduler_->submit(*m.task); break;
+        case Message::What::advance:
+            if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
+            scheduler_->advance(m.lane, m.position);
+            break;
+        case Message::What::launched: scheduler_->launched(*m.task, m.lane, m.position, m.error); break;
+        case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
+        case Message::What::task_failed: scheduler_->task_failed(*m.task, m.error); break;
+        case Message::What::copy_failed:
+            scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.error);
+            break;
+        case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes); break;
+        case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
+        case Message::What::look: break;
+    }
+}
+
+void RuntimeCore::flush() {
+    for (std::size_t d = 0; d < outgoing_.size(); ++d)
+        if (!outgoing_[d].empty()) device_threads_[d]->push(outgoing_[d]);
+    for (Task* t : to_host_) host_pool_->push(*t);
+    to_host_.clear();
+}
+
+// ---------------------------------------------------------------------------------------------------- Outbox
+
+void RuntimeCore::instruct(std::uint32_t device, schedule::Instruction&& instruction) {
+    outgoing_[device].push_back(std::move(instruction));
+}
+
+void RuntimeCore::launch(std::uint32_t device, Task& task) {
+    launchers_[device]->push(task);
+}
+
+void RuntimeCore::run_on_host(Task& task) {
+    to_host_.push_back(&task);
+}
+
+void RuntimeCore::grow(memory::MemoryIndex memory, std::size_t bytes) {
+    memory_service_->grow(memory, bytes);
+}
+
+bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
+    return from != 0 && to != 0 && peers_[to - 1][from - 1];
+}
+
+void RuntimeCore::settled(Task& task) noexcept {
+    if (task.failure != nullptr) {
+        std::lock_guard<std::mutex> guard(failures_mutex_);
+        failures_.emplace(task.number, task.failure);
+        if (task.failure->root->number == task.number) roots_.push_back(task.failure->root);
+        any_failure_.store(true, std::memory_order_release);
+    }
+    const TaskNumber number = task.number;
+    table_.remove(number);
+    if (task.waiters.load(std::memory_order_acquire) != 0) {
+        WaitShard& shard = shards_[number % num_shards];
+        { std::lock_guard<std::mutex> guard(shard.mutex); }
+        shard.wake.notify_all();
+    }
+    pending_.fetch_sub(1, std::memory_order_acq_rel);
+    if (admit_waiting_.load(std::memory_order_seq_cst) != 0) {
+        { std::lock_guard<std::mutex> guard(admit_mutex_); }
+        admit_wake_.notify_all();
+    }
+}
+
+void RuntimeCore::recycle(Task& task) noexcept {
+    if (task.payload != nullptr && task.body.destroy != nullptr) to_host_.push_back(&task);
+    else pool_.give(&task);
+}
+
+// ---------------------------------------------------------------------------------------------------- Reports
+
+void RuntimeCore::post(Message&& message) {
+    inbox_.push(std::move(message));
+}
+
+void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {
+    thread_local std::unique_ptr<DeviceResource> resource;
+    thread_local const RuntimeCore* owner = nullptr;
+    if (resource == nullptr || owner != this) {
+        resource = DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream);
+        owner = this;
+    }
+    DeviceResourceAccess::begin_task(*resource, task.chunk, &task.kernel_failure);
+    TaskContext context;
+    context.addresses = task.addresses.data();
+    context.layouts = task.layouts.data();
+    context.resource = resource.get();
+    context.chunk = &task.chunk;
+    // Work on the legacy default stream counts as the task's: it comes after the inputs, and the task waits for it.
+    const bool capture_legacy = config_.legacy_stream_capture && !on_host_driver_;
+    driver::EventHandle event;
+    if (capture_legacy) {
+        driver::check(*driver_, driver_->create_event(ordinals_[device], false, false, &event), "create an event");
+    }
+    struct DropEvent {
+        driver::Driver& driver;
+        driver::EventHandle event;
+        ~DropEvent() {
+            if (event.native != nullptr) (void)driver.destroy_event(event);
+        }
+    } drop{*driver_, event};
+    if (capture_legacy) {
+        driver::check(*driver_, driver_->record_event(event, stream), "order the legacy stream after a task's inputs");
+        driver::check(*driver_, driver_->wait_event(driver::legacy_stream(), event), "order the legacy stream after a task's inputs");
+    }
+    (void)driver_->take_last_error();
+    task.body.run(task.payload, context);
+    if (const driver::Status pending = driver_->take_last_error(); !pending.ok())
+        std::rethrow_exception(device_error(device, pending, "a call in the device function left an error pending"));
+    if (capture_legacy) {
+        driver::check(*driver_, driver_->record_event(event, driver::legacy_stream()), "wait for the legacy stream");
+        driver::check(*driver_, driver_->wait_event(stream, event), "wait for the legacy stream");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- submitting
+
+void RuntimeCore::admit() {
+    const std::size_t most = config_.max_pending_tasks;
+    if (most == 0 || pending_.load(std::memory_order_relaxed) < most || execute::TaskScope::current() != nullptr) return;
+    std::unique_lock<std::mutex> lock(admit_mutex_);
+    admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
+    admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) < most; });
+    admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void RuntimeCore::publish(std::vector<Task*>& tasks) {
+    const std::uint64_t before = pending_.fetch_add(tasks.size(), std::memory_order_acq_rel);
+    inbox_.push(tasks);
+    tasks.clear();
+    // An idle runtime plans on the submitting thread, which saves two wake-ups; once at most, so that a submit stays short.
+    if (before == 0 && take_turn() && inbox_.empty()) return;
+    planner_sleeper_.wake();
+}
+
+void RuntimeCore::release_array(memory::Array* array) noexcept {
+    Message m;
+    m.what = Message::What::release;
+    m.object = array;
+    inbox_.push(std::move(m));
+    planner_sleeper_.wake();
+}
+
+graph::TaskNumber RuntimeCore::submit_join(const std::vector<graph::Predecessor>& predecessors, bool barrier) {
+    check_open();
+    Task* task = pool_.take();
+    task->kind = graph::TaskKind::join;
+    task->is_barrier = barrier;
+    task->predecessors = predecessors;
+    std::vector<Task*> tasks{task};
+    TaskNumber number = 0;
+    {
+        std::lock_guard<std::mutex> guard(order_);
+        number = table_.add(task);
+    }
+    publish(tasks);
+    return number;
+}
+
+// ---------------------------------------------------------------------------------------------------- reports
+
+RuntimeStats RuntimeCore::stats() {
+    help();
+    return while_planning([&] {
+        const schedule::SchedulerCounters& c = scheduler_->counters();
+        RuntimeStats s;
+        s.tasks_submitted = c.submitted;
+        s.tasks_succeeded = c.succeeded;
+        s.tasks_failed = c.failed;
+        s.tasks_cancelled = c.cancelled;
+        s.kernels_launched = c.kernels;
+        s.host_to_device = {c.transfers.bytes[0], c.transfers.copies[0]};
+        s.device_to_host = {c.transfers.bytes[1], c.transfers.copies[1]};
+        s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
+        s.threads_started = threads_started_;
+        for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
+            const memory::MemoryCounters& k = scheduler_->residency().counters(m);
+            s.evictions += k.evictions;
+            s.evicted_bytes += k.evicted_bytes;
+            s.dropped_clean_bytes += k.dropped_bytes;
+            s.allocations += k.allocations;
+            s.frees += k.frees;
+            MemoryStats entry;
+            entry.memory = m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
+            entry.current_bytes = k.current_bytes;
+            entry.peak_bytes = k.peak_bytes;
+            entry.limit_bytes = limits_[m];
+            s.memories.push_back(entry);
+        }
+        return s;
+    });
+}
+
+}  // namespace kmm::detail

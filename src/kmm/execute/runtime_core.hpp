@@ -1,0 +1,189 @@
+// A running runtime: its threads, its planner, and what the public API asks of it.
+//
+// Owns: everything below it. The planner's baton (one thread at a time runs the scheduler) passes between the threads:
+// whoever has just reported something and finds it free takes it; a thread of its own takes it when nobody else does.
+// Knows: drivers, scheduler, threads. Must not know: arrays as the program sees them, views, launchers.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kmm/api/runtime.hpp"
+#include "kmm/core/resource.hpp"
+#include "kmm/core/stats.hpp"
+#include "kmm/core/system_info.hpp"
+#include "kmm/execute/device_thread.hpp"
+#include "kmm/execute/host_pool.hpp"
+#include "kmm/execute/memory_service.hpp"
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::detail {
+
+class RuntimeCore final :
+    public Runtime,
+    public std::enable_shared_from_this<RuntimeCore>,
+    private schedule::Outbox,
+    private execute::Reports,
+    private execute::ErrorMaker,
+    private execute::Launchers::Runner {
+  public:
+    using Task = graph::Task;
+    using TaskNumber = graph::TaskNumber;
+
+    /// NA IA DE OM.
+    static std::shared_ptr<RuntimeCore> start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver = nullptr);
+    ~RuntimeCore();
+
+    // ---- constant after the start
+    driver::Driver& driver() noexcept { return *driver_; }
+    const RuntimeConfig& config() const noexcept { return config_; }
+    const SystemInfo& info() const noexcept { return *info_; }
+    std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }
+    std::uint16_t number() const noexcept { return number_; }
+    std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
+    std::size_t rounded(std::size_t bytes) const noexcept { return (bytes + 255) / 256 * 256; }
+
+    // ---- submitting (api/submission.cpp)
+    graph::TaskPool& pool() noexcept { return pool_; }
+    graph::TaskTable& table() noexcept { return table_; }
+    /// Held while a submit takes its place in the order: numbers, bindings, histories of chunks.
+    std::mutex& order() noexcept { return order_; }
+    /// CL when closed or in the child of a fork.
+    void check_open() const;
+    /// Waits while too many tasks are unfinished; never inside a task.
+    void admit();
+    /// Hands tasks that have numbers to the planner, in any order among threads. Empties the vector.
+    void publish(std::vector<Task*>& tasks);
+    void release_array(memory::Array* array) noexcept;
+
+    // ---- events
+    EventId event_of(TaskNumber number) const noexcept { return EventId((static_cast<std::uint64_t>(number_) << 48) | number); }
+    /// A barrier's event says so in its number, so that a wait for it can report what nobody has been told yet.
+    EventId barrier_event_of(TaskNumber number) const noexcept { return EventId(event_of(number).get() | barrier_bit); }
+    static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
+    TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
+    bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const;
+    /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
+    bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline);
+    /// Throws the failure of a settled task, if it failed, and marks it delivered.
+    void throw_failure(TaskNumber number);
+    /// Throws the undelivered failures of tasks before `number`, if there are any.
+    void throw_undelivered(TaskNumber number);
+    TaskNumber submit_join(const std::vector<graph::Predecessor>& predecessors, bool barrier);
+    bool inside_own_task() const noexcept { return execute::TaskScope::current() == this; }
+
+    void synchronize();
+    void close();
+    bool idle() const noexcept { return pending_.load(std::memory_order_acquire) == 0; }
+    RuntimeStats stats();
+    std::string report(ReportFormat format);
+    std::string out_of_memory_text(const Task& task, bool at_submit);
+    const char* driver_name() const noexcept { return driver_->name(); }
+    std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
+
+  private:
+    static constexpr std::uint64_t barrier_bit = 1ull << 47;
+    static constexpr std::uint64_t number_mask = barrier_bit - 1;
+
+    RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
+    void start_threads();
+    void describe();
+    void set_limits();
+    void wait_idle();
+
+    // schedule::Outbox
+    void instruct(std::uint32_t device, schedule::Instruction&& instruction) override;
+    void launch(std::uint32_t device, Task& task) override;
+    void run_on_host(Task& task) override;
+    void grow(memory::MemoryIndex memory, std::size_t bytes) override;
+    bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override;
+    void settled(Task& task) noexcept override;
+    void recycle(Task& task) noexcept override;
+    std::shared_ptr<graph::Failure> make_failure(Task& task, std::exception_ptr thrown,
+                                                 const std::shared_ptr<graph::RootFailure>& root) override;
+    std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return failure_of(number); }
+    std::exception_ptr out_of_memory(Task& task) override;
+    std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) override;
+
+    // execute::Reports
+    void post(execute::Message&& message) override;
+    void help() noexcept override;
+    void discard(Task& task) noexcept override { pool_.give(&task); }
+    // execute::ErrorMaker
+    std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;
+    // execute::Launchers::Runner
+    void run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) override;
+
+    void planner_loop();
+    void turn();
+    bool take_turn() noexcept;
+    /// Runs `f` while nobody plans. For questions of the program: short, and nothing is issued.
+    template<typename F> auto while_planning(F&& f);
+    void handle(execute::Message& message);
+    void flush();
+    TaskFailure describe_failure(const Task& task) const;
+    void log_undelivered() noexcept;
+    [[noreturn]] void throw_deadlock(TaskNumber number) const;
+
+    RuntimeConfig config_;
+    std::shared_ptr<driver::Driver> driver_;
+    std::uint16_t number_ = 0;
+    std::uint32_t fork_generation_ = 0;
+    std::vector<int> ordinals_;
+    std::vector<std::size_t> limits_;
+    std::vector<std::vector<bool>> peers_;
+    std::unique_ptr<SystemInfo> info_;
+    bool on_host_driver_ = false;
+
+    std::mutex order_;
+    graph::TaskPool pool_;
+    graph::TaskTable table_;
+    std::atomic<bool> closed_{false};
+    std::atomic<std::uint64_t> pending_{0};  ///< published and not settled
+    std::mutex admit_mutex_;
+    std::condition_variable admit_wake_;
+    std::atomic<std::uint32_t> admit_waiting_{0};
+
+    // ---- planner
+    execute::Inbox inbox_;
+    std::atomic<bool> baton_{false};
+    std::vector<execute::Message> messages_;
+    std::unique_ptr<schedule::Scheduler> scheduler_;
+    std::vector<std::vector<schedule::Instruction>> outgoing_;
+    std::vector<Task*> to_host_;
+
+    // ---- results
+    struct WaitShard {
+        std::mutex mutex;
+        std::condition_variable wake;
+    };
+    static constexpr std::size_t num_shards = 16;
+    WaitShard shards_[num_shards];
+    mutable std::mutex failures_mutex_;
+    std::unordered_map<TaskNumber, std::shared_ptr<graph::Failure>> failures_;
+    std::vector<std::shared_ptr<graph::RootFailure>> roots_;
+    std::atomic<bool> any_failure_{false};
+
+    // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
+    execute::FailedTasks failed_tasks_;
+    std::unique_ptr<execute::Lanes> lanes_;
+    std::unique_ptr<execute::MemoryService> memory_service_;
+    std::vector<std::unique_ptr<execute::DeviceThread>> device_threads_;
+    std::vector<std::unique_ptr<execute::Launchers>> launchers_;
+    std::unique_ptr<execute::HostPool> host_pool_;
+    execute::Sleeper planner_sleeper_;
+    std::atomic<bool> stop_planner_{false};
+    std::thread planner_thread_;
+    std::uint64_t threads_started_ = 0;
+    std::chrono::steady_clock::time_point started_;
+};
+
+}  // namespace kmm::detail

@@ -1,0 +1,247 @@
+// Waiting for tasks, and what failures become for those who ask.
+#include <algorithm>
+
+#include "kmm/execute/runtime_core.hpp"
+#include "kmm/values/log.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+        return e.what();
+    } catch (...) {
+        return "an exception that is not a std::exception";
+    }
+}
+
+/// What a kernel on the host driver threw: a device error with the original nested.
+class KernelException final : public DeviceError, public std::nested_exception {
+  public:
+    using DeviceError::DeviceError;
+};
+
+DriverKind driver_kind(driver::Kind kind) {
+    switch (kind) {
+        case driver::Kind::cuda: return DriverKind::CUDA;
+        case driver::Kind::hip: return DriverKind::HIP;
+        case driver::Kind::host: break;
+    }
+    return DriverKind::Host;
+}
+
+const char* kind_text(LauncherInfo::Kind kind) {
+    switch (kind) {
+        case LauncherInfo::Kind::kernel: return "GPUKernel";
+        case LauncherInfo::Kind::device_function: return "GPU";
+        case LauncherInfo::Kind::host: break;
+    }
+    return "Host";
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------------- events
+
+graph::TaskNumber RuntimeCore::number_of(EventId event) const {
+    const std::uint64_t value = event.get();
+    if (value == 0) return 0;
+    if (event.runtime_number() != number_)
+        throw InvalidArgument("event " + std::to_string(value & number_mask) + " belongs to runtime " + std::to_string(event.runtime_number()) +
+                              ", but was used with runtime " + std::to_string(number_) + ": ask the runtime that issued it");
+    const TaskNumber number = value & number_mask;
+    if (number > table_.last())
+        throw InvalidArgument("event " + std::to_string(number) + " was never issued by runtime " + std::to_string(number_) +
+                              " (the latest is " + std::to_string(table_.last()) + ")");
+    return number;
+}
+
+std::shared_ptr<graph::Failure> RuntimeCore::failure_of(TaskNumber number) const {
+    if (!any_failure_.load(std::memory_order_acquire)) return nullptr;
+    std::lock_guard<std::mutex> guard(failures_mutex_);
+    const auto it = failures_.find(number);
+    return it == failures_.end() ? nullptr : it->second;
+}
+
+void RuntimeCore::throw_deadlock(TaskNumber number) const {
+    throw DeadlockError("a task of runtime " + std::to_string(number_) + " waits for event " + std::to_string(number) +
+                        " of its own runtime, which may never end: submit a task that depends on it instead");
+}
+
+bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline) {
+    using clock = std::chrono::steady_clock;
+    if (number == 0 || is_settled(number)) return true;
+    if (deadline != nullptr && clock::now() >= *deadline) return false;
+    if (inside_own_task()) throw_deadlock(number);
+    // Another runtime's pool thread gives its place to another thread while it waits here.
+    execute::HostPool* pool = execute::HostPool::of_this_thread();
+    if (pool != nullptr && !pool->begin_wait())
+        throw DeadlockError("64 tasks of another runtime wait for this one already; one more could wait for ever");
+    struct EndWait {
+        execute::HostPool* pool;
+        ~EndWait() {
+            if (pool != nullptr) pool->end_wait();
+        }
+    } end_wait{pool};
+    if (execute::many_cores()) {
+        const auto until = clock::now() + execute::spin_time;
+        do {
+            for (int i = 0; i < 16; ++i) graph::cpu_relax();
+            if (is_settled(number)) return true;
+        } while (clock::now() < until);
+    }
+    WaitShard& shard = shards_[number % num_shards];
+    std::unique_lock<std::mutex> lock(shard.mutex);
+    const bool present = table_.with(number, [](Task* t) {
+        if (t != nullptr) t->waiters.fetch_add(1, std::memory_order_acq_rel);
+        return t != nullptr;
+    });
+    if (!present) return true;
+    bool warned = config_.watchdog <= 0;
+    TaskNumber settled_before = table_.settled_up_to();
+    std::uint64_t pending_before = pending_.load();
+    while (!is_settled(number)) {
+        auto until = clock::now() + std::chrono::hours(24);
+        if (!warned) until = std::min(until, clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(config_.watchdog)));
+        if (deadline != nullptr) until = std::min(until, *deadline);
+        shard.wake.wait_until(lock, until);
+        if (deadline != nullptr && clock::now() >= *deadline) break;
+        if (warned || clock::now() < until) continue;
+        if (table_.settled_up_to() == settled_before && pending_.load() == pending_before && !is_settled(number)) {
+            warned = true;
+            lock.unlock();
+            log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " + std::to_string(config_.watchdog) +
+                                             " s; a thread waits for event " + std::to_string(number) + "\n" + report(ReportFormat::Text));
+            lock.lock();
+        }
+        settled_before = table_.settled_up_to();
+        pending_before = pending_.load();
+    }
+    return table_.with(number, [](Task* t) {
+        if (t != nullptr) t->waiters.fetch_sub(1, std::memory_order_acq_rel);
+        return t == nullptr;
+    });
+}
+
+void RuntimeCore::throw_failure(TaskNumber number) {
+    const auto failure = failure_of(number);
+    if (failure == nullptr) return;
+    failure->root->delivered.store(true);
+    std::rethrow_exception(failure->error);
+}
+
+void RuntimeCore::throw_undelivered(TaskNumber number) {
+    if (!any_failure_.load(std::memory_order_acquire)) return;
+    std::vector<std::shared_ptr<graph::RootFailure>> open;
+    {
+        std::lock_guard<std::mutex> guard(failures_mutex_);
+        for (const auto& root : roots_)
+            if (root->number < number && !root->delivered.exchange(true)) open.push_back(root);
+    }
+    if (open.empty()) return;
+    std::sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
+    if (open.size() == 1) std::rethrow_exception(open.front()->error);
+    std::vector<std::exception_ptr> others;
+    for (std::size_t i = 1; i < open.size(); ++i) others.push_back(open[i]->error);
+    std::rethrow_exception(TaskError::with_cause(open.front()->failure, open.front()->cause, std::move(others)));
+}
+
+void RuntimeCore::synchronize() {
+    if (inside_own_task()) throw_deadlock(table_.last());
+    const TaskNumber barrier = submit_join({}, true);
+    wait_settled(barrier, nullptr);
+    throw_undelivered(barrier);
+}
+
+void RuntimeCore::close() {
+    if (inside_own_task()) throw_deadlock(table_.last());
+    TaskNumber barrier = 0;
+    {
+        std::vector<Task*> tasks;
+        std::lock_guard<std::mutex> guard(order_);
+        if (closed_.exchange(true)) return;
+        Task* task = pool_.take();
+        task->is_barrier = true;
+        barrier = table_.add(task);
+        tasks.push_back(task);
+        publish(tasks);
+    }
+    wait_settled(barrier, nullptr);
+    throw_undelivered(barrier);
+}
+
+// ---------------------------------------------------------------------------------------------------- failures
+
+std::string RuntimeCore::place_text(const ResourceId& where) const {
+    if (where.is_host()) return "the host";
+    return (on_host_driver_ ? "virtual GPU " : "GPU ") + std::to_string(where.as_device().get());
+}
+
+TaskFailure RuntimeCore::describe_failure(const Task& task) const {
+    TaskFailure f;
+    if (task.info != nullptr) {
+        f.task.task_name = task.info->name.empty() ? kind_text(task.info->launcher) + (" at " + to_string(task.info->location)) : task.info->name;
+        f.task.num_chunks = task.info->num_chunks;
+        f.task.where = task.info->location;
+    }
+    f.task.chunk_index = task.chunk_index;
+    f.chunk = task.chunk;
+    f.resource = task.where;
+    f.event = event_of(task.number);
+    return f;
+}
+
+std::shared_ptr<graph::Failure> RuntimeCore::make_failure(Task& task, std::exception_ptr thrown,
+                                                          const std::shared_ptr<graph::RootFailure>& root) {
+    auto failure = std::make_shared<graph::Failure>();
+    if (thrown != nullptr) {
+        failure->root = std::make_shared<graph::RootFailure>();
+        graph::RootFailure& r = *failure->root;
+        r.number = task.number;
+        r.cause = thrown;
+        r.failure = describe_failure(task);
+        r.failure.cause = text_of(thrown);
+        r.error = TaskError::with_cause(r.failure, thrown);
+        failure->error = r.error;
+        return failure;
+    }
+    failure->root = root;
+    TaskFailure text = root->failure;
+    text.needed_by = std::make_shared<TaskLabel>(describe_failure(task).task);
+    for (const graph::Access& a : task.accesses)
+        if (a.kind == AccessKind::write) text.hint = "replace the data with overwrite() or reset() the array to go on";
+    failure->error = TaskError::with_cause(text, root->cause);
+    return failure;
+}
+
+std::exception_ptr RuntimeCore::device_error(std::uint32_t device, driver::Status status, const char* attempted) {
+    const std::string text = std::string(attempted) + " on " + place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))) + " failed: " +
+                             driver_->error_name(status) + " (" + driver_->error_text(status) + ")";
+    return std::make_exception_ptr(GPUDriverException(text, driver_kind(driver_->kind()), ordinals_[device], status.native, driver_->error_name(status),
+                                                      status.code == driver::Code::device_lost));
+}
+
+std::exception_ptr RuntimeCore::kernel_error(Task& task, std::exception_ptr thrown) {
+    const std::string text = "the kernel ended with an exception: " + text_of(thrown);
+    try {
+        std::rethrow_exception(thrown);
+    } catch (...) {
+        return std::make_exception_ptr(KernelException(text, driver_kind(driver_->kind()), static_cast<int>(task.memory) - 1, 0, "exception in kernel"));
+    }
+}
+
+void RuntimeCore::log_undelivered() noexcept {
+    try {
+        std::lock_guard<std::mutex> guard(failures_mutex_);
+        for (const auto& root : roots_)
+            if (!root->delivered.load()) log::write(log::Level::error, "a failure that nobody asked for: " + text_of(root->error));
+    } catch (...) {
+        // Out of memory while building the text of a message: there is nobody left to tell.
+        std::fputs("kmm: a failure that nobody asked for could not be described\n", stderr);
+    }
+}
+
+}  // namespace kmm::detail

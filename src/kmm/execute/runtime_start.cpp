@@ -1,0 +1,277 @@
+// Starting and ending a runtime: driver, devices, limits, threads.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "driver/check.hpp"
+#include "driver/registry.hpp"
+#include "kmm/execute/runtime_core.hpp"
+#include "kmm/graph/spin_lock.hpp"
+#include "kmm/values/log.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+// Launchers of each device: device functions may block in a library, and two of them rarely do at once.
+constexpr std::uint32_t launchers_per_device = 2;
+
+std::atomic<std::uint32_t> fork_generation{0};
+std::atomic<std::uint16_t> next_runtime_number{1};
+
+void watch_forks() {
+    static std::once_flag once;
+    std::call_once(once, [] { (void)pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1); }); });
+}
+
+/// Physical memory, or what the container may use if that is less.
+std::size_t machine_memory_bytes() {
+    std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+        std::ifstream file(path);
+        std::size_t limit = 0;
+        if (file >> limit && limit != 0) bytes = std::min(bytes, limit);
+    }
+    return bytes;
+}
+
+std::size_t usable_cpus() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
+    return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
+    driver::Kind kind = driver::Kind::host;
+    if (config.driver == DriverKind::Auto) {
+        for (const driver::Candidate& c : driver::candidates()) {
+            if (!c.usable) continue;
+            kind = c.kind;
+            break;
+        }
+    } else if (config.driver != DriverKind::Host) {
+        kind = config.driver == DriverKind::CUDA ? driver::Kind::cuda : driver::Kind::hip;
+    }
+    if (kind == driver::Kind::host) {
+        if (config.virtual_devices < 1 || config.virtual_devices > MAX_DEVICES)
+            throw InvalidArgument("virtual_devices is " + std::to_string(config.virtual_devices) + ": use 1 to " + std::to_string(MAX_DEVICES));
+        driver::HostOptions options;
+        options.num_devices = static_cast<int>(config.virtual_devices);
+        const std::size_t tier = static_cast<std::size_t>(static_cast<double>(machine_memory_bytes()) * config.host_memory_fraction);
+        options.memory_bytes = config.virtual_device_memory != 0 ? config.virtual_device_memory
+                                                                 : std::min(tier, config.host_memory_limit) / 3 / config.virtual_devices;
+        // Memory below 2 MiB cannot be mapped in pages; the driver then still gives it piece by piece.
+        options.memory_bytes = std::max<std::size_t>(options.memory_bytes, 4096);
+        options.num_threads = static_cast<int>(config.host_threads);
+        return driver::make_host_driver(options);
+    }
+    std::string reason;
+    auto driver = driver::open(kind, &reason);
+    if (driver == nullptr)
+        throw NotAvailable(std::string("the ") + (kind == driver::Kind::cuda ? "cuda" : "hip") + " driver cannot be used: " + reason +
+                           "; use KMM_DRIVER=auto or host");
+    return driver;
+}
+
+void check_fraction(double value, const char* name) {
+    if (!(value > 0 && value <= 1)) throw InvalidArgument(std::string(name) + " is " + std::to_string(value) + ": use a value above 0 and at most 1");
+}
+
+void check_config(const RuntimeConfig& c) {
+    check_fraction(c.device_memory_fraction, "device_memory_fraction");
+    check_fraction(c.host_memory_fraction, "host_memory_fraction");
+    if (c.device_concurrent_streams < 1 || c.device_concurrent_streams > 64)
+        throw InvalidArgument("device_concurrent_streams is " + std::to_string(c.device_concurrent_streams) + ": use 1 to 64");
+    if (!c.spill_directory.empty()) throw NotAvailable("the disk tier is not offered by this version of kmm: leave spill_directory (KMM_SPILL_DIR) empty");
+    if (c.device_memory_kind == DeviceMemoryKind::Resource)
+        throw NotAvailable("device memory from an rmm resource is not offered by this version of kmm: leave device_memory_kind (KMM_DEVICE_POOL) alone");
+}
+
+std::size_t free_memory_now(const void* driver, int ordinal) {
+    std::size_t free_bytes = 0, total = 0;
+    (void)static_cast<driver::Driver*>(const_cast<void*>(driver))->memory_info(ordinal, &free_bytes, &total);
+    return free_bytes;
+}
+
+bool attribute_now(const void* driver, int ordinal, int number, int* value) {
+    return static_cast<driver::Driver*>(const_cast<void*>(driver))->attribute(ordinal, number, value).ok();
+}
+
+}  // namespace
+
+std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) {
+    check_config(config);
+    watch_forks();
+    if (driver == nullptr) driver = choose_driver(config);
+    try {
+        std::unique_ptr<RuntimeCore> core(new RuntimeCore(config, std::move(driver)));
+        core->start_threads();
+        // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
+        return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
+            if (execute::RuntimeThread::of(dying)) std::thread([dying] { delete dying; }).detach();
+            else delete dying;
+        });
+    } catch (const driver::DriverError& e) {
+        throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
+    }
+}
+
+RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) :
+    config_(config), driver_(std::move(driver)), number_(next_runtime_number.fetch_add(1)), fork_generation_(fork_generation.load()),
+    started_(std::chrono::steady_clock::now()) {
+    if (number_ == 0) number_ = next_runtime_number.fetch_add(1);
+    on_host_driver_ = driver_->kind() == driver::Kind::host;
+    const int present = driver_->device_count();
+    if (config_.devices.empty())
+        for (int i = 0; i < present; ++i) ordinals_.push_back(i);
+    for (const int d : config_.devices) {
+        if (d < 0 || d >= present)
+            throw InvalidArgument("devices names GPU " + std::to_string(d) + ", but the " + driver_->name() + " driver has " + std::to_string(present) +
+                                  " (numbered from 0)");
+        if (std::find(ordinals_.begin(), ordinals_.end(), d) != ordinals_.end())
+            throw InvalidArgument("devices names GPU " + std::to_string(d) + " twice");
+        ordinals_.push_back(d);
+    }
+    if (config_.host_threads == 0) config_.host_threads = usable_cpus();
+    set_limits();
+    describe();
+}
+
+void RuntimeCore::set_limits() {
+    const auto fraction_of = [](double fraction, std::size_t whole) { return static_cast<std::size_t>(fraction * static_cast<double>(whole)); };
+    std::size_t host = std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, machine_memory_bytes()));
+    limits_.push_back(0);
+    for (const int ordinal : ordinals_) {
+        std::size_t free_bytes = 0, total = 0;
+        driver::check(*driver_, driver_->memory_info(ordinal, &free_bytes, &total), "ask a device for its memory");
+        std::size_t limit = on_host_driver_ ? total : fraction_of(config_.device_memory_fraction, total);
+        limit -= std::min(limit, config_.device_memory_keep_free);
+        limit = std::min(limit, config_.device_memory_limit);
+        limits_.push_back(limit);
+        // Virtual devices live in the machine's memory too.
+        if (on_host_driver_ && config_.host_memory_limit == SIZE_MAX) host -= std::min(host / 2, limit);
+    }
+    limits_[0] = host;
+}
+
+void RuntimeCore::describe() {
+    SystemDescription system;
+    const std::size_t n = ordinals_.size();
+    peers_.assign(n, std::vector<bool>(n, false));
+    system.peer_access.assign(n * n, false);
+    for (std::size_t i = 0; i < n; ++i) {
+        driver::DeviceProperties p;
+        driver::check(*driver_, driver_->properties(ordinals_[i], &p), "ask a device for its properties");
+        DeviceDescription d;
+        d.name = p.name;
+        d.device_id = DeviceId(static_cast<std::uint8_t>(i));
+        d.device_ordinal = ordinals_[i];
+        d.total_memory_bytes = p.total_memory_bytes;
+        d.memory_limit_bytes = limits_[i + 1];
+        for (int k = 0; k < 3; ++k) {
+            d.max_block_dim[k] = static_cast<std::uint32_t>(p.max_block_dim[k]);
+            d.max_grid_dim[k] = static_cast<std::uint32_t>(std::min<std::int64_t>(p.max_grid_dim[k], UINT32_MAX));
+        }
+        d.max_threads_per_block = static_cast<std::uint32_t>(p.max_threads_per_block);
+        d.compute_capability = p.compute_capability;
+        d.max_shared_memory_per_block = p.max_shared_memory_per_block;
+        d.num_compute_streams = config_.device_concurrent_streams;
+        d.pci_bus_id = p.pci_bus_id;
+        d.uuid = p.uuid;
+        d.attribute = attribute_now;
+        d.free_memory = free_memory_now;
+        d.driver = driver_;
+        system.devices.emplace_back(std::move(d));
+        for (std::size_t j = 0; j < n; ++j) {
+            bool can = false;
+            if (i == j || !driver_->can_access_peer(ordinals_[i], ordinals_[j], &can).ok() || !can) continue;
+            peers_[i][j] = driver_->enable_peer(ordinals_[i], ordinals_[j]).ok();
+            system.peer_access[i * n + j] = peers_[i][j];
+        }
+    }
+    system.driver = on_host_driver_ ? DriverKind::Host : driver_->kind() == driver::Kind::cuda ? DriverKind::CUDA : DriverKind::HIP;
+    system.driver_version = driver_->version();
+    system.host_memory_bytes = machine_memory_bytes();
+    system.runtime_number = number_;
+    info_ = std::make_unique<SystemInfo>(std::move(system));
+}
+
+void RuntimeCore::start_threads() {
+    schedule::SchedulerOptions options;
+    options.num_devices = num_devices();
+    options.compute_lanes = static_cast<std::uint32_t>(config_.device_concurrent_streams);
+    options.launcher_lanes = launchers_per_device;
+    options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
+    options.one_at_a_time = config_.debug_mode;
+    scheduler_ = std::make_unique<schedule::Scheduler>(*this, table_, options, limits_);
+    outgoing_.resize(num_devices());
+    lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
+    memory_service_ = std::make_unique<execute::MemoryService>(*driver_, ordinals_, limits_, driver_->capabilities().virtual_memory, this,
+                                                               static_cast<execute::Reports&>(*this));
+    for (std::uint32_t d = 0; d < num_devices(); ++d) {
+        device_threads_.push_back(std::make_unique<execute::DeviceThread>(d, *lanes_, failed_tasks_, this, static_cast<execute::Reports&>(*this),
+                                                                          static_cast<execute::ErrorMaker&>(*this)));
+        std::vector<graph::LaneId> lanes;
+        for (std::uint32_t i = 0; i < launchers_per_device; ++i) lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
+        launchers_.push_back(std::make_unique<execute::Launchers>(d, lanes, *lanes_, failed_tasks_, this, on_host_driver_,
+                                                                  static_cast<execute::Launchers::Runner&>(*this), static_cast<execute::Reports&>(*this)));
+    }
+    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_, static_cast<execute::Reports&>(*this));
+    planner_thread_ = std::thread([this] {
+        execute::RuntimeThread mark(this);
+        planner_loop();
+    });
+    threads_started_ = 2 + num_devices() * (1 + launchers_per_device) + config_.host_threads;
+}
+
+RuntimeCore::~RuntimeCore() {
+    if (fork_generation_ != fork_generation.load()) {
+        // The child of a fork has none of the threads: there is nothing that could be waited for or given back.
+        for (auto& t : device_threads_) (void)t.release();
+        for (auto& l : launchers_) (void)l.release();
+        (void)host_pool_.release();
+        (void)memory_service_.release();
+        (void)lanes_.release();
+        (void)scheduler_.release();
+        planner_thread_.detach();
+        return;
+    }
+    if (planner_thread_.joinable()) {
+        // Every task has to finish, and every message (the release of the last array) has to be read.
+        closed_.store(true);
+        while (!idle() || !inbox_.empty() || baton_.load(std::memory_order_seq_cst)) {
+            if (!idle()) wait_idle();
+            help();
+            std::this_thread::yield();
+        }
+        stop_planner_.store(true);
+        planner_sleeper_.wake();
+        planner_thread_.join();
+    }
+    host_pool_.reset();
+    launchers_.clear();
+    device_threads_.clear();
+    help();
+    memory_service_.reset();
+    log_undelivered();
+}
+
+void RuntimeCore::check_open() const {
+    if (closed_.load(std::memory_order_relaxed)) throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
+    if (fork_generation_ != fork_generation.load(std::memory_order_relaxed))
+        throw Closed("runtime " + std::to_string(number_) + " was made before a fork and cannot be used in the child: make one there");
+}
+
+// Without a task of its own: a barrier cannot be submitted to a runtime that is going.
+void RuntimeCore::wait_idle() {
+    std::unique_lock<std::mutex> lock(admit_mutex_);
+    admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
+    admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) == 0; });
+    admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace kmm::detail
