@@ -71,9 +71,9 @@ struct PartialAccess {
     auto operator[](const I& index) const {
         MultiIndexMap<K + 1> longer(indices, into_index_map(index), std::make_index_sequence<K>());
         if constexpr (K + 1 == Rank) {
-            return Read<Arg, MultiIndexMap<Rank>> {argument, longer};
+            return Read<Arg, MultiIndexMap<Rank>>{argument, longer};
         } else {
-            return PartialAccess<Arg, Rank, K + 1> {argument, longer};
+            return PartialAccess<Arg, Rank, K + 1>{argument, longer};
         }
     }
 };
@@ -85,9 +85,9 @@ auto index_access(Arg& argument, const I& index) {
     static_assert(Rank > 0, "an array of rank 0 has no axes");
     MultiIndexMap<1> first(index);
     if constexpr (Rank == 1) {
-        return Read<Arg, MultiIndexMap<1>> {argument, first};
+        return Read<Arg, MultiIndexMap<1>>{argument, first};
     } else {
-        return PartialAccess<Arg, Rank, 1> {argument, first};
+        return PartialAccess<Arg, Rank, 1>{argument, first};
     }
 }
 
@@ -139,7 +139,7 @@ template<template<typename, typename> class Access, typename T>
 auto make_access(T& argument) {
     using Arg = argument_of_t<T>;
     check_writable<Arg>();
-    return Access<Arg, decltype(mapper_of(argument))> {argument_of(argument), mapper_of(argument)};
+    return Access<Arg, decltype(mapper_of(argument))>{argument_of(argument), mapper_of(argument)};
 }
 
 template<template<typename, typename> class Access, typename T, typename M>
@@ -153,7 +153,7 @@ template<template<typename, typename, typename, typename> class Access, typename
 auto make_reduction(const Op& op, const P& privatize, T& argument) {
     using Arg = argument_of_t<T>;
     check_writable<Arg>();
-    return Access<Arg, decltype(mapper_of(argument)), P, Op> {argument_of(argument), mapper_of(argument), privatize, op};
+    return Access<Arg, decltype(mapper_of(argument)), P, Op>{argument_of(argument), mapper_of(argument), privatize, op};
 }
 
 template<template<typename, typename, typename, typename> class Access, typename Op, typename P, typename T, typename M>
@@ -164,17 +164,17 @@ Access<T, M, P, Op> make_reduction(const Op& op, const P& privatize, T& argument
 }
 
 template<typename T>
-struct IsReductionOp: std::is_same<T, Reduction> {};
+struct IsReductionOp : std::is_same<T, Reduction> {};
 template<typename T, typename F, bool HostOnly>
-struct IsReductionOp<CustomReduction<T, F, HostOnly>>: std::true_type {};
+struct IsReductionOp<CustomReduction<T, F, HostOnly>> : std::true_type {};
 
 template<typename Op>
 using enable_op_t = std::enable_if_t<IsReductionOp<Op>::value, int>;
 
 template<typename T>
-struct IsPrivatize: std::false_type {};
+struct IsPrivatize : std::false_type {};
 template<typename M>
-struct IsPrivatize<Privatize<M>>: std::true_type {};
+struct IsPrivatize<Privatize<M>> : std::true_type {};
 
 template<typename T>
 using enable_argument_t = std::enable_if_t<!IsPrivatize<std::remove_cv_t<std::remove_reference_t<T>>>::value, int>;
@@ -185,7 +185,7 @@ using enable_argument_t = std::enable_if_t<!IsPrivatize<std::remove_cv_t<std::re
 template<typename T>
 auto read(const T& argument) {
     using Arg = const detail::argument_of_t<const T>;
-    return Read<Arg, decltype(detail::mapper_of(argument))> {detail::argument_of(argument), detail::mapper_of(argument)};
+    return Read<Arg, decltype(detail::mapper_of(argument))>{detail::argument_of(argument), detail::mapper_of(argument)};
 }
 template<typename T, typename M>
 Read<const T, M> read(const T& argument, const M& mapper) {
@@ -217,10 +217,10 @@ auto overwrite(T&& argument, const M& mapper) {
 template<typename I, typename... Is>
 auto privatize(const I& first, const Is&... others) {
     if constexpr (detail::is_index_v<I>) {
-        return Privatize<MultiIndexMap<1 + sizeof...(Is)>> {bounds(first, others...)};
+        return Privatize<MultiIndexMap<1 + sizeof...(Is)>>{bounds(first, others...)};
     } else {
         static_assert(sizeof...(Is) == 0, "privatize takes indices, or one mapping");
-        return Privatize<I> {first};
+        return Privatize<I>{first};
     }
 }
 

@@ -22,9 +22,7 @@ class Axis {
   public:
     constexpr Axis() noexcept = default;
     explicit constexpr Axis(std::size_t axis) noexcept : axis_(axis) {}
-    constexpr std::size_t get() const noexcept {
-        return axis_;
-    }
+    constexpr std::size_t get() const noexcept { return axis_; }
 
   private:
     std::size_t axis_ = 0;
@@ -32,16 +30,12 @@ class Axis {
 
 /// As an index: the whole axis. As a mapping: the whole array.
 struct All {
-    constexpr All operator()() const noexcept {
-        return {};
-    }
+    constexpr All operator()() const noexcept { return {}; }
 };
 
 /// As a mapping: array axis k is domain axis k. As a plain argument: the Bounds<3> of the domain chunk.
 struct OneToOne {
-    constexpr OneToOne operator()() const noexcept {
-        return {};
-    }
+    constexpr OneToOne operator()() const noexcept { return {}; }
 };
 
 /// An interval of indices for each domain index. Built from axes, integers and the operators below, or directly:
@@ -89,9 +83,7 @@ class IndexMap {
         const index_type begin = clamp(raw.begin, axis.begin, axis.end);
         return Range<index_type>(begin, clamp(raw.end, begin, axis.end));
     }
-    Range<index_type> operator()(const DomainChunk& chunk) const {
-        return apply(chunk);
-    }
+    Range<index_type> operator()(const DomainChunk& chunk) const { return apply(chunk); }
 
   private:
     // `axis`: post(i). `interval`: post of [begin(i), end(i)). `constant`: as `interval` or `axis` at i = 0.
@@ -124,8 +116,8 @@ class IndexMap {
 namespace detail {
 
 template<typename I>
-inline constexpr bool is_index_v = std::is_integral<I>::value || std::is_same<I, Axis>::value
-    || std::is_same<I, IndexMap>::value || std::is_same<I, All>::value;
+inline constexpr bool is_index_v = std::is_integral<I>::value || std::is_same<I, Axis>::value ||
+                                   std::is_same<I, IndexMap>::value || std::is_same<I, All>::value;
 
 template<typename I>
 inline constexpr bool is_expression_v = std::is_same<I, Axis>::value || std::is_same<I, IndexMap>::value;
@@ -136,15 +128,9 @@ using enable_operation_t = std::enable_if_t<is_expression_v<E> && std::is_integr
 }  // namespace detail
 
 /// An axis, an integer, `_` or an expression as an IndexMap.
-inline IndexMap into_index_map(Axis axis) noexcept {
-    return IndexMap(axis);
-}
-inline IndexMap into_index_map(All all) noexcept {
-    return IndexMap(all);
-}
-inline const IndexMap& into_index_map(const IndexMap& map) noexcept {
-    return map;
-}
+inline IndexMap into_index_map(Axis axis) noexcept { return IndexMap(axis); }
+inline IndexMap into_index_map(All all) noexcept { return IndexMap(all); }
+inline const IndexMap& into_index_map(const IndexMap& map) noexcept { return map; }
 template<typename I, typename = std::enable_if_t<std::is_integral<I>::value>>
 IndexMap into_index_map(I value) {
     return IndexMap::constant(checked_cast<default_index_type>(value));
@@ -212,14 +198,12 @@ class MultiIndexMap {
     static constexpr std::size_t rank = N;
 
     template<typename... Is, typename = std::enable_if_t<sizeof...(Is) == N && (detail::is_index_v<Is> && ...)>>
-    explicit MultiIndexMap(const Is&... indices) : axes_ {into_index_map(indices)...} {}
+    explicit MultiIndexMap(const Is&... indices) : axes_{into_index_map(indices)...} {}
     template<std::size_t... Ks>
-    MultiIndexMap(const MultiIndexMap<N - 1>& head, const IndexMap& last, std::index_sequence<Ks...>) :
-        axes_ {head.axis(Ks)..., last} {}
+    MultiIndexMap(const MultiIndexMap<N - 1>& head, const IndexMap& last, std::index_sequence<Ks...>)
+        : axes_{head.axis(Ks)..., last} {}
 
-    const IndexMap& axis(std::size_t k) const noexcept {
-        return axes_[k];
-    }
+    const IndexMap& axis(std::size_t k) const noexcept { return axes_[k]; }
     /// Not clipped.
     Bounds<N> operator()(const DomainChunk& chunk) const {
         Bounds<N> result;
@@ -246,12 +230,8 @@ class MultiIndexMap<0> {
   public:
     static constexpr std::size_t rank = 0;
     const IndexMap& axis(std::size_t k) const = delete;
-    Bounds<0> operator()(const DomainChunk&) const noexcept {
-        return {};
-    }
-    Bounds<0> operator()(const DomainChunk&, const Bounds<0>&) const noexcept {
-        return {};
-    }
+    Bounds<0> operator()(const DomainChunk&) const noexcept { return {}; }
+    Bounds<0> operator()(const DomainChunk&, const Bounds<0>&) const noexcept { return {}; }
 };
 
 /// One index for each axis of an array.
@@ -264,8 +244,8 @@ namespace detail {
 
 template<typename... Ls, std::size_t... Ks>
 MultiIndexMap<sizeof...(Ls)> tile_map(std::index_sequence<Ks...>, const Ls&... lengths) {
-    return MultiIndexMap<sizeof...(Ls)>(IndexMap(Axis(Ks), checked_cast<default_index_type>(lengths), 0,
-                                                 checked_cast<default_index_type>(lengths))...);
+    return MultiIndexMap<sizeof...(Ls)>(
+        IndexMap(Axis(Ks), checked_cast<default_index_type>(lengths), 0, checked_cast<default_index_type>(lengths))...);
 }
 
 }  // namespace detail
@@ -277,20 +257,20 @@ MultiIndexMap<sizeof...(Ls)> tile(const Ls&... lengths) {
     return detail::tile_map(std::make_index_sequence<sizeof...(Ls)>(), lengths...);
 }
 
-inline constexpr All all {};
-inline constexpr OneToOne one_to_one {};
+inline constexpr All all{};
+inline constexpr OneToOne one_to_one{};
 
 /// `using namespace kmm::placeholders;`, or define KMM_GLOBAL_PLACEHOLDERS before the first include.
 namespace placeholders {
 
-inline constexpr Axis _x {0}, _y {1}, _z {2};
-inline constexpr Axis _i {0}, _j {1}, _k {2};
-inline constexpr Axis _0 {0}, _1 {1}, _2 {2};
-inline constexpr All _ {};
-inline const MultiIndexMap<2> _xy {Axis(0), Axis(1)};
-inline const MultiIndexMap<3> _xyz {Axis(0), Axis(1), Axis(2)};
-inline const MultiIndexMap<2> _ij {Axis(0), Axis(1)};
-inline const MultiIndexMap<3> _ijk {Axis(0), Axis(1), Axis(2)};
+inline constexpr Axis _x{0}, _y{1}, _z{2};
+inline constexpr Axis _i{0}, _j{1}, _k{2};
+inline constexpr Axis _0{0}, _1{1}, _2{2};
+inline constexpr All _{};
+inline const MultiIndexMap<2> _xy{Axis(0), Axis(1)};
+inline const MultiIndexMap<3> _xyz{Axis(0), Axis(1), Axis(2)};
+inline const MultiIndexMap<2> _ij{Axis(0), Axis(1)};
+inline const MultiIndexMap<3> _ijk{Axis(0), Axis(1), Axis(2)};
 using kmm::all;
 using kmm::one_to_one;
 
@@ -334,9 +314,8 @@ inline constexpr std::size_t mapper_dimensionality<OneToOne> = DOMAIN_DIMS;
 /// Whether a mapping can select a region of an array of rank N.
 template<typename M, std::size_t N>
 inline constexpr bool is_dimensionality_accepted_by_mapper =
-    std::is_same<M, All>::value || std::is_same<M, OneToOne>::value
-    || (detail::is_index_v<M> && N == 1)
-    || (!detail::is_index_v<M> && std::is_invocable_r<Bounds<N>, const M&, DomainChunk, Bounds<N>>::value);
+    std::is_same<M, All>::value || std::is_same<M, OneToOne>::value || (detail::is_index_v<M> && N == 1) ||
+    (!detail::is_index_v<M> && std::is_invocable_r<Bounds<N>, const M&, DomainChunk, Bounds<N>>::value);
 
 namespace detail {
 
@@ -346,7 +325,8 @@ Bounds<N> clip(const Bounds<N>& region, const Bounds<N>& array) {
     for (std::size_t k = 0; k + 1 <= N; k++) {
         const Range<> raw = region[k];
         const Range<> axis = array[k];
-        const default_index_type begin = raw.begin < axis.begin ? axis.begin : (axis.end < raw.begin ? axis.end : raw.begin);
+        const default_index_type begin =
+            raw.begin < axis.begin ? axis.begin : (axis.end < raw.begin ? axis.end : raw.begin);
         const default_index_type end = raw.end < begin ? begin : (axis.end < raw.end ? axis.end : raw.end);
         result[k] = Range<>(begin, end);
     }
@@ -356,9 +336,10 @@ Bounds<N> clip(const Bounds<N>& region, const Bounds<N>& array) {
 /// The region of an array that `mapper` gives for `chunk`, clipped to the array.
 template<std::size_t N, typename M>
 Bounds<N> evaluate_access(const M& mapper, const DomainChunk& chunk, const Bounds<N>& array) {
-    static_assert(is_dimensionality_accepted_by_mapper<M, N>,
-                  "this mapping does not fit the array: it needs one index for each axis of the array, or must be callable as "
-                  "Bounds<N>(DomainChunk, Bounds<N>)");
+    static_assert(
+        is_dimensionality_accepted_by_mapper<M, N>,
+        "this mapping does not fit the array: it needs one index for each axis of the array, or must be callable as "
+        "Bounds<N>(DomainChunk, Bounds<N>)");
     if constexpr (std::is_same<M, All>::value) {
         return array;
     } else if constexpr (std::is_same<M, OneToOne>::value) {
@@ -378,41 +359,41 @@ Bounds<N> evaluate_access(const M& mapper, const DomainChunk& chunk, const Bound
 
 // Whether a call operator, if there is exactly one, maps a chunk. A generic lambda must not be asked: it is a value.
 template<typename F>
-struct MapsChunk: std::false_type {};
+struct MapsChunk : std::false_type {};
 template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(DomainChunk) const>: std::true_type {};
+struct MapsChunk<Bounds<N, T> (M::*)(DomainChunk) const> : std::true_type {};
 template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(const DomainChunk&) const>: std::true_type {};
+struct MapsChunk<Bounds<N, T> (M::*)(const DomainChunk&) const> : std::true_type {};
 template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(DomainChunk) const noexcept>: std::true_type {};
+struct MapsChunk<Bounds<N, T> (M::*)(DomainChunk) const noexcept> : std::true_type {};
 template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(const DomainChunk&) const noexcept>: std::true_type {};
+struct MapsChunk<Bounds<N, T> (M::*)(const DomainChunk&) const noexcept> : std::true_type {};
 
 // With several call operators (one for accesses, one for chunks) an aggregate is asked, or a class that declares
 // `static constexpr bool is_mapper = true`.
 template<typename M>
-struct MapsChunkWhenCalled: std::bool_constant<BoundsRank<typename PlainResult<M>::type>::value <= 8> {};
+struct MapsChunkWhenCalled : std::bool_constant<BoundsRank<typename PlainResult<M>::type>::value <= 8> {};
 template<typename M, typename = void>
-struct IsUserMapper: std::conjunction<std::is_class<M>, std::is_aggregate<M>, MapsChunkWhenCalled<M>> {};
+struct IsUserMapper : std::conjunction<std::is_class<M>, std::is_aggregate<M>, MapsChunkWhenCalled<M>> {};
 template<typename M>
-struct IsUserMapper<M, std::void_t<decltype(&M::operator())>>: MapsChunk<decltype(&M::operator())> {};
+struct IsUserMapper<M, std::void_t<decltype(&M::operator())>> : MapsChunk<decltype(&M::operator())> {};
 
 template<typename M, typename = void>
-struct IsDeclaredMapper: IsUserMapper<M> {};
+struct IsDeclaredMapper : IsUserMapper<M> {};
 template<typename M>
-struct IsDeclaredMapper<M, std::enable_if_t<M::is_mapper>>: std::true_type {};
+struct IsDeclaredMapper<M, std::enable_if_t<M::is_mapper>> : std::true_type {};
 
 /// Whether `M` is a mapping that a task receives evaluated when it is passed as a plain argument.
 template<typename M>
-struct IsPlainMapper: IsDeclaredMapper<M> {};
+struct IsPlainMapper : IsDeclaredMapper<M> {};
 template<>
-struct IsPlainMapper<Axis>: std::true_type {};
+struct IsPlainMapper<Axis> : std::true_type {};
 template<>
-struct IsPlainMapper<IndexMap>: std::true_type {};
+struct IsPlainMapper<IndexMap> : std::true_type {};
 template<>
-struct IsPlainMapper<OneToOne>: std::true_type {};
+struct IsPlainMapper<OneToOne> : std::true_type {};
 template<std::size_t N>
-struct IsPlainMapper<MultiIndexMap<N>>: std::true_type {};
+struct IsPlainMapper<MultiIndexMap<N>> : std::true_type {};
 
 /// What a task receives for a mapping as a plain argument: a Range for an index, Bounds for several. Not clipped.
 template<typename M>

@@ -17,6 +17,7 @@
 
 #include "kmm/api/array.hpp"
 #include "kmm/api/parallel_submit.hpp"
+#include "kmm/api/runtime.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/core/distribution.hpp"
 #include "kmm/core/domain.hpp"
@@ -24,35 +25,14 @@
 #include "kmm/core/stats.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/core/view.hpp"
+#include "kmm/detail/array_handler.hpp"
 #include "kmm/detail/deadline.hpp"
+#include "kmm/detail/meta.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/error.hpp"
 #include "kmm/lease.hpp"
 
 namespace kmm {
-
-/// One runtime: devices, their memory, the tasks. Obtained by `RuntimeHandle::worker()`; lives as long as its handles.
-class Runtime {
-  public:
-    Runtime(const Runtime&) = delete;
-    Runtime& operator=(const Runtime&) = delete;
-
-    const SystemInfo& system_info() const noexcept;
-    /// Whether every task submitted so far is finished. Never blocks.
-    bool is_idle();
-    /// Gives cached memory back. Blocks for the driver.
-    void trim_memory();
-    /// Waits for everything, then refuses further submits. TE DL.
-    void shutdown();
-    /// Waits for an event until a time; whether it is done. TE IA DL.
-    bool query_event(EventId event, std::chrono::system_clock::time_point deadline);
-    /// Nothing: the runtime makes progress by itself. Kept for programs that call it.
-    void make_progress() const noexcept {}
-
-  protected:
-    Runtime() = default;
-    ~Runtime() = default;
-};
 
 /// A share of a runtime; copies share it. The runtime lives until the last handle, bound array and unfinished task is gone.
 class RuntimeHandle {
@@ -142,7 +122,7 @@ class RuntimeHandle {
     /// the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape) const {
-        return Array<T, N>::bound(*core_, shape, detail::default_distribution(shape, info()));
+        return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(shape, info()));
     }
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape, detail::NonDeduced<Dim<N>> chunk) const {

@@ -51,27 +51,6 @@ view_of_t<StoredView<T, N, Mutable, Whole>, Space> make_view(const StoredView<T,
     return View::from_region(static_cast<typename View::element_type*>(address), stored.region, layout.strides);
 }
 
-template<std::size_t N>
-Box to_box(const Bounds<N>& bounds) noexcept {
-    static_assert(N <= max_rank, "arrays have at most 8 axes");
-    Box box;
-    for (std::size_t axis = 0; axis < N; axis++) {
-        box.begin[axis] = bounds.begin(axis);
-        box.end[axis] = bounds.end(axis);
-    }
-    return box;
-}
-
-template<std::size_t N>
-Bounds<N> to_bounds(const Box& box) noexcept {
-    Bounds<N> bounds;
-    for (std::size_t axis = 0; axis < N; axis++) {
-        bounds[axis].begin = box.begin[axis];
-        bounds[axis].end = box.end[axis];
-    }
-    return bounds;
-}
-
 }  // namespace detail
 
 template<ExecutionSpace Space, typename T, std::size_t N, bool Mutable, bool Whole>

@@ -15,6 +15,8 @@
 #include "kmm/core/view.hpp"
 #include "kmm/detail/kernel_handle.hpp"
 #include "kmm/detail/kernel_parameters.hpp"
+#include "kmm/detail/meta.hpp"
+#include "kmm/detail/strided_box.hpp"
 #include "kmm/error.hpp"
 
 namespace kmm {
@@ -32,34 +34,6 @@ class DeviceResourceAccess;
 
 /// "a task's resource is a <found>, not a <wanted>"; IR.
 [[noreturn]] void throw_wrong_resource(const char* wanted);
-
-/// A box of elements in some memory: address of the first one, strides in elements.
-struct StridedBox {
-    void* data = nullptr;
-    std::int64_t strides[max_rank] = {0, 0, 0, 0, 0, 0, 0, 0};
-};
-
-template<typename V>
-StridedBox strided_box(const V& view) noexcept {
-    StridedBox box;
-    box.data = const_cast<void*>(static_cast<const volatile void*>(view.data()));
-    for (std::size_t axis = 0; axis < V::rank; axis++) {
-        box.strides[axis] = static_cast<std::int64_t>(view.stride(axis));
-    }
-    return box;
-}
-
-template<typename V>
-void store_sizes(const V& view, std::int64_t (&sizes)[max_rank]) noexcept {
-    for (std::size_t axis = 0; axis < max_rank; axis++) {
-        sizes[axis] = axis < V::rank ? static_cast<std::int64_t>(view.size(axis)) : 1;
-    }
-}
-
-template<typename T>
-struct TypeIdentity {
-    using type = T;
-};
 }  // namespace detail
 
 /// What runs a task.

@@ -18,12 +18,8 @@ inline bool device_access_allowed() noexcept {
 /// for each block range or task; it costs an increment.
 class DeviceAccessScope {
   public:
-    DeviceAccessScope() noexcept {
-        ++device_access_depth;
-    }
-    ~DeviceAccessScope() {
-        --device_access_depth;
-    }
+    DeviceAccessScope() noexcept { ++device_access_depth; }
+    ~DeviceAccessScope() { --device_access_depth; }
     DeviceAccessScope(const DeviceAccessScope&) = delete;
     DeviceAccessScope& operator=(const DeviceAccessScope&) = delete;
 };

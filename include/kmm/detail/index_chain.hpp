@@ -22,9 +22,7 @@ class IndexChain {
     static constexpr std::size_t max_stages = 8;
 
     IndexChain() noexcept : count_(0) {}
-    IndexChain(const IndexChain& that) noexcept : count_(0) {
-        *this = that;
-    }
+    IndexChain(const IndexChain& that) noexcept : count_(0) { *this = that; }
     IndexChain& operator=(const IndexChain& that) noexcept {
         count_ = that.count_;
         for (std::size_t i = 0; i < count_; i++) {
@@ -33,9 +31,7 @@ class IndexChain {
         return *this;
     }
 
-    bool is_identity() const noexcept {
-        return count_ == 0;
-    }
+    bool is_identity() const noexcept { return count_ == 0; }
     bool has_division() const noexcept;
     /// Whether a larger index gives a result that is not smaller; false if it gives one that is not larger.
     bool is_increasing() const noexcept;

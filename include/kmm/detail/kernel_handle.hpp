@@ -19,7 +19,7 @@ namespace detail {
 /// DE: a kernel has no code for a device. `device` is the native ordinal.
 [[noreturn]] void throw_kernel_not_found(LauncherInfo::Mode mode, int device, int status, const char* status_name,
                                          const char* status_text);
-/// NA: a plain C++ file without the emulation has no kernels.
+/// NA: a file without the emulation that is compiled for no driver has no kernels.
 [[noreturn]] void throw_no_emulation();
 
 #if KMM_USE_CUDA
@@ -114,7 +114,7 @@ const void* kernel_handle(void (*kernel)(P...), int) {
     return reinterpret_cast<const void*>(kernel);
 }
 
-#elif !defined(KMM_NO_EMULATION)
+#elif !defined(KMM_NO_EMULATION) && !KMM_DETAIL_HAS_DEVICE_CODE
 inline constexpr LauncherInfo::Mode kernel_mode = LauncherInfo::Mode::host;
 
 template<typename... P>

@@ -6,7 +6,7 @@
 
 #include "kmm/utils/macros.hpp"
 #if KMM_DETAIL_HAS_DEVICE_CODE
-    #include <cstdio>
+#include <cstdio>
 #endif
 
 namespace kmm::detail {
@@ -15,10 +15,10 @@ namespace kmm::detail {
 /// instead, which fails the task.
 [[noreturn]] void panic_on_host(const char* text, const char* file, int line);
 
-[[noreturn]] void throw_overflow(const char* text);                          ///< std::overflow_error
-[[noreturn]] void throw_out_of_range(std::size_t index, std::size_t size);   ///< std::out_of_range
-[[noreturn]] void throw_invalid_argument(const char* text);                  ///< kmm::InvalidArgument
-[[noreturn]] void throw_not_available(const char* text);                     ///< kmm::NotAvailable
+[[noreturn]] void throw_overflow(const char* text);                         ///< std::overflow_error
+[[noreturn]] void throw_out_of_range(std::size_t index, std::size_t size);  ///< std::out_of_range
+[[noreturn]] void throw_invalid_argument(const char* text);                 ///< kmm::InvalidArgument
+[[noreturn]] void throw_not_available(const char* text);                    ///< kmm::NotAvailable
 /// InvalidArgument: "<what> <value> is not in <first>...<last>: <remedy>"
 [[noreturn]] void throw_not_in_range(const char* what, std::int64_t value, std::int64_t first, std::int64_t last,
                                      const char* remedy);
@@ -28,11 +28,11 @@ __device__ inline void panic_on_device(const char* text, const char* file, int l
     printf("kernel failed in block (%u, %u, %u), thread (%u, %u, %u) at %s:%d: %s\n", unsigned(blockIdx.x),
            unsigned(blockIdx.y), unsigned(blockIdx.z), unsigned(threadIdx.x), unsigned(threadIdx.y),
            unsigned(threadIdx.z), file, line, text);
-    #if defined(__HIP__) || defined(__HIPCC__)
+#if defined(__HIP__) || defined(__HIPCC__)
     __builtin_trap();
-    #else
+#else
     __trap();
-    #endif
+#endif
 }
 #endif
 

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <string>
 
 #include "kmm/api/launcher.hpp"
 #include "kmm/core/domain.hpp"
@@ -14,6 +12,9 @@
 #include "kmm/detail/runtime_core.hpp"
 
 namespace kmm {
+
+class Runtime;
+
 namespace detail {
 
 /// Who runs a task: host launchers run on the host, near the device that owns the chunk; device launchers on the owner.

@@ -26,15 +26,14 @@ struct static_domain {
         const I sizes[rank + 1] = {Sizes..., I(1)};
         return sizes[axis < rank ? axis : rank];
     }
-    KMM_HOST_DEVICE static constexpr I offset(std::size_t) noexcept {
-        return I(0);
-    }
+    KMM_HOST_DEVICE static constexpr I offset(std::size_t) noexcept { return I(0); }
 };
 
 /// The domain D, moved to offsets known at compile time.
 template<typename D, typename D::index_type... Offsets>
-struct static_offset: D {
-    static_assert(sizeof...(Offsets) == D::rank && !D::has_offset, "one offset for each axis of a domain without offsets");
+struct static_offset : D {
+    static_assert(sizeof...(Offsets) == D::rank && !D::has_offset,
+                  "one offset for each axis of a domain without offsets");
     using base_domain = D;
     using index_type = typename D::index_type;
     static constexpr bool has_offset = true;
@@ -50,15 +49,15 @@ struct static_offset: D {
 namespace detail {
 
 template<typename From, typename To>
-inline constexpr bool widens_v = std::is_integral<From>::value && std::is_signed<From>::value == std::is_signed<To>::value
-    && sizeof(From) <= sizeof(To);
+inline constexpr bool widens_v = std::is_integral<From>::value &&
+                                 std::is_signed<From>::value == std::is_signed<To>::value && sizeof(From) <= sizeof(To);
 
 // Whether a domain E may become one of N axes, index type I, with or without offsets, without being asked.
 template<typename E, std::size_t N, typename I, bool HasOffset, typename = void>
-struct is_domain_of: std::false_type {};
+struct is_domain_of : std::false_type {};
 template<typename E, std::size_t N, typename I, bool HasOffset>
-struct is_domain_of<E, N, I, HasOffset, std::void_t<decltype(E::has_offset), typename E::index_type>>:
-    std::bool_constant<E::rank == N && (HasOffset || !E::has_offset) && widens_v<typename E::index_type, I>> {};
+struct is_domain_of<E, N, I, HasOffset, std::void_t<decltype(E::has_offset), typename E::index_type>>
+    : std::bool_constant<E::rank == N && (HasOffset || !E::has_offset) && widens_v<typename E::index_type, I>> {};
 
 }  // namespace detail
 
@@ -82,12 +81,8 @@ struct dynamic_domain {
         }
     }
 
-    KMM_HOST_DEVICE constexpr I size(std::size_t axis) const noexcept {
-        return axis + 1 <= N ? sizes_[axis] : I(1);
-    }
-    KMM_HOST_DEVICE static constexpr I offset(std::size_t) noexcept {
-        return I(0);
-    }
+    KMM_HOST_DEVICE constexpr I size(std::size_t axis) const noexcept { return axis + 1 <= N ? sizes_[axis] : I(1); }
+    KMM_HOST_DEVICE static constexpr I offset(std::size_t) noexcept { return I(0); }
 
   private:
     fixed_vector<I, N> sizes_;
@@ -103,12 +98,11 @@ struct dynamic_subdomain {
 
     KMM_HOST_DEVICE constexpr dynamic_subdomain() noexcept : offsets_(), sizes_() {}
     template<typename U, typename V>
-    KMM_HOST_DEVICE constexpr dynamic_subdomain(const fixed_vector<U, N>& offsets, const fixed_vector<V, N>& sizes) :
-        offsets_(Point<N, I>(offsets)),
-        sizes_(Dim<N, I>(sizes)) {}
+    KMM_HOST_DEVICE constexpr dynamic_subdomain(const fixed_vector<U, N>& offsets, const fixed_vector<V, N>& sizes)
+        : offsets_(Point<N, I>(offsets)), sizes_(Dim<N, I>(sizes)) {}
     template<typename U>
-    KMM_HOST_DEVICE constexpr dynamic_subdomain(const Bounds<N, U>& bounds) :
-        dynamic_subdomain(bounds.begin(), bounds.size()) {}
+    KMM_HOST_DEVICE constexpr dynamic_subdomain(const Bounds<N, U>& bounds)
+        : dynamic_subdomain(bounds.begin(), bounds.size()) {}
     template<typename E, std::enable_if_t<detail::is_domain_of<E, N, I, true>::value, int> = 0>
     KMM_HOST_DEVICE constexpr dynamic_subdomain(const E& that) noexcept : offsets_(), sizes_() {
         for (std::size_t i = 0; i + 1 <= N; i++) {
@@ -117,9 +111,7 @@ struct dynamic_subdomain {
         }
     }
 
-    KMM_HOST_DEVICE constexpr I size(std::size_t axis) const noexcept {
-        return axis + 1 <= N ? sizes_[axis] : I(1);
-    }
+    KMM_HOST_DEVICE constexpr I size(std::size_t axis) const noexcept { return axis + 1 <= N ? sizes_[axis] : I(1); }
     KMM_HOST_DEVICE constexpr I offset(std::size_t axis) const noexcept {
         return axis + 1 <= N ? offsets_[axis] : I(0);
     }
@@ -139,11 +131,11 @@ KMM_HOST_DEVICE constexpr std::size_t skip_axis(std::size_t i, std::size_t dropp
 // `drop<A>`: the domain without axis A. `origin`: the same sizes from index 0.
 template<std::size_t A, typename I, I... Sizes, std::size_t... Ks>
 KMM_HOST_DEVICE constexpr auto drop_static(static_domain<I, Sizes...>, std::index_sequence<Ks...>) noexcept {
-    return static_domain<I, static_domain<I, Sizes...>::size(skip_axis(Ks, A))...> {};
+    return static_domain<I, static_domain<I, Sizes...>::size(skip_axis(Ks, A))...>{};
 }
 template<std::size_t A, typename I, I... Sizes>
 KMM_HOST_DEVICE constexpr auto drop(const static_domain<I, Sizes...>& domain) noexcept {
-    return drop_static<A>(domain, std::make_index_sequence<sizeof...(Sizes) - 1> {});
+    return drop_static<A>(domain, std::make_index_sequence<sizeof...(Sizes) - 1>{});
 }
 template<std::size_t A, std::size_t N, typename I>
 KMM_HOST_DEVICE constexpr dynamic_domain<N - 1, I> drop(const dynamic_domain<N, I>& domain) noexcept {

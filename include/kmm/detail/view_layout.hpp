@@ -20,9 +20,7 @@ struct linear_mapping {
     using stride_type = S;
     static constexpr std::size_t rank = N;
 
-    KMM_HOST_DEVICE static constexpr S stride(std::size_t) noexcept {
-        return S(1);
-    }
+    KMM_HOST_DEVICE static constexpr S stride(std::size_t) noexcept { return S(1); }
     template<typename D>
     KMM_HOST_DEVICE static constexpr linear_mapping from_domain(const D&) noexcept {
         return {};
@@ -120,8 +118,8 @@ struct strided_mapping {
     constexpr strided_mapping() noexcept = default;
     KMM_HOST_DEVICE constexpr strided_mapping(const fixed_vector<S, N>& strides) noexcept : strides_(strides) {}
     /// From any mapping of this rank whose stride type is not wider.
-    template<typename M, std::enable_if_t<M::rank == N && !std::is_same<M, strided_mapping>::value
-                                              && detail::widens_v<typename M::stride_type, S>,
+    template<typename M, std::enable_if_t<M::rank == N && !std::is_same<M, strided_mapping>::value &&
+                                              detail::widens_v<typename M::stride_type, S>,
                                           int> = 0>
     KMM_HOST_DEVICE constexpr strided_mapping(const M& that) noexcept : strides_(from_mapping(that).strides_) {}
 

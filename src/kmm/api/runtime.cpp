@@ -15,8 +15,6 @@ std::shared_ptr<detail::RuntimeCore> core_of(std::shared_ptr<Runtime> runtime) {
 }
 }  // namespace
 
-Runtime& detail::runtime_face(RuntimeCore& core) noexcept { return core; }
-
 const SystemInfo& Runtime::system_info() const noexcept { return detail::runtime_info(core_of(*this)); }
 bool Runtime::is_idle() { return detail::runtime_is_idle(core_of(*this)); }
 void Runtime::trim_memory() { detail::runtime_trim(core_of(*this)); }

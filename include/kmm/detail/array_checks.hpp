@@ -1,0 +1,71 @@
+// What arrays check before they ask the runtime, compiled once for all element types and ranks.
+//
+// Owns: nothing. Any thread. C++17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "kmm/core/data_type.hpp"
+#include "kmm/detail/runtime_core.hpp"
+#include "kmm/detail/strided_box.hpp"
+#include "kmm/utils/dim.hpp"
+
+namespace kmm {
+
+class Runtime;
+
+namespace detail {
+
+/// The core of a runtime given by its public face.
+RuntimeCore& runtime_core(Runtime& runtime) noexcept;
+/// The public face of the runtime of a bound array. IA when unbound.
+Runtime& array_runtime_face(const ArrayRecord& record);
+/// IA: `what` needs a bound array; says how arrays become bound.
+[[noreturn]] void throw_unbound(const ArrayRecord& record, const char* what);
+/// IA if an axis is negative, naming it.
+void check_shape(std::size_t rank, const std::int64_t* shape);
+/// IA unless a distribution has the shape of its array.
+void check_distribution(std::size_t rank, const std::int64_t* shape, const std::int64_t* distributed);
+/// IA: an instance of elements of type `found` cannot become an array of `wanted`.
+[[noreturn]] void throw_wrong_instance(const DataType& found, const DataType& wanted);
+/// IA: "copy_to: 5 elements were given, but the array has 6 elements".
+[[noreturn]] void throw_wrong_count(const char* what, const char* unit, const std::string& given, std::int64_t expected);
+/// IA if `region` is not inside `array`.
+void check_region(const char* what, std::size_t rank, const Box& region, const Box& array);
+/// IA if a view has another shape than the array.
+void check_view_shape(const char* what, std::size_t rank, const std::int64_t* view, const std::int64_t* array);
+
+template<typename I>
+std::string printable(I value) {
+    if constexpr (std::is_signed_v<I>) {
+        return std::to_string(static_cast<long long>(value));
+    } else {
+        return std::to_string(static_cast<unsigned long long>(value));
+    }
+}
+
+/// The shape as compiled code wants it.
+template<std::size_t N>
+struct ShapeArray {
+    std::int64_t values[max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+    explicit ShapeArray(const Dim<N>& shape) noexcept {
+        static_assert(N <= max_rank, "arrays have at most 8 axes");
+        for (std::size_t axis = 0; axis + 1 <= N; axis++) {
+            values[axis] = shape.get_or_default(axis);
+        }
+    }
+};
+
+/// The shape of a new array. IA if a size is negative.
+template<std::size_t N>
+ShapeArray<N> checked_shape(const Dim<N>& shape) {
+    const ShapeArray<N> result(shape);
+    check_shape(N, result.values);
+    return result;
+}
+
+}  // namespace detail
+}  // namespace kmm

@@ -1,0 +1,194 @@
+// Arrays and mappings as arguments of a submit: from `A`, `A[..]`, `write(..)`, `_x` to what each task stores.
+//
+// Owns: the library's argument handlers. They refer to the arrays of the call and live no longer than it. The submitting
+// thread. C++17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "kmm/api/access.hpp"
+#include "kmm/api/argument.hpp"
+#include "kmm/api/array.hpp"
+#include "kmm/api/mapper.hpp"
+#include "kmm/api/view_argument.hpp"
+#include "kmm/detail/meta.hpp"
+#include "kmm/detail/runtime_core.hpp"
+#include "kmm/detail/strided_box.hpp"
+#include "kmm/lease.hpp"
+
+namespace kmm {
+namespace detail {
+
+template<typename A>
+struct ArrayTypes {
+    static_assert(always_false_v<A>,
+                  "read, write and overwrite need a kmm::Array; other types take part through KMM_DEFINE_STRUCT_ARGUMENT");
+};
+template<typename T, std::size_t N>
+struct ArrayTypes<Array<T, N>> {
+    using element = T;
+    static constexpr std::size_t rank = N;
+};
+
+/// Handler of one access of the array `A` with the mapping `M`.
+template<typename A, typename M, AccessKind Kind>
+class AccessHandler {
+    using Types = ArrayTypes<std::remove_const_t<A>>;
+    static constexpr std::size_t N = Types::rank;
+
+  public:
+    using type = StoredView<typename Types::element, N, Kind != AccessKind::read, std::is_same_v<M, All>>;
+    using ignores_domain = void;
+
+    AccessHandler(const A& array, const M& mapper) : array_(&array), mapper_(mapper) {}
+
+    void initialize(const TaskGroupInit&) {}
+    type before_submit(TaskInstance& task) {
+        const Bounds<N> region = evaluate_access<N>(mapper_, task.chunk, Bounds<N>(array_->size()));
+        return type {region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
+    }
+    void commit(const TaskGroupCommit&) {}
+    void after_submit(const TaskSubmissionResult&) {}
+
+  private:
+    const A* array_;
+    M mapper_;
+};
+
+[[noreturn]] inline void throw_no_reductions() {
+    throw_not_available(
+        "reduce and accumulate are not offered by this version of kmm; write one partial result per task and combine them in a second "
+        "submit");
+}
+
+/// Handler of reduce and accumulate: K private axes, then those of the array.
+template<typename A, typename M, typename P>
+class ReductionHandler {
+    using Types = ArrayTypes<std::remove_const_t<A>>;
+    static constexpr std::size_t K = BoundsRank<decltype(evaluate_private(std::declval<const P&>(), std::declval<const DomainChunk&>()))>::value;
+
+  public:
+    using type = StoredView<typename Types::element, K + Types::rank, true, std::is_same_v<M, All> && K == 0>;
+
+    void initialize(const TaskGroupInit&) { throw_no_reductions(); }
+    type before_submit(TaskInstance&) { throw_no_reductions(); }
+    void commit(const TaskGroupCommit&) {}
+    void after_submit(const TaskSubmissionResult&) {}
+};
+
+/// Handler of a mapping as a plain argument: evaluated for each chunk, not clipped.
+template<typename M>
+class MapperHandler {
+  public:
+    using type = std::decay_t<decltype(evaluate_plain(std::declval<const M&>(), std::declval<const DomainChunk&>()))>;
+    using ignores_domain = void;
+
+    explicit MapperHandler(const M& mapper) : mapper_(mapper) {}
+    void initialize(const TaskGroupInit&) {}
+    type before_submit(TaskInstance& task) { return evaluate_plain(mapper_, task.chunk); }
+    void commit(const TaskGroupCommit&) {}
+    void after_submit(const TaskSubmissionResult&) {}
+
+  private:
+    M mapper_;
+};
+
+/// The lease that an access asks for.
+template<typename Access>
+struct LeaseOf {
+    static_assert(always_false_v<Access>, "lease needs an array, A[..], read(..), write(..) or overwrite(..)");
+};
+template<typename T, std::size_t N>
+struct LeaseOf<Array<T, N>> {
+    using type = Lease<const T, N>;
+};
+template<typename A, typename M>
+struct LeaseOf<Read<A, M>> {
+    using type = Lease<const typename ArrayTypes<std::remove_const_t<A>>::element, ArrayTypes<std::remove_const_t<A>>::rank>;
+};
+template<typename A, typename M>
+struct LeaseOf<Write<A, M>> {
+    using type = Lease<typename ArrayTypes<A>::element, ArrayTypes<A>::rank>;
+};
+template<typename A, typename M>
+struct LeaseOf<Overwrite<A, M>> {
+    using type = Lease<typename ArrayTypes<A>::element, ArrayTypes<A>::rank>;
+};
+
+}  // namespace detail
+
+// ---- arrays and accesses
+template<typename T, std::size_t N>
+struct ArgumentHandler<Array<T, N>>: detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read> {
+    explicit ArgumentHandler(const Array<T, N>& array) :
+        detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read>(array, All()) {}
+};
+
+template<typename A, typename M>
+struct ArgumentHandler<Read<A, M>>: detail::AccessHandler<A, M, detail::AccessKind::read> {
+    explicit ArgumentHandler(const Read<A, M>& access) :
+        detail::AccessHandler<A, M, detail::AccessKind::read>(access.argument, access.access_mapper) {}
+};
+
+template<typename A, typename M>
+struct ArgumentHandler<Write<A, M>>: detail::AccessHandler<A, M, detail::AccessKind::write> {
+    static_assert(!std::is_const_v<A>, "write needs an array that is not const");
+    explicit ArgumentHandler(const Write<A, M>& access) :
+        detail::AccessHandler<A, M, detail::AccessKind::write>(access.argument, access.access_mapper) {}
+};
+
+template<typename A, typename M>
+struct ArgumentHandler<Overwrite<A, M>>: detail::AccessHandler<A, M, detail::AccessKind::overwrite> {
+    static_assert(!std::is_const_v<A>, "overwrite needs an array that is not const");
+    explicit ArgumentHandler(const Overwrite<A, M>& access) :
+        detail::AccessHandler<A, M, detail::AccessKind::overwrite>(access.argument, access.access_mapper) {}
+};
+
+template<typename A, typename M, typename P, typename Op>
+struct ArgumentHandler<Reduce<A, M, P, Op>>: detail::ReductionHandler<A, M, P> {
+    explicit ArgumentHandler(const Reduce<A, M, P, Op>&) {}
+};
+template<typename A, typename M, typename P, typename Op>
+struct ArgumentHandler<Accumulate<A, M, P, Op>>: detail::ReductionHandler<A, M, P> {
+    explicit ArgumentHandler(const Accumulate<A, M, P, Op>&) {}
+};
+
+template<typename A, std::size_t N, std::size_t K>
+struct ArgumentHandler<detail::PartialAccess<A, N, K>> {
+    static_assert(detail::always_false_v<A>, "an array needs one index for each axis: A[_y][_x]");
+};
+
+// ---- mappings as plain arguments
+template<>
+struct ArgumentHandler<Axis>: detail::MapperHandler<Axis> {
+    using detail::MapperHandler<Axis>::MapperHandler;
+};
+template<>
+struct ArgumentHandler<IndexMap>: detail::MapperHandler<IndexMap> {
+    using detail::MapperHandler<IndexMap>::MapperHandler;
+};
+template<std::size_t N>
+struct ArgumentHandler<MultiIndexMap<N>>: detail::MapperHandler<MultiIndexMap<N>> {
+    using detail::MapperHandler<MultiIndexMap<N>>::MapperHandler;
+};
+template<>
+struct ArgumentHandler<OneToOne>: detail::MapperHandler<OneToOne> {
+    using detail::MapperHandler<OneToOne>::MapperHandler;
+};
+template<>
+struct ArgumentHandler<All> {
+    template<typename M>
+    explicit ArgumentHandler(const M&) {
+        static_assert(detail::always_false_v<M>, "_ alone says nothing as a plain argument: pass an axis or a range");
+    }
+    using type = All;
+    void initialize(const TaskGroupInit&) {}
+    type before_submit(TaskInstance&) { return {}; }
+    void commit(const TaskGroupCommit&) {}
+    void after_submit(const TaskSubmissionResult&) {}
+};
+
+}  // namespace kmm

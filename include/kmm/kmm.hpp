@@ -1,0 +1,36 @@
+// The whole public API of kmm.
+//
+// In plain C++ files it brings CUDA's kernel language (kmm/emulation.hpp), unless KMM_NO_EMULATION is defined. Define
+// KMM_GLOBAL_PLACEHOLDERS for `_x`, `_`, ... at global scope. C++17.
+#pragma once
+
+#include "kmm/api/access.hpp"
+#include "kmm/api/argument.hpp"
+#include "kmm/api/array.hpp"
+#include "kmm/api/array_instance.hpp"
+#include "kmm/api/launcher.hpp"
+#include "kmm/api/mapper.hpp"
+#include "kmm/api/parallel_submit.hpp"
+#include "kmm/api/runtime.hpp"
+#include "kmm/api/runtime_handle.hpp"
+#include "kmm/api/struct_argument.hpp"
+#include "kmm/api/task_group.hpp"
+#include "kmm/api/view_argument.hpp"
+#include "kmm/core/backends.hpp"
+#include "kmm/core/config.hpp"
+#include "kmm/core/data_type.hpp"
+#include "kmm/core/distribution.hpp"
+#include "kmm/core/domain.hpp"
+#include "kmm/core/identifiers.hpp"
+#include "kmm/core/reduction.hpp"
+#include "kmm/core/resource.hpp"
+#include "kmm/core/stats.hpp"
+#include "kmm/core/system_info.hpp"
+#include "kmm/core/view.hpp"
+#include "kmm/detail/array_handler.hpp"
+#include "kmm/emulation.hpp"
+#include "kmm/error.hpp"
+#include "kmm/lease.hpp"
+#include "kmm/memory_manager.hpp"
+#include "kmm/utils/geometry.hpp"
+#include "kmm/version.hpp"
