@@ -9,7 +9,9 @@
 // header that uses [[__gnu__::__noinline__]] (<stacktrace>, <experimental/simd>) goes before it too.
 #pragma once
 
-#if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIPCC__) || defined(__HIP__)
+#include "kmm/utils/macros.hpp"
+
+#if KMM_DETAIL_HAS_DEVICE_CODE
     #include "kmm/emulation/dynamic_shared.hpp"
     #include "kmm/emulation/vector_types.hpp"
 #elif !defined(KMM_NO_EMULATION)

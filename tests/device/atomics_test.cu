@@ -49,7 +49,7 @@ __global__ void combine_bits(T* all_and, T* all_or, T* all_xor) {
 // A counter kept by compare-and-swap alone.
 template <class T>
 __global__ void count_by_swaps(T* counter) {
-    T seen = *counter;
+    T seen = T{0};
     for (;;) {
         const T before = atomicCAS(counter, seen, static_cast<T>(seen + 1));
         if (before == seen) break;

@@ -121,7 +121,10 @@ __global__ void look_around(int* wrong) {
 
 __global__ void do_nothing() {}
 __global__ void do_nothing_else() {}
-__global__ void start_another() { launch(&do_nothing, 1, 1, 0); }
+__global__ void start_another() {
+    const auto* const handle = kmm::emulation::kernel_handle(&do_nothing);
+    handle->run_blocks(*handle, kmm_test::geometry_of(1, 1, 0), nullptr, 0, 1);
+}
 
 __global__ void reverse_order_of_blocks(int* order, int* next) {
     if (threadIdx.x == 0) order[(*next)++] = static_cast<int>(blockIdx.x);
@@ -138,6 +141,12 @@ __global__ void use_much_stack(long* out) {
 }
 
 __global__ void misaligned(double* out, char a, double b) { out[0] = a + b; }
+
+using Layout = std::pair<std::size_t, std::size_t>;
+template <class T>
+Layout layout() {
+    return {sizeof(T), alignof(T)};
+}
 
 std::string error_of(void (*kernel)(int*), unsigned threads) {
     Data<int> out(threads);
@@ -306,31 +315,29 @@ TEST(KernelHandle, of_a_kernel_known_at_compile_time_runs_it) {
 
 // The expected numbers are those of CUDA 13's vector_types.h on 64-bit Linux.
 TEST(VectorTypes, have_the_layout_of_cuda) {
-    const auto layout = [](auto v) { return std::pair<std::size_t, std::size_t>(sizeof v, alignof(decltype(v))); };
-    using P = std::pair<std::size_t, std::size_t>;
-    EXPECT_EQ(layout(char1{}), P(1, 1));
-    EXPECT_EQ(layout(uchar2{}), P(2, 2));
-    EXPECT_EQ(layout(char3{}), P(3, 1));
-    EXPECT_EQ(layout(uchar4{}), P(4, 4));
-    EXPECT_EQ(layout(short2{}), P(4, 4));
-    EXPECT_EQ(layout(ushort3{}), P(6, 2));
-    EXPECT_EQ(layout(short4{}), P(8, 8));
-    EXPECT_EQ(layout(int2{}), P(8, 8));
-    EXPECT_EQ(layout(uint3{}), P(12, 4));
-    EXPECT_EQ(layout(uint4{}), P(16, 16));
-    EXPECT_EQ(layout(float1{}), P(4, 4));
-    EXPECT_EQ(layout(float2{}), P(8, 8));
-    EXPECT_EQ(layout(float3{}), P(12, 4));
-    EXPECT_EQ(layout(float4{}), P(16, 16));
-    EXPECT_EQ(layout(long2{}), P(16, 16));
-    EXPECT_EQ(layout(ulong3{}), P(24, 8));
-    EXPECT_EQ(layout(longlong1{}), P(8, 8));
-    EXPECT_EQ(layout(ulonglong2{}), P(16, 16));
-    EXPECT_EQ(layout(longlong4_32a{}), P(32, 32));
-    EXPECT_EQ(layout(double2{}), P(16, 16));
-    EXPECT_EQ(layout(double3{}), P(24, 8));
-    EXPECT_EQ(layout(double4_16a{}), P(32, 16));
-    EXPECT_EQ(layout(dim3{}), P(12, 4));
+    EXPECT_EQ(layout<char1>(), Layout(1, 1));
+    EXPECT_EQ(layout<uchar2>(), Layout(2, 2));
+    EXPECT_EQ(layout<char3>(), Layout(3, 1));
+    EXPECT_EQ(layout<uchar4>(), Layout(4, 4));
+    EXPECT_EQ(layout<short2>(), Layout(4, 4));
+    EXPECT_EQ(layout<ushort3>(), Layout(6, 2));
+    EXPECT_EQ(layout<short4>(), Layout(8, 8));
+    EXPECT_EQ(layout<int2>(), Layout(8, 8));
+    EXPECT_EQ(layout<uint3>(), Layout(12, 4));
+    EXPECT_EQ(layout<uint4>(), Layout(16, 16));
+    EXPECT_EQ(layout<float1>(), Layout(4, 4));
+    EXPECT_EQ(layout<float2>(), Layout(8, 8));
+    EXPECT_EQ(layout<float3>(), Layout(12, 4));
+    EXPECT_EQ(layout<float4>(), Layout(16, 16));
+    EXPECT_EQ(layout<long2>(), Layout(16, 16));
+    EXPECT_EQ(layout<ulong3>(), Layout(24, 8));
+    EXPECT_EQ(layout<longlong1>(), Layout(8, 8));
+    EXPECT_EQ(layout<ulonglong2>(), Layout(16, 16));
+    EXPECT_EQ(layout<longlong4_32a>(), Layout(32, 32));
+    EXPECT_EQ(layout<double2>(), Layout(16, 16));
+    EXPECT_EQ(layout<double3>(), Layout(24, 8));
+    EXPECT_EQ(layout<double4_16a>(), Layout(32, 16));
+    EXPECT_EQ(layout<dim3>(), Layout(12, 4));
     static_assert(std::is_same_v<kmm::dim3, ::dim3>);
     const dim3 d = make_uint3(4, 5, 6);
     const uint3 u = d;

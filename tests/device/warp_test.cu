@@ -8,8 +8,6 @@ using kmm_test::launch;
 
 namespace {
 
-constexpr unsigned full = 0xffffffffu;
-
 // The reference: what lane `lane` receives, when the lanes hold lane * 3 + 1.
 unsigned expected_source(int kind, unsigned lane, unsigned operand, unsigned width) {
     const unsigned base = lane / width * width;
@@ -22,12 +20,16 @@ unsigned expected_source(int kind, unsigned lane, unsigned operand, unsigned wid
 }
 
 template <class T>
-__global__ void shuffle_all(T* out, unsigned operand, int width) {
+__global__ void shuffle_all(T* out, const unsigned* operands, int num_operands, int width) {
     const T mine = static_cast<T>(threadIdx.x % 32 * 3 + 1);
-    out[threadIdx.x * 4 + 0] = __shfl_sync(0xffffffffu, mine, static_cast<int>(operand), width);
-    out[threadIdx.x * 4 + 1] = __shfl_up_sync(0xffffffffu, mine, operand, width);
-    out[threadIdx.x * 4 + 2] = __shfl_down_sync(0xffffffffu, mine, operand, width);
-    out[threadIdx.x * 4 + 3] = __shfl_xor_sync(0xffffffffu, mine, static_cast<int>(operand), width);
+    for (int i = 0; i < num_operands; i++) {
+        const unsigned operand = operands[i];
+        T* const to = out + (static_cast<unsigned>(i) * blockDim.x + threadIdx.x) * 4;
+        to[0] = __shfl_sync(0xffffffffu, mine, static_cast<int>(operand), width);
+        to[1] = __shfl_up_sync(0xffffffffu, mine, operand, width);
+        to[2] = __shfl_down_sync(0xffffffffu, mine, operand, width);
+        to[3] = __shfl_xor_sync(0xffffffffu, mine, static_cast<int>(operand), width);
+    }
 }
 
 __global__ void sum_warps(int* out, const int* in) {
@@ -116,17 +118,17 @@ TYPED_TEST_SUITE(Shuffles, ShuffleTypes);
 
 TYPED_TEST(Shuffles, read_from_the_lane_that_cuda_names) {
     KMM_NEED_DEVICE();
+    const std::vector<unsigned> numbers{0, 1, 3, 7, 16, 31};
+    Data<unsigned> operands(numbers.size());
+    for (std::size_t i = 0; i < numbers.size(); i++) operands[i] = numbers[i];
     for (const unsigned width : {32u, 16u, 8u, 4u, 2u, 1u}) {
-        for (const unsigned operand : {0u, 1u, 3u, 7u, 16u, 31u}) {
-            Data<TypeParam> out(64 * 4);
-            launch(&shuffle_all<TypeParam>, 1, 64, 0, out.get(), operand, width);
-            for (unsigned t = 0; t < 64; t++) {
-                for (int kind = 0; kind < 4; kind++) {
-                    const unsigned source = expected_source(kind, t % 32, operand, width);
-                    ASSERT_EQ(out[t * 4 + static_cast<unsigned>(kind)], static_cast<TypeParam>(source * 3 + 1))
-                        << "kind " << kind << " lane " << t << " operand " << operand << " width " << width;
-                }
-            }
+        Data<TypeParam> out(numbers.size() * 64 * 4);
+        launch(&shuffle_all<TypeParam>, 1, 64, 0, out.get(), operands.get(), numbers.size(), width);
+        for (std::size_t i = 0; i < numbers.size() * 64 * 4; i++) {
+            const int kind = static_cast<int>(i % 4);
+            const unsigned lane = i / 4 % 32, operand = numbers[i / 4 / 64];
+            ASSERT_EQ(out[i], static_cast<TypeParam>(expected_source(kind, lane, operand, width) * 3 + 1))
+                << "kind " << kind << " lane " << lane << " operand " << operand << " width " << width;
         }
     }
 }

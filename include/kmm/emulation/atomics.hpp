@@ -3,6 +3,10 @@
 // consistent, which is more than CUDA's relaxed order: a race detector then understands the usual fence-and-count code.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
+#if !KMM_DETAIL_HAS_DEVICE_CODE
+
 namespace kmm::emulation::detail {
 
 /// Replaces *address by next(old) and returns old.
@@ -129,3 +133,5 @@ KMM_DETAIL_ATOMIC_CAS_(unsigned long long)
 KMM_DETAIL_ATOMIC_CAS_(unsigned short)
 #undef KMM_DETAIL_ATOMIC_CAS_
 #undef KMM_DETAIL_ATOMIC_
+
+#endif  // !KMM_DETAIL_HAS_DEVICE_CODE

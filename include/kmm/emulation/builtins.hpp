@@ -2,6 +2,10 @@
 // math.h lacks. Plain functions without state; the barriers wait in the engine.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
+#if !KMM_DETAIL_HAS_DEVICE_CODE
+
 #include <math.h>
 
 #include <cstring>
@@ -109,3 +113,5 @@ KMM_DETAIL_BIT_CAST_(__uint_as_float, float, unsigned)
 KMM_DETAIL_BIT_CAST_(__double_as_longlong, long long, double)
 KMM_DETAIL_BIT_CAST_(__longlong_as_double, double, long long)
 #undef KMM_DETAIL_BIT_CAST_
+
+#endif  // !KMM_DETAIL_HAS_DEVICE_CODE

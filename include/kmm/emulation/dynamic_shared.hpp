@@ -1,9 +1,11 @@
 // Dynamic shared memory, spelled alike in all compile modes. Owns the macro only.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
 /// Inside a kernel: declares `T* name`, the dynamic shared memory of the block (its size is given at launch). Every use
 /// in one kernel names the same bytes. Aligned to 128 bytes. The contents are undefined at the start of a block.
-#if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIPCC__) || defined(__HIP__)
+#if KMM_DETAIL_HAS_DEVICE_CODE
     // All uses share one declaration (the symbol is one), so it has the largest alignment that anyone may need: a
     // transaction of 128 bytes.
     #define KMM_DYNAMIC_SHARED(T, name)                                                     \

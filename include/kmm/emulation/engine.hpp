@@ -3,6 +3,10 @@
 // block; nothing may be called from outside a kernel unless it says so.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
+#if !KMM_DETAIL_HAS_DEVICE_CODE
+
 #include <cstdint>
 
 #include "kmm/driver/host_kernel.hpp"
@@ -76,3 +80,5 @@ using kmm::emulation::blockDim;
 using kmm::emulation::blockIdx;
 using kmm::emulation::gridDim;
 using kmm::emulation::threadIdx;
+
+#endif  // !KMM_DETAIL_HAS_DEVICE_CODE

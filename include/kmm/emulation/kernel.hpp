@@ -2,6 +2,10 @@
 // threads, which is a template so that it calls the kernel directly. Must not know the driver beyond HostKernel.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
+#if !KMM_DETAIL_HAS_DEVICE_CODE
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -126,3 +130,5 @@ const driver::HostKernel* kernel_handle() {
 }
 
 }  // namespace kmm::emulation
+
+#endif  // !KMM_DETAIL_HAS_DEVICE_CODE

@@ -2,6 +2,10 @@
 // takes no part; reading from a lane that takes no part gives the caller's own value. The waiting is the engine's.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
+#if !KMM_DETAIL_HAS_DEVICE_CODE
+
 #include <cstdint>
 #include <cstring>
 
@@ -75,3 +79,5 @@ KMM_DETAIL_SHUFFLES_(unsigned long long)
 KMM_DETAIL_SHUFFLES_(float)
 KMM_DETAIL_SHUFFLES_(double)
 #undef KMM_DETAIL_SHUFFLES_
+
+#endif  // !KMM_DETAIL_HAS_DEVICE_CODE

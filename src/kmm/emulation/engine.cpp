@@ -42,8 +42,10 @@ using detail::WarpFunction;
 constexpr unsigned warp_size = 32;
 // CUDA promises 16 for any type and 128 for what is loaded as a whole transaction.
 constexpr std::size_t dynamic_shared_alignment = 128;
-// The detector of g++ 12 ends the process at 8128 threads and fibers; this leaves room for the program's own.
-constexpr std::size_t race_fiber_budget = 6144;
+// The detector of g++ 12 ends the process at 8128 threads and fibers. A third of what is left to us after the program's own
+// threads may stay with OS threads between launches (making one takes g++'s detector a millisecond).
+constexpr std::size_t race_fibers_running = 4096;
+constexpr std::size_t race_fibers_kept = 2048;
 
 /// Ends a thread whose block has failed elsewhere: thrown where it waits, so that its destructors run.
 struct Discarded {};
@@ -69,30 +71,41 @@ struct Warp {
     char tokens[warp_size][2] = {};
 };
 
-/// Fibers that the race detector may hold in the process, all OS threads together. Each block takes its share at once, so
-/// nobody waits while holding some.
+/// How many fibers the race detector holds in the process, for all OS threads together. A launch takes what it needs
+/// beyond the fibers that its OS thread keeps, all at once: so nobody waits here while holding a part.
 class RaceBudget {
   public:
-    explicit RaceBudget(std::size_t fibers): fibers_(fibers) {
+    static void take(std::size_t fibers) {
         std::unique_lock lock(mutex_);
-        freed_.wait(lock, [&] { return used_ == 0 || used_ + fibers_ <= race_fiber_budget; });
-        used_ += fibers_;
+        given_back_.wait(lock, [&] { return running_ == 0 || running_ + fibers <= race_fibers_running; });
+        running_ += fibers;
     }
-    ~RaceBudget() {
-        {
-            const std::lock_guard lock(mutex_);
-            used_ -= fibers_;
-        }
-        freed_.notify_all();
+    /// After the launch: whether they may be kept.
+    static bool keep(std::size_t fibers) {
+        const std::lock_guard lock(mutex_);
+        if (kept_ + fibers > race_fibers_kept) return false;
+        kept_ += fibers;
+        give_back_locked(fibers);
+        return true;
     }
-    RaceBudget(const RaceBudget&) = delete;
-    RaceBudget& operator=(const RaceBudget&) = delete;
+    static void give_back(std::size_t fibers) {
+        const std::lock_guard lock(mutex_);
+        give_back_locked(fibers);
+    }
+    static void give_back_kept(std::size_t fibers) {
+        const std::lock_guard lock(mutex_);
+        kept_ -= fibers;
+    }
 
   private:
+    static void give_back_locked(std::size_t fibers) {
+        running_ -= fibers;
+        given_back_.notify_all();
+    }
     static inline std::mutex mutex_;
-    static inline std::condition_variable freed_;
-    static inline std::size_t used_ = 0;
-    std::size_t fibers_;
+    static inline std::condition_variable given_back_;
+    static inline std::size_t running_ = 0;
+    static inline std::size_t kept_ = 0;
 };
 
 struct FreeDeleter {
@@ -145,11 +158,12 @@ class Engine {
     void prepare_launch(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry,
                         const void* parameters);
     void run_block(std::uint64_t number);
-    void run_with_new_fibers(std::uint64_t first, std::uint64_t last);
+    void run_with_race_detection(std::uint64_t threads, std::uint64_t first, std::uint64_t last);
 
     void work(Fiber& self) noexcept;
     void start_threads(Fiber& self) noexcept;
     bool threads_left() const noexcept { return block_.next.z != blockDim.z; }
+    Fiber& make_fiber();
     Fiber* free_fiber() noexcept;
     void leave(Fiber& self, Fiber& to) noexcept;
     void free_fibers() noexcept;
@@ -217,7 +231,10 @@ unsigned linear_thread(const unsigned (&t)[3]) noexcept { return t[0] + blockDim
 
 // ---- launches
 
-Engine::~Engine() { free_fibers(); }
+Engine::~Engine() {
+    if (race_detector_present()) RaceBudget::give_back_kept(fibers_.size());
+    free_fibers();
+}
 
 void Engine::run(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry, const void* parameters,
                  std::uint64_t first, std::uint64_t last, detail::StartThreads start) {
@@ -231,16 +248,27 @@ void Engine::run(const driver::HostKernel& kernel, const driver::HostLaunchGeome
         for (std::uint64_t b = first; b < last; b++) run_block(b);
         return;
     }
-    const RaceBudget budget(threads);
-    run_with_new_fibers(first, last);
+    run_with_race_detection(threads, first, last);
 }
 
-// The detector's fibers are a scarce resource of the process, so none outlives the launch.
-void Engine::run_with_new_fibers(std::uint64_t first, std::uint64_t last) {
-    struct Cleanup {
+// All fibers are made here, on the OS thread's own stack: memory that one emulated thread takes and another gives back
+// would look like a race of the kernel.
+void Engine::run_with_race_detection(std::uint64_t threads, std::uint64_t first, std::uint64_t last) {
+    struct Share {
         Engine& engine;
-        ~Cleanup() { engine.free_fibers(); }
-    } cleanup{*this};
+        const std::size_t kept, extra;
+        Share(Engine& e, std::size_t needed)
+            : engine(e), kept(e.fibers_.size()), extra(needed > kept ? needed - kept : 0) {
+            if (extra > 0) RaceBudget::take(extra);
+        }
+        ~Share() {
+            if (extra == 0 || (engine.fibers_.size() == kept + extra && RaceBudget::keep(extra))) return;
+            engine.free_fibers();
+            RaceBudget::give_back(extra);
+            RaceBudget::give_back_kept(kept);
+        }
+    } share(*this, threads);
+    while (fibers_.size() < threads) idle_.push_front(make_fiber());
     for (std::uint64_t b = first; b < last; b++) run_block(b);
 }
 
@@ -319,7 +347,16 @@ void Engine::start_threads(Fiber& self) noexcept {
     } catch (...) {
         cancel(std::current_exception());
     }
-    if (detect_races_) race_release(&block_ends_);
+}
+
+Fiber& Engine::make_fiber() {
+    const auto entry = [](void* engine) {
+        auto* const self = static_cast<Engine*>(engine);
+        Fiber& fiber = *self->running_;
+        self->work(fiber);
+        Fiber::switch_to(fiber, self->main_, true);
+    };
+    return *fibers_.emplace_back(std::make_unique<Fiber>(entry, this, fibers_.size()));
 }
 
 /// A fiber that carries no thread, or null after a failure, which cancels the block.
@@ -329,14 +366,7 @@ Fiber* Engine::free_fiber() noexcept {
         return fiber;
     }
     try {
-        const auto entry = [](void* engine) {
-            auto* const self = static_cast<Engine*>(engine);
-            Fiber& fiber = *self->running_;
-            self->work(fiber);
-            Fiber::switch_to(fiber, self->main_, true);
-        };
-        fibers_.reserve(fibers_.size() + 1);
-        return fibers_.emplace_back(std::make_unique<Fiber>(entry, this, fibers_.size())).get();
+        return &make_fiber();
     } catch (...) {
         cancel(std::current_exception());
         return nullptr;
@@ -345,7 +375,10 @@ Fiber* Engine::free_fiber() noexcept {
 
 /// From a fiber that carries no thread (any more).
 void Engine::leave(Fiber& self, Fiber& to) noexcept {
-    if (&self != &main_) (detect_races_ ? spent_ : idle_).push_front(self);
+    if (&self != &main_) {
+        (detect_races_ ? spent_ : idle_).push_front(self);
+        if (detect_races_) race_release(&block_ends_);
+    }
     running_ = &to;
     Fiber::switch_to(self, to);
 }
