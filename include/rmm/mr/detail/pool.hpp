@@ -1,0 +1,57 @@
+// The pool without its template face. Declares what src/rmm/pool/ implements; programs use pool_memory_resource.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include <rmm/cuda_stream_view.hpp>
+#include <rmm/detail/export.hpp>
+#include <rmm/resource_ref.hpp>
+
+namespace RMM_NAMESPACE {
+inline namespace kmm_v0 {
+namespace mr {
+
+/// What a pool holds at one instant, in bytes.
+struct pool_statistics {
+    std::size_t held_bytes = 0;    ///< from upstream, used and free
+    std::size_t in_use_bytes = 0;  ///< rounded up to 256 for each block
+    std::size_t free_bytes = 0;
+    std::size_t largest_free_bytes = 0;  ///< the largest request that needs no growth
+    std::size_t maximum_bytes = 0;       ///< 0: none
+    std::size_t num_blocks = 0;          ///< blocks in use
+    std::size_t num_upstream_blocks = 0;
+};
+
+namespace detail {
+
+class pool_engine;  // src/rmm/pool/engine.hpp
+
+/// Owns an engine. Contract: pool_memory_resource.
+class RMM_EXPORT pool {
+  public:
+    /// `ordered_upstream`: memory of upstream is ready only on the stream on which it was asked for. Resources of this
+    /// library that are known not to be are recognised behind the reference.
+    pool(device_async_resource_ref upstream, std::optional<std::size_t> initial_pool_size,
+         std::optional<std::size_t> maximum_pool_size, bool ordered_upstream);
+    ~pool();
+    pool(pool const&) = delete;
+    pool& operator=(pool const&) = delete;
+
+    void* allocate(std::size_t bytes, cuda_stream_view stream);
+    void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
+    [[nodiscard]] device_async_resource_ref upstream() const noexcept;
+    [[nodiscard]] std::size_t held_bytes() const noexcept;
+    [[nodiscard]] pool_statistics statistics() const;
+    std::size_t trim(std::size_t keep_bytes);
+    void set_name(char const* name);
+    [[nodiscard]] pool_engine& engine() noexcept { return *engine_; }
+
+  private:
+    pool_engine* engine_;
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace RMM_NAMESPACE

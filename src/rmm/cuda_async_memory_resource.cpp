@@ -1,0 +1,115 @@
+// Implements the resources over the driver's stream-ordered pools. Any thread.
+#include "rmm/mr/cuda_async_memory_resource.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "rmm/cuda_device.hpp"
+#include "rmm/detail/error.hpp"
+#include "rmm/detail/runtime_capabilities.hpp"
+#include "rmm/mr/cuda_async_view_memory_resource.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace {
+
+namespace driver = rmm::detail::driver;
+
+void expect_pools() {
+    RMM_EXPECTS(rmm::detail::runtime_async_alloc::is_supported(),
+                "the current device has no stream-ordered memory pools; use a pool_memory_resource");
+}
+
+void* allocate_from(cudaMemPool_t pool, std::size_t bytes, cuda_stream_view stream, const char* what) {
+    if (bytes == 0) return nullptr;
+    void* ptr = nullptr;
+    const driver::Status status =
+        rmm::detail::the_driver().allocate_async({pool}, bytes, rmm::detail::handle_of(stream), &ptr);
+    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what);
+    return ptr;
+}
+
+void give_back(void* ptr, cuda_stream_view stream) noexcept {
+    if (ptr == nullptr) return;
+    rmm::detail::report_failure(rmm::detail::the_driver().free_async(ptr, rmm::detail::handle_of(stream)),
+                                "free memory of a driver pool");
+}
+
+}  // namespace
+
+cuda_async_view_memory_resource::cuda_async_view_memory_resource(cudaMemPool_t pool_handle) : pool_{pool_handle} {
+    RMM_EXPECTS(pool_handle != nullptr, "Unexpected null pool handle.");
+    expect_pools();
+}
+
+cuda_async_view_memory_resource::~cuda_async_view_memory_resource() = default;
+
+void* cuda_async_view_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    RMM_EXPECTS(pool_ != nullptr, "Unexpected null pool handle: the view was default-constructed; give it a pool");
+    return allocate_from(pool_, bytes, stream, "cuda_async_view_memory_resource");
+}
+
+void cuda_async_view_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
+    give_back(ptr, stream);
+}
+
+bool cuda_async_view_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
+    const auto* view = dynamic_cast<cuda_async_view_memory_resource const*>(&other);
+    return view != nullptr && view->pool_ == pool_;
+}
+
+cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t> initial_pool_size,
+                                                       std::optional<std::size_t> release_threshold,
+                                                       std::optional<allocation_handle_type> export_handle_type,
+                                                       std::optional<std::size_t> maximum_pool_size) {
+    expect_pools();
+    const auto handle_type = static_cast<int>(export_handle_type.value_or(allocation_handle_type::none));
+    RMM_EXPECTS(rmm::detail::export_handle_type::is_supported(handle_type),
+                "Requested IPC memory handle type not supported: " + std::to_string(handle_type));
+    driver::Driver& d = rmm::detail::the_driver();
+    int device = -1;
+    rmm::detail::check(d.current_device(&device));
+    const auto [free_bytes, total_bytes] = available_device_memory();
+
+    driver::PoolHandle handle;
+    rmm::detail::check(d.create_pool(device, maximum_pool_size.value_or(0), &handle));
+    struct destroy_pool {
+        driver::Driver& d;
+        void operator()(cudaMemPool_t pool) const noexcept {
+            rmm::detail::report_failure(d.destroy_pool({pool}), "destroy a driver pool");
+        }
+    };
+    std::unique_ptr<CUmemPoolHandle_st, destroy_pool> pool(static_cast<cudaMemPool_t>(handle.native), destroy_pool{d});
+
+    rmm::detail::check(d.set_pool_release_threshold(handle, release_threshold.value_or(total_bytes)));
+    std::size_t initial = initial_pool_size.value_or(free_bytes / 2);
+    if (!initial_pool_size && maximum_pool_size) initial = std::min(initial, *maximum_pool_size);
+    void* const primed =
+        allocate_from(pool.get(), initial, cuda_stream_view{}, "the initial size of a cuda_async_memory_resource");
+    give_back(primed, cuda_stream_view{});
+    pool_ = pool.release();
+}
+
+cuda_async_memory_resource::~cuda_async_memory_resource() {
+    rmm::detail::report_failure(rmm::detail::the_driver().destroy_pool({pool_}), "destroy a driver pool");
+}
+
+void* cuda_async_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    return allocate_from(pool_, bytes, stream, "cuda_async_memory_resource");
+}
+
+void cuda_async_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
+    give_back(ptr, stream);
+}
+
+bool cuda_async_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
+    const auto* async = dynamic_cast<cuda_async_memory_resource const*>(&other);
+    return async != nullptr && async->pool_ == pool_;
+}
+
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,104 @@
+// Implements <rmm/device_buffer.hpp>. Runs on the caller's thread; queues work, waits for nothing.
+#include "rmm/device_buffer.hpp"
+
+#include <exception>
+#include <string>
+
+#include "rmm/detail/error.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace {
+
+/// Memory that goes back unless it is kept.
+struct new_memory {
+    new_memory(device_async_resource_ref mr, std::size_t bytes, cuda_stream_view stream)
+        : mr{mr}, bytes{bytes}, stream{stream} {
+        if (bytes > 0) data = mr.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+    }
+    ~new_memory() {
+        if (data != nullptr) mr.deallocate_async(data, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+    }
+    new_memory(new_memory const&) = delete;
+    new_memory& operator=(new_memory const&) = delete;
+    void* keep() noexcept {
+        void* const kept = data;
+        data = nullptr;
+        return kept;
+    }
+
+    device_async_resource_ref mr;
+    std::size_t bytes;
+    cuda_stream_view stream;
+    void* data = nullptr;
+};
+
+}  // namespace
+
+void device_buffer::refuse_null_source(std::size_t size) {
+    RMM_FAIL("Invalid copy from nullptr: " + std::to_string(size) + " bytes were asked for");
+}
+
+void device_buffer::acquire(std::size_t size, void const* source, cuda_stream_view stream,
+                            cuda_stream_view explicit_stream) {
+    new_memory memory{mr_, size, explicit_stream};
+    if (source != nullptr && size > 0)
+        detail::check(detail::the_driver().copy(memory.data, source, size, detail::handle_of(explicit_stream)));
+    data_ = memory.keep();
+    size_ = size;
+    capacity_ = size;
+    stream_ = stream;
+    free_stream_ = explicit_stream;
+}
+
+void device_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_t new_size, cuda_stream_view stream,
+                               cuda_stream_view explicit_stream) {
+    if (needed) {
+        cuda_set_device_raii device{device_};
+        new_memory memory{mr_, new_capacity, explicit_stream};
+        const std::size_t kept = size_ < new_capacity ? size_ : new_capacity;
+        if (kept > 0)
+            detail::check(detail::the_driver().copy(memory.data, data_, kept, detail::handle_of(explicit_stream)));
+        // The copy reads the old memory on the new stream, so it is freed there and not on the stream of before.
+        if (data_ != nullptr) mr_.deallocate_async(data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, explicit_stream);
+        data_ = memory.keep();
+        capacity_ = new_capacity;
+    }
+    size_ = new_size;
+    stream_ = stream;
+    free_stream_ = explicit_stream;
+}
+
+void device_buffer::release() noexcept {
+    if (data_ != nullptr) {
+        // Goes on where the device cannot be made current: the resource then reports why it cannot free.
+        detail::driver::DeviceGuard device{detail::the_driver(), device_.value()};
+        try {
+            mr_.deallocate_async(data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, free_stream_);
+        } catch (const std::exception& e) {
+            detail::report_misuse(std::string("a resource threw in deallocate: ") + e.what());
+        }
+    }
+    data_ = nullptr;
+    size_ = 0;
+    capacity_ = 0;
+}
+
+void device_buffer::take(device_buffer& other) noexcept {
+    data_ = other.data_;
+    size_ = other.size_;
+    capacity_ = other.capacity_;
+    stream_ = other.stream_;
+    free_stream_ = other.free_stream_;
+    mr_ = other.mr_;
+    device_ = other.device_;
+    other.data_ = nullptr;
+    other.size_ = 0;
+    other.capacity_ = 0;
+    other.stream_ = cuda_stream_view{};
+    other.free_stream_ = cuda_stream_view{};
+}
+
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,79 @@
+// Implements <rmm/mr/device_memory_resource.hpp> and the compiled part of <rmm/resource_ref.hpp>. Any thread.
+#include "rmm/mr/device_memory_resource.hpp"
+
+#include <string>
+
+#include "rmm/detail/error.hpp"
+#include "rmm/resource_ref.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+void refuse_alignment(std::size_t alignment) {
+    RMM_FAIL(std::string("Alignment must be less than or equal to 256 and a power of two; it is ") +
+             std::to_string(alignment));
+}
+
+void refuse_plain_alignment(std::size_t alignment) {
+    RMM_EXPECTS(is_pow2(alignment), "alignment " + std::to_string(alignment) + " is not a power of two");
+    throw rmm::bad_alloc("alignment " + std::to_string(alignment) +
+                         " is above 256, the alignment of device memory; use an aligned_resource_adaptor");
+}
+
+}  // namespace detail
+
+device_memory_resource::~device_memory_resource() = default;
+
+bool device_memory_resource::supports_streams() const noexcept { return false; }
+
+bool device_memory_resource::supports_get_mem_info() const noexcept { return false; }
+
+bool device_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept { return this == &other; }
+
+std::pair<std::size_t, std::size_t> device_memory_resource::do_get_mem_info(cuda_stream_view) const { return {0, 0}; }
+
+}  // namespace mr
+
+namespace detail {
+namespace {
+
+mr::device_memory_resource& object(void* resource) noexcept {
+    return *static_cast<mr::device_memory_resource*>(resource);
+}
+
+void* allocate(void* resource, std::size_t bytes, std::size_t alignment, cuda_stream_view stream) {
+    return object(resource).allocate_async(bytes, alignment, stream);
+}
+void deallocate(void* resource, void* ptr, std::size_t bytes, std::size_t, cuda_stream_view stream) {
+    object(resource).deallocate(ptr, bytes, stream);
+}
+void* allocate_sync(void* resource, std::size_t bytes, std::size_t alignment) {
+    return object(resource).allocate(bytes, alignment);
+}
+void deallocate_sync(void* resource, void* ptr, std::size_t bytes, std::size_t) {
+    object(resource).deallocate(ptr, bytes);
+}
+bool equal(void const* a, void const* b) {
+    return static_cast<mr::device_memory_resource const*>(a)->is_equal(
+        *static_cast<mr::device_memory_resource const*>(b));
+}
+
+}  // namespace
+
+const resource_operations device_memory_resource_operations = {&allocate, &deallocate, &allocate_sync, &deallocate_sync,
+                                                               &equal};
+
+bool equal_refs(raw_ref const& a, raw_ref const& b) noexcept {
+    // `equal` is one function for each type, also where several libraries hold the type's table.
+    if (a.operations->equal != b.operations->equal) return false;
+    if (a.resource == b.resource) return true;
+    return a.resource != nullptr && b.resource != nullptr && a.operations->equal(a.resource, b.resource);
+}
+
+void refuse_null_resource() { RMM_FAIL("Unexpected null resource pointer."); }
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

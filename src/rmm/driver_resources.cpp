@@ -1,0 +1,124 @@
+// Implements the resources that hand every request to the driver: cuda, managed, pinned host. Any thread.
+#include "rmm/detail/error.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/host/pinned_memory_resource.hpp"
+#include "rmm/mr/managed_memory_resource.hpp"
+#include "rmm/mr/pinned_host_memory_resource.hpp"
+
+#include "rmm/aligned.hpp"
+#include "rmm/cuda_device.hpp"
+#include "rmm/detail/aligned.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace {
+
+namespace driver = rmm::detail::driver;
+
+void* allocate_pinned(std::size_t bytes, const char* what) {
+    void* ptr = nullptr;
+    const driver::Status status = rmm::detail::the_driver().allocate_pinned(bytes, &ptr);
+    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what);
+    return ptr;
+}
+
+void free_pinned(void* ptr) noexcept {
+    rmm::detail::report_failure(rmm::detail::the_driver().free_pinned(ptr), "free pinned memory");
+}
+
+// What the driver's pinned allocations are aligned to: whole pages on every driver, of which we promise this much.
+constexpr std::size_t pinned_alignment = CUDA_ALLOCATION_ALIGNMENT;
+
+}  // namespace
+
+cuda_memory_resource::~cuda_memory_resource() = default;
+
+void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+    if (bytes == 0) return nullptr;
+    driver::Driver& d = rmm::detail::the_driver();
+    int device = -1;
+    rmm::detail::check(d.current_device(&device));
+    void* ptr = nullptr;
+    const driver::Status status = d.allocate(device, bytes, &ptr);
+    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, "cuda_memory_resource");
+    return ptr;
+}
+
+void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
+    if (ptr != nullptr) rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
+}
+
+bool cuda_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
+    return dynamic_cast<cuda_memory_resource const*>(&other) != nullptr;
+}
+
+std::pair<std::size_t, std::size_t> cuda_memory_resource::do_get_mem_info(cuda_stream_view) const {
+    return available_device_memory();
+}
+
+managed_memory_resource::~managed_memory_resource() = default;
+
+void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+    if (bytes == 0) return nullptr;
+    void* ptr = nullptr;
+    const driver::Status status = rmm::detail::the_driver().allocate_managed(bytes, &ptr);
+    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, "managed_memory_resource");
+    return ptr;
+}
+
+void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
+    if (ptr != nullptr) rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
+}
+
+bool managed_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
+    return dynamic_cast<managed_memory_resource const*>(&other) != nullptr;
+}
+
+std::pair<std::size_t, std::size_t> managed_memory_resource::do_get_mem_info(cuda_stream_view) const {
+    return available_device_memory();
+}
+
+pinned_host_memory_resource::~pinned_host_memory_resource() = default;
+
+void* pinned_host_memory_resource::allocate(std::size_t bytes, std::size_t alignment) {
+    detail::expect_plain_alignment(alignment);
+    return bytes == 0 ? nullptr : allocate_pinned(bytes, "pinned_host_memory_resource");
+}
+
+void pinned_host_memory_resource::deallocate(void* ptr, std::size_t, std::size_t) noexcept {
+    if (ptr != nullptr) free_pinned(ptr);
+}
+
+void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) { return allocate(bytes); }
+
+void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view) {
+    deallocate(ptr, bytes);
+}
+
+bool pinned_host_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
+    return dynamic_cast<pinned_host_memory_resource const*>(&other) != nullptr;
+}
+
+pinned_memory_resource::~pinned_memory_resource() = default;
+
+void* pinned_memory_resource::do_allocate(std::size_t bytes, std::size_t alignment) {
+    if (bytes == 0) return nullptr;
+    if (!is_supported_alignment(alignment) || alignment <= pinned_alignment)
+        return allocate_pinned(bytes, "pinned_memory_resource");
+    return rmm::detail::aligned_host_allocate(
+        bytes, alignment, [](std::size_t padded) { return allocate_pinned(padded, "pinned_memory_resource"); });
+}
+
+void pinned_memory_resource::do_deallocate(void* ptr, std::size_t bytes, std::size_t alignment) {
+    if (ptr == nullptr) return;
+    if (!is_supported_alignment(alignment) || alignment <= pinned_alignment)
+        free_pinned(ptr);
+    else
+        rmm::detail::aligned_host_deallocate(ptr, bytes, alignment, [](void* original) { free_pinned(original); });
+}
+
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,217 @@
+// Implements timeline.hpp.
+#include "rmm/pool/timeline.hpp"
+
+#include <algorithm>
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+using rmm::detail::stream_identity;
+
+timeline::timeline(const stream_identity& who) : kind(who.kind), number(who.number), owned(who.owned) {
+    if (owned != nullptr) {
+        owned->retain();
+        owned->observe();
+    }
+}
+
+timeline::~timeline() {
+    if (owned != nullptr) owned->release();
+}
+
+timelines::~timelines() {
+    for (auto& [number, t] : timelines_)
+        for (const recorded_epoch& r : t->recorded)
+            if (!r.borrowed) destroy_event(r.event);
+    for (driver::EventHandle event : spare_) destroy_event(event);
+}
+
+timeline* timelines::find(std::uint64_t number) noexcept {
+    const auto at = timelines_.find(number);
+    return at == timelines_.end() ? nullptr : at->second.get();
+}
+
+timeline& timelines::at(const stream_identity& who) {
+    if (timeline* known = find(who.number)) return *known;
+    auto made = std::make_unique<timeline>(who);
+    made->passed = counter_;
+    made->last_used = counter_;
+    made->version = ++counter_;
+    made->epoch = ++counter_;
+    return *timelines_.emplace(who.number, std::move(made)).first->second;
+}
+
+std::size_t timelines::prepare_waits(const heap::fence_set& fences, std::uint64_t own, std::vector<pending_wait>* out) {
+    const auto entry_for = [](timeline& t, std::uint64_t epoch) {
+        return std::lower_bound(t.recorded.begin(), t.recorded.end(), epoch,
+                                [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
+    };
+    std::size_t num_needed = 0;
+    std::size_t num_waits = 0;
+    for (const heap::fence& f : fences) {
+        if (f.timeline == own || has_passed(f)) continue;
+        timeline& t = *find(f.timeline);
+        if (entry_for(t, f.position) == t.recorded.end()) ++num_needed;
+        ++num_waits;
+    }
+    if (num_needed > spare_.size()) return num_needed - spare_.size();
+
+    out->reserve(out->size() + num_waits);
+    for (const heap::fence& f : fences) {
+        if (f.timeline == own || has_passed(f)) continue;
+        timeline& t = *find(f.timeline);
+        pending_wait w;
+        w.number = t.number;
+        // Kept alive beyond the lock: the event may be the one that marks the stream's end.
+        w.owned = t.owned;
+        if (w.owned != nullptr) w.owned->retain();
+        if (const auto at = entry_for(t, f.position); at != t.recorded.end()) {
+            w.event = at->event;
+        } else {
+            w.spare = take_spare();
+            w.epoch = t.last_used;
+        }
+        // What is freed from here on is not covered by this event.
+        if (t.last_used == t.epoch) t.epoch = ++counter_;
+        out->push_back(w);
+    }
+    return 0;
+}
+
+driver::Status timelines::carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
+    for (pending_wait& w : waits) {
+        driver::Status status;
+        if (w.event.native == nullptr) {
+            if (w.owned != nullptr) {
+                status = w.owned->fence(w.spare, &w.event);
+            } else {
+                driver::DeviceGuard on(driver_, device_);
+                status = driver_.record_event(w.spare, driver::StreamHandle{});
+                w.event = w.spare;
+            }
+            w.recorded = status.ok();
+        }
+        // Still none: the stream has ended and was waited for.
+        if (status.ok() && w.event.native != nullptr) status = driver_.wait_event(stream, w.event);
+        if (!status.ok()) {
+            (void)driver_.take_last_error();
+            return status;
+        }
+    }
+    return {};
+}
+
+void timelines::finish(std::vector<pending_wait>& waits) {
+    for (pending_wait& w : waits) {
+        timeline* t = find(w.number);
+        if (w.spare.native != nullptr && !(w.recorded && w.event == w.spare && t != nullptr)) give_spare(w.spare);
+        if (w.recorded && t != nullptr) {
+            if (w.event.native == nullptr)
+                t->passed = std::max(t->passed, w.epoch);
+            else
+                add_recorded(*t, {w.epoch, ++counter_, w.event, w.event != w.spare});
+        }
+        if (w.owned != nullptr) w.owned->release();
+    }
+    waits.clear();
+}
+
+void timelines::add_recorded(timeline& t, const recorded_epoch& entry) {
+    const auto at = std::lower_bound(t.recorded.begin(), t.recorded.end(), entry.epoch,
+                                     [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
+    const bool known = entry.epoch <= t.passed || (at != t.recorded.end() && at->epoch == entry.epoch);
+    if (known) {
+        // Both recordings came after everything of the epoch; one is enough.
+        if (!entry.borrowed) give_spare(entry.event);
+        return;
+    }
+    t.recorded.insert(at, entry);
+    ++num_recorded_;
+}
+
+driver::Status timelines::create_events(std::size_t count, std::vector<driver::EventHandle>* out) {
+    out->reserve(out->size() + count);
+    for (std::size_t i = 0; i < count; ++i) {
+        driver::EventHandle event;
+        const driver::Status status = driver_.create_event(device_, false, false, &event);
+        if (!status.ok()) {
+            (void)driver_.take_last_error();
+            return status;
+        }
+        out->push_back(event);
+    }
+    return {};
+}
+
+driver::EventHandle timelines::take_spare() noexcept {
+    if (spare_.empty()) return {};
+    const driver::EventHandle event = spare_.back();
+    spare_.pop_back();
+    return event;
+}
+
+bool timelines::adopt(timeline& t, driver::EventHandle event, std::uint64_t version) {
+    if (t.version != version) return false;
+    const recorded_epoch entry{t.epoch, ++counter_, event, false};
+    if (!t.recorded.empty() && t.recorded.back().epoch == t.epoch) {
+        give_spare(t.recorded.back().event);
+        t.recorded.back() = entry;
+    } else {
+        t.recorded.push_back(entry);
+        ++num_recorded_;
+    }
+    t.version = ++counter_;
+    return true;
+}
+
+std::vector<timelines::question> timelines::questions() const {
+    std::vector<question> all;
+    all.reserve(num_recorded_);
+    for (const auto& [number, t] : timelines_)
+        for (const recorded_epoch& r : t->recorded) all.push_back({number, r, false});
+    return all;
+}
+
+void timelines::ask(std::vector<question>& questions) noexcept {
+    for (question& q : questions) {
+        const driver::Status status = driver_.query_event(q.recorded.event);
+        q.has_passed = status.ok();
+        if (!status.ok() && status.code != driver::Code::not_ready) (void)driver_.take_last_error();
+    }
+}
+
+void timelines::answer(const std::vector<question>& answers) {
+    for (const question& q : answers) {
+        timeline* t = q.has_passed ? find(q.number) : nullptr;
+        if (t == nullptr) continue;
+        const auto at = std::find_if(t->recorded.begin(), t->recorded.end(),
+                                     [&](const recorded_epoch& r) { return r.stamp == q.recorded.stamp; });
+        if (at == t->recorded.end()) continue;  // taken over or answered by somebody else meanwhile
+        t->passed = std::max(t->passed, at->epoch);
+        // More may be freed in this epoch later; it must not count as passed then.
+        if (t->passed == t->epoch) t->epoch = ++counter_;
+        for (auto old = t->recorded.begin(); old != at + 1; ++old)
+            if (!old->borrowed) give_spare(old->event);
+        num_recorded_ -= static_cast<std::size_t>(at - t->recorded.begin()) + 1;
+        t->recorded.erase(t->recorded.begin(), at + 1);
+    }
+}
+
+void timelines::forget_idle() {
+    for (auto at = timelines_.begin(); at != timelines_.end();)
+        at = at->second->is_idle() ? timelines_.erase(at) : std::next(at);
+}
+
+heap::fence_set timelines::outstanding() const {
+    heap::fence_set all;
+    for (const auto& [number, t] : timelines_)
+        if (t->last_used > t->passed) all.add({number, t->last_used});
+    return all;
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,86 @@
+// Implements the compiled part of <rmm/mr/pool_memory_resource.hpp>: argument checks, then the engine. Any thread.
+#include "rmm/mr/detail/pool.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "rmm/aligned.hpp"
+#include "rmm/cuda_device.hpp"
+#include "rmm/detail/error.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/managed_memory_resource.hpp"
+#include "rmm/mr/pinned_host_memory_resource.hpp"
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
+
+std::size_t default_initial_size() {
+    const auto [free_bytes, total_bytes] = available_device_memory();
+    return align_down(std::min(free_bytes, total_bytes / 2), unit);
+}
+
+void expect_multiple(const char* name, std::size_t bytes) {
+    RMM_EXPECTS(bytes % unit == 0, std::string("the ") + name +
+                                       " size of a pool must be a multiple of 256 bytes; it is " +
+                                       std::to_string(bytes));
+}
+
+/// Memory of these is ready for every stream when `allocate` returns.
+bool is_known_unordered(device_async_resource_ref ref) {
+    if (ref.raw().operations != &rmm::detail::device_memory_resource_operations) return false;
+    const auto* resource = static_cast<device_memory_resource*>(ref.raw().resource);
+    return dynamic_cast<const cuda_memory_resource*>(resource) != nullptr ||
+           dynamic_cast<const managed_memory_resource*>(resource) != nullptr ||
+           dynamic_cast<const pinned_host_memory_resource*>(resource) != nullptr;
+}
+
+}  // namespace
+
+pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initial_pool_size,
+           std::optional<std::size_t> maximum_pool_size, bool ordered_upstream)
+    : engine_{nullptr} {
+    if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
+    // 0.16 wrote "default" as all ones.
+    constexpr std::size_t unset = ~std::size_t{0};
+    if (initial_pool_size == unset) initial_pool_size.reset();
+    if (maximum_pool_size == unset) maximum_pool_size.reset();
+    if (initial_pool_size) expect_multiple("initial", *initial_pool_size);
+    if (maximum_pool_size) expect_multiple("maximum", *maximum_pool_size);
+    std::size_t initial = initial_pool_size ? *initial_pool_size : default_initial_size();
+    if (!initial_pool_size && maximum_pool_size) initial = std::min(initial, *maximum_pool_size);
+    RMM_EXPECTS(!maximum_pool_size || initial <= *maximum_pool_size,
+                "the initial size of a pool, " + std::to_string(initial) + " bytes, exceeds its maximum of " +
+                    std::to_string(maximum_pool_size.value_or(0)));
+    engine_ = new pool_engine(upstream, initial, maximum_pool_size, ordered_upstream && !is_known_unordered(upstream));
+}
+
+pool::~pool() { delete engine_; }
+
+void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
+    return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
+}
+
+void pool::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    if (ptr != nullptr) engine_->free(ptr, bytes, {&stream, 1});
+}
+
+device_async_resource_ref pool::upstream() const noexcept { return engine_->upstream(); }
+
+std::size_t pool::held_bytes() const noexcept { return engine_->held_bytes(); }
+
+pool_statistics pool::statistics() const { return engine_->statistics(); }
+
+std::size_t pool::trim(std::size_t keep_bytes) { return engine_->trim(keep_bytes); }
+
+void pool::set_name(char const* name) { engine_->set_name(name); }
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,62 @@
+// Implements <rmm/detail/runtime_capabilities.hpp>. Any thread.
+#include "rmm/detail/runtime_capabilities.hpp"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+namespace {
+
+// CUDA's numbers of device attributes, which every driver answers.
+constexpr int attribute_concurrent_managed_access = 89;
+constexpr int attribute_memory_pools_supported = 115;
+
+/// The attribute of the current device, or `otherwise` where the driver does not know. Asked once for each device.
+bool has_attribute(int number, bool otherwise) {
+    static std::mutex mutex;
+    static auto& answers = *new std::map<std::pair<int, int>, bool>;
+    const int device = current_device();
+    {
+        std::lock_guard lock(mutex);
+        if (auto at = answers.find({device, number}); at != answers.end()) return at->second;
+    }
+    driver::Driver& d = the_driver();
+    int value = 0;
+    const driver::Status status = d.attribute(device, number, &value);
+    if (!status.ok()) (void)d.take_last_error();
+    const bool answer = status.ok() ? value == 1 : otherwise;
+    std::lock_guard lock(mutex);
+    answers[{device, number}] = answer;
+    return answer;
+}
+
+}  // namespace
+
+bool runtime_async_alloc::is_supported() {
+    return the_driver().capabilities().memory_pools && has_attribute(attribute_memory_pools_supported, true);
+}
+
+bool runtime_async_alloc::is_export_handle_type_supported(int handle_type) {
+    return export_handle_type::is_supported(handle_type);
+}
+
+bool runtime_async_alloc::is_hwdecompress_supported() { return hwdecompress::is_supported(); }
+
+bool export_handle_type::is_supported(int handle_type) { return handle_type == 0; }
+
+bool hwdecompress::is_supported() { return false; }
+
+bool concurrent_managed_access::is_supported() {
+    return the_driver().capabilities().managed_memory && has_attribute(attribute_concurrent_managed_access, false);
+}
+
+bool runtime_async_managed_alloc::is_supported() { return false; }
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

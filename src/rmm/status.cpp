@@ -1,0 +1,123 @@
+// Implements status.hpp.
+#include "rmm/status.hpp"
+
+#include <cstdio>
+#include <exception>
+
+#include "rmm/detail/format.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+namespace {
+
+const char* driver_word(driver::Driver& d) {
+    switch (d.kind()) {
+    case driver::Kind::cuda: return "CUDA";
+    case driver::Kind::hip: return "HIP";
+    case driver::Kind::host: break;
+    }
+    return "host driver";
+}
+
+std::string place(const std::source_location& where) {
+    return std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
+}
+
+std::string describe(driver::Driver& d, driver::Status status) {
+    return std::string(d.error_name(status)) + " " + d.error_text(status);
+}
+
+}  // namespace
+
+driver::Driver& the_driver() {
+    try {
+        return driver::process_default();
+    } catch (const std::bad_alloc&) {
+        throw;
+    } catch (const std::exception& e) {
+        throw rmm::logic_error(e.what());
+    }
+}
+
+void check(driver::Status status, std::source_location where) {
+    if (status.ok()) return;
+    driver::Driver& d = the_driver();
+    (void)d.take_last_error();
+    throw rmm::cuda_error(std::string(driver_word(d)) + " error at: " + place(where) + describe(d, status));
+}
+
+void throw_allocation_failure(driver::Status status, std::size_t bytes, const char* what, std::source_location where) {
+    driver::Driver& d = the_driver();
+    (void)d.take_last_error();
+    std::string text = std::string(driver_word(d)) + " error (failed to allocate " + std::to_string(bytes) +
+                       " bytes) at: " + place(where) + describe(d, status);
+    if (status.code != driver::Code::out_of_memory) throw rmm::bad_alloc(text);
+    memory_shortage shortage;
+    shortage.requested_bytes = bytes;
+    const int device = current_device();
+    text += "\nout of memory on " + device_name(device) + ": " + what + " was asked for " + format_size(bytes) +
+            "\n  " + describe_device_memory(device, &shortage);
+    throw rmm::out_of_memory(text, shortage);
+}
+
+void report_failure(driver::Status status, const char* attempted) noexcept {
+    if (status.ok() || status.code == driver::Code::shut_down) return;
+    try {
+        driver::Driver& d = the_driver();
+        (void)d.take_last_error();
+        std::fprintf(stderr, "rmm: could not %s: %s %s\n", attempted, d.error_name(status), d.error_text(status));
+    } catch (...) {
+        std::fprintf(stderr, "rmm: could not %s\n", attempted);
+    }
+}
+
+void report_misuse(const std::string& text) noexcept { std::fprintf(stderr, "rmm: %s\n", text.c_str()); }
+
+int current_device() noexcept {
+    try {
+        int device = -1;
+        if (the_driver().current_device(&device).ok()) return device;
+        (void)the_driver().take_last_error();
+    } catch (...) {
+        return -1;  // no driver: asked by functions that promise -1 for it
+    }
+    return -1;
+}
+
+std::string device_name(int device) {
+    driver::Driver& d = the_driver();
+    driver::DeviceProperties properties;
+    const bool known = d.properties(device, &properties).ok();
+    if (!known) (void)d.take_last_error();
+    const std::string number = std::to_string(device);
+    const std::string word = d.kind() == driver::Kind::host ? "virtual device " : "GPU ";
+    return word + number + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
+}
+
+std::string format_size(std::size_t bytes) {
+    constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    auto value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+    if (unit == 0) return std::to_string(bytes) + " bytes";
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.2f %s (%zu bytes)", value, units[unit], bytes);
+    return text;
+}
+
+std::string describe_device_memory(int device, memory_shortage* shortage) {
+    driver::Driver& d = the_driver();
+    shortage->device = device;
+    const driver::Status status = d.memory_info(device, &shortage->device_free_bytes, &shortage->device_total_bytes);
+    if (!status.ok()) {
+        (void)d.take_last_error();
+        return "the driver cannot say how much memory is free";
+    }
+    return device_name(device) + "   total " + format_size(shortage->device_total_bytes) + "   free " +
+           format_size(shortage->device_free_bytes);
+}
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,51 @@
+// From the driver's status codes to rmm's exceptions and messages.
+//
+// Owns: the texts. Must not know: resources. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <source_location>
+#include <string>
+
+#include "driver/driver.hpp"
+#include "driver/registry.hpp"
+#include "rmm/cuda_stream_view.hpp"
+#include "rmm/error.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+
+namespace driver = ::kmm::driver;
+
+/// The driver of the process. Throws rmm::logic_error where KMM_DRIVER names one that cannot be used.
+driver::Driver& the_driver();
+
+inline driver::StreamHandle handle_of(cuda_stream_view stream) noexcept { return driver::StreamHandle{stream.value()}; }
+
+/// Throws rmm::cuda_error, "<DRIVER> error at: FILE:LINE: NAME DESCRIPTION", unless ok; clears the driver's last error.
+void check(driver::Status status, std::source_location where = std::source_location::current());
+
+/// Throws for an allocation that the driver refused: rmm::out_of_memory or rmm::bad_alloc, with the sizes.
+[[noreturn]] void throw_allocation_failure(driver::Status status, std::size_t bytes, const char* what,
+                                           std::source_location where = std::source_location::current());
+
+/// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down.
+void report_failure(driver::Status status, const char* attempted) noexcept;
+void report_misuse(const std::string& text) noexcept;
+
+/// The current device, or -1.
+int current_device() noexcept;
+
+/// "GPU 1 (NAME)", or "virtual device 1 (NAME)" on the host driver.
+std::string device_name(int device);
+
+/// "4.00 GiB (4294967296 bytes)".
+std::string format_size(std::size_t bytes);
+
+/// One line: "device D   total T   free F", sizes in GiB or MiB. Also fills the device's part of `*shortage`.
+std::string describe_device_memory(int device, memory_shortage* shortage);
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,158 @@
+// Implements stream_registry.hpp.
+#include "rmm/stream_registry.hpp"
+
+#include <array>
+#include <memory>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+namespace {
+
+// Numbers of identities; the two lowest bits say where the rest comes from, so that no two sources collide.
+constexpr std::uint64_t legacy_number = 0;
+std::uint64_t tagged(std::uint64_t value, std::uint64_t tag) noexcept { return value << 2 | tag; }
+
+std::atomic<std::uint64_t> next_number{1};  // of owned streams, of threads, and of foreign streams without ids
+
+struct registry {
+    std::shared_mutex mutex;
+    std::unordered_map<cudaStream_t, owned_stream*> streams;
+    // Changes with every entry made or removed, so that a thread can keep what it looked up last.
+    std::atomic<std::uint64_t> generation{1};
+};
+
+// Never destroyed: streams in static objects may outlive any order of destruction.
+registry& all() {
+    static registry& instance = *new registry;
+    return instance;
+}
+
+struct remembered {
+    cudaStream_t handle = nullptr;
+    std::uint64_t generation = 0;
+    owned_stream* owned = nullptr;
+};
+constexpr std::size_t num_remembered = 8;  // a thread uses few streams at a time
+
+owned_stream* find_owned(cudaStream_t handle) noexcept {
+    thread_local std::array<remembered, num_remembered> recent;
+    registry& r = all();
+    remembered& slot = recent[(reinterpret_cast<std::uintptr_t>(handle) >> 4) % num_remembered];
+    const std::uint64_t generation = r.generation.load(std::memory_order_acquire);
+    if (slot.handle == handle && slot.generation == generation) return slot.owned;
+    std::shared_lock lock(r.mutex);
+    const auto at = r.streams.find(handle);
+    slot = {handle, r.generation.load(std::memory_order_relaxed), at == r.streams.end() ? nullptr : at->second};
+    return slot.owned;
+}
+
+}  // namespace
+
+owned_stream* owned_stream::create(bool non_blocking) {
+    struct release_it {
+        void operator()(owned_stream* s) const noexcept { s->release(); }
+    };
+    std::unique_ptr<owned_stream, release_it> record(new owned_stream);
+    driver::Driver& d = the_driver();
+    check(d.current_device(&record->device_));
+    driver::StreamHandle handle;
+    check(d.create_stream(record->device_, non_blocking, 0, &handle));
+    record->handle_ = static_cast<cudaStream_t>(handle.native);
+    record->id_ = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 1);
+    registry& r = all();
+    try {
+        std::unique_lock lock(r.mutex);
+        r.streams[record->handle_] = record.get();
+        r.generation.fetch_add(1, std::memory_order_release);
+    } catch (...) {
+        report_failure(d.destroy_stream(handle), "destroy a stream");
+        throw;
+    }
+    return record.release();
+}
+
+owned_stream::~owned_stream() {
+    if (end_.native != nullptr) report_failure(the_driver().destroy_event(end_), "destroy an event");
+}
+
+void owned_stream::release() noexcept {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+void owned_stream::close() noexcept {
+    driver::Driver& d = the_driver();
+    registry& r = all();
+    {
+        std::unique_lock lock(r.mutex);
+        // A handle that was destroyed behind our back may belong to another stream of ours by now.
+        if (const auto at = r.streams.find(handle_); at != r.streams.end() && at->second == this) r.streams.erase(at);
+        r.generation.fetch_add(1, std::memory_order_release);
+    }
+    {
+        std::unique_lock lock(mutex_);
+        state_ = state::closing;
+        changed_.wait(lock, [this] { return num_recording_ == 0; });
+    }
+    const driver::StreamHandle handle{handle_};
+    driver::EventHandle end;
+    if (observed_.load(std::memory_order_relaxed)) {
+        driver::Status status = d.create_event(device_, false, false, &end);
+        if (status.ok()) status = d.record_event(end, handle);
+        // What cannot be fenced is waited for: memory freed on this stream may be handed out next.
+        if (!status.ok()) {
+            (void)d.take_last_error();
+            report_failure(d.synchronize_stream(handle), "wait for a stream that is destroyed");
+            if (end.native != nullptr) (void)d.destroy_event(end);
+            end = {};
+        }
+    }
+    report_failure(d.destroy_stream(handle), "destroy a stream");
+    {
+        std::lock_guard lock(mutex_);
+        end_ = end;
+        state_ = state::closed;
+        changed_.notify_all();
+    }
+    release();
+}
+
+driver::Status owned_stream::fence(driver::EventHandle spare, driver::EventHandle* point) noexcept {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return state_ != state::closing; });
+    if (state_ == state::closed) {
+        *point = end_;
+        return {};
+    }
+    ++num_recording_;
+    lock.unlock();
+    const driver::Status status = the_driver().record_event(spare, driver::StreamHandle{handle_});
+    lock.lock();
+    if (--num_recording_ == 0) changed_.notify_all();
+    *point = spare;
+    return status;
+}
+
+stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = stream.value();
+    if (handle == nullptr || handle == legacy_stream_handle()) return {stream_kind::legacy, legacy_number, nullptr};
+    if (handle == per_thread_stream_handle()) {
+        thread_local const std::uint64_t thread = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2);
+        return {stream_kind::per_thread, thread, nullptr};
+    }
+    if (owned_stream* owned = find_owned(handle)) return {stream_kind::owned, owned->id(), owned};
+    std::uint64_t id = 0;
+    if (d.capabilities().stream_ids) {
+        if (d.stream_id(driver::StreamHandle{handle}, &id).ok()) return {stream_kind::foreign, tagged(id, 3), nullptr};
+        (void)d.take_last_error();
+    }
+    return {stream_kind::foreign, tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2), nullptr};
+}
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,80 @@
+// Which streams are ours, and who a stream is.
+//
+// A handle does not identify a stream: the driver soon uses it again, and recording an event on a destroyed one ends the
+// process. Streams made by rmm::cuda_stream are registered here, so that they can be fenced at any time, after their end
+// too. Of all others only the call that brought the handle may touch it.
+//
+// Owns: the table and what is left of our streams when they are destroyed. Must not know: resources. Any thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "driver/driver.hpp"
+#include "rmm/cuda_stream_view.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+
+/// A stream that rmm::cuda_stream owns; stays as long as somebody refers to it.
+class owned_stream {
+  public:
+    /// Creates and registers a stream of the current device. Throws rmm::cuda_error. One reference, the caller's.
+    static owned_stream* create(bool non_blocking);
+    /// Destroys the stream; afterwards `fence` gives the point at which it ended. Drops the owner's reference.
+    void close() noexcept;
+
+    void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    void release() noexcept;
+
+    std::uint64_t id() const noexcept { return id_; }
+    cudaStream_t handle() const noexcept { return handle_; }
+    /// Somebody will want to fence this stream later: its end must be recorded.
+    void observe() noexcept { observed_.store(true, std::memory_order_relaxed); }
+
+    /// Records everything queued so far in `spare`, or, if the stream has ended, names the event of its end. `*point` is
+    /// the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this object.
+    kmm::driver::Status fence(kmm::driver::EventHandle spare, kmm::driver::EventHandle* point) noexcept;
+
+  private:
+    owned_stream() = default;
+    ~owned_stream();
+
+    enum class state : std::uint8_t { open, closing, closed };
+
+    std::uint64_t id_ = 0;
+    cudaStream_t handle_ = nullptr;
+    int device_ = -1;
+    std::atomic<std::uint32_t> references_{1};
+    std::atomic<bool> observed_{false};
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    state state_ = state::open;
+    int num_recording_ = 0;  // calls of `fence` that are using the handle
+    kmm::driver::EventHandle end_;
+};
+
+enum class stream_kind : std::uint8_t {
+    legacy,      ///< the legacy default stream of the current device: never destroyed
+    per_thread,  ///< the calling thread's default stream: only this thread can name it
+    owned,       ///< made by rmm::cuda_stream
+    foreign,     ///< somebody else's handle: touched in this call only
+};
+
+/// Who a stream is. Equal numbers mean one stream for as long as the process lives.
+struct stream_identity {
+    stream_kind kind = stream_kind::legacy;
+    std::uint64_t number = 0;
+    owned_stream* owned = nullptr;  ///< for `owned`; valid while the caller's stream is
+};
+
+/// Must be called with a live stream. A foreign stream whose driver has no stream ids gets a new number each time.
+stream_identity identify(kmm::driver::Driver& driver, cuda_stream_view stream) noexcept;
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm
