@@ -21,29 +21,19 @@ class SourceLocation {
   public:
     constexpr SourceLocation() noexcept = default;
     /// The texts must live as long as the program.
-    constexpr SourceLocation(const char* file, int line, const char* function) noexcept :
-        file_(file),
-        function_(function),
-        line_(line) {}
+    constexpr SourceLocation(const char* file, int line, const char* function) noexcept
+        : file_(file), function_(function), line_(line) {}
 
     static constexpr SourceLocation current(const char* file = __builtin_FILE(), int line = __builtin_LINE(),
                                             const char* function = __builtin_FUNCTION()) noexcept {
         return SourceLocation(file, line, function);
     }
     /// As the compiler names it; "" if unknown.
-    constexpr const char* file() const noexcept {
-        return file_;
-    }
+    constexpr const char* file() const noexcept { return file_; }
     /// From 1; 0 if unknown.
-    constexpr int line() const noexcept {
-        return line_;
-    }
-    constexpr const char* function() const noexcept {
-        return function_;
-    }
-    constexpr bool is_known() const noexcept {
-        return line_ > 0;
-    }
+    constexpr int line() const noexcept { return line_; }
+    constexpr const char* function() const noexcept { return function_; }
+    constexpr bool is_known() const noexcept { return line_ > 0; }
 
   private:
     const char* file_ = "";
@@ -76,23 +66,17 @@ const char* to_string(ErrorCode code) noexcept;
 using Region = std::vector<Range<default_index_type>>;
 
 /// The root of all errors of the library.
-class Error: public std::runtime_error {
+class Error : public std::runtime_error {
   public:
-    Error(ErrorCode code, const std::string& text, SourceLocation where = SourceLocation()) :
-        std::runtime_error(text),
-        where_(where),
-        code_(code) {}
+    Error(ErrorCode code, const std::string& text, SourceLocation where = SourceLocation())
+        : std::runtime_error(text), where_(where), code_(code) {}
     Error(const Error&) noexcept = default;
     Error& operator=(const Error&) noexcept = default;
     ~Error() override;
 
-    ErrorCode code() const noexcept {
-        return code_;
-    }
+    ErrorCode code() const noexcept { return code_; }
     /// The place in the program that the error is about (for tasks: where they were submitted), if it is known.
-    const SourceLocation& where() const noexcept {
-        return where_;
-    }
+    const SourceLocation& where() const noexcept { return where_; }
 
   private:
     SourceLocation where_;
@@ -100,10 +84,10 @@ class Error: public std::runtime_error {
 };
 
 /// The caller can fix it: sizes, mappings, foreign or unknown events, arrays of another runtime, bad variables.
-class InvalidArgument: public Error {
+class InvalidArgument : public Error {
   public:
-    explicit InvalidArgument(const std::string& text, SourceLocation where = SourceLocation()) :
-        Error(ErrorCode::InvalidArgument, text, where) {}
+    explicit InvalidArgument(const std::string& text, SourceLocation where = SourceLocation())
+        : Error(ErrorCode::InvalidArgument, text, where) {}
     ~InvalidArgument() override;
 };
 
@@ -112,12 +96,12 @@ struct ConflictParty {
     std::size_t chunk_index = 0;  ///< number of the task within its submit
     DomainPoint offset;
     DomainDim size;
-    std::size_t argument = 0;     ///< number of the argument, from 0
+    std::size_t argument = 0;  ///< number of the argument, from 0
     ResourceId resource;
 };
 
 /// Two tasks, or two arguments, of one submit claim the same elements.
-class ConflictingAccess: public Error {
+class ConflictingAccess : public Error {
   public:
     ConflictingAccess(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
                       const Region& overlap, SourceLocation where = SourceLocation());
@@ -134,7 +118,7 @@ class ConflictingAccess: public Error {
 };
 
 /// Elements are read that nothing ever wrote.
-class UninitializedRead: public Error {
+class UninitializedRead : public Error {
   public:
     UninitializedRead(const std::string& array_name, const Region& region, SourceLocation where = SourceLocation());
     ~UninitializedRead() override;
@@ -149,19 +133,19 @@ class UninitializedRead: public Error {
 };
 
 /// A resource outside the handle's set, or of the wrong kind.
-class InvalidResourceException: public Error {
+class InvalidResourceException : public Error {
   public:
-    explicit InvalidResourceException(const std::string& text, SourceLocation where = SourceLocation()) :
-        Error(ErrorCode::InvalidResource, text, where) {}
+    explicit InvalidResourceException(const std::string& text, SourceLocation where = SourceLocation())
+        : Error(ErrorCode::InvalidResource, text, where) {}
     ~InvalidResourceException() override;
 };
 
 /// No tier can hold it. Sizes in bytes.
-class OutOfMemory: public Error {
+class OutOfMemory : public Error {
   public:
     /// `report` is the whole text, which what() begins with too.
-    OutOfMemory(MemoryId memory, std::size_t requested, std::size_t in_use, std::size_t limit, const std::string& report,
-                SourceLocation where = SourceLocation());
+    OutOfMemory(MemoryId memory, std::size_t requested, std::size_t in_use, std::size_t limit,
+                const std::string& report, SourceLocation where = SourceLocation());
     ~OutOfMemory() override;
 
     MemoryId memory() const noexcept;
@@ -189,13 +173,13 @@ struct TaskFailure {
     DomainChunk chunk;
     ResourceId resource;
     EventId event;
-    std::string cause;                    ///< text of the original exception
+    std::string cause;                           ///< text of the original exception
     std::shared_ptr<const TaskLabel> needed_by;  ///< the cancelled task that is asked about, or null
-    std::string hint;                     ///< what to do, or empty
+    std::string hint;                            ///< what to do, or empty
 };
 
 /// A task failed, and its result, event or completion is asked for. The original exception is nested.
-class TaskError: public Error, public std::nested_exception {
+class TaskError : public Error, public std::nested_exception {
   public:
     /// Nests the exception that is being handled, if any.
     explicit TaskError(TaskFailure failure, std::vector<std::exception_ptr> also_failed = {});
@@ -225,26 +209,18 @@ class TaskError: public Error, public std::nested_exception {
 };
 
 /// A native call failed, or a device did.
-class DeviceError: public Error {
+class DeviceError : public Error {
   public:
     /// `device` is the native number, -1 if no device is meant; `status` the driver's own code.
     DeviceError(const std::string& text, DriverKind driver, int device, int status, const std::string& status_name,
                 bool is_sticky = false, SourceLocation where = SourceLocation());
     ~DeviceError() override;
 
-    DriverKind driver() const noexcept {
-        return driver_;
-    }
-    int device() const noexcept {
-        return device_;
-    }
-    const std::string& status_name() const noexcept {
-        return *status_name_;
-    }
+    DriverKind driver() const noexcept { return driver_; }
+    int device() const noexcept { return device_; }
+    const std::string& status_name() const noexcept { return *status_name_; }
     /// Every later call on this device fails too.
-    bool is_sticky() const noexcept {
-        return is_sticky_;
-    }
+    bool is_sticky() const noexcept { return is_sticky_; }
 
     int status;  ///< native code
 
@@ -258,55 +234,51 @@ class DeviceError: public Error {
 using GPUException = DeviceError;
 
 /// A call of the driver API failed.
-class GPUDriverException: public DeviceError {
+class GPUDriverException : public DeviceError {
   public:
     using DeviceError::DeviceError;
     ~GPUDriverException() override;
 };
 
 /// A call of the runtime API failed.
-class GPURuntimeException: public DeviceError {
+class GPURuntimeException : public DeviceError {
   public:
     using DeviceError::DeviceError;
     ~GPURuntimeException() override;
 };
 
 /// A call of the BLAS library failed.
-class BlasException: public DeviceError {
+class BlasException : public DeviceError {
   public:
     using DeviceError::DeviceError;
     ~BlasException() override;
 };
 
 /// A driver, a library or a kernel form is missing; the text says what was tried.
-class NotAvailable: public Error {
+class NotAvailable : public Error {
   public:
-    explicit NotAvailable(const std::string& text, SourceLocation where = SourceLocation()) :
-        Error(ErrorCode::NotAvailable, text, where) {}
+    explicit NotAvailable(const std::string& text, SourceLocation where = SourceLocation())
+        : Error(ErrorCode::NotAvailable, text, where) {}
     ~NotAvailable() override;
 };
 
 /// A wait that cannot end.
-class DeadlockError: public Error {
+class DeadlockError : public Error {
   public:
-    explicit DeadlockError(const std::string& text, SourceLocation where = SourceLocation()) :
-        Error(ErrorCode::DeadlockError, text, where) {}
+    explicit DeadlockError(const std::string& text, SourceLocation where = SourceLocation())
+        : Error(ErrorCode::DeadlockError, text, where) {}
     ~DeadlockError() override;
 };
 
 /// The disk tier failed.
-class IoError: public Error {
+class IoError : public Error {
   public:
     IoError(const std::string& text, int error_number, const std::string& path);
     ~IoError() override;
 
     /// As in errno; 0 if the content was wrong.
-    int error_number() const noexcept {
-        return error_number_;
-    }
-    const std::string& path() const noexcept {
-        return *path_;
-    }
+    int error_number() const noexcept { return error_number_; }
+    const std::string& path() const noexcept { return *path_; }
 
   private:
     std::shared_ptr<const std::string> path_;
@@ -314,17 +286,17 @@ class IoError: public Error {
 };
 
 /// The runtime was closed, or the process forked.
-class Closed: public Error {
+class Closed : public Error {
   public:
     explicit Closed(const std::string& text) : Error(ErrorCode::Closed, text) {}
     ~Closed() override;
 };
 
 /// A bug of the library.
-class InternalError: public Error {
+class InternalError : public Error {
   public:
-    explicit InternalError(const std::string& text, SourceLocation where = SourceLocation::current()) :
-        Error(ErrorCode::InternalError, text, where) {}
+    explicit InternalError(const std::string& text, SourceLocation where = SourceLocation::current())
+        : Error(ErrorCode::InternalError, text, where) {}
     ~InternalError() override;
 };
 

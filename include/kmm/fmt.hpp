@@ -18,7 +18,7 @@
 #define KMM_PANIC_FMT(...) KMM_PANIC(::fmt::format(__VA_ARGS__).c_str())
 
 #define KMM_DETAIL_DEFINE_FORMATTER(...) \
-    struct fmt::formatter<__VA_ARGS__>: fmt::ostream_formatter {};
+    struct fmt::formatter<__VA_ARGS__> : fmt::ostream_formatter {};
 
 template<>
 KMM_DETAIL_DEFINE_FORMATTER(kmm::DeviceId)

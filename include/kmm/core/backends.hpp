@@ -5,22 +5,22 @@
 #include "kmm/utils/macros.hpp"
 
 #if KMM_USE_CUDA
-    #include <cuda.h>
-    #include <cuda_runtime_api.h>
-    #if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
-        #if __has_include(<cublas_v2.h>)
-            #include <cublas_v2.h>
-            #define KMM_DETAIL_HAS_BLAS_HEADER 1
-        #endif
-    #endif
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
+#if __has_include(<cublas_v2.h>)
+#include <cublas_v2.h>
+#define KMM_DETAIL_HAS_BLAS_HEADER 1
+#endif
+#endif
 #elif KMM_USE_HIP
-    #include <hip/hip_runtime.h>
-    #if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
-        #if __has_include(<rocblas/rocblas.h>)
-            #include <rocblas/rocblas.h>
-            #define KMM_DETAIL_HAS_BLAS_HEADER 1
-        #endif
-    #endif
+#include <hip/hip_runtime.h>
+#if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
+#if __has_include(<rocblas/rocblas.h>)
+#include <rocblas/rocblas.h>
+#define KMM_DETAIL_HAS_BLAS_HEADER 1
+#endif
+#endif
 #else
 struct CUstream_st;
 #endif
@@ -51,6 +51,19 @@ using blasHandle_t = cublasHandle_t;
 using blasHandle_t = rocblas_handle;
 #else
 using blasHandle_t = void*;
+#endif
+
+#if KMM_USE_CUDA || KMM_USE_HIP
+/// The primary context of a device, which all parts of a process share.
+class GPUContextHandle {
+  public:
+    explicit GPUContextHandle(GPUdevice_t device) noexcept : device_(device) {}
+    /// Native number of the device.
+    GPUdevice_t device() const noexcept { return device_; }
+
+  private:
+    GPUdevice_t device_;
+};
 #endif
 
 }  // namespace kmm

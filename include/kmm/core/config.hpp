@@ -58,7 +58,7 @@ struct RuntimeConfig {
 
     DriverKind driver = DriverKind::Auto;
     /// Native ordinals; the i-th becomes DeviceId(i); only these are touched. Empty: all.
-    std::vector<int> devices {};
+    std::vector<int> devices{};
     /// Devices of the host driver.
     std::size_t virtual_devices = 1;
     /// Of each device of the host driver, taken out of the host tier's limit; 0: a third of the host tier / N.
@@ -68,7 +68,7 @@ struct RuntimeConfig {
     /// Of physical memory or of the container limit, whichever is smaller.
     double host_memory_fraction = 0.75;
     /// Existing writable directory; empty: no disk tier.
-    std::string spill_directory {};
+    std::string spill_directory{};
     std::size_t spill_limit = std::numeric_limits<std::size_t>::max();
     /// Of the space that is free when the runtime starts.
     double spill_fraction = 0.9;
@@ -83,7 +83,7 @@ struct RuntimeConfig {
     /// A wait of this many seconds without any progress logs, once, who waits for what; 0: off.
     double watchdog = 30;
     /// For DeviceMemoryKind::Resource: one for each device.
-    std::vector<DeviceMemorySource> device_resource {};
+    std::vector<DeviceMemorySource> device_resource{};
 };
 
 /// The defaults, with what the KMM_* variables say. An unset or empty variable changes nothing. A malformed one throws

@@ -65,11 +65,11 @@ template<typename T>
 constexpr ScalarType integer_scalar() noexcept {
     if constexpr (std::is_integral<T>::value && !std::is_same<T, bool>::value) {
         constexpr bool is_signed = std::is_signed<T>::value;
-        return sizeof(T) == 1 ? (is_signed ? ScalarType::Int8 : ScalarType::Uint8)
-             : sizeof(T) == 2 ? (is_signed ? ScalarType::Int16 : ScalarType::Uint16)
-             : sizeof(T) == 4 ? (is_signed ? ScalarType::Int32 : ScalarType::Uint32)
-             : sizeof(T) == 8 ? (is_signed ? ScalarType::Int64 : ScalarType::Uint64)
-                              : ScalarType::Invalid;
+        return sizeof(T) == 1   ? (is_signed ? ScalarType::Int8 : ScalarType::Uint8)
+               : sizeof(T) == 2 ? (is_signed ? ScalarType::Int16 : ScalarType::Uint16)
+               : sizeof(T) == 4 ? (is_signed ? ScalarType::Int32 : ScalarType::Uint32)
+               : sizeof(T) == 8 ? (is_signed ? ScalarType::Int64 : ScalarType::Uint64)
+                                : ScalarType::Invalid;
     } else {
         return ScalarType::Invalid;
     }
@@ -112,10 +112,10 @@ struct ScalarTypeOf {
 }  // namespace kmm
 
 /// At global scope: objects of type `T` are scalars of kind `S` (the name of a ScalarType, such as Complex32).
-#define KMM_DEFINE_SCALAR_TYPE(S, T)                                      \
-    template<>                                                            \
-    struct kmm::ScalarTypeOf<T> {                                         \
-        static constexpr ::kmm::ScalarType value = ::kmm::ScalarType::S;  \
+#define KMM_DEFINE_SCALAR_TYPE(S, T)                                     \
+    template<>                                                           \
+    struct kmm::ScalarTypeOf<T> {                                        \
+        static constexpr ::kmm::ScalarType value = ::kmm::ScalarType::S; \
     };
 
 KMM_DEFINE_SCALAR_TYPE(Float32, float)
@@ -156,40 +156,26 @@ class DataType {
     static DataType of() noexcept {
         return DataType(&detail::data_type_record<std::remove_cv_t<T>>);
     }
-    static DataType of(ScalarType type) noexcept {
-        return DataType(type);
-    }
+    static DataType of(ScalarType type) noexcept { return DataType(type); }
 
     /// "Float32" for a scalar, else the C++ name.
     std::string name() const;
     /// "float" for a scalar, else the C++ name.
     std::string c_name() const;
-    std::size_t size_in_bytes() const noexcept {
-        return record_->size_bytes;
-    }
-    std::size_t alignment() const noexcept {
-        return record_->alignment;
-    }
+    std::size_t size_in_bytes() const noexcept { return record_->size_bytes; }
+    std::size_t alignment() const noexcept { return record_->alignment; }
     /// Invalid if this is no scalar.
-    ScalarType as_scalar() const noexcept {
-        return record_->scalar;
-    }
+    ScalarType as_scalar() const noexcept { return record_->scalar; }
     /// For KeyValue<V>: which scalar V is. Else Invalid.
-    ScalarType key_value_scalar() const noexcept {
-        return record_->key_value;
-    }
-    const std::type_info& type_info() const noexcept {
-        return *record_->type;
-    }
+    ScalarType key_value_scalar() const noexcept { return record_->key_value; }
+    const std::type_info& type_info() const noexcept { return *record_->type; }
 
     friend bool operator==(const DataType& a, const DataType& b) noexcept {
-        return a.record_ == b.record_
-               || (a.record_->scalar == b.record_->scalar
-                   && (a.record_->scalar != ScalarType::Invalid || *a.record_->type == *b.record_->type));
+        return a.record_ == b.record_ ||
+               (a.record_->scalar == b.record_->scalar &&
+                (a.record_->scalar != ScalarType::Invalid || *a.record_->type == *b.record_->type));
     }
-    friend bool operator!=(const DataType& a, const DataType& b) noexcept {
-        return !(a == b);
-    }
+    friend bool operator!=(const DataType& a, const DataType& b) noexcept { return !(a == b); }
 
   private:
     explicit DataType(const detail::DataTypeRecord* record) noexcept : record_(record) {}

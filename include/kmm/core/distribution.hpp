@@ -56,7 +56,8 @@ class Distribution {
     /// has one chunk.
     static Distribution blocks(const Dim<N>& array_size, const SystemInfo& info, std::size_t axis = 0);
     /// A regular grid of which chunk i goes to device (i / run) mod D.
-    static Distribution cyclic(const Dim<N>& array_size, const Dim<N>& chunk_size, std::size_t run, const SystemInfo& info);
+    static Distribution cyclic(const Dim<N>& array_size, const Dim<N>& chunk_size, std::size_t run,
+                               const SystemInfo& info);
     static Distribution single(const Dim<N>& array_size, MemoryId memory = MemoryId::host());
 
     ArrayChunk<N> chunk(std::size_t index) const;
@@ -101,7 +102,8 @@ Distribution<N> map_domain_to_distribution(const Dim<N>& array_size, const Domai
         const Bounds<N> region = detail::evaluate_access<N>(mapper, chunk, Bounds<N>(array_size));
         chunks.push_back({chunk.owner_id.as_memory(), region.begin(), region.size()});
     }
-    return Distribution<N>::from_chunks(array_size, static_cast<std::vector<ArrayChunk<N>>&&>(chunks), allow_duplicates);
+    return Distribution<N>::from_chunks(array_size, static_cast<std::vector<ArrayChunk<N>>&&>(chunks),
+                                        allow_duplicates);
 }
 
 }  // namespace kmm

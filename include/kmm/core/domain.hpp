@@ -20,22 +20,23 @@ inline constexpr std::size_t DOMAIN_DIMS = 3;
 namespace detail {
 
 template<typename... Us>
-using enable_domain_values_t =
-    std::enable_if_t<(sizeof...(Us) > 0) && sizeof...(Us) <= DOMAIN_DIMS && (is_element_v<default_index_type, Us> && ...)>;
+using enable_domain_values_t = std::enable_if_t<(sizeof...(Us) > 0) && sizeof...(Us) <= DOMAIN_DIMS &&
+                                                (is_element_v<default_index_type, Us> && ...)>;
 
 }  // namespace detail
 
 /// A position in a domain: 0 to 3 numbers or a Point of rank 0..3; missing axes are 0.
-struct DomainPoint: Point<DOMAIN_DIMS> {
+struct DomainPoint : Point<DOMAIN_DIMS> {
     constexpr DomainPoint() = default;
     template<typename... Us, typename = detail::enable_domain_values_t<Us...>>
     KMM_HOST_DEVICE constexpr DomainPoint(const Us&... values) : DomainPoint(Point<sizeof...(Us)>(values...)) {}
     template<std::size_t N, typename T, typename = std::enable_if_t<N <= DOMAIN_DIMS>>
-    KMM_HOST_DEVICE constexpr DomainPoint(const Point<N, T>& that) : Point<DOMAIN_DIMS>(Point<DOMAIN_DIMS>::from(that)) {}
+    KMM_HOST_DEVICE constexpr DomainPoint(const Point<N, T>& that)
+        : Point<DOMAIN_DIMS>(Point<DOMAIN_DIMS>::from(that)) {}
 };
 
 /// The size of a domain: 0 to 3 numbers or a Dim of rank 0..3; missing axes are 1.
-struct DomainDim: Dim<DOMAIN_DIMS> {
+struct DomainDim : Dim<DOMAIN_DIMS> {
     constexpr DomainDim() = default;
     template<typename... Us, typename = detail::enable_domain_values_t<Us...>>
     KMM_HOST_DEVICE constexpr DomainDim(const Us&... values) : DomainDim(Dim<sizeof...(Us)>(values...)) {}
@@ -44,16 +45,16 @@ struct DomainDim: Dim<DOMAIN_DIMS> {
 };
 
 /// A box of a domain: 0 to 3 ranges (or numbers n for [0, n)), or Bounds of rank 0..3; missing axes are [0, 1).
-struct DomainBounds: Bounds<DOMAIN_DIMS> {
+struct DomainBounds : Bounds<DOMAIN_DIMS> {
     KMM_HOST_DEVICE constexpr DomainBounds() : Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::one()) {}
-    template<typename... Rs, typename = std::enable_if_t<(sizeof...(Rs) > 0) && sizeof...(Rs) <= DOMAIN_DIMS
-                                                         && (std::is_convertible<Rs, Range<>>::value && ...)>>
+    template<typename... Rs, typename = std::enable_if_t<(sizeof...(Rs) > 0) && sizeof...(Rs) <= DOMAIN_DIMS &&
+                                                         (std::is_convertible<Rs, Range<>>::value && ...)>>
     KMM_HOST_DEVICE constexpr DomainBounds(const Rs&... ranges) : DomainBounds(Bounds<sizeof...(Rs)>(ranges...)) {}
     template<std::size_t N, typename T, typename = std::enable_if_t<N <= DOMAIN_DIMS>>
-    KMM_HOST_DEVICE constexpr DomainBounds(const Bounds<N, T>& that) :
-        Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::from(that)) {}
-    KMM_HOST_DEVICE constexpr DomainBounds(const DomainPoint& offset, const DomainDim& size) :
-        Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::from_offset_size(offset, size)) {}
+    KMM_HOST_DEVICE constexpr DomainBounds(const Bounds<N, T>& that)
+        : Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::from(that)) {}
+    KMM_HOST_DEVICE constexpr DomainBounds(const DomainPoint& offset, const DomainDim& size)
+        : Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::from_offset_size(offset, size)) {}
 };
 
 /// One task of a submit: the indices [offset, offset + size), and who runs them.
@@ -180,7 +181,7 @@ struct IntoDomain<Domain> {
 template<>
 struct IntoDomain<std::vector<DomainChunk>> {
     static Domain call(std::vector<DomainChunk> that, const SystemInfo&, ExecutionSpace space) {
-        return detail::explicit_domain(Domain {static_cast<std::vector<DomainChunk>&&>(that)}, space);
+        return detail::explicit_domain(Domain{static_cast<std::vector<DomainChunk>&&>(that)}, space);
     }
 };
 template<typename Access>
@@ -192,7 +193,8 @@ struct IntoDomain<LocalityDomain<Access>> {
 template<typename A>
 struct IntoDomain<ChunkDomain<A>> {
     static Domain call(const ChunkDomain<A>&, const SystemInfo&, ExecutionSpace) {
-        detail::throw_not_available("kmm::chunks_of: arrives with a later version; use TileDomain with the array's chunk size");
+        detail::throw_not_available(
+            "kmm::chunks_of: arrives with a later version; use TileDomain with the array's chunk size");
     }
 };
 

@@ -38,12 +38,8 @@ class DeviceId {
         }
     }
 
-    KMM_HOST_DEVICE constexpr std::uint8_t get() const noexcept {
-        return value_;
-    }
-    KMM_HOST_DEVICE constexpr operator std::uint8_t() const noexcept {
-        return value_;
-    }
+    KMM_HOST_DEVICE constexpr std::uint8_t get() const noexcept { return value_; }
+    KMM_HOST_DEVICE constexpr operator std::uint8_t() const noexcept { return value_; }
 
   private:
     KMM_HOST_DEVICE static void refuse(std::int64_t value) {
@@ -68,15 +64,9 @@ class MemoryId {
     constexpr MemoryId(Type type, std::uint8_t device) : type_(type), device_(DeviceId(device)) {}
 
     /// Host memory; `affinity` is the device that it is near to.
-    static constexpr MemoryId host(DeviceId affinity = DeviceId(0)) noexcept {
-        return MemoryId(Type::Host, affinity);
-    }
-    constexpr bool is_host() const noexcept {
-        return type_ == Type::Host;
-    }
-    constexpr bool is_device() const noexcept {
-        return type_ == Type::Device;
-    }
+    static constexpr MemoryId host(DeviceId affinity = DeviceId(0)) noexcept { return MemoryId(Type::Host, affinity); }
+    constexpr bool is_host() const noexcept { return type_ == Type::Host; }
+    constexpr bool is_device() const noexcept { return type_ == Type::Device; }
     /// The device; InvalidArgument for host memory.
     constexpr DeviceId as_device() const {
         if (is_host()) {
@@ -84,9 +74,7 @@ class MemoryId {
         }
         return device_;
     }
-    constexpr DeviceId device_affinity() const noexcept {
-        return device_;
-    }
+    constexpr DeviceId device_affinity() const noexcept { return device_; }
 
   private:
     constexpr MemoryId(Type type, DeviceId device) noexcept : type_(type), device_(device) {}
@@ -114,19 +102,11 @@ class DeviceStreamSet {
         }
         return result;
     }
-    static constexpr DeviceStreamSet all() noexcept {
-        return range(0, MAX_STREAMS);
-    }
-    constexpr bool contains(std::size_t stream) const noexcept {
-        return (bits_ & bit(stream)) != 0;
-    }
-    constexpr bool is_empty() const noexcept {
-        return bits_ == 0;
-    }
+    static constexpr DeviceStreamSet all() noexcept { return range(0, MAX_STREAMS); }
+    constexpr bool contains(std::size_t stream) const noexcept { return (bits_ & bit(stream)) != 0; }
+    constexpr bool is_empty() const noexcept { return bits_ == 0; }
     /// Bit i is stream i.
-    constexpr std::uint64_t bits() const noexcept {
-        return bits_;
-    }
+    constexpr std::uint64_t bits() const noexcept { return bits_; }
     constexpr DeviceStreamSet& operator&=(const DeviceStreamSet& that) noexcept {
         bits_ &= that.bits_;
         return *this;
@@ -135,12 +115,8 @@ class DeviceStreamSet {
         bits_ |= that.bits_;
         return *this;
     }
-    friend constexpr DeviceStreamSet operator&(DeviceStreamSet a, const DeviceStreamSet& b) noexcept {
-        return a &= b;
-    }
-    friend constexpr DeviceStreamSet operator|(DeviceStreamSet a, const DeviceStreamSet& b) noexcept {
-        return a |= b;
-    }
+    friend constexpr DeviceStreamSet operator&(DeviceStreamSet a, const DeviceStreamSet& b) noexcept { return a &= b; }
+    friend constexpr DeviceStreamSet operator|(DeviceStreamSet a, const DeviceStreamSet& b) noexcept { return a |= b; }
     friend constexpr bool operator==(const DeviceStreamSet& a, const DeviceStreamSet& b) noexcept {
         return a.bits_ == b.bits_;
     }
@@ -162,10 +138,8 @@ class ResourceId {
     /// The host.
     constexpr ResourceId() noexcept = default;
     /// A device; an empty stream set means all streams.
-    constexpr ResourceId(DeviceId device, DeviceStreamSet streams = DeviceStreamSet::all()) noexcept :
-        is_device_(true),
-        device_(device),
-        streams_(streams.is_empty() ? DeviceStreamSet::all() : streams) {}
+    constexpr ResourceId(DeviceId device, DeviceStreamSet streams = DeviceStreamSet::all()) noexcept
+        : is_device_(true), device_(device), streams_(streams.is_empty() ? DeviceStreamSet::all() : streams) {}
 
     /// The host; `affinity` is the device whose memory it is near to.
     static constexpr ResourceId host(DeviceId affinity = DeviceId(0)) noexcept {
@@ -173,12 +147,8 @@ class ResourceId {
         result.device_ = affinity;
         return result;
     }
-    constexpr bool is_host() const noexcept {
-        return !is_device_;
-    }
-    constexpr bool is_device() const noexcept {
-        return is_device_;
-    }
+    constexpr bool is_host() const noexcept { return !is_device_; }
+    constexpr bool is_device() const noexcept { return is_device_; }
     /// The device; InvalidArgument for the host.
     constexpr DeviceId as_device() const {
         if (is_host()) {
@@ -186,32 +156,23 @@ class ResourceId {
         }
         return device_;
     }
-    constexpr DeviceId device_affinity() const noexcept {
-        return device_;
-    }
-    constexpr DeviceStreamSet stream_affinity() const noexcept {
-        return streams_;
-    }
+    constexpr DeviceId device_affinity() const noexcept { return device_; }
+    constexpr DeviceStreamSet stream_affinity() const noexcept { return streams_; }
     /// The memory that its tasks use.
-    constexpr MemoryId as_memory() const noexcept {
-        return is_device_ ? MemoryId(device_) : MemoryId::host(device_);
-    }
+    constexpr MemoryId as_memory() const noexcept { return is_device_ ? MemoryId(device_) : MemoryId::host(device_); }
     /// Same kind and device, and no stream of `that` is missing here.
     constexpr bool contains(const ResourceId& that) const noexcept {
         if (is_device_ != that.is_device_) {
             return false;
         }
-        return !is_device_
-               || (device_.get() == that.device_.get() && (streams_ & that.streams_) == that.streams_);
+        return !is_device_ || (device_.get() == that.device_.get() && (streams_ & that.streams_) == that.streams_);
     }
     /// Same kind, device and stream set; the affinity of the host does not count.
     friend constexpr bool operator==(const ResourceId& a, const ResourceId& b) noexcept {
-        return a.is_device_ == b.is_device_
-               && (!a.is_device_ || (a.device_.get() == b.device_.get() && a.streams_ == b.streams_));
+        return a.is_device_ == b.is_device_ &&
+               (!a.is_device_ || (a.device_.get() == b.device_.get() && a.streams_ == b.streams_));
     }
-    friend constexpr bool operator!=(const ResourceId& a, const ResourceId& b) noexcept {
-        return !(a == b);
-    }
+    friend constexpr bool operator!=(const ResourceId& a, const ResourceId& b) noexcept { return !(a == b); }
 
   private:
     bool is_device_ = false;
@@ -224,12 +185,8 @@ class EventId {
   public:
     constexpr EventId() noexcept = default;
     explicit constexpr EventId(std::uint64_t value) noexcept : value_(value) {}
-    constexpr std::uint64_t get() const noexcept {
-        return value_;
-    }
-    constexpr std::uint16_t runtime_number() const noexcept {
-        return static_cast<std::uint16_t>(value_ >> 48);
-    }
+    constexpr std::uint64_t get() const noexcept { return value_; }
+    constexpr std::uint16_t runtime_number() const noexcept { return static_cast<std::uint16_t>(value_ >> 48); }
 
   private:
     std::uint64_t value_ = 0;
@@ -240,9 +197,7 @@ class BufferId {
   public:
     constexpr BufferId() noexcept = default;
     explicit constexpr BufferId(std::uint64_t value) noexcept : value_(value) {}
-    constexpr std::uint64_t get() const noexcept {
-        return value_;
-    }
+    constexpr std::uint64_t get() const noexcept { return value_; }
 
   private:
     std::uint64_t value_ = 0;
@@ -253,9 +208,7 @@ class NodeId {
   public:
     constexpr NodeId() noexcept = default;
     explicit constexpr NodeId(std::uint8_t value) noexcept : value_(value) {}
-    constexpr std::uint8_t get() const noexcept {
-        return value_;
-    }
+    constexpr std::uint8_t get() const noexcept { return value_; }
 
   private:
     std::uint8_t value_ = 0;
@@ -266,26 +219,18 @@ using EventList = small_vector<EventId, 2>;
 namespace detail {
 
 // The number that orders, compares and hashes an identifier.
-constexpr std::uint64_t rank_of(DeviceId id) noexcept {
-    return id.get();
-}
+constexpr std::uint64_t rank_of(DeviceId id) noexcept { return id.get(); }
 constexpr std::uint64_t rank_of(MemoryId id) noexcept {
     return id.is_host() ? 0u : std::uint64_t(1) + id.device_affinity().get();
 }
-constexpr std::uint64_t rank_of(EventId id) noexcept {
-    return id.get();
-}
-constexpr std::uint64_t rank_of(BufferId id) noexcept {
-    return id.get();
-}
-constexpr std::uint64_t rank_of(NodeId id) noexcept {
-    return id.get();
-}
+constexpr std::uint64_t rank_of(EventId id) noexcept { return id.get(); }
+constexpr std::uint64_t rank_of(BufferId id) noexcept { return id.get(); }
+constexpr std::uint64_t rank_of(NodeId id) noexcept { return id.get(); }
 
 template<typename T>
 inline constexpr bool is_ranked_id_v =
-    std::is_same<T, DeviceId>::value || std::is_same<T, MemoryId>::value || std::is_same<T, EventId>::value
-    || std::is_same<T, BufferId>::value || std::is_same<T, NodeId>::value;
+    std::is_same<T, DeviceId>::value || std::is_same<T, MemoryId>::value || std::is_same<T, EventId>::value ||
+    std::is_same<T, BufferId>::value || std::is_same<T, NodeId>::value;
 
 template<typename T>
 using enable_ranked_t = std::enable_if_t<is_ranked_id_v<T>, bool>;
@@ -390,9 +335,7 @@ struct std::hash<kmm::MemoryId> {
 };
 template<>
 struct std::hash<kmm::EventId> {
-    std::size_t operator()(const kmm::EventId& id) const noexcept {
-        return kmm::hash_fields(kmm::detail::rank_of(id));
-    }
+    std::size_t operator()(const kmm::EventId& id) const noexcept { return kmm::hash_fields(kmm::detail::rank_of(id)); }
 };
 template<>
 struct std::hash<kmm::BufferId> {
@@ -402,15 +345,11 @@ struct std::hash<kmm::BufferId> {
 };
 template<>
 struct std::hash<kmm::NodeId> {
-    std::size_t operator()(const kmm::NodeId& id) const noexcept {
-        return kmm::hash_fields(kmm::detail::rank_of(id));
-    }
+    std::size_t operator()(const kmm::NodeId& id) const noexcept { return kmm::hash_fields(kmm::detail::rank_of(id)); }
 };
 template<>
 struct std::hash<kmm::DeviceStreamSet> {
-    std::size_t operator()(const kmm::DeviceStreamSet& set) const noexcept {
-        return kmm::hash_fields(set.bits());
-    }
+    std::size_t operator()(const kmm::DeviceStreamSet& set) const noexcept { return kmm::hash_fields(set.bits()); }
 };
 template<>
 struct std::hash<kmm::ResourceId> {

@@ -18,7 +18,8 @@ enum struct Reduction : std::uint8_t { Invalid, Sum, Product, Min, Max, BitAnd, 
 template<typename T, typename F, bool HostOnly>
 struct CustomReduction {
     static_assert(std::is_trivially_copyable<F>::value, "the function of a reduction must be trivially copyable");
-    static_assert(std::is_invocable_r<T, const F&, T, T>::value, "the function of a reduction must be callable as T(T, T)");
+    static_assert(std::is_invocable_r<T, const F&, T, T>::value,
+                  "the function of a reduction must be callable as T(T, T)");
     using value_type = T;
     static constexpr bool host_only = HostOnly;
     T identity;
@@ -41,13 +42,13 @@ CustomReduction<T, F, true> host_reduction_op(T identity, F function) {
 template<typename C, typename Traits>
 std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const Reduction& op) {
     switch (op) {
-        case Reduction::Sum: return stream << "Sum";
-        case Reduction::Product: return stream << "Product";
-        case Reduction::Min: return stream << "Min";
-        case Reduction::Max: return stream << "Max";
-        case Reduction::BitAnd: return stream << "BitAnd";
-        case Reduction::BitOr: return stream << "BitOr";
-        case Reduction::Invalid: break;
+    case Reduction::Sum: return stream << "Sum";
+    case Reduction::Product: return stream << "Product";
+    case Reduction::Min: return stream << "Min";
+    case Reduction::Max: return stream << "Max";
+    case Reduction::BitAnd: return stream << "BitAnd";
+    case Reduction::BitOr: return stream << "BitOr";
+    case Reduction::Invalid: break;
     }
     return stream << "Invalid";
 }

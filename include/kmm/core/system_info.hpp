@@ -20,13 +20,13 @@ using dim3 = ::dim3;
 struct DeviceDescription {
     std::string name;
     DeviceId device_id;
-    int device_ordinal = 0;             ///< the driver's number
+    int device_ordinal = 0;  ///< the driver's number
     std::size_t total_memory_bytes = 0;
     std::size_t memory_limit_bytes = 0;
     std::uint32_t max_block_dim[3] = {1, 1, 1};
     std::uint32_t max_grid_dim[3] = {1, 1, 1};
     std::uint32_t max_threads_per_block = 1;
-    int compute_capability = 0;         ///< major * 10 + minor; 0 on the host driver
+    int compute_capability = 0;  ///< major * 10 + minor; 0 on the host driver
     std::size_t max_shared_memory_per_block = 0;
     std::size_t num_compute_streams = 1;
     std::string pci_bus_id;
@@ -64,9 +64,7 @@ class DeviceInfo {
     std::size_t num_compute_streams() const noexcept;
     const std::string& pci_bus_id() const noexcept;
     const std::string& uuid() const noexcept;
-    const DeviceDescription& description() const noexcept {
-        return *description_;
-    }
+    const DeviceDescription& description() const noexcept { return *description_; }
 
   private:
     std::shared_ptr<const DeviceDescription> description_;
@@ -74,7 +72,7 @@ class DeviceInfo {
 
 /// The data of a SystemInfo. Made by the runtime.
 struct SystemDescription {
-    std::vector<DeviceInfo> devices;    ///< in the order of their DeviceIds
+    std::vector<DeviceInfo> devices;  ///< in the order of their DeviceIds
     DriverKind driver = DriverKind::Host;
     int driver_version = 0;
     std::size_t host_memory_bytes = 0;

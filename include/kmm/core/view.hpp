@@ -76,28 +76,23 @@ class AbstractView {
     /// Empty, unless the sizes are static.
     KMM_HOST_DEVICE constexpr AbstractView() noexcept : AbstractView(nullptr, D()) {}
     /// Packed elements of `domain` that begin at `first`.
-    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain) noexcept :
-        data_(first),
-        domain_(domain),
-        mapping_(mapping_type::from_domain(domain)) {}
-    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain, const mapping_type& mapping) noexcept :
-        data_(first),
-        domain_(domain),
-        mapping_(mapping) {}
+    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain) noexcept
+        : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {}
+    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain, const mapping_type& mapping) noexcept
+        : data_(first), domain_(domain), mapping_(mapping) {}
     /// Of a view that knows no less: T to const T, static to dynamic, without to with offsets, contiguous to strided.
     template<typename U, typename E, typename M,
-             typename = std::enable_if_t<std::is_convertible<U (*)[], T (*)[]>::value && std::is_convertible<E, D>::value
-                                         && std::is_convertible<typename M::template mapping_type<E::rank>,
-                                                                mapping_type>::value>>
-    KMM_HOST_DEVICE constexpr AbstractView(const AbstractView<U, E, M, A>& that) noexcept :
-        data_(that.data()),
-        domain_(that.domain()),
-        mapping_(that.mapping()) {}
+             typename =
+                 std::enable_if_t<std::is_convertible<U (*)[], T (*)[]>::value && std::is_convertible<E, D>::value &&
+                                  std::is_convertible<typename M::template mapping_type<E::rank>, mapping_type>::value>>
+    KMM_HOST_DEVICE constexpr AbstractView(const AbstractView<U, E, M, A>& that) noexcept
+        : data_(that.data()), domain_(that.domain()), mapping_(that.mapping()) {}
 
     /// The region `bounds`, whose first element is at `first`; `strides[i]` in elements for each axis (a contiguous axis
     /// counts as 1). For domains without offsets only the sizes of `bounds` count.
     template<typename U, typename P>
-    KMM_HOST_DEVICE static constexpr AbstractView from_region(T* first, const Bounds<rank, U>& bounds, const P& strides) {
+    KMM_HOST_DEVICE static constexpr AbstractView from_region(T* first, const Bounds<rank, U>& bounds,
+                                                              const P& strides) {
         if constexpr (D::has_offset) {
             return AbstractView(first, D(bounds), mapping_type::from_strides(strides));
         } else {
@@ -106,9 +101,7 @@ class AbstractView {
     }
     /// Where in the bytes of any view the address of the first element stands (sizeof(void*) bytes), so that it can be set
     /// in packed kernel parameters.
-    static constexpr std::size_t data_member_offset() noexcept {
-        return 0;
-    }
+    static constexpr std::size_t data_member_offset() noexcept { return 0; }
 
     // ---- elements
     /// An element of a view of rank 1; of a higher rank the view of one rank less at `index` of axis 0.
@@ -121,7 +114,8 @@ class AbstractView {
             return drop_axis<0>(static_cast<index_type>(index));
         }
     }
-    template<typename... Is, typename = std::enable_if_t<sizeof...(Is) == rank && (std::is_convertible<Is, index_type>::value && ...)>>
+    template<typename... Is,
+             typename = std::enable_if_t<sizeof...(Is) == rank && (std::is_convertible<Is, index_type>::value && ...)>>
     KMM_HOST_DEVICE constexpr T& operator()(const Is&... indices) const {
         return access(to_index(indices...));
     }
@@ -138,17 +132,13 @@ class AbstractView {
 
     // ---- addresses
     /// The first element of the region; unspecified if it is empty.
-    KMM_HOST_DEVICE constexpr T* data() const noexcept {
-        return data_;
-    }
-    KMM_HOST_DEVICE constexpr operator T*() const noexcept {
-        return data_;
-    }
+    KMM_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
+    KMM_HOST_DEVICE constexpr operator T*() const noexcept { return data_; }
     KMM_HOST_DEVICE constexpr T* data_at(const ndindex_type& index) const noexcept {
         return data_ + linearize_index(index);
     }
-    template<typename... Is, typename = std::enable_if_t<(sizeof...(Is) > 0) && sizeof...(Is) == rank
-                                                         && (std::is_convertible<Is, index_type>::value && ...)>>
+    template<typename... Is, typename = std::enable_if_t<(sizeof...(Is) > 0) && sizeof...(Is) == rank &&
+                                                         (std::is_convertible<Is, index_type>::value && ...)>>
     KMM_HOST_DEVICE constexpr T* data_at(const Is&... indices) const noexcept {
         return data_at(to_index(indices...));
     }
@@ -161,9 +151,7 @@ class AbstractView {
         }
         return result;
     }
-    KMM_HOST_DEVICE constexpr index_type size(std::size_t axis) const noexcept {
-        return domain_.size(axis);
-    }
+    KMM_HOST_DEVICE constexpr index_type size(std::size_t axis) const noexcept { return domain_.size(axis); }
     KMM_HOST_DEVICE constexpr ndsize_type sizes() const noexcept {
         ndsize_type result;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
@@ -171,15 +159,9 @@ class AbstractView {
         }
         return result;
     }
-    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept {
-        return size() * sizeof(T);
-    }
-    KMM_HOST_DEVICE constexpr bool is_empty() const noexcept {
-        return size() == 0;
-    }
-    KMM_HOST_DEVICE constexpr index_type offset(std::size_t axis = 0) const noexcept {
-        return domain_.offset(axis);
-    }
+    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept { return size() * sizeof(T); }
+    KMM_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
+    KMM_HOST_DEVICE constexpr index_type offset(std::size_t axis = 0) const noexcept { return domain_.offset(axis); }
     KMM_HOST_DEVICE constexpr ndindex_type offsets() const noexcept {
         ndindex_type result;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
@@ -187,9 +169,7 @@ class AbstractView {
         }
         return result;
     }
-    KMM_HOST_DEVICE constexpr index_type begin(std::size_t axis = 0) const noexcept {
-        return domain_.offset(axis);
-    }
+    KMM_HOST_DEVICE constexpr index_type begin(std::size_t axis = 0) const noexcept { return domain_.offset(axis); }
     KMM_HOST_DEVICE constexpr index_type end(std::size_t axis = 0) const noexcept {
         return static_cast<index_type>(domain_.offset(axis) + domain_.size(axis));
     }
@@ -209,16 +189,14 @@ class AbstractView {
         }
         return true;
     }
-    template<typename... Is, typename = std::enable_if_t<(sizeof...(Is) > 0) && sizeof...(Is) == rank
-                                                         && (std::is_convertible<Is, index_type>::value && ...)>>
+    template<typename... Is, typename = std::enable_if_t<(sizeof...(Is) > 0) && sizeof...(Is) == rank &&
+                                                         (std::is_convertible<Is, index_type>::value && ...)>>
     KMM_HOST_DEVICE constexpr bool in_bounds(const Is&... indices) const noexcept {
         return in_bounds(to_index(indices...));
     }
 
     // ---- layout, in elements
-    KMM_HOST_DEVICE constexpr stride_type stride(std::size_t axis = 0) const noexcept {
-        return mapping_.stride(axis);
-    }
+    KMM_HOST_DEVICE constexpr stride_type stride(std::size_t axis = 0) const noexcept { return mapping_.stride(axis); }
     KMM_HOST_DEVICE constexpr ndstride_type strides() const noexcept {
         ndstride_type result;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
@@ -239,7 +217,8 @@ class AbstractView {
         return true;
     }
     /// How many elements `index` lies behind `base`.
-    KMM_HOST_DEVICE constexpr std::ptrdiff_t linearize_index(const ndindex_type& index, const ndindex_type& base) const noexcept {
+    KMM_HOST_DEVICE constexpr std::ptrdiff_t linearize_index(const ndindex_type& index,
+                                                             const ndindex_type& base) const noexcept {
         std::ptrdiff_t result = 0;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
             result += static_cast<stride_type>(index[i] - base[i]) * mapping_.stride(i);
@@ -308,20 +287,14 @@ class AbstractView {
         return shift_axis_to<Axis>(static_cast<index_type>(offset(Axis) + distance));
     }
 
-    KMM_HOST_DEVICE constexpr const D& domain() const noexcept {
-        return domain_;
-    }
-    KMM_HOST_DEVICE constexpr const mapping_type& mapping() const noexcept {
-        return mapping_;
-    }
-    KMM_HOST_DEVICE constexpr A accessor() const noexcept {
-        return A();
-    }
+    KMM_HOST_DEVICE constexpr const D& domain() const noexcept { return domain_; }
+    KMM_HOST_DEVICE constexpr const mapping_type& mapping() const noexcept { return mapping_; }
+    KMM_HOST_DEVICE constexpr A accessor() const noexcept { return A(); }
 
   private:
     template<typename... Is>
     KMM_HOST_DEVICE static constexpr ndindex_type to_index(const Is&... indices) noexcept {
-        return ndindex_type(typename ndindex_type::storage_type {static_cast<index_type>(indices)...});
+        return ndindex_type(typename ndindex_type::storage_type{static_cast<index_type>(indices)...});
     }
 
     // Checks one axis, or all of them.
@@ -350,22 +323,23 @@ class AbstractView {
 
 // Views begin at index 0, Subviews at the offset of their region. The Mut forms give write access; the GPU forms are for
 // device memory; the Strided forms take any strides.
-#define KMM_DETAIL_DEFINE_VIEWS(PREFIX, ACCESSOR)                                                                       \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                                 \
-    using PREFIX##View = AbstractView<const T, views::dynamic_domain<N>, L, ACCESSOR>;                                  \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                                 \
-    using PREFIX##ViewMut = AbstractView<T, views::dynamic_domain<N>, L, ACCESSOR>;                                     \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                                 \
-    using PREFIX##Subview = AbstractView<const T, views::dynamic_subdomain<N>, L, ACCESSOR>;                            \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                                 \
-    using PREFIX##SubviewMut = AbstractView<T, views::dynamic_subdomain<N>, L, ACCESSOR>;                               \
-    template<typename T, std::size_t N = 1>                                                                             \
-    using PREFIX##ViewStrided = AbstractView<const T, views::dynamic_domain<N>, views::strided_layout<>, ACCESSOR>;     \
-    template<typename T, std::size_t N = 1>                                                                             \
-    using PREFIX##ViewStridedMut = AbstractView<T, views::dynamic_domain<N>, views::strided_layout<>, ACCESSOR>;        \
-    template<typename T, std::size_t N = 1>                                                                             \
-    using PREFIX##SubviewStrided = AbstractView<const T, views::dynamic_subdomain<N>, views::strided_layout<>, ACCESSOR>; \
-    template<typename T, std::size_t N = 1>                                                                             \
+#define KMM_DETAIL_DEFINE_VIEWS(PREFIX, ACCESSOR)                                                                   \
+    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
+    using PREFIX##View = AbstractView<const T, views::dynamic_domain<N>, L, ACCESSOR>;                              \
+    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
+    using PREFIX##ViewMut = AbstractView<T, views::dynamic_domain<N>, L, ACCESSOR>;                                 \
+    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
+    using PREFIX##Subview = AbstractView<const T, views::dynamic_subdomain<N>, L, ACCESSOR>;                        \
+    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
+    using PREFIX##SubviewMut = AbstractView<T, views::dynamic_subdomain<N>, L, ACCESSOR>;                           \
+    template<typename T, std::size_t N = 1>                                                                         \
+    using PREFIX##ViewStrided = AbstractView<const T, views::dynamic_domain<N>, views::strided_layout<>, ACCESSOR>; \
+    template<typename T, std::size_t N = 1>                                                                         \
+    using PREFIX##ViewStridedMut = AbstractView<T, views::dynamic_domain<N>, views::strided_layout<>, ACCESSOR>;    \
+    template<typename T, std::size_t N = 1>                                                                         \
+    using PREFIX##SubviewStrided =                                                                                  \
+        AbstractView<const T, views::dynamic_subdomain<N>, views::strided_layout<>, ACCESSOR>;                      \
+    template<typename T, std::size_t N = 1>                                                                         \
     using PREFIX##SubviewStridedMut = AbstractView<T, views::dynamic_subdomain<N>, views::strided_layout<>, ACCESSOR>;
 
 KMM_DETAIL_DEFINE_VIEWS(, views::host_accessor)

@@ -13,21 +13,21 @@ namespace kmm {
 /// N ranges, all [0, 0) by default; the members are x, y, z, w for N <= 4. A missing axis counts as [0, 1). A box without
 /// axes has one element. Conversions that would lose a value throw std::overflow_error.
 template<std::size_t N, typename T = default_index_type>
-struct Bounds: detail::VectorStorage<Range<T>, N> {
+struct Bounds : detail::VectorStorage<Range<T>, N> {
     using value_type = Range<T>;
     using storage_type = detail::VectorStorage<Range<T>, N>;
 
-    KMM_HOST_DEVICE constexpr Bounds() : storage_type {} {}
+    KMM_HOST_DEVICE constexpr Bounds() : storage_type{} {}
     KMM_HOST_DEVICE constexpr explicit Bounds(const storage_type& ranges) : storage_type(ranges) {}
 
     /// One range for each axis; a number n stands for [0, n).
-    template<typename... Rs, typename = std::enable_if_t<(N > 0) && sizeof...(Rs) == N
-                                                         && (std::is_convertible<Rs, Range<T>>::value && ...)>>
-    KMM_HOST_DEVICE constexpr Bounds(const Rs&... ranges) : storage_type {Range<T>(ranges)...} {}
+    template<typename... Rs, typename = std::enable_if_t<(N > 0) && sizeof...(Rs) == N &&
+                                                         (std::is_convertible<Rs, Range<T>>::value && ...)>>
+    KMM_HOST_DEVICE constexpr Bounds(const Rs&... ranges) : storage_type{Range<T>(ranges)...} {}
 
     /// [0, size) on every axis.
     template<typename U>
-    KMM_HOST_DEVICE constexpr Bounds(const Dim<N, U>& size) : Bounds(from_bounds(Point<N, T> {}, Point<N, T>(size))) {}
+    KMM_HOST_DEVICE constexpr Bounds(const Dim<N, U>& size) : Bounds(from_bounds(Point<N, T>{}, Point<N, T>(size))) {}
 
     /// Another index type.
     template<typename U, typename = std::enable_if_t<!std::is_same<T, U>::value>>
@@ -61,9 +61,7 @@ struct Bounds: detail::VectorStorage<Range<T>, N> {
     }
 
     /// [0, 0) on every axis.
-    KMM_HOST_DEVICE static constexpr Bounds empty() {
-        return Bounds();
-    }
+    KMM_HOST_DEVICE static constexpr Bounds empty() { return Bounds(); }
 
     /// [0, 1) on every axis.
     KMM_HOST_DEVICE static constexpr Bounds one() {
@@ -97,15 +95,9 @@ struct Bounds: detail::VectorStorage<Range<T>, N> {
         return Range<T>(T(0), T(1));
     }
 
-    KMM_HOST_DEVICE constexpr T begin(std::size_t axis) const {
-        return get_or_default(axis).begin;
-    }
-    KMM_HOST_DEVICE constexpr T end(std::size_t axis) const {
-        return get_or_default(axis).end;
-    }
-    KMM_HOST_DEVICE constexpr T size(std::size_t axis) const {
-        return get_or_default(axis).size();
-    }
+    KMM_HOST_DEVICE constexpr T begin(std::size_t axis) const { return get_or_default(axis).begin; }
+    KMM_HOST_DEVICE constexpr T end(std::size_t axis) const { return get_or_default(axis).end; }
+    KMM_HOST_DEVICE constexpr T size(std::size_t axis) const { return get_or_default(axis).size(); }
     KMM_HOST_DEVICE constexpr Point<N, T> begin() const {
         Point<N, T> result;
         if constexpr (N > 0) {
@@ -136,9 +128,7 @@ struct Bounds: detail::VectorStorage<Range<T>, N> {
     }
 
     /// Number of elements; std::overflow_error if it does not fit T.
-    KMM_HOST_DEVICE constexpr T volume() const {
-        return size().volume();
-    }
+    KMM_HOST_DEVICE constexpr T volume() const { return size().volume(); }
 
     KMM_HOST_DEVICE constexpr bool is_empty() const {
         for (std::size_t i = 0; i != N; i++) {

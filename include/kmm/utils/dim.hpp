@@ -12,7 +12,7 @@ namespace kmm {
 /// N extents, all 1 by default. The members are x, y, z, w for N <= 4. Missing axes
 /// count as 1. Conversions that would lose a value throw std::overflow_error.
 template<std::size_t N, typename T = default_index_type>
-struct Dim: fixed_vector<T, N> {
+struct Dim : fixed_vector<T, N> {
     using base_type = fixed_vector<T, N>;
 
     /// All axes 1.
@@ -52,15 +52,9 @@ struct Dim: fixed_vector<T, N> {
         return result;
     }
 
-    KMM_HOST_DEVICE static constexpr Dim fill(const T& value) {
-        return Dim(detail::filled_storage<N>(value));
-    }
-    KMM_HOST_DEVICE static constexpr Dim one() {
-        return fill(T(1));
-    }
-    KMM_HOST_DEVICE static constexpr Dim zero() {
-        return fill(T(0));
-    }
+    KMM_HOST_DEVICE static constexpr Dim fill(const T& value) { return Dim(detail::filled_storage<N>(value)); }
+    KMM_HOST_DEVICE static constexpr Dim one() { return fill(T(1)); }
+    KMM_HOST_DEVICE static constexpr Dim zero() { return fill(T(0)); }
 
     /// The value of `axis`; 1 for an axis >= N.
     KMM_HOST_DEVICE constexpr T get_or_default(std::size_t axis) const {
@@ -152,4 +146,4 @@ KMM_HOST_DEVICE constexpr Dim<N + M, T> concat(const Dim<N, T>& a, const Dim<M, 
 
 // Equal points of different ranks hash alike only if converted to one rank first.
 template<std::size_t N, typename T>
-struct std::hash<kmm::Dim<N, T>>: std::hash<kmm::fixed_vector<T, N>> {};
+struct std::hash<kmm::Dim<N, T>> : std::hash<kmm::fixed_vector<T, N>> {};

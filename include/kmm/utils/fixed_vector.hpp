@@ -18,12 +18,8 @@ namespace detail {
 template<typename T, std::size_t N>
 struct VectorStorage {
     T items[N];
-    KMM_HOST_DEVICE constexpr T& at(std::size_t i) {
-        return items[i];
-    }
-    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const {
-        return items[i];
-    }
+    KMM_HOST_DEVICE constexpr T& at(std::size_t i) { return items[i]; }
+    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const { return items[i]; }
 };
 
 template<typename T>
@@ -32,45 +28,29 @@ struct VectorStorage<T, 0> {};
 template<typename T>
 struct VectorStorage<T, 1> {
     T x;
-    KMM_HOST_DEVICE constexpr T& at(std::size_t) {
-        return x;
-    }
-    KMM_HOST_DEVICE constexpr const T& at(std::size_t) const {
-        return x;
-    }
+    KMM_HOST_DEVICE constexpr T& at(std::size_t) { return x; }
+    KMM_HOST_DEVICE constexpr const T& at(std::size_t) const { return x; }
 };
 
 template<typename T>
 struct VectorStorage<T, 2> {
     T x, y;
-    KMM_HOST_DEVICE constexpr T& at(std::size_t i) {
-        return i == 0 ? x : y;
-    }
-    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const {
-        return i == 0 ? x : y;
-    }
+    KMM_HOST_DEVICE constexpr T& at(std::size_t i) { return i == 0 ? x : y; }
+    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const { return i == 0 ? x : y; }
 };
 
 template<typename T>
 struct VectorStorage<T, 3> {
     T x, y, z;
-    KMM_HOST_DEVICE constexpr T& at(std::size_t i) {
-        return i == 0 ? x : (i == 1 ? y : z);
-    }
-    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const {
-        return i == 0 ? x : (i == 1 ? y : z);
-    }
+    KMM_HOST_DEVICE constexpr T& at(std::size_t i) { return i == 0 ? x : (i == 1 ? y : z); }
+    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const { return i == 0 ? x : (i == 1 ? y : z); }
 };
 
 template<typename T>
 struct VectorStorage<T, 4> {
     T x, y, z, w;
-    KMM_HOST_DEVICE constexpr T& at(std::size_t i) {
-        return i == 0 ? x : (i == 1 ? y : (i == 2 ? z : w));
-    }
-    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const {
-        return i == 0 ? x : (i == 1 ? y : (i == 2 ? z : w));
-    }
+    KMM_HOST_DEVICE constexpr T& at(std::size_t i) { return i == 0 ? x : (i == 1 ? y : (i == 2 ? z : w)); }
+    KMM_HOST_DEVICE constexpr const T& at(std::size_t i) const { return i == 0 ? x : (i == 1 ? y : (i == 2 ? z : w)); }
 };
 
 // A T from a number or from anything else that converts to T; numbers are checked.
@@ -93,7 +73,7 @@ using enable_elements_t = std::enable_if_t<(N > 0) && sizeof...(Us) == N && (is_
 
 template<std::size_t N, typename T>
 KMM_HOST_DEVICE constexpr VectorStorage<T, N> filled_storage(const T& value) {
-    VectorStorage<T, N> result {};
+    VectorStorage<T, N> result{};
     if constexpr (N > 0) {
         for (std::size_t i = 0; i != N; i++) {
             result.at(i) = value;
@@ -108,24 +88,22 @@ KMM_HOST_DEVICE constexpr VectorStorage<T, N> filled_storage(const T& value) {
 /// N values of type T, all T{} by default. The members are x, y, z, w for N <= 4. An index out of range throws
 /// std::out_of_range on the host and fails the kernel on a device.
 template<typename T, std::size_t N>
-struct fixed_vector: detail::VectorStorage<T, N> {
+struct fixed_vector : detail::VectorStorage<T, N> {
     using value_type = T;
     using storage_type = detail::VectorStorage<T, N>;
 
-    KMM_HOST_DEVICE constexpr fixed_vector() : storage_type {} {}
+    KMM_HOST_DEVICE constexpr fixed_vector() : storage_type{} {}
     KMM_HOST_DEVICE constexpr explicit fixed_vector(const storage_type& values) : storage_type(values) {}
 
     /// One value for each element; std::overflow_error if a number does not fit T.
     template<typename... Us, typename = detail::enable_elements_t<T, N, Us...>>
-    KMM_HOST_DEVICE constexpr fixed_vector(const Us&... values) : storage_type {detail::element_cast<T>(values)...} {}
+    KMM_HOST_DEVICE constexpr fixed_vector(const Us&... values) : storage_type{detail::element_cast<T>(values)...} {}
 
     KMM_HOST_DEVICE static constexpr fixed_vector fill(const T& value) {
         return fixed_vector(detail::filled_storage<N>(value));
     }
 
-    KMM_HOST_DEVICE static constexpr std::size_t size() {
-        return N;
-    }
+    KMM_HOST_DEVICE static constexpr std::size_t size() { return N; }
 
     KMM_HOST_DEVICE constexpr T& operator[](std::size_t i) {
         if constexpr (N > 0) {
@@ -144,18 +122,10 @@ struct fixed_vector: detail::VectorStorage<T, N> {
         detail::fail_out_of_range(i, N);
     }
 
-    KMM_HOST_DEVICE T* begin() {
-        return reinterpret_cast<T*>(this);
-    }
-    KMM_HOST_DEVICE const T* begin() const {
-        return reinterpret_cast<const T*>(this);
-    }
-    KMM_HOST_DEVICE T* end() {
-        return begin() + N;
-    }
-    KMM_HOST_DEVICE const T* end() const {
-        return begin() + N;
-    }
+    KMM_HOST_DEVICE T* begin() { return reinterpret_cast<T*>(this); }
+    KMM_HOST_DEVICE const T* begin() const { return reinterpret_cast<const T*>(this); }
+    KMM_HOST_DEVICE T* end() { return begin() + N; }
+    KMM_HOST_DEVICE const T* end() const { return begin() + N; }
 };
 
 template<typename T, typename U, std::size_t N>

@@ -27,7 +27,8 @@ namespace detail {
 inline void check_gpu(cudaError_t status, const char* expression, const SourceLocation& where) {
     if (KMM_UNLIKELY(status != cudaSuccess)) {
         (void)cudaGetLastError();  // or the next call of somebody else would report it
-        throw_gpu_runtime_error(DriverKind::CUDA, static_cast<int>(status), cudaGetErrorName(status), expression, where);
+        throw_gpu_runtime_error(DriverKind::CUDA, static_cast<int>(status), cudaGetErrorName(status), expression,
+                                where);
     }
 }
 inline void check_gpu(CUresult status, const char* expression, const SourceLocation& where) {
@@ -37,13 +38,13 @@ inline void check_gpu(CUresult status, const char* expression, const SourceLocat
         throw_gpu_driver_error(DriverKind::CUDA, static_cast<int>(status), name, expression, where);
     }
 }
-    #if defined(KMM_DETAIL_HAS_BLAS_HEADER)
+#if defined(KMM_DETAIL_HAS_BLAS_HEADER)
 inline void check_gpu(cublasStatus_t status, const char* expression, const SourceLocation& where) {
     if (KMM_UNLIKELY(status != CUBLAS_STATUS_SUCCESS)) {
         throw_blas_error(DriverKind::CUDA, static_cast<int>(status), expression, where);
     }
 }
-    #endif
+#endif
 #elif KMM_USE_HIP
 inline void check_gpu(hipError_t status, const char* expression, const SourceLocation& where) {
     if (KMM_UNLIKELY(status != hipSuccess)) {
@@ -51,50 +52,37 @@ inline void check_gpu(hipError_t status, const char* expression, const SourceLoc
         throw_gpu_runtime_error(DriverKind::HIP, static_cast<int>(status), hipGetErrorName(status), expression, where);
     }
 }
-    #if defined(KMM_DETAIL_HAS_BLAS_HEADER)
+#if defined(KMM_DETAIL_HAS_BLAS_HEADER)
 inline void check_gpu(rocblas_status status, const char* expression, const SourceLocation& where) {
     if (KMM_UNLIKELY(status != rocblas_status_success)) {
         throw_blas_error(DriverKind::HIP, static_cast<int>(status), expression, where);
     }
 }
-    #endif
+#endif
 #endif
 
 }  // namespace detail
 
 #if KMM_USE_CUDA || KMM_USE_HIP
-/// The primary context of a device, which all parts of a process share.
-class GPUContextHandle {
-  public:
-    explicit GPUContextHandle(GPUdevice_t device) noexcept : device_(device) {}
-    /// Native number of the device.
-    GPUdevice_t device() const noexcept {
-        return device_;
-    }
-
-  private:
-    GPUdevice_t device_;
-};
-
 /// Makes a device current on this thread while it lives.
 class GPUContextGuard {
   public:
     explicit GPUContextGuard(const GPUContextHandle& context) {
         const SourceLocation here = SourceLocation::current();
-    #if KMM_USE_CUDA
+#if KMM_USE_CUDA
         detail::check_gpu(cudaGetDevice(&previous_), "cudaGetDevice", here);
         detail::check_gpu(cudaSetDevice(context.device()), "cudaSetDevice", here);
-    #else
+#else
         detail::check_gpu(hipGetDevice(&previous_), "hipGetDevice", here);
         detail::check_gpu(hipSetDevice(context.device()), "hipSetDevice", here);
-    #endif
+#endif
     }
     ~GPUContextGuard() {
-    #if KMM_USE_CUDA
+#if KMM_USE_CUDA
         (void)cudaSetDevice(previous_);
-    #else
+#else
         (void)hipSetDevice(previous_);
-    #endif
+#endif
     }
     GPUContextGuard(const GPUContextGuard&) = delete;
     GPUContextGuard& operator=(const GPUContextGuard&) = delete;

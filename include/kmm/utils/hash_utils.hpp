@@ -11,7 +11,7 @@ namespace kmm {
 template<typename T>
 inline void hash_combine(std::size_t& seed, const T& value) {
     // The finaliser of a 64-bit multiplicative hash: neighbouring integers, which std::hash leaves as they are, spread.
-    std::uint64_t mixed = static_cast<std::uint64_t>(seed) * 0x9E3779B97F4A7C15u + std::hash<T> {}(value);
+    std::uint64_t mixed = static_cast<std::uint64_t>(seed) * 0x9E3779B97F4A7C15u + std::hash<T>{}(value);
     mixed ^= mixed >> 32;
     mixed *= 0xD6E8FEB86659FD93u;
     mixed ^= mixed >> 32;

@@ -18,21 +18,13 @@ struct KeyValue {
     KMM_HOST_DEVICE friend constexpr bool operator==(const KeyValue& a, const KeyValue& b) {
         return a.value == b.value && a.key == b.key;
     }
-    KMM_HOST_DEVICE friend constexpr bool operator!=(const KeyValue& a, const KeyValue& b) {
-        return !(a == b);
-    }
+    KMM_HOST_DEVICE friend constexpr bool operator!=(const KeyValue& a, const KeyValue& b) { return !(a == b); }
     KMM_HOST_DEVICE friend constexpr bool operator<(const KeyValue& a, const KeyValue& b) {
         return a.value < b.value || (!(b.value < a.value) && a.key < b.key);
     }
-    KMM_HOST_DEVICE friend constexpr bool operator>(const KeyValue& a, const KeyValue& b) {
-        return b < a;
-    }
-    KMM_HOST_DEVICE friend constexpr bool operator<=(const KeyValue& a, const KeyValue& b) {
-        return !(b < a);
-    }
-    KMM_HOST_DEVICE friend constexpr bool operator>=(const KeyValue& a, const KeyValue& b) {
-        return !(a < b);
-    }
+    KMM_HOST_DEVICE friend constexpr bool operator>(const KeyValue& a, const KeyValue& b) { return b < a; }
+    KMM_HOST_DEVICE friend constexpr bool operator<=(const KeyValue& a, const KeyValue& b) { return !(b < a); }
+    KMM_HOST_DEVICE friend constexpr bool operator>=(const KeyValue& a, const KeyValue& b) { return !(a < b); }
 };
 
 template<typename C, typename Traits, typename V>
@@ -44,7 +36,5 @@ std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream,
 
 template<typename V>
 struct std::hash<kmm::KeyValue<V>> {
-    std::size_t operator()(const kmm::KeyValue<V>& that) const {
-        return kmm::hash_fields(that.key, that.value);
-    }
+    std::size_t operator()(const kmm::KeyValue<V>& that) const { return kmm::hash_fields(that.key, that.value); }
 };

@@ -3,23 +3,23 @@
 
 /// 1 while the compiler translates code for a device, else 0. An emulated kernel is host code: 0.
 #if defined(__CUDA_ARCH__) || (defined(__HIP_DEVICE_COMPILE__) && __HIP_DEVICE_COMPILE__)
-    #define KMM_IS_DEVICE 1
+#define KMM_IS_DEVICE 1
 #else
-    #define KMM_IS_DEVICE 0
+#define KMM_IS_DEVICE 0
 #endif
 
 /// 1 in run-time compilation (NVRTC, hipRTC), else 0.
 #if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__)
-    #define KMM_IS_RTC 1
+#define KMM_IS_RTC 1
 #else
-    #define KMM_IS_RTC 0
+#define KMM_IS_RTC 0
 #endif
 
 // Whether this compiler knows __host__ and __device__ (nvcc, clang in CUDA or HIP mode, hipcc).
 #if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__) || defined(__HIPCC__)
-    #define KMM_DETAIL_HAS_DEVICE_CODE 1
+#define KMM_DETAIL_HAS_DEVICE_CODE 1
 #else
-    #define KMM_DETAIL_HAS_DEVICE_CODE 0
+#define KMM_DETAIL_HAS_DEVICE_CODE 0
 #endif
 
 #define KMM_INLINE inline __attribute__((always_inline))
@@ -28,15 +28,15 @@
 /// `KMM_HOST_DEVICE`, `KMM_DEVICE` make a function callable from kernels, and inline. The `_NOINLINE` forms do not inline
 /// it (recursion, rare paths). A lambda takes `__host__ __device__` instead.
 #if KMM_DETAIL_HAS_DEVICE_CODE
-    #define KMM_HOST_DEVICE __host__ __device__ inline __attribute__((always_inline))
-    #define KMM_DEVICE __device__ inline __attribute__((always_inline))
-    #define KMM_HOST_DEVICE_NOINLINE __host__ __device__ inline
-    #define KMM_DEVICE_NOINLINE __device__ inline
+#define KMM_HOST_DEVICE __host__ __device__ inline __attribute__((always_inline))
+#define KMM_DEVICE __device__ inline __attribute__((always_inline))
+#define KMM_HOST_DEVICE_NOINLINE __host__ __device__ inline
+#define KMM_DEVICE_NOINLINE __device__ inline
 #else
-    #define KMM_HOST_DEVICE inline
-    #define KMM_DEVICE inline
-    #define KMM_HOST_DEVICE_NOINLINE inline
-    #define KMM_DEVICE_NOINLINE inline
+#define KMM_HOST_DEVICE inline
+#define KMM_DEVICE inline
+#define KMM_HOST_DEVICE_NOINLINE inline
+#define KMM_DEVICE_NOINLINE inline
 #endif
 
 #define KMM_LIKELY(e) (__builtin_expect(!!(e), 1))
@@ -48,11 +48,11 @@
 #define KMM_DETAIL_CONCAT(a, b) a##b
 #define KMM_CONCAT(a, b) KMM_DETAIL_CONCAT(a, b)
 
-#define KMM_NOT_COPYABLE(T)        \
-  public:                          \
-    T(const T&) = delete;          \
+#define KMM_NOT_COPYABLE(T)          \
+  public:                            \
+    T(const T&) = delete;            \
     T& operator=(const T&) = delete; \
-                                   \
+                                     \
   private:
 
 #define KMM_NOT_COPYABLE_OR_MOVABLE(T) \
@@ -65,5 +65,5 @@
 
 /// 1: every element access through a view is checked. It must have one value in all files of a program.
 #ifndef KMM_BOUNDS_CHECK
-    #define KMM_BOUNDS_CHECK 0
+#define KMM_BOUNDS_CHECK 0
 #endif

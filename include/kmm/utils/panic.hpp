@@ -12,7 +12,7 @@
 #define KMM_TODO() KMM_PANIC("not implemented")
 /// KMM_ASSERT in a build without NDEBUG, else nothing (the expression is not evaluated).
 #ifdef NDEBUG
-    #define KMM_DEBUG_ASSERT(...) (static_cast<void>(sizeof((__VA_ARGS__) ? 1 : 0)))
+#define KMM_DEBUG_ASSERT(...) (static_cast<void>(sizeof((__VA_ARGS__) ? 1 : 0)))
 #else
-    #define KMM_DEBUG_ASSERT(...) KMM_ASSERT(__VA_ARGS__)
+#define KMM_DEBUG_ASSERT(...) KMM_ASSERT(__VA_ARGS__)
 #endif

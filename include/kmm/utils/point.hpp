@@ -11,7 +11,7 @@ namespace kmm {
 /// N coordinates, all 0 by default. The members are x, y, z, w for N <= 4. Missing axes
 /// count as 0. Conversions that would lose a value throw std::overflow_error.
 template<std::size_t N, typename T = default_index_type>
-struct Point: fixed_vector<T, N> {
+struct Point : fixed_vector<T, N> {
     using base_type = fixed_vector<T, N>;
 
     /// All axes 0.
@@ -51,15 +51,9 @@ struct Point: fixed_vector<T, N> {
         return result;
     }
 
-    KMM_HOST_DEVICE static constexpr Point fill(const T& value) {
-        return Point(detail::filled_storage<N>(value));
-    }
-    KMM_HOST_DEVICE static constexpr Point one() {
-        return fill(T(1));
-    }
-    KMM_HOST_DEVICE static constexpr Point zero() {
-        return fill(T(0));
-    }
+    KMM_HOST_DEVICE static constexpr Point fill(const T& value) { return Point(detail::filled_storage<N>(value)); }
+    KMM_HOST_DEVICE static constexpr Point one() { return fill(T(1)); }
+    KMM_HOST_DEVICE static constexpr Point zero() { return fill(T(0)); }
 
     /// The value of `axis`; 0 for an axis >= N.
     KMM_HOST_DEVICE constexpr T get_or_default(std::size_t axis) const {
@@ -109,4 +103,4 @@ KMM_HOST_DEVICE constexpr Point<N + M, T> concat(const Point<N, T>& a, const Poi
 
 // Equal points of different ranks hash alike only if converted to one rank first.
 template<std::size_t N, typename T>
-struct std::hash<kmm::Point<N, T>>: std::hash<kmm::fixed_vector<T, N>> {};
+struct std::hash<kmm::Point<N, T>> : std::hash<kmm::fixed_vector<T, N>> {};

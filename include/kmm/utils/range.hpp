@@ -19,27 +19,25 @@ using default_index_type = signed long;
 template<typename T = default_index_type>
 struct Range {
     using value_type = T;
-    T begin {};
-    T end {};
+    T begin{};
+    T end{};
 
     constexpr Range() = default;
 
     /// [0, end). std::overflow_error if `end` does not fit T.
     template<typename E, typename = std::enable_if_t<std::is_convertible<E, T>::value && std::is_arithmetic<E>::value>>
-    KMM_HOST_DEVICE constexpr Range(const E& end_) : begin(T {}), end(checked_cast<T>(end_)) {}
+    KMM_HOST_DEVICE constexpr Range(const E& end_) : begin(T{}), end(checked_cast<T>(end_)) {}
 
     /// [begin, end). std::overflow_error if one of them does not fit T.
     template<typename B, typename E,
              typename = std::enable_if_t<std::is_convertible<B, T>::value && std::is_convertible<E, T>::value>>
-    KMM_HOST_DEVICE constexpr Range(const B& begin_, const E& end_) :
-        begin(checked_cast<T>(begin_)),
-        end(checked_cast<T>(end_)) {}
+    KMM_HOST_DEVICE constexpr Range(const B& begin_, const E& end_)
+        : begin(checked_cast<T>(begin_)), end(checked_cast<T>(end_)) {}
 
     /// Another element type; std::overflow_error if a bound does not fit.
     template<typename U, typename = std::enable_if_t<!std::is_same<T, U>::value && std::is_convertible<U, T>::value>>
-    KMM_HOST_DEVICE constexpr Range(const Range<U>& that) :
-        begin(checked_cast<T>(that.begin)),
-        end(checked_cast<T>(that.end)) {}
+    KMM_HOST_DEVICE constexpr Range(const Range<U>& that)
+        : begin(checked_cast<T>(that.begin)), end(checked_cast<T>(that.end)) {}
 
     template<typename U>
     KMM_HOST_DEVICE static constexpr Range from(const Range<U>& that) {
@@ -52,14 +50,10 @@ struct Range {
         return is_convertible<U>(begin) && is_convertible<U>(end);
     }
 
-    KMM_HOST_DEVICE constexpr bool is_empty() const {
-        return !(begin < end);
-    }
+    KMM_HOST_DEVICE constexpr bool is_empty() const { return !(begin < end); }
 
     /// Number of indices; 0 if empty.
-    KMM_HOST_DEVICE constexpr T size() const {
-        return begin < end ? static_cast<T>(end - begin) : T {};
-    }
+    KMM_HOST_DEVICE constexpr T size() const { return begin < end ? static_cast<T>(end - begin) : T{}; }
 
     template<typename I, typename = std::enable_if_t<std::is_arithmetic<I>::value>>
     KMM_HOST_DEVICE constexpr bool contains(const I& index) const {
@@ -122,7 +116,5 @@ std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream,
 
 template<typename T>
 struct std::hash<kmm::Range<T>> {
-    std::size_t operator()(const kmm::Range<T>& that) const {
-        return kmm::hash_fields(that.begin, that.end);
-    }
+    std::size_t operator()(const kmm::Range<T>& that) const { return kmm::hash_fields(that.begin, that.end); }
 };

@@ -36,9 +36,7 @@ class small_vector {
         insert_all(first, last);
     }
     small_vector(const small_vector& that) : small_vector(that.begin(), that.end()) {}
-    small_vector(small_vector&& that) noexcept : small_vector() {
-        take(that);
-    }
+    small_vector(small_vector&& that) noexcept : small_vector() { take(that); }
     small_vector& operator=(const small_vector& that) {
         if (this != &that) {
             small_vector copy(that);
@@ -53,40 +51,18 @@ class small_vector {
         }
         return *this;
     }
-    ~small_vector() {
-        release();
-    }
+    ~small_vector() { release(); }
 
-    KMM_HOST_DEVICE std::size_t size() const noexcept {
-        return size_;
-    }
-    KMM_HOST_DEVICE std::size_t capacity() const noexcept {
-        return capacity_;
-    }
-    KMM_HOST_DEVICE bool is_empty() const noexcept {
-        return size_ == 0;
-    }
-    KMM_HOST_DEVICE bool empty() const noexcept {
-        return size_ == 0;
-    }
-    KMM_HOST_DEVICE T* data() noexcept {
-        return data_;
-    }
-    KMM_HOST_DEVICE const T* data() const noexcept {
-        return data_;
-    }
-    KMM_HOST_DEVICE T* begin() noexcept {
-        return data_;
-    }
-    KMM_HOST_DEVICE const T* begin() const noexcept {
-        return data_;
-    }
-    KMM_HOST_DEVICE T* end() noexcept {
-        return data_ + size_;
-    }
-    KMM_HOST_DEVICE const T* end() const noexcept {
-        return data_ + size_;
-    }
+    KMM_HOST_DEVICE std::size_t size() const noexcept { return size_; }
+    KMM_HOST_DEVICE std::size_t capacity() const noexcept { return capacity_; }
+    KMM_HOST_DEVICE bool is_empty() const noexcept { return size_ == 0; }
+    KMM_HOST_DEVICE bool empty() const noexcept { return size_ == 0; }
+    KMM_HOST_DEVICE T* data() noexcept { return data_; }
+    KMM_HOST_DEVICE const T* data() const noexcept { return data_; }
+    KMM_HOST_DEVICE T* begin() noexcept { return data_; }
+    KMM_HOST_DEVICE const T* begin() const noexcept { return data_; }
+    KMM_HOST_DEVICE T* end() noexcept { return data_ + size_; }
+    KMM_HOST_DEVICE const T* end() const noexcept { return data_ + size_; }
     KMM_HOST_DEVICE T& operator[](std::size_t i) {
         if (KMM_UNLIKELY(i >= size_)) {
             detail::fail_out_of_range(i, size_);
@@ -99,18 +75,10 @@ class small_vector {
         }
         return data_[i];
     }
-    KMM_HOST_DEVICE T& front() {
-        return (*this)[0];
-    }
-    KMM_HOST_DEVICE const T& front() const {
-        return (*this)[0];
-    }
-    KMM_HOST_DEVICE T& back() {
-        return (*this)[size_ - 1];
-    }
-    KMM_HOST_DEVICE const T& back() const {
-        return (*this)[size_ - 1];
-    }
+    KMM_HOST_DEVICE T& front() { return (*this)[0]; }
+    KMM_HOST_DEVICE const T& front() const { return (*this)[0]; }
+    KMM_HOST_DEVICE T& back() { return (*this)[size_ - 1]; }
+    KMM_HOST_DEVICE const T& back() const { return (*this)[size_ - 1]; }
 
     void reserve(std::size_t wanted) {
         if (wanted > capacity_) {
@@ -143,9 +111,7 @@ class small_vector {
             data_[size_].~T();
         }
     }
-    void clear() noexcept {
-        truncate(0);
-    }
+    void clear() noexcept { truncate(0); }
     /// Appends [first, last), which must not be part of this vector.
     template<typename Iterator>
     void insert_all(Iterator first, Iterator last) {
@@ -159,9 +125,7 @@ class small_vector {
     }
 
   private:
-    T* local() noexcept {
-        return reinterpret_cast<T*>(local_);
-    }
+    T* local() noexcept { return reinterpret_cast<T*>(local_); }
 
     void grow(std::size_t wanted) {
         T* fresh = static_cast<T*>(::operator new(wanted * sizeof(T), std::align_val_t(alignof(T))));

@@ -26,10 +26,10 @@ std::size_t parse_byte_size(const std::string& text, std::size_t whole) {
 namespace {
 
 constexpr const char* known_variables[] = {
-    "KMM_HOST_POOL",       "KMM_HOST_MEM",      "KMM_HOST_BLOCK",      "KMM_DEVICE_POOL",        "KMM_DEVICE_MEM",
-    "KMM_DEVICE_KEEP_FREE", "KMM_DEVICE_BLOCK", "KMM_DEVICE_STREAMS",  "KMM_DEBUG",              "KMM_DRIVER",
-    "KMM_DEVICES",         "KMM_VIRTUAL_DEVICES", "KMM_VIRTUAL_DEVICE_MEM", "KMM_SPILL_DIR",     "KMM_SPILL_LIMIT",
-    "KMM_HOST_THREADS",    "KMM_MAX_PENDING",   "KMM_MEMORY_WAIT",     "KMM_WATCHDOG",           "KMM_LOG_LEVEL",
+    "KMM_HOST_POOL",        "KMM_HOST_MEM",        "KMM_HOST_BLOCK",         "KMM_DEVICE_POOL", "KMM_DEVICE_MEM",
+    "KMM_DEVICE_KEEP_FREE", "KMM_DEVICE_BLOCK",    "KMM_DEVICE_STREAMS",     "KMM_DEBUG",       "KMM_DRIVER",
+    "KMM_DEVICES",          "KMM_VIRTUAL_DEVICES", "KMM_VIRTUAL_DEVICE_MEM", "KMM_SPILL_DIR",   "KMM_SPILL_LIMIT",
+    "KMM_HOST_THREADS",     "KMM_MAX_PENDING",     "KMM_MEMORY_WAIT",        "KMM_WATCHDOG",    "KMM_LOG_LEVEL",
 };
 
 std::string lower_case(std::string_view text) {
@@ -185,12 +185,10 @@ RuntimeConfig default_config_from_environment() {
     read_bytes("KMM_DEVICE_BLOCK", config.device_memory_block_size);
     read_count("KMM_DEVICE_STREAMS", 1, DeviceStreamSet::MAX_STREAMS, config.device_concurrent_streams);
     read_choice("KMM_DEBUG", {{"1", true}, {"true", true}, {"0", false}, {"false", false}}, config.debug_mode);
-    read_choice("KMM_DRIVER",
-                {{"auto", DriverKind::Auto},
-                 {"cuda", DriverKind::CUDA},
-                 {"hip", DriverKind::HIP},
-                 {"host", DriverKind::Host}},
-                config.driver);
+    read_choice(
+        "KMM_DRIVER",
+        {{"auto", DriverKind::Auto}, {"cuda", DriverKind::CUDA}, {"hip", DriverKind::HIP}, {"host", DriverKind::Host}},
+        config.driver);
     read_devices("KMM_DEVICES", config.devices);
     read_count("KMM_VIRTUAL_DEVICES", 1, MAX_DEVICES, config.virtual_devices);
     read_bytes("KMM_VIRTUAL_DEVICE_MEM", config.virtual_device_memory);

@@ -25,9 +25,15 @@ constexpr ScalarEntry entry(ScalarType type, const char* name, const char* c_nam
 }
 
 // The library computes with these types by their bits; no vendor header is needed here.
-struct Float16Bits { std::uint16_t bits; };
-struct BFloat16Bits { std::uint16_t bits; };
-struct Complex16Bits { Float16Bits real, imag; };
+struct Float16Bits {
+    std::uint16_t bits;
+};
+struct BFloat16Bits {
+    std::uint16_t bits;
+};
+struct Complex16Bits {
+    Float16Bits real, imag;
+};
 
 const ScalarEntry& entry_of(ScalarType type) noexcept {
     static const ScalarEntry entries[] = {

@@ -39,8 +39,8 @@ template<std::size_t N>
 void check_array_size(const Dim<N>& size) {
     for (std::size_t i = 0; i < N; i++) {
         if (size[i] < 0) {
-            throw InvalidArgument("distribution of an array of negative size " + detail::text_of(size)
-                                  + ": use sizes of at least 0");
+            throw InvalidArgument("distribution of an array of negative size " + detail::text_of(size) +
+                                  ": use sizes of at least 0");
         }
     }
 }
@@ -52,8 +52,8 @@ Dim<N> grid_counts(const Dim<N>& array_size, const Dim<N>& chunk_size) {
     Dim<N> counts;
     for (std::size_t i = 0; i < N; i++) {
         if (chunk_size[i] < 1) {
-            throw InvalidArgument("distribution with chunks of size " + detail::text_of(chunk_size)
-                                  + ": use chunks of at least 1 along every axis");
+            throw InvalidArgument("distribution with chunks of size " + detail::text_of(chunk_size) +
+                                  ": use chunks of at least 1 along every axis");
         }
         counts[i] = div_ceil(array_size[i], chunk_size[i]);
     }
@@ -122,9 +122,9 @@ std::string chunk_text(std::size_t number, const Bounds<N>& box) {
 
 template<std::size_t N>
 [[noreturn]] void refuse_overlap(std::size_t i, const Bounds<N>& a, std::size_t j, const Bounds<N>& b) {
-    throw InvalidArgument("distribution: " + chunk_text(std::min(i, j), i < j ? a : b) + " and "
-                          + chunk_text(std::max(i, j), i < j ? b : a) + " overlap at " + detail::text_of(a.intersection(b))
-                          + ": chunks must be disjoint");
+    throw InvalidArgument("distribution: " + chunk_text(std::min(i, j), i < j ? a : b) + " and " +
+                          chunk_text(std::max(i, j), i < j ? b : a) + " overlap at " +
+                          detail::text_of(a.intersection(b)) + ": chunks must be disjoint");
 }
 
 // Throws unless no two boxes have an element in common. Sweeps along axis 0, so that only boxes that meet there are compared.
@@ -157,16 +157,17 @@ void check_cover(const Dim<N>& array_size, const std::vector<Bounds<N>>& boxes) 
     Index covered = 0;
     for (std::size_t i = 0; i < boxes.size(); i++) {
         if (!whole.contains(boxes[i])) {
-            throw InvalidArgument("distribution: " + chunk_text(i, boxes[i]) + " is not inside the array of size "
-                                  + detail::text_of(array_size));
+            throw InvalidArgument("distribution: " + chunk_text(i, boxes[i]) + " is not inside the array of size " +
+                                  detail::text_of(array_size));
         }
     }
     check_disjoint(boxes);
     for (const Bounds<N>& box : boxes) covered += box.volume();
     if (covered == array_size.volume()) return;
     const std::optional<Bounds<N>> gap = find_gap(whole, boxes, 0);
-    throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) + ": no chunk contains the region "
-                          + detail::text_of(gap.value_or(whole)) + ": chunks must cover the array");
+    throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                          ": no chunk contains the region " + detail::text_of(gap.value_or(whole)) +
+                          ": chunks must cover the array");
 }
 
 // The memory of each cell if the boxes are the cells of a grid (then they are an exact cover); else nothing.
@@ -205,9 +206,8 @@ MemoryId dealt_memory(const SystemInfo& info, std::size_t i) {
 }  // namespace
 
 template<std::size_t N>
-std::shared_ptr<const typename Distribution<N>::Data> Distribution<N>::regular(const Dim<N>& array_size,
-                                                                               const Dim<N>& chunk_size,
-                                                                               std::vector<MemoryId> memories) {
+std::shared_ptr<const typename Distribution<N>::Data>
+Distribution<N>::regular(const Dim<N>& array_size, const Dim<N>& chunk_size, std::vector<MemoryId> memories) {
     auto data = std::make_shared<Data>();
     data->array_size = array_size;
     data->counts = grid_counts(array_size, chunk_size);
@@ -225,13 +225,15 @@ template<std::size_t N>
 Distribution<N>::Distribution() : Distribution(single(Dim<N>::zero())) {}
 
 template<std::size_t N>
-Distribution<N>::Distribution(const Dim<N>& array_size, const Dim<N>& chunk_size, const std::vector<MemoryId>& memories) {
+Distribution<N>::Distribution(const Dim<N>& array_size, const Dim<N>& chunk_size,
+                              const std::vector<MemoryId>& memories) {
     check_array_size(array_size);
     const Index count = grid_counts(array_size, chunk_size).volume();
     if (count != static_cast<Index>(memories.size())) {
-        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) + " in chunks of size "
-                              + detail::text_of(chunk_size) + " has " + std::to_string(count) + " chunks, but "
-                              + std::to_string(memories.size()) + " memories are given: give one for each chunk");
+        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                              " in chunks of size " + detail::text_of(chunk_size) + " has " + std::to_string(count) +
+                              " chunks, but " + std::to_string(memories.size()) +
+                              " memories are given: give one for each chunk");
     }
     data_ = regular(array_size, chunk_size, memories);
 }
@@ -243,16 +245,16 @@ Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vect
     for (std::size_t i = 0; i < chunks.size(); i++) {
         for (std::size_t axis = 0; axis < N; axis++) {
             if (chunks[i].size[axis] < 0) {
-                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " has the negative size "
-                                      + detail::text_of(chunks[i].size));
+                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " has the negative size " +
+                                      detail::text_of(chunks[i].size));
             }
         }
     }
     chunks.erase(std::remove_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.size.is_empty(); }),
                  chunks.end());
     if (allow_duplicates) chunks = merge_duplicates(chunks);
-    const auto first = std::find_if(chunks.begin(), chunks.end(),
-                                    [](const ArrayChunk<N>& c) { return c.offset == Point<N>::zero(); });
+    const auto first =
+        std::find_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.offset == Point<N>::zero(); });
     if (first != chunks.end() && !array_size.is_empty()) {
         if (auto memories = match_grid(array_size, first->size, chunks)) {
             return Distribution(regular(array_size, first->size, std::move(*memories)));
@@ -291,8 +293,8 @@ template<std::size_t N>
 Distribution<N> Distribution<N>::single(const Dim<N>& array_size, MemoryId memory) {
     check_array_size(array_size);
     const bool is_empty = array_size.is_empty();
-    return Distribution(regular(array_size, is_empty ? Dim<N>::one() : array_size,
-                                std::vector<MemoryId>(is_empty ? 0 : 1, memory)));
+    return Distribution(
+        regular(array_size, is_empty ? Dim<N>::one() : array_size, std::vector<MemoryId>(is_empty ? 0 : 1, memory)));
 }
 
 template<std::size_t N>
@@ -303,8 +305,8 @@ Distribution<N> Distribution<N>::blocks(const Dim<N>& array_size, const SystemIn
         return single(array_size, dealt_memory(info, 0));
     } else {
         if (axis >= N) {
-            throw InvalidArgument("distribution in blocks along axis " + std::to_string(axis) + ": the array has "
-                                  + std::to_string(N) + " axes, numbered from 0");
+            throw InvalidArgument("distribution in blocks along axis " + std::to_string(axis) + ": the array has " +
+                                  std::to_string(N) + " axes, numbered from 0");
         }
         if (array_size.is_empty()) return single(array_size);
         const auto devices = static_cast<Index>(std::max<std::size_t>(info.resources().size(), 1));
@@ -324,8 +326,8 @@ Distribution<N> Distribution<N>::blocks(const Dim<N>& array_size, const SystemIn
 template<std::size_t N>
 ArrayChunk<N> Distribution<N>::chunk(std::size_t index) const {
     if (index >= num_chunks()) {
-        throw InvalidArgument("distribution: there is no chunk " + std::to_string(index) + ": it has "
-                              + std::to_string(num_chunks()) + " chunks, numbered from 0");
+        throw InvalidArgument("distribution: there is no chunk " + std::to_string(index) + ": it has " +
+                              std::to_string(num_chunks()) + " chunks, numbered from 0");
     }
     if (!data_->is_regular) return data_->chunks[index];
     ArrayChunk<N> result;
@@ -399,8 +401,8 @@ std::size_t Distribution<N>::region_to_chunk_index(const Bounds<N>& region) cons
         const std::vector<std::size_t> hits = chunks_in(probe);
         if (hits.size() == 1 && box_of(chunk(hits[0])).contains(region)) return hits[0];
     }
-    throw InvalidArgument("distribution: no single chunk contains the region " + detail::text_of(region) + " of the array of size "
-                          + detail::text_of(data_->array_size));
+    throw InvalidArgument("distribution: no single chunk contains the region " + detail::text_of(region) +
+                          " of the array of size " + detail::text_of(data_->array_size));
 }
 
 template class Distribution<0>;

@@ -21,8 +21,9 @@ class Owners {
   public:
     Owners(const SystemInfo& info, ExecutionSpace space) : info_(info), on_host_(space == ExecutionSpace::Host) {
         if (!on_host_ && info.resources().empty()) {
-            throw InvalidResourceException("the handle has no device to give chunks of the domain to: use a Host launcher, or "
-                                           "a handle whose constrain_to names devices");
+            throw InvalidResourceException(
+                "the handle has no device to give chunks of the domain to: use a Host launcher, or "
+                "a handle whose constrain_to names devices");
         }
     }
     std::size_t count() const { return std::max<std::size_t>(info_.resources().size(), 1); }
@@ -50,8 +51,8 @@ class TileGrid {
     TileGrid(const DomainDim& size, const DomainDim& tile) : size_(size), tile_(tile) {
         for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
             if (tile[i] < 1) {
-                throw InvalidArgument("domain of size " + text_of(size) + " with tiles of size " + text_of(tile)
-                                      + ": use tiles of at least 1 along every axis");
+                throw InvalidArgument("domain of size " + text_of(size) + " with tiles of size " + text_of(tile) +
+                                      ": use tiles of at least 1 along every axis");
             }
             counts_[i] = div_ceil(size[i], tile[i]);
         }
@@ -60,8 +61,8 @@ class TileGrid {
         Index total = 1;
         for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
             if (counts_[i] > most / total) {
-                throw InvalidArgument("domain of size " + text_of(size) + " with tiles of size " + text_of(tile)
-                                      + " has more than 1000000000 tiles: use larger tiles");
+                throw InvalidArgument("domain of size " + text_of(size) + " with tiles of size " + text_of(tile) +
+                                      " has more than 1000000000 tiles: use larger tiles");
             }
             total *= counts_[i];
         }
@@ -143,16 +144,18 @@ Domain explicit_domain(Domain that, ExecutionSpace space) {
         for (std::size_t axis = 0; axis < DOMAIN_DIMS; axis++) {
             Index end = 0;
             if (chunk.size[axis] < 0 || add_overflows(Index(chunk.offset[axis]), Index(chunk.size[axis]), end)) {
-                throw InvalidArgument("domain chunk " + std::to_string(i) + " with " + text_of_chunk(chunk.offset, chunk.size)
-                                      + ": use sizes of at least 0 and ends that fit 64 bits");
+                throw InvalidArgument("domain chunk " + std::to_string(i) + " with " +
+                                      text_of_chunk(chunk.offset, chunk.size) +
+                                      ": use sizes of at least 0 and ends that fit 64 bits");
             }
         }
         if (space == ExecutionSpace::Host) {
             chunk.owner_id = ResourceId::host(chunk.owner_id.device_affinity());
         } else if (chunk.owner_id.is_host()) {
-            throw InvalidResourceException("domain chunk " + std::to_string(i)
-                                           + " is owned by the host, and the launcher runs on devices: use a device as the "
-                                             "owner, or a Host launcher");
+            throw InvalidResourceException(
+                "domain chunk " + std::to_string(i) +
+                " is owned by the host, and the launcher runs on devices: use a device as the "
+                "owner, or a Host launcher");
         }
     }
     // Empty chunks stay: they keep the numbers of the others. The runtime gives them no work.

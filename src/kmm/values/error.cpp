@@ -60,29 +60,30 @@ std::string submitted_at(const SourceLocation& where) {
 std::string array_text(const std::string& name) { return name.empty() ? "an array" : "array \"" + name + "\""; }
 
 std::string party_text(const ConflictParty& party) {
-    return "task " + std::to_string(party.chunk_index) + " (" + detail::text_of_chunk(party.offset, party.size) + ", on "
-        + detail::text_of(party.resource) + ", argument " + std::to_string(party.argument) + ")";
+    return "task " + std::to_string(party.chunk_index) + " (" + detail::text_of_chunk(party.offset, party.size) +
+           ", on " + detail::text_of(party.resource) + ", argument " + std::to_string(party.argument) + ")";
 }
 
 std::string conflict_text(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
                           const Region& overlap, const SourceLocation& where) {
     const bool same_task = first.chunk_index == second.chunk_index && first.argument != second.argument;
-    std::string text = "conflicting access to " + array_text(array_name) + ": " + party_text(first) + " and "
-        + party_text(second) + " both write " + detail::text_of(overlap) + submitted_at(where);
+    std::string text = "conflicting access to " + array_text(array_name) + ": " + party_text(first) + " and " +
+                       party_text(second) + " both write " + detail::text_of(overlap) + submitted_at(where);
     text += same_task ? "; pass one writing argument, or regions that do not overlap"
                       : "; use reduce to combine contributions, a finer mapping, or one chunk";
     return text;
 }
 
 std::string task_text(const TaskLabel& task) {
-    return "task \"" + task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of "
-        + std::to_string(task.num_chunks);
+    return "task \"" + task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
+           std::to_string(task.num_chunks);
 }
 
 std::string failure_text(const TaskFailure& failure, std::size_t num_others) {
-    std::string text = task_text(failure.task) + " (" + detail::text_of_chunk(failure.chunk.offset, failure.chunk.size)
-        + ") on " + detail::text_of(failure.resource) + " failed" + submitted_at(failure.task.where) + ": "
-        + (failure.cause.empty() ? "unknown exception" : failure.cause);
+    std::string text = task_text(failure.task) + " (" +
+                       detail::text_of_chunk(failure.chunk.offset, failure.chunk.size) + ") on " +
+                       detail::text_of(failure.resource) + " failed" + submitted_at(failure.task.where) + ": " +
+                       (failure.cause.empty() ? "unknown exception" : failure.cause);
     if (failure.needed_by) {
         text += "; needed by " + task_text(*failure.needed_by) + submitted_at(failure.needed_by->where);
     }
@@ -101,9 +102,9 @@ struct ConflictingAccess::Details {
 };
 
 ConflictingAccess::ConflictingAccess(const std::string& array_name, const ConflictParty& first,
-                                     const ConflictParty& second, const Region& overlap, SourceLocation where) :
-    Error(ErrorCode::ConflictingAccess, conflict_text(array_name, first, second, overlap, where), where),
-    details_(std::make_shared<const Details>(Details{array_name, first, second, overlap})) {}
+                                     const ConflictParty& second, const Region& overlap, SourceLocation where)
+    : Error(ErrorCode::ConflictingAccess, conflict_text(array_name, first, second, overlap, where), where),
+      details_(std::make_shared<const Details>(Details{array_name, first, second, overlap})) {}
 
 const std::string& ConflictingAccess::array_name() const noexcept { return details_->array_name; }
 const ConflictParty& ConflictingAccess::first() const noexcept { return details_->first; }
@@ -115,12 +116,12 @@ struct UninitializedRead::Details {
     Region region;
 };
 
-UninitializedRead::UninitializedRead(const std::string& array_name, const Region& region, SourceLocation where) :
-    Error(ErrorCode::UninitializedRead,
-          "read of " + array_text(array_name) + " at " + detail::text_of(region) + ", which nothing ever wrote"
-              + submitted_at(where) + "; write, fill or copy_from it first",
-          where),
-    details_(std::make_shared<const Details>(Details{array_name, region})) {}
+UninitializedRead::UninitializedRead(const std::string& array_name, const Region& region, SourceLocation where)
+    : Error(ErrorCode::UninitializedRead,
+            "read of " + array_text(array_name) + " at " + detail::text_of(region) + ", which nothing ever wrote" +
+                submitted_at(where) + "; write, fill or copy_from it first",
+            where),
+      details_(std::make_shared<const Details>(Details{array_name, region})) {}
 
 const std::string& UninitializedRead::array_name() const noexcept { return details_->array_name; }
 const Region& UninitializedRead::region() const noexcept { return details_->region; }
@@ -134,9 +135,9 @@ struct OutOfMemory::Details {
 };
 
 OutOfMemory::OutOfMemory(MemoryId memory, std::size_t requested, std::size_t in_use, std::size_t limit,
-                         const std::string& report, SourceLocation where) :
-    Error(ErrorCode::OutOfMemory, report, where),
-    details_(std::make_shared<const Details>(Details{memory, requested, in_use, limit, report})) {}
+                         const std::string& report, SourceLocation where)
+    : Error(ErrorCode::OutOfMemory, report, where),
+      details_(std::make_shared<const Details>(Details{memory, requested, in_use, limit, report})) {}
 
 MemoryId OutOfMemory::memory() const noexcept { return details_->memory; }
 std::size_t OutOfMemory::requested() const noexcept { return details_->requested; }
@@ -149,13 +150,13 @@ struct TaskError::Details {
     std::vector<std::exception_ptr> also_failed;
 };
 
-TaskError::TaskError(std::shared_ptr<const Details> details) :
-    Error(ErrorCode::TaskError, failure_text(details->failure, details->also_failed.size()),
-          details->failure.task.where),
-    details_(std::move(details)) {}
+TaskError::TaskError(std::shared_ptr<const Details> details)
+    : Error(ErrorCode::TaskError, failure_text(details->failure, details->also_failed.size()),
+            details->failure.task.where),
+      details_(std::move(details)) {}
 
-TaskError::TaskError(TaskFailure failure, std::vector<std::exception_ptr> also_failed) :
-    TaskError(std::make_shared<const Details>(Details{std::move(failure), std::move(also_failed)})) {}
+TaskError::TaskError(TaskFailure failure, std::vector<std::exception_ptr> also_failed)
+    : TaskError(std::make_shared<const Details>(Details{std::move(failure), std::move(also_failed)})) {}
 
 std::exception_ptr TaskError::with_cause(TaskFailure failure, const std::exception_ptr& cause,
                                          std::vector<std::exception_ptr> also_failed) noexcept {
@@ -182,26 +183,24 @@ const std::vector<std::exception_ptr>& TaskError::also_failed() const noexcept {
 const TaskFailure& TaskError::failure() const noexcept { return details_->failure; }
 
 DeviceError::DeviceError(const std::string& text, DriverKind driver, int device, int status_code,
-                         const std::string& status_name, bool is_sticky, SourceLocation where) :
-    Error(ErrorCode::DeviceError, text, where),
-    status(status_code),
-    device_(device),
-    driver_(driver),
-    is_sticky_(is_sticky),
-    status_name_(std::make_shared<const std::string>(status_name)) {}
+                         const std::string& status_name, bool is_sticky, SourceLocation where)
+    : Error(ErrorCode::DeviceError, text, where),
+      status(status_code),
+      device_(device),
+      driver_(driver),
+      is_sticky_(is_sticky),
+      status_name_(std::make_shared<const std::string>(status_name)) {}
 
-IoError::IoError(const std::string& text, int error_number, const std::string& path) :
-    Error(ErrorCode::IoError, text),
-    path_(std::make_shared<const std::string>(path)),
-    error_number_(error_number) {}
+IoError::IoError(const std::string& text, int error_number, const std::string& path)
+    : Error(ErrorCode::IoError, text), path_(std::make_shared<const std::string>(path)), error_number_(error_number) {}
 
 namespace detail {
 
 void throw_overflow(const char* text) { throw std::overflow_error(text); }
 
 void throw_out_of_range(std::size_t index, std::size_t size) {
-    throw std::out_of_range("index " + std::to_string(index) + " is out of range: there are " + std::to_string(size)
-                            + " elements");
+    throw std::out_of_range("index " + std::to_string(index) + " is out of range: there are " + std::to_string(size) +
+                            " elements");
 }
 
 void throw_invalid_argument(const char* text) { throw InvalidArgument(text); }
@@ -210,8 +209,8 @@ void throw_not_available(const char* text) { throw NotAvailable(text); }
 
 void throw_not_in_range(const char* what, std::int64_t value, std::int64_t first, std::int64_t last,
                         const char* remedy) {
-    throw InvalidArgument(std::string(what) + " " + std::to_string(value) + " is not in " + std::to_string(first) + "..."
-                          + std::to_string(last) + ": " + remedy);
+    throw InvalidArgument(std::string(what) + " " + std::to_string(value) + " is not in " + std::to_string(first) +
+                          "..." + std::to_string(last) + ": " + remedy);
 }
 
 }  // namespace detail

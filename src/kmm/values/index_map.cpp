@@ -54,8 +54,8 @@ std::int64_t IndexChain::period(std::int64_t limit) const noexcept {
 
 void IndexChain::push(const IndexStage& stage) {
     if (count_ == max_stages) {
-        throw InvalidArgument("mapping expression with too many nested operations: at most "
-                              + std::to_string(max_stages) + " that cannot be combined; write a functor instead");
+        throw InvalidArgument("mapping expression with too many nested operations: at most " +
+                              std::to_string(max_stages) + " that cannot be combined; write a functor instead");
     }
     stages_[count_++] = stage;
 }
@@ -149,9 +149,8 @@ constexpr Index max_period = 4096;
 
 }  // namespace
 
-IndexMap::IndexMap(Axis axis, index_type scale, index_type offset, index_type length, index_type divisor) :
-    kind_(Kind::axis),
-    axis_(axis) {
+IndexMap::IndexMap(Axis axis, index_type scale, index_type offset, index_type length, index_type divisor)
+    : kind_(Kind::axis), axis_(axis) {
     if (length < 1) {
         throw InvalidArgument("mapping of length " + std::to_string(length) + ": use a length of at least 1");
     }
@@ -193,8 +192,9 @@ IndexMap IndexMap::range(const IndexMap& begin, const IndexMap& end) {
         throw InvalidArgument("range with _ as a bound: use an axis expression or an integer");
     }
     if (!begin.is_constant_ && !end.is_constant_ && begin.axis_.get() != end.axis_.get()) {
-        throw InvalidArgument("range from axis " + std::to_string(begin.axis_.get()) + " to axis "
-                              + std::to_string(end.axis_.get()) + ": both bounds must use the same axis, or one be constant");
+        throw InvalidArgument("range from axis " + std::to_string(begin.axis_.get()) + " to axis " +
+                              std::to_string(end.axis_.get()) +
+                              ": both bounds must use the same axis, or one be constant");
     }
     IndexMap result = IndexMap(begin.is_constant_ ? end.axis_ : begin.axis_);
     result.kind_ = Kind::interval;
@@ -210,8 +210,9 @@ IndexMap IndexMap::range(const IndexMap& begin, const IndexMap& end) {
         fixed.add(value);
     }
     if (!result.is_constant_ && result.is_empty_everywhere()) {
-        throw InvalidArgument("range that is empty for every index of its axis, such as range(_x, _x): ranges are half-open; use "
-                              "closed_range to include the end");
+        throw InvalidArgument(
+            "range that is empty for every index of its axis, such as range(_x, _x): ranges are half-open; use "
+            "closed_range to include the end");
     }
     return result;
 }

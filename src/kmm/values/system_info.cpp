@@ -10,8 +10,8 @@
 
 namespace kmm {
 
-DeviceInfo::DeviceInfo(DeviceDescription description) :
-    description_(std::make_shared<const DeviceDescription>(std::move(description))) {}
+DeviceInfo::DeviceInfo(DeviceDescription description)
+    : description_(std::make_shared<const DeviceDescription>(std::move(description))) {}
 
 const std::string& DeviceInfo::name() const noexcept { return description_->name; }
 MemoryId DeviceInfo::memory_id() const noexcept { return MemoryId(description_->device_id); }
@@ -45,9 +45,9 @@ int DeviceInfo::attribute(int native_number) const {
     int value = 0;
     const DeviceDescription& d = *description_;
     if (d.attribute == nullptr || !d.attribute(d.driver.get(), d.device_ordinal, native_number, &value)) {
-        throw InvalidArgument("DeviceInfo::attribute: " + detail::text_of(d.device_id) + " (" + d.name
-                              + ") has no attribute with number " + std::to_string(native_number)
-                              + "; use the numbers of the driver's device attributes");
+        throw InvalidArgument("DeviceInfo::attribute: " + detail::text_of(d.device_id) + " (" + d.name +
+                              ") has no attribute with number " + std::to_string(native_number) +
+                              "; use the numbers of the driver's device attributes");
     }
     return value;
 }
@@ -68,9 +68,9 @@ std::shared_ptr<const std::vector<ResourceId>> all_devices(const std::vector<Dev
 
 SystemInfo::SystemInfo() : SystemInfo(SystemDescription()) {}
 
-SystemInfo::SystemInfo(SystemDescription description) :
-    description_(std::make_shared<const SystemDescription>(std::move(description))),
-    resources_(all_devices(description_->devices)) {}
+SystemInfo::SystemInfo(SystemDescription description)
+    : description_(std::make_shared<const SystemDescription>(std::move(description))),
+      resources_(all_devices(description_->devices)) {}
 
 SystemInfo SystemInfo::constrain_to(const std::vector<ResourceId>& resources) const {
     auto devices = std::make_shared<std::vector<ResourceId>>();
@@ -86,8 +86,8 @@ std::size_t SystemInfo::num_devices() const noexcept { return description_->devi
 
 const DeviceInfo& SystemInfo::device(DeviceId id) const {
     if (id.get() < description_->devices.size()) return description_->devices[id.get()];
-    throw InvalidArgument("SystemInfo::device: there is no " + detail::text_of(id) + ": this runtime has "
-                          + std::to_string(num_devices()) + " devices, numbered from 0");
+    throw InvalidArgument("SystemInfo::device: there is no " + detail::text_of(id) + ": this runtime has " +
+                          std::to_string(num_devices()) + " devices, numbered from 0");
 }
 
 const DeviceInfo& SystemInfo::device_by_ordinal(int ordinal) const {
@@ -96,8 +96,8 @@ const DeviceInfo& SystemInfo::device_by_ordinal(int ordinal) const {
         if (device.device_ordinal() == ordinal) return device;
         known += (known.empty() ? "" : ", ") + std::to_string(device.device_ordinal());
     }
-    throw InvalidArgument("SystemInfo::device_by_ordinal: this runtime does not use device " + std::to_string(ordinal)
-                          + " of the driver; it uses: " + (known.empty() ? "none" : known));
+    throw InvalidArgument("SystemInfo::device_by_ordinal: this runtime does not use device " + std::to_string(ordinal) +
+                          " of the driver; it uses: " + (known.empty() ? "none" : known));
 }
 
 const std::vector<DeviceInfo>& SystemInfo::devices() const noexcept { return description_->devices; }

@@ -11,13 +11,13 @@
 
 namespace kmm::detail {
 
-std::string text_of(DeviceId id);                  ///< "GPU 1"
-std::string text_of(MemoryId id);                  ///< "host", "GPU 1"
-std::string text_of(const ResourceId& id);         ///< "host", "GPU 1", "GPU 1 {0, 2}"
-std::string text_of(DriverKind kind);              ///< "cuda"
-std::string text_of(const Range<>& range);         ///< "0...200"
-std::string text_of(const Region& region);         ///< "{0...4, 2...8}"
-std::string bytes_text(std::size_t bytes);         ///< "2.00 GiB", "1.50 MiB", "512 B"
+std::string text_of(DeviceId id);           ///< "GPU 1"
+std::string text_of(MemoryId id);           ///< "host", "GPU 1"
+std::string text_of(const ResourceId& id);  ///< "host", "GPU 1", "GPU 1 {0, 2}"
+std::string text_of(DriverKind kind);       ///< "cuda"
+std::string text_of(const Range<>& range);  ///< "0...200"
+std::string text_of(const Region& region);  ///< "{0...4, 2...8}"
+std::string bytes_text(std::size_t bytes);  ///< "2.00 GiB", "1.50 MiB", "512 B"
 
 template<typename T, std::size_t N>
 std::string text_of(const fixed_vector<T, N>& values) {
