@@ -8,6 +8,7 @@
 #include "kmm/api/argument.hpp"
 #include "kmm/api/array.hpp"
 #include "kmm/api/array_instance.hpp"
+#include "kmm/api/drivers.hpp"
 #include "kmm/api/launcher.hpp"
 #include "kmm/api/mapper.hpp"
 #include "kmm/api/parallel_submit.hpp"

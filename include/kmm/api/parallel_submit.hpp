@@ -180,6 +180,9 @@ class TaskBuilder {
     std::tuple<Handlers...>& handlers_;
 };
 
+template<typename T>
+using handler_of_t = ArgumentHandler<std::decay_t<T>>;
+
 /// Queues one task for each chunk. `domain` is null for a single chunk of `submit`.
 template<typename L, typename... Args>
 EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_chunks, const Domain* domain, const L& launcher,
@@ -201,8 +204,8 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
     }
 
     Runtime& runtime = runtime_face(core);
-    std::tuple<ArgumentHandler<std::decay_t<Args>>...> handlers(ArgumentHandler<std::decay_t<Args>>(std::forward<Args>(args))...);
-    if constexpr (!(IgnoresDomain<ArgumentHandler<std::decay_t<Args>>>::value && ...)) {
+    std::tuple<handler_of_t<Args>...> handlers {handler_of_t<Args>(std::forward<Args>(args))...};
+    if constexpr (!(IgnoresDomain<handler_of_t<Args>>::value && ...)) {
         Domain single;
         if (domain == nullptr) {
             single.chunks.assign(chunks, chunks + num_chunks);
@@ -213,7 +216,7 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
     static_cast<void>(domain);
 
     Submission submission(core, info);
-    TaskBuilder<L, ArgumentHandler<std::decay_t<Args>>...> builder(core, runtime, launcher, submission, handlers);
+    TaskBuilder<L, handler_of_t<Args>...> builder(core, runtime, launcher, submission, handlers);
     for (std::size_t i = 0; i < num_chunks; i++) {
         builder.add(chunks[i]);
     }

@@ -101,10 +101,10 @@ struct KernelRecipe<void(P...), S...> {
     template<std::size_t... I>
     static void submit(Submission& submission, const KernelDraft& draft, std::index_sequence<I...>, S&... stored) {
         // Conversions may throw: they come before anything is handed over.
-        const PackedParameters<P...> packed(KernelParameter<S, P>::convert(stored)...);
+        const PackedParameters<P...> packed {KernelParameter<S, P>::convert(stored)...};
         std::memcpy(submission.set_kernel(draft), packed.data(), parameter_bytes);
         if constexpr (needs_layout) {
-            const Recipe recipe(KernelParameter<S, P>::recipe(stored)...);
+            const Recipe recipe {KernelParameter<S, P>::recipe(stored)...};
             submission.set_finish(&finish, recipe.data(), Recipe::size_bytes);
         }
         (add_patch<I, S, P>(submission, stored), ...);
