@@ -66,7 +66,8 @@ void measure_plain_loops(Report& report) {
         int n;
     } parameters{c.data(), a.data(), b.data(), n};
     const auto raw = time_calls(report.repetitions(9), calls, [&] {
-        for (int i = 0; i < n; i++) c[static_cast<std::size_t>(i)] = a[static_cast<std::size_t>(i)] + b[static_cast<std::size_t>(i)];
+        for (int i = 0; i < n; i++)
+            c[static_cast<std::size_t>(i)] = a[static_cast<std::size_t>(i)] + b[static_cast<std::size_t>(i)];
     });
     const auto measure = [&](const char* name, const HostKernel* kernel, double must) {
         if (!report.wants(name)) return;
@@ -87,11 +88,13 @@ void measure_waits(Report& report) {
         } parameters{out.data(), rounds};
         const auto measure = [&](const std::string& name, const HostKernel* kernel, std::optional<double> must) {
             if (!report.wants(name)) return;
-            report.add(name, time_calls(report.repetitions(9), report.size(4, 1), [&] { run(kernel, 1, block, &parameters); }),
-                       nanoseconds_each(static_cast<double>(rounds) * block), {std::nullopt, must, "per thread and wait"});
+            report.add(
+                name, time_calls(report.repetitions(9), report.size(4, 1), [&] { run(kernel, 1, block, &parameters); }),
+                nanoseconds_each(static_cast<double>(rounds) * block), {std::nullopt, must, "per thread and wait"});
         };
         measure("emulation/barrier/" + std::to_string(block), kmm::emulation::kernel_handle(&many_barriers), 20);
-        measure("emulation/shuffle/" + std::to_string(block), kmm::emulation::kernel_handle(&many_shuffles), std::nullopt);
+        measure("emulation/shuffle/" + std::to_string(block), kmm::emulation::kernel_handle(&many_shuffles),
+                std::nullopt);
     }
 }
 
@@ -106,7 +109,8 @@ void measure_tiled_sum(Report& report) {
     } parameters{out.data(), in.data()};
     const auto* const kernel = kmm::emulation::kernel_handle(&tiled_sum);
     report.add(name, time_calls(report.repetitions(9), 2, [&] { run(kernel, grid, 256, &parameters); }),
-               nanoseconds_each(grid * 256.0), {std::nullopt, std::nullopt, "per thread; 10 barriers in blocks of 256"});
+               nanoseconds_each(grid * 256.0),
+               {std::nullopt, std::nullopt, "per thread; 10 barriers in blocks of 256"});
 }
 
 void measure_handle(Report& report) {

@@ -11,19 +11,19 @@ namespace {
 constexpr unsigned grid = 24, block = 128;
 constexpr unsigned threads = grid * block;
 
-template <class T>
+template<class T>
 __global__ void add_ones(T* sum) {
     atomicAdd(sum, static_cast<T>(1));
     atomicAdd_block(sum, static_cast<T>(1));
     atomicAdd_system(sum, static_cast<T>(1));
 }
 
-template <class T>
+template<class T>
 __global__ void subtract_ones(T* sum) {
     atomicSub(sum, static_cast<T>(1));
 }
 
-template <class T>
+template<class T>
 __global__ void find_extremes(T* low, T* high) {
     const T mine = static_cast<T>(blockIdx.x * blockDim.x + threadIdx.x + 5);
     atomicMin(low, mine);
@@ -31,13 +31,13 @@ __global__ void find_extremes(T* low, T* high) {
 }
 
 // Each thread puts its number in and carries away another: at the end all numbers are there once.
-template <class T>
+template<class T>
 __global__ void pass_on(T* cell, T* got) {
     const unsigned me = blockIdx.x * blockDim.x + threadIdx.x;
     got[me] = atomicExch(cell, static_cast<T>(me));
 }
 
-template <class T>
+template<class T>
 __global__ void combine_bits(T* all_and, T* all_or, T* all_xor) {
     const unsigned me = blockIdx.x * blockDim.x + threadIdx.x;
     const T bit = static_cast<T>(T{1} << me % (8 * sizeof(T)));
@@ -47,7 +47,7 @@ __global__ void combine_bits(T* all_and, T* all_or, T* all_xor) {
 }
 
 // A counter kept by compare-and-swap alone.
-template <class T>
+template<class T>
 __global__ void count_by_swaps(T* counter) {
     T seen = T{0};
     for (;;) {
@@ -74,7 +74,8 @@ __global__ void histogram(unsigned* out, const unsigned char* in, unsigned n) {
     __shared__ unsigned bins[16];
     if (threadIdx.x < 16) bins[threadIdx.x] = 0;
     __syncthreads();
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(&bins[in[i]], 1u);
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        atomicAdd(&bins[in[i]], 1u);
     __syncthreads();
     if (threadIdx.x < 16) atomicAdd(&out[threadIdx.x], bins[threadIdx.x]);
 }
@@ -95,28 +96,28 @@ __global__ void sum_by_last_block(int* partial, unsigned* done, int* total) {
     *total = sum;
 }
 
-template <class T>
-class Numbers: public testing::Test {};
+template<class T>
+class Numbers : public testing::Test {};
 using AddTypes = testing::Types<int, unsigned, unsigned long long, float, double>;
 TYPED_TEST_SUITE(Numbers, AddTypes);
 
-template <class T>
-class Integers: public testing::Test {};
+template<class T>
+class Integers : public testing::Test {};
 using OrderedTypes = testing::Types<int, unsigned, long long, unsigned long long>;
 TYPED_TEST_SUITE(Integers, OrderedTypes);
 
-template <class T>
-class Bits: public testing::Test {};
+template<class T>
+class Bits : public testing::Test {};
 using BitTypes = testing::Types<int, unsigned, unsigned long long>;
 TYPED_TEST_SUITE(Bits, BitTypes);
 
-template <class T>
-class Swaps: public testing::Test {};
+template<class T>
+class Swaps : public testing::Test {};
 using SwapTypes = testing::Types<int, unsigned, unsigned long long, unsigned short>;
 TYPED_TEST_SUITE(Swaps, SwapTypes);
 
-template <class T>
-class Exchanges: public testing::Test {};
+template<class T>
+class Exchanges : public testing::Test {};
 using ExchangeTypes = testing::Types<int, unsigned, unsigned long long, float>;
 TYPED_TEST_SUITE(Exchanges, ExchangeTypes);
 

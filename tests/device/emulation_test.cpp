@@ -21,7 +21,7 @@ namespace {
 
 /// Counts the objects alive on the stacks of kernels.
 struct Guard {
-    explicit Guard(std::atomic<int>* count): count_(count) { ++*count_; }
+    explicit Guard(std::atomic<int>* count) : count_(count) { ++*count_; }
     ~Guard() { --*count_; }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
@@ -83,14 +83,18 @@ __global__ void wait_while_handling(int* out) {
 }
 
 __global__ void wait_at_different_places(int* out) {
-    if (threadIdx.x < 8) __syncthreads();
-    else __syncwarp();
+    if (threadIdx.x < 8)
+        __syncthreads();
+    else
+        __syncwarp();
     out[threadIdx.x] = 1;
 }
 
 __global__ void name_a_lane_that_never_comes(int* out) {
-    if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xffffffffu, 1, 0);
-    else out[threadIdx.x] = __shfl_sync(0xffff0003u, 1, 0);
+    if (threadIdx.x < 16)
+        out[threadIdx.x] = __shfl_sync(0xffffffffu, 1, 0);
+    else
+        out[threadIdx.x] = __shfl_sync(0xffff0003u, 1, 0);
 }
 
 __global__ void leave_self_out(int* out) { out[threadIdx.x] = __shfl_sync(0x1u, 1, 0); }
@@ -143,7 +147,7 @@ __global__ void use_much_stack(long* out) {
 __global__ void misaligned(double* out, char a, double b) { out[0] = a + b; }
 
 using Layout = std::pair<std::size_t, std::size_t>;
-template <class T>
+template<class T>
 Layout layout() {
     return {sizeof(T), alignof(T)};
 }

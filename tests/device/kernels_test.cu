@@ -99,7 +99,8 @@ __global__ void vote_at_barriers(int* out) {
     const int most = __syncthreads_and(threadIdx.x != 7);
     const int all = __syncthreads_and(threadIdx.x < 1000);
     const int again = __syncthreads_count(threadIdx.x < 5);
-    out[threadIdx.x] = count + 1000 * (none != 0) + 2000 * (one != 0) + 4000 * (most != 0) + 8000 * (all != 0) + 100000 * again;
+    out[threadIdx.x] =
+        count + 1000 * (none != 0) + 2000 * (one != 0) + 4000 * (most != 0) + 8000 * (all != 0) + 100000 * again;
 }
 
 __global__ void transpose(float* out, const float* in, unsigned n) {
@@ -124,9 +125,10 @@ __global__ void take_many_parameters(double* out, char a, short b, float4 c, cha
 __constant__ int table_of_constants[4] = {2, 3, 5, 7};
 __device__ int square(int x) { return x * x; }
 __device__ __forceinline__ int cube(int x) { return x * square(x); }
-template <class T>
+template<class T>
 __global__ void __launch_bounds__(128) call_device_functions(T* out) {
-    out[threadIdx.x] = static_cast<T>(square(static_cast<int>(threadIdx.x)) + cube(table_of_constants[threadIdx.x % 4]));
+    out[threadIdx.x] =
+        static_cast<T>(square(static_cast<int>(threadIdx.x)) + cube(table_of_constants[threadIdx.x % 4]));
 }
 
 __global__ void count_bits(unsigned long long* out, unsigned long long x) {
@@ -136,7 +138,8 @@ __global__ void count_bits(unsigned long long* out, unsigned long long x) {
     out[2] = __ffs(static_cast<int>(low)) + 100 * __ffsll(static_cast<long long>(x));
     out[3] = __brev(low);
     out[4] = __brevll(x);
-    out[5] = static_cast<unsigned long long>(max(min(7, 3u), 2) + max(3L, 4L) + min(5ull, 6ull)) + (clock64() != 0 ? 0 : 0);
+    out[5] =
+        static_cast<unsigned long long>(max(min(7, 3u), 2) + max(3L, 4L) + min(5ull, 6ull)) + (clock64() != 0 ? 0 : 0);
     out[6] = static_cast<unsigned>(warpSize);
 }
 

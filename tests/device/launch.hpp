@@ -21,10 +21,10 @@ inline void check(cudaError_t status) {
 }
 
 /// Memory that kernels and the test both reach.
-template <class T>
+template<class T>
 class Data {
   public:
-    explicit Data(std::size_t size, T value = T{}): size_(size) {
+    explicit Data(std::size_t size, T value = T{}) : size_(size) {
         check(cudaMallocManaged(&data_, size * sizeof(T)));
         for (std::size_t i = 0; i < size; i++) data_[i] = value;
     }
@@ -40,7 +40,7 @@ class Data {
     std::size_t size_;
 };
 
-template <class... P, class... A>
+template<class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared_bytes, A... arguments) {
     kernel<<<grid, block, shared_bytes>>>(static_cast<P>(arguments)...);
     check(cudaGetLastError());
@@ -54,22 +54,22 @@ inline bool device_present() {
 
 }  // namespace kmm_test
 
-    // A test that needs the device is skipped where there is none.
-    #define KMM_NEED_DEVICE() \
-        if (!kmm_test::device_present()) GTEST_SKIP() << "no CUDA device"
+// A test that needs the device is skipped where there is none.
+#define KMM_NEED_DEVICE() \
+    if (!kmm_test::device_present()) GTEST_SKIP() << "no CUDA device"
 
 #else
 
-    #include <atomic>
-    #include <exception>
-    #include <thread>
+#include <atomic>
+#include <exception>
+#include <thread>
 
 namespace kmm_test {
 
-template <class T>
+template<class T>
 class Data {
   public:
-    explicit Data(std::size_t size, T value = T{}): data_(size, value) {}
+    explicit Data(std::size_t size, T value = T{}) : data_(size, value) {}
     T* get() { return data_.data(); }
     T& operator[](std::size_t i) { return data_[i]; }
     const std::vector<T>& values() const { return data_; }
@@ -79,7 +79,7 @@ class Data {
 };
 
 /// Parameters packed as a driver passes them.
-template <class... P>
+template<class... P>
 std::vector<unsigned char> pack(P... values) {
     std::vector<unsigned char> bytes;
     [[maybe_unused]] const auto add = [&](const auto& value) {
@@ -105,7 +105,7 @@ inline kmm::driver::HostLaunchGeometry geometry_of(dim3 grid, dim3 block, unsign
 }
 
 /// Runs all blocks, each by whichever OS thread comes first. Throws the first error.
-template <class... P, class... A>
+template<class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared_bytes, A... arguments) {
     const auto geometry = geometry_of(grid, block, shared_bytes);
     const auto parameters = pack<P...>(static_cast<P>(arguments)...);
@@ -134,6 +134,6 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared_bytes, 
 
 }  // namespace kmm_test
 
-    #define KMM_NEED_DEVICE() static_cast<void>(0)
+#define KMM_NEED_DEVICE() static_cast<void>(0)
 
 #endif

@@ -7,7 +7,7 @@
 
 namespace {
 
-template <bool Barriers>
+template<bool Barriers>
 __global__ void sum_tile(int* out, const int* in) {
     __shared__ int tile[64];
     tile[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];  // race: write
@@ -24,7 +24,7 @@ __global__ void sum_tile(int* out, const int* in) {
 }
 
 // The same question for part of a warp: shuffles order nothing, __syncwarp does.
-template <bool Barriers>
+template<bool Barriers>
 __global__ void shift_in_warp(int* out) {
     __shared__ int cells[32];
     for (int round = 0; round < 3; round++) {
@@ -37,7 +37,7 @@ __global__ void shift_in_warp(int* out) {
     }
 }
 
-template <bool Barriers>
+template<bool Barriers>
 bool tile_is_right() {
     constexpr unsigned blocks = 6;
     kmm_test::Data<int> in(blocks * 64, 1), out(1);
@@ -45,7 +45,7 @@ bool tile_is_right() {
     return out[0] == static_cast<int>(2 * blocks * 64);
 }
 
-template <bool Barriers>
+template<bool Barriers>
 bool warp_is_right() {
     kmm_test::Data<int> out(32);
     kmm_test::launch(&shift_in_warp<Barriers>, 1, 32, 0, out.get());
@@ -58,10 +58,14 @@ bool warp_is_right() {
 int main(int argc, char** argv) {
     for (int i = 1; i < argc; i++) {
         bool right = true;
-        if (std::strcmp(argv[i], "correct") == 0) right = tile_is_right<true>() && warp_is_right<true>();
-        else if (std::strcmp(argv[i], "racy") == 0) tile_is_right<false>();
-        else if (std::strcmp(argv[i], "racy_warp") == 0) warp_is_right<false>();
-        else right = false;
+        if (std::strcmp(argv[i], "correct") == 0)
+            right = tile_is_right<true>() && warp_is_right<true>();
+        else if (std::strcmp(argv[i], "racy") == 0)
+            tile_is_right<false>();
+        else if (std::strcmp(argv[i], "racy_warp") == 0)
+            warp_is_right<false>();
+        else
+            right = false;
         if (!right) {
             std::printf("wrong result or unknown run '%s'\n", argv[i]);
             return 3;

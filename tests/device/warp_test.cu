@@ -19,7 +19,7 @@ unsigned expected_source(int kind, unsigned lane, unsigned operand, unsigned wid
     }
 }
 
-template <class T>
+template<class T>
 __global__ void shuffle_all(T* out, const unsigned* operands, int num_operands, int width) {
     const T mine = static_cast<T>(threadIdx.x % 32 * 3 + 1);
     for (int i = 0; i < num_operands; i++) {
@@ -109,8 +109,8 @@ __global__ void sum_rows(int* out) {
     out[threadIdx.x + 8 * (threadIdx.y + 4 * threadIdx.z)] = value + 1000 * static_cast<int>(threadIdx.z);
 }
 
-template <class T>
-class Shuffles: public testing::Test {};
+template<class T>
+class Shuffles : public testing::Test {};
 using ShuffleTypes = testing::Types<int, unsigned, long, unsigned long, long long, unsigned long long, float, double>;
 TYPED_TEST_SUITE(Shuffles, ShuffleTypes);
 

@@ -10,7 +10,7 @@
 namespace kmm::emulation::detail {
 
 /// Replaces *address by next(old) and returns old.
-template <class T, class Next>
+template<class T, class Next>
 inline T atomic_update(T* address, const Next& next) {
     T old;
     __atomic_load(address, &old, __ATOMIC_SEQ_CST);
@@ -22,7 +22,7 @@ inline T atomic_update(T* address, const Next& next) {
     return old;
 }
 
-template <class T>
+template<class T>
 inline T atomic_add(T* address, T value) {
     return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
@@ -33,39 +33,39 @@ inline double atomic_add(double* address, double value) {
     return atomic_update(address, [=](double old) { return old + value; });
 }
 
-template <class T>
+template<class T>
 inline T atomic_sub(T* address, T value) {
     return __atomic_fetch_sub(address, value, __ATOMIC_SEQ_CST);
 }
 
-template <class T>
+template<class T>
 inline T atomic_exch(T* address, T value) {
     T old;
     __atomic_exchange(address, &value, &old, __ATOMIC_SEQ_CST);
     return old;
 }
 
-template <class T>
+template<class T>
 inline T atomic_min(T* address, T value) {
     return atomic_update(address, [=](T old) { return value < old ? value : old; });
 }
 
-template <class T>
+template<class T>
 inline T atomic_max(T* address, T value) {
     return atomic_update(address, [=](T old) { return old < value ? value : old; });
 }
 
-template <class T>
+template<class T>
 inline T atomic_and(T* address, T value) {
     return __atomic_fetch_and(address, value, __ATOMIC_SEQ_CST);
 }
 
-template <class T>
+template<class T>
 inline T atomic_or(T* address, T value) {
     return __atomic_fetch_or(address, value, __ATOMIC_SEQ_CST);
 }
 
-template <class T>
+template<class T>
 inline T atomic_xor(T* address, T value) {
     return __atomic_fetch_xor(address, value, __ATOMIC_SEQ_CST);
 }
@@ -78,7 +78,7 @@ inline unsigned atomic_dec(unsigned* address, unsigned limit) {
     return atomic_update(address, [=](unsigned old) { return old == 0 || old > limit ? limit : old - 1u; });
 }
 
-template <class T>
+template<class T>
 inline T atomic_cas(T* address, T compare, T value) {
     __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return compare;
@@ -86,15 +86,15 @@ inline T atomic_cas(T* address, T compare, T value) {
 
 }  // namespace kmm::emulation::detail
 
-#define KMM_DETAIL_ATOMIC_(name, function, T)                                                                        \
-    inline T name(T* address, T value) { return kmm::emulation::detail::function(address, value); }                  \
-    inline T name##_block(T* address, T value) { return kmm::emulation::detail::function(address, value); }          \
+#define KMM_DETAIL_ATOMIC_(name, function, T)                                                               \
+    inline T name(T* address, T value) { return kmm::emulation::detail::function(address, value); }         \
+    inline T name##_block(T* address, T value) { return kmm::emulation::detail::function(address, value); } \
     inline T name##_system(T* address, T value) { return kmm::emulation::detail::function(address, value); }
-#define KMM_DETAIL_ATOMIC_CAS_(T)                                                                                    \
-    inline T atomicCAS(T* address, T compare, T value) {                                                             \
-        return kmm::emulation::detail::atomic_cas(address, compare, value);                                          \
-    }                                                                                                                \
-    inline T atomicCAS_block(T* address, T compare, T value) { return atomicCAS(address, compare, value); }          \
+#define KMM_DETAIL_ATOMIC_CAS_(T)                                                                           \
+    inline T atomicCAS(T* address, T compare, T value) {                                                    \
+        return kmm::emulation::detail::atomic_cas(address, compare, value);                                 \
+    }                                                                                                       \
+    inline T atomicCAS_block(T* address, T compare, T value) { return atomicCAS(address, compare, value); } \
     inline T atomicCAS_system(T* address, T compare, T value) { return atomicCAS(address, compare, value); }
 
 KMM_DETAIL_ATOMIC_(atomicAdd, atomic_add, int)

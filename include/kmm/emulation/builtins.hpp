@@ -23,7 +23,7 @@ inline void __threadfence_system() { kmm::emulation::detail::fence(); }
 
 inline long long clock64() { return kmm::emulation::detail::clock_ticks(); }
 
-template <class T>
+template<class T>
 inline T __ldg(const T* address) {
     return *address;
 }
@@ -48,13 +48,15 @@ inline unsigned long long __brevll(unsigned long long x) {
 
 // Ordinary functions, as in CUDA: they win against std::min and std::max under `using namespace std`. Mixed arguments are
 // converted as CUDA converts them; for floating point the number wins against a NaN.
-#define KMM_DETAIL_MIN_MAX_(R, A, B)                                                                                 \
-    constexpr R min(A a, B b) { return static_cast<R>(b) < static_cast<R>(a) ? static_cast<R>(b) : static_cast<R>(a); } \
+#define KMM_DETAIL_MIN_MAX_(R, A, B)                                                          \
+    constexpr R min(A a, B b) {                                                               \
+        return static_cast<R>(b) < static_cast<R>(a) ? static_cast<R>(b) : static_cast<R>(a); \
+    }                                                                                         \
     constexpr R max(A a, B b) { return static_cast<R>(a) < static_cast<R>(b) ? static_cast<R>(b) : static_cast<R>(a); }
-#define KMM_DETAIL_MIN_MAX_SIGNED_(T)              \
-    KMM_DETAIL_MIN_MAX_(T, T, T)                   \
+#define KMM_DETAIL_MIN_MAX_SIGNED_(T)                       \
+    KMM_DETAIL_MIN_MAX_(T, T, T)                            \
     KMM_DETAIL_MIN_MAX_(unsigned T, unsigned T, unsigned T) \
-    KMM_DETAIL_MIN_MAX_(unsigned T, unsigned T, T) \
+    KMM_DETAIL_MIN_MAX_(unsigned T, unsigned T, T)          \
     KMM_DETAIL_MIN_MAX_(unsigned T, T, unsigned T)
 KMM_DETAIL_MIN_MAX_SIGNED_(int)
 KMM_DETAIL_MIN_MAX_SIGNED_(long)
@@ -72,11 +74,11 @@ inline double max(double a, float b) { return fmax(a, b); }
 
 // The C library of glibc has sincos, and rsqrt from 2.42 on (with GNU extensions, which g++ and clang++ turn on).
 #if defined(__GLIBC__) && defined(_GNU_SOURCE)
-    #define KMM_DETAIL_HAS_SINCOS_ 1
-    #define KMM_DETAIL_HAS_RSQRT_ __GLIBC_PREREQ(2, 42)
+#define KMM_DETAIL_HAS_SINCOS_ 1
+#define KMM_DETAIL_HAS_RSQRT_ __GLIBC_PREREQ(2, 42)
 #else
-    #define KMM_DETAIL_HAS_SINCOS_ 0
-    #define KMM_DETAIL_HAS_RSQRT_ 0
+#define KMM_DETAIL_HAS_SINCOS_ 0
+#define KMM_DETAIL_HAS_RSQRT_ 0
 #endif
 #if !KMM_DETAIL_HAS_SINCOS_
 inline void sincos(double x, double* s, double* c) {

@@ -30,9 +30,12 @@ namespace detail {
 struct Block {
     const void* function = nullptr;
     const void* parameters = nullptr;
-    ::uint3 next = {0, 0, 0};  ///< the next thread to start, unless a loop is active; next.z == blockDim.z: none is left
-    bool* moved = nullptr;     ///< flag of the active loop: set when its thread starts to wait, and others go on with the rest
-    bool single = false;       ///< start one thread and return (race detection: a thread shares its stack with no other)
+    /// The next thread to start, unless a loop is active; next.z == blockDim.z: none is left.
+    ::uint3 next = {0, 0, 0};
+    /// Flag of the active loop: set when its thread starts to wait, and others go on with the rest.
+    bool* moved = nullptr;
+    /// Start one thread and return (race detection: a thread shares its stack with no other).
+    bool single = false;
 };
 
 /// Starts threads of the block until none is left or one of them had to wait (in kernel.hpp, one for each kernel type).
@@ -46,14 +49,24 @@ void run_blocks(const driver::HostKernel& kernel, const driver::HostLaunchGeomet
 void barrier();
 
 struct BarrierVotes {
-    int count;     ///< threads whose predicate was not 0
+    int count;  ///< threads whose predicate was not 0
     bool any;
     bool all;
 };
 /// `barrier`, and counts predicates over the threads that took part.
 BarrierVotes barrier_vote(bool predicate);
 
-enum class WarpFunction : std::uint8_t { sync, ballot, any, all, shuffle, shuffle_up, shuffle_down, shuffle_xor, active };
+enum class WarpFunction : std::uint8_t {
+    sync,
+    ballot,
+    any,
+    all,
+    shuffle,
+    shuffle_up,
+    shuffle_down,
+    shuffle_xor,
+    active
+};
 
 /// Waits until every lane named in `mask` that has not returned makes the same call with the same mask. Returns the
 /// function's result as bits: the votes of ballot, 0 or 1 for any and all, the value of the lane read from for shuffles

@@ -20,7 +20,7 @@ namespace detail {
 
 /// Where parameter `index` lies in the packed parameters: in order, each at its natural alignment. With index ==
 /// sizeof...(P): the size of all.
-template <class... P>
+template<class... P>
 constexpr std::size_t parameter_offset(std::size_t index) {
     const std::size_t sizes[] = {sizeof(P)..., 0};
     const std::size_t alignments[] = {alignof(P)..., 1};
@@ -32,7 +32,7 @@ constexpr std::size_t parameter_offset(std::size_t index) {
     }
 }
 
-template <class... P>
+template<class... P>
 constexpr std::size_t parameter_alignment() {
     std::size_t result = 1;
     for (std::size_t a : {alignof(P)..., std::size_t{1}}) result = a > result ? a : result;
@@ -41,7 +41,7 @@ constexpr std::size_t parameter_alignment() {
 
 /// The loop over the threads of a block. A kernel that never waits runs as a plain loop: `moved` cannot change, and
 /// threadIdx counts up in memory. When a thread waits, the engine notes which thread comes next from threadIdx.
-template <class Call>
+template<class Call>
 inline void start_threads(Block& block, const Call& call) {
     if (block.single) return call();
     bool moved = false;
@@ -62,9 +62,9 @@ inline void start_threads(Block& block, const Call& call) {
 }
 
 /// The kernel of a handle, by pointer: any function of this type.
-template <class... P>
+template<class... P>
 struct AnyKernel {
-    template <std::size_t... I>
+    template<std::size_t... I>
     static void call(void (*kernel)(P...), const char* bytes, std::index_sequence<I...>) {
         (void)bytes;
         kernel(*reinterpret_cast<const P*>(bytes + parameter_offset<P...>(I))...);
@@ -77,7 +77,7 @@ struct AnyKernel {
 };
 
 /// One kernel known at compile time: the compiler may inline it into the loop.
-template <auto Kernel, class... P>
+template<auto Kernel, class... P>
 struct OneKernel {
     static void start(Block& block) {
         const char* const bytes = static_cast<const char*>(block.parameters);
@@ -87,7 +87,7 @@ struct OneKernel {
 
 /// `HostKernel::run_blocks` for kernels with parameters P. Parameters that lie at a worse alignment than their types need
 /// are moved first.
-template <class Kernel, class... P>
+template<class Kernel, class... P>
 void run_kernel(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry, const void* parameters,
                 std::uint64_t first, std::uint64_t last) {
     static_assert((std::is_object_v<P> && ...), "a kernel takes its parameters by value");
@@ -107,7 +107,7 @@ using RunBlocks = decltype(driver::HostKernel::run_blocks);
 /// lock.
 const driver::HostKernel* find_kernel(const void* function, RunBlocks run);
 
-template <auto Kernel, class... P>
+template<auto Kernel, class... P>
 const driver::HostKernel* handle_of(void (*)(P...)) {
     return find_kernel(reinterpret_cast<const void*>(Kernel), &run_kernel<OneKernel<Kernel, P...>, P...>);
 }
@@ -117,13 +117,14 @@ const driver::HostKernel* handle_of(void (*)(P...)) {
 /// The handle of a kernel: what `KernelLaunch::function` is on the host driver. The same for the same function, valid for
 /// the life of the process. Any thread; no lock and a few nanoseconds after the first call. Parameters are copied as
 /// bytes, as CUDA does.
-template <class... P>
+template<class... P>
 const driver::HostKernel* kernel_handle(void (*kernel)(P...)) {
-    return detail::find_kernel(reinterpret_cast<const void*>(kernel), &detail::run_kernel<detail::AnyKernel<P...>, P...>);
+    return detail::find_kernel(reinterpret_cast<const void*>(kernel),
+                               &detail::run_kernel<detail::AnyKernel<P...>, P...>);
 }
 
 /// The same for a kernel that is known at compile time, which saves a call through a pointer for each thread.
-template <auto Kernel>
+template<auto Kernel>
 const driver::HostKernel* kernel_handle() {
     static const driver::HostKernel* const handle = detail::handle_of<Kernel>(Kernel);
     return handle;

@@ -21,7 +21,7 @@ Where where() noexcept;
 
 /// Thrown out of a launch whose block cannot go on: its threads wait for each other at different places, or a warp
 /// function was called with arguments that CUDA forbids. The text says which threads wait where.
-class KernelError: public std::runtime_error {
+class KernelError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };

@@ -15,7 +15,7 @@ constexpr int warpSize = 32;
 
 namespace kmm::emulation::detail {
 
-template <class T>
+template<class T>
 inline T warp_exchange(WarpFunction function, unsigned mask, T value, int operand, int width) {
     static_assert(sizeof(T) <= sizeof(std::uint64_t), "shuffles move up to eight bytes");
     std::uint64_t bits = 0;
@@ -48,26 +48,24 @@ inline int __all_sync(unsigned mask, int predicate) {
 }
 
 /// The lanes that reach this call together. Inlined, so that the call is told apart from others by its address.
-__attribute__((always_inline)) inline unsigned __activemask() {
-    return kmm::emulation::detail::active_lanes();
-}
+__attribute__((always_inline)) inline unsigned __activemask() { return kmm::emulation::detail::active_lanes(); }
 
-#define KMM_DETAIL_SHUFFLES_(T)                                                                                       \
-    inline T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize) {                                    \
-        using namespace kmm::emulation::detail;                                                                       \
-        return warp_exchange(WarpFunction::shuffle, mask, value, lane, width);                                        \
-    }                                                                                                                 \
-    inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize) {                           \
-        using namespace kmm::emulation::detail;                                                                       \
-        return warp_exchange(WarpFunction::shuffle_up, mask, value, static_cast<int>(delta), width);                  \
-    }                                                                                                                 \
-    inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize) {                         \
-        using namespace kmm::emulation::detail;                                                                       \
-        return warp_exchange(WarpFunction::shuffle_down, mask, value, static_cast<int>(delta), width);                \
-    }                                                                                                                 \
-    inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize) {                           \
-        using namespace kmm::emulation::detail;                                                                       \
-        return warp_exchange(WarpFunction::shuffle_xor, mask, value, lane_mask, width);                               \
+#define KMM_DETAIL_SHUFFLES_(T)                                                                        \
+    inline T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize) {                     \
+        using namespace kmm::emulation::detail;                                                        \
+        return warp_exchange(WarpFunction::shuffle, mask, value, lane, width);                         \
+    }                                                                                                  \
+    inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize) {            \
+        using namespace kmm::emulation::detail;                                                        \
+        return warp_exchange(WarpFunction::shuffle_up, mask, value, static_cast<int>(delta), width);   \
+    }                                                                                                  \
+    inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize) {          \
+        using namespace kmm::emulation::detail;                                                        \
+        return warp_exchange(WarpFunction::shuffle_down, mask, value, static_cast<int>(delta), width); \
+    }                                                                                                  \
+    inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = warpSize) {            \
+        using namespace kmm::emulation::detail;                                                        \
+        return warp_exchange(WarpFunction::shuffle_xor, mask, value, lane_mask, width);                \
     }
 
 KMM_DETAIL_SHUFFLES_(int)

@@ -59,15 +59,15 @@ struct WarpWait {
     const void* site = nullptr;  // active: the place of the call
     Fiber* fiber = nullptr;
     std::uint64_t result = 0;
-    std::uint32_t group = 0;     // the lanes that took part
-    std::uint32_t turns = 0;     // and which of their two tokens each released
+    std::uint32_t group = 0;  // the lanes that took part
+    std::uint32_t turns = 0;  // and which of their two tokens each released
 };
 
 struct Warp {
     std::uint32_t waiting = 0;   // lanes at a warp function
     std::uint32_t returned = 0;  // lanes known to have returned, and those that do not exist
     WarpWait* waits[warp_size] = {};
-    std::uint32_t turns = 0;     // see WarpWait::turns
+    std::uint32_t turns = 0;  // see WarpWait::turns
     char tokens[warp_size][2] = {};
 };
 
@@ -220,8 +220,9 @@ thread_local std::unique_ptr<Engine> owned;
 
 Engine& engine() {
     if (current == nullptr) {
-        throw KernelError("a barrier or warp function was called outside an emulated kernel: only a kernel that the host "
-                          "driver runs may call it");
+        throw KernelError(
+            "a barrier or warp function was called outside an emulated kernel: only a kernel that the host "
+            "driver runs may call it");
     }
     return *current;
 }
@@ -485,7 +486,8 @@ std::uint64_t Engine::warp_call(WarpWait& wait_here) {
     warp.waits[lane] = &wait_here;
     warp.waiting |= bit;
     wait_here.fiber = running_;
-    if (detect_races_ && wait_here.function == WarpFunction::sync) race_release(&warp.tokens[lane][warp.turns >> lane & 1]);
+    if (detect_races_ && wait_here.function == WarpFunction::sync)
+        race_release(&warp.tokens[lane][warp.turns >> lane & 1]);
     if (wait_here.function != WarpFunction::active && group_complete(warp, wait_here.mask, wait_here.function)) {
         warp_waiting_++;  // finish_group takes it back
         finish_group(warp, wait_here.mask & ~warp.returned, &wait_here);
@@ -627,7 +629,8 @@ std::string Engine::deadlock_text(const std::vector<std::uint32_t>& at_barrier) 
            (kernel_name_ != nullptr ? kernel_name_ : "(unnamed)") + " can go on: of " + std::to_string(threads) +
            " threads " + std::to_string(threads - in_barrier - in_warp) + " have returned, " +
            std::to_string(in_barrier) + " wait at __syncthreads(), " + std::to_string(in_warp) +
-           " at warp functions; " + place + ". Every lane that a mask names must make the same call with the same mask, "
+           " at warp functions; " + place +
+           ". Every lane that a mask names must make the same call with the same mask, "
            "and threads wait for each other only at the same barrier";
 }
 

@@ -10,7 +10,7 @@
 #include <new>
 
 #if KMM_EMULATION_SWITCH == 2
-    #include <boost/context/detail/fcontext.hpp>
+#include <boost/context/detail/fcontext.hpp>
 #endif
 
 // Weak, so that each is null unless the program links that sanitizer.
@@ -62,7 +62,7 @@ Fiber::Fiber() noexcept {
     if (race_detector_present()) race_fiber_ = __tsan_get_current_fiber();
 }
 
-Fiber::Fiber(void (*entry)(void*), void* argument, std::size_t index): entry_(entry), argument_(argument) {
+Fiber::Fiber(void (*entry)(void*), void* argument, std::size_t index) : entry_(entry), argument_(argument) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t bytes = stack_size() + page;
     void* const mapping = mmap(nullptr, bytes + page, PROT_READ | PROT_WRITE,

@@ -9,16 +9,16 @@
 // prediction of returns in step); Boost.Context for other processors where the build found it; else the C library's, whose
 // system calls make it twenty times slower. KMM_EMULATION_SWITCH (1, 2, 3) overrides, for tests of the others.
 #if !defined(KMM_EMULATION_SWITCH)
-    #if defined(__x86_64__) && !defined(__ILP32__)
-        #define KMM_EMULATION_SWITCH 1
-    #elif KMM_HAS_BOOST_CONTEXT
-        #define KMM_EMULATION_SWITCH 2
-    #else
-        #define KMM_EMULATION_SWITCH 3
-    #endif
+#if defined(__x86_64__) && !defined(__ILP32__)
+#define KMM_EMULATION_SWITCH 1
+#elif KMM_HAS_BOOST_CONTEXT
+#define KMM_EMULATION_SWITCH 2
+#else
+#define KMM_EMULATION_SWITCH 3
+#endif
 #endif
 #if KMM_EMULATION_SWITCH == 3
-    #include <ucontext.h>
+#include <ucontext.h>
 #endif
 
 namespace kmm::emulation {
@@ -50,9 +50,9 @@ class alignas(64) Fiber {
     /// Fetches into the cache what a switch to this fiber will read first.
     void prefetch() const noexcept;
 
-    Fiber* next = nullptr;                ///< in the list that holds this fiber (at most one)
-    unsigned thread[3] = {0, 0, 0};       ///< for the scheduler: threadIdx of the emulated thread that waits here
-    bool used = false;                    ///< for the scheduler: has carried a thread of this block
+    Fiber* next = nullptr;           ///< in the list that holds this fiber (at most one)
+    unsigned thread[3] = {0, 0, 0};  ///< for the scheduler: threadIdx of the emulated thread that waits here
+    bool used = false;               ///< for the scheduler: has carried a thread of this block
 
   private:
 #if KMM_EMULATION_SWITCH == 3
@@ -74,15 +74,15 @@ class alignas(64) Fiber {
 
     SavedContext context_{};
     ExceptionState exceptions_;
-    Fiber* previous_ = nullptr;           // who switched to this one last
+    Fiber* previous_ = nullptr;  // who switched to this one last
     void (*entry_)(void*) = nullptr;
     void* argument_ = nullptr;
-    void* mapping_ = nullptr;             // guard page and stack; null: the OS thread's own stack
+    void* mapping_ = nullptr;  // guard page and stack; null: the OS thread's own stack
     std::size_t mapping_bytes_ = 0;
-    const void* stack_ = nullptr;         // lowest address and size, for AddressSanitizer
+    const void* stack_ = nullptr;  // lowest address and size, for AddressSanitizer
     std::size_t stack_bytes_ = 0;
-    void* fake_stack_ = nullptr;          // AddressSanitizer's
-    void* race_fiber_ = nullptr;          // ThreadSanitizer's
+    void* fake_stack_ = nullptr;  // AddressSanitizer's
+    void* race_fiber_ = nullptr;  // ThreadSanitizer's
 };
 
 /// A list through `Fiber::next`.
