@@ -3,6 +3,7 @@
 // Owns: how a copy of a box, a batch and a fill are cut into the vendor's calls. Must not know: rmm, kmm. Any thread;
 // nothing here waits for the device (but the vendor may, for pageable memory).
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "driver/cuda/calls.hpp"
@@ -232,6 +233,7 @@ Result fill_strided(void* destination, const Pattern& pattern, std::size_t word,
 Status VendorDriver::fill(void* destination, const void* bytes, std::size_t pattern_bytes, std::size_t count,
                           StreamHandle stream) noexcept {
     if (pattern_bytes == 0 || pattern_bytes > max_pattern_bytes) return invalid_argument;
+    if (count > SIZE_MAX / pattern_bytes) return invalid_argument;
     if (count == 0) return {};
     const Pattern pattern = shortest(bytes, pattern_bytes, count);
     const std::size_t word = word_bytes(destination, pattern.size);
@@ -276,12 +278,12 @@ Status VendorDriver::prepare_kernel(const void* function, std::uint32_t shared_b
     int opt_in = 0;
     if (const Result failed = shared_memory_opt_in(&opt_in, device)) return runtime_status(failed);
     int used = 0;
-    const Status asked = library_call([&] { return static_shared_bytes(&used, function); });
+    const Status asked = library_call([&] { return static_shared_bytes(&used, function, device); });
     if (!asked.ok()) return asked;
     if (shared_bytes > static_cast<std::uint32_t>(std::max(0, opt_in - used))) return invalid_argument;
     // All that is left is allowed at once, whatever is asked for: two threads with different wishes cannot then lower
     // each other's, and what a launch really uses is its own number.
-    return library_call([&] { return set_max_dynamic_shared(function, opt_in - used); });
+    return library_call([&] { return set_max_dynamic_shared(function, opt_in - used, device); });
 }
 
 }  // namespace kmm::driver::vendor

@@ -48,6 +48,8 @@ struct EntryPoints {
     PFN_cuLaunchKernel_v4000 launch_kernel = nullptr;
     PFN_cuFuncGetAttribute_v2020 function_get_attribute = nullptr;
     PFN_cuFuncSetAttribute_v9000 function_set_attribute = nullptr;
+    PFN_cuKernelGetAttribute_v12000 kernel_get_attribute = nullptr;
+    PFN_cuKernelSetAttribute_v12000 kernel_set_attribute = nullptr;
     PFN_cuCtxGetDevice_v2000 context_get_device = nullptr;
     PFN_cuCtxGetCurrent_v4000 context_get_current = nullptr;
     PFN_cuCtxSetCurrent_v4000 context_set_current = nullptr;
@@ -106,6 +108,8 @@ inline bool load_entry_points(std::string* missing) {
         need("cuLaunchKernel", 4000, entry.launch_kernel) &&
         need("cuFuncGetAttribute", 2020, entry.function_get_attribute) &&
         need("cuFuncSetAttribute", 9000, entry.function_set_attribute) &&
+        need("cuKernelGetAttribute", 12000, entry.kernel_get_attribute) &&
+        need("cuKernelSetAttribute", 12000, entry.kernel_set_attribute) &&
         need("cuCtxGetDevice", 2000, entry.context_get_device) &&
         need("cuCtxGetCurrent", 4000, entry.context_get_current) &&
         need("cuCtxSetCurrent", 4000, entry.context_set_current) &&

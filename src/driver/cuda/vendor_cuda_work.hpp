@@ -178,8 +178,13 @@ struct RawLaunch {
     const void* parameters;
     std::size_t parameter_bytes;
 };
+// A kernel's handle is one device's function (cudaGetFuncBySymbol) or a kernel of every device (cudaGetKernel). Launches
+// take both; for the other calls the second kind is found out by the refusal of the first.
 inline CUfunction function_of(const void* function) noexcept {
     return reinterpret_cast<CUfunction>(const_cast<void*>(function));
+}
+inline CUkernel kernel_of(const void* function) noexcept {
+    return reinterpret_cast<CUkernel>(const_cast<void*>(function));
 }
 
 /// The `extra` argument of launches and kernel nodes: packed parameters, copied by the call that gets it.
@@ -204,11 +209,17 @@ inline Result launch(const RawLaunch& launch, Stream stream) noexcept {
                                launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr,
                                parameters.extra());
 }
-inline Result static_shared_bytes(int* out, const void* function) noexcept {
-    return entry.function_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_of(function));
+inline Result static_shared_bytes(int* out, const void* function, int device) noexcept {
+    const CUresult result =
+        entry.function_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_of(function));
+    if (result != CUDA_ERROR_INVALID_HANDLE) return result;
+    return entry.kernel_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel_of(function), device);
 }
-inline Result set_max_dynamic_shared(const void* function, int bytes) noexcept {
-    return entry.function_set_attribute(function_of(function), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+inline Result set_max_dynamic_shared(const void* function, int bytes, int device) noexcept {
+    constexpr CUfunction_attribute attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    const CUresult result = entry.function_set_attribute(function_of(function), attribute, bytes);
+    if (result != CUDA_ERROR_INVALID_HANDLE) return result;
+    return entry.kernel_set_attribute(attribute, bytes, kernel_of(function), device);
 }
 
 // ---- graphs
@@ -218,7 +229,9 @@ inline Result destroy_graph(Graph graph) noexcept { return cudaGraphDestroy(grap
 inline Result add_empty_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after) noexcept {
     return cudaGraphAddEmptyNode(out, graph, after, num_after);
 }
-inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const RawLaunch& launch, PackedParameters& parameters) noexcept {
+/// Calls with the parameters of a kernel node, first as one device's function, then as a kernel of the current context.
+template<typename Call> Result with_kernel_node(const RawLaunch& launch, Call call) noexcept {
+    PackedParameters parameters(launch);
     CUDA_KERNEL_NODE_PARAMS_v2 node{};
     node.func = function_of(launch.function);
     node.gridDimX = launch.grid[0];
@@ -229,18 +242,22 @@ inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const RawLaunch& launch, PackedPar
     node.blockDimZ = launch.block[2];
     node.sharedMemBytes = launch.shared_bytes;
     node.extra = parameters.extra();
-    return node;
+    const CUresult result = call(node);
+    if (result != CUDA_ERROR_INVALID_HANDLE) return result;
+    node.func = nullptr;
+    node.kern = kernel_of(launch.function);
+    return call(node);
 }
 inline Result add_kernel_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
                               const RawLaunch& launch) noexcept {
-    PackedParameters parameters(launch);
-    const CUDA_KERNEL_NODE_PARAMS_v2 node = kernel_node(launch, parameters);
-    return entry.graph_add_kernel_node(out, graph, after, num_after, &node);
+    return with_kernel_node(launch, [&](const CUDA_KERNEL_NODE_PARAMS_v2& node) {
+        return entry.graph_add_kernel_node(out, graph, after, num_after, &node);
+    });
 }
 inline Result update_kernel_node(GraphExec exec, GraphNode node, const RawLaunch& launch) noexcept {
-    PackedParameters parameters(launch);
-    const CUDA_KERNEL_NODE_PARAMS_v2 changed = kernel_node(launch, parameters);
-    return entry.graph_exec_kernel_node_set_params(exec, node, &changed);
+    return with_kernel_node(launch, [&](const CUDA_KERNEL_NODE_PARAMS_v2& changed) {
+        return entry.graph_exec_kernel_node_set_params(exec, node, &changed);
+    });
 }
 inline Result add_copy_node(GraphNode* out, Graph graph, const GraphNode* after, std::size_t num_after,
                             void* destination, const void* source, std::size_t bytes) noexcept {
