@@ -61,7 +61,8 @@ TEST(Row009, units_take_any_letter_case_and_a_blank_before_them) {
 }
 
 TEST(Row010, malformed_sizes_are_refused_with_their_text) {
-    for (const char* text : {"MB", "-1", "12X", "1e30", "nan", "0x10", "0%", "101%", "5%", "", " ", "inf", "+1", "1..2", "1 2", "1GBs"}) {
+    for (const char* text :
+         {"MB", "-1", "12X", "1e30", "nan", "0x10", "0%", "101%", "5%", "", " ", "inf", "+1", "1..2", "1 2", "1GBs"}) {
         try {
             parse_byte_size(text);
             ADD_FAILURE() << "accepted: " << text;
@@ -76,13 +77,13 @@ TEST(Row010, malformed_sizes_are_refused_with_their_text) {
 
 TEST(Row010, malformed_variables_are_refused_with_name_value_and_accepted_forms) {
     const std::pair<const char*, const char*> bad[] = {
-        {"KMM_HOST_POOL", "vmm"},        {"KMM_HOST_MEM", "MB"},          {"KMM_HOST_BLOCK", "5%"},
-        {"KMM_DEVICE_POOL", "cuda"},     {"KMM_DEVICE_MEM", "101%"},      {"KMM_DEVICE_KEEP_FREE", "-1"},
-        {"KMM_DEVICE_BLOCK", "0x10"},    {"KMM_DEVICE_STREAMS", "0"},     {"KMM_DEVICE_STREAMS", "65"},
-        {"KMM_DEBUG", "yes"},            {"KMM_DRIVER", "opencl"},        {"KMM_DEVICES", "0,"},
-        {"KMM_DEVICES", "1,1"},          {"KMM_DEVICES", "-1"},           {"KMM_VIRTUAL_DEVICES", "0"},
-        {"KMM_VIRTUAL_DEVICES", "1.5"},  {"KMM_VIRTUAL_DEVICE_MEM", "x"}, {"KMM_SPILL_LIMIT", "1e30"},
-        {"KMM_HOST_THREADS", "many"},    {"KMM_MAX_PENDING", "-5"},       {"KMM_MEMORY_WAIT", "nan"},
+        {"KMM_HOST_POOL", "vmm"},       {"KMM_HOST_MEM", "MB"},          {"KMM_HOST_BLOCK", "5%"},
+        {"KMM_DEVICE_POOL", "cuda"},    {"KMM_DEVICE_MEM", "101%"},      {"KMM_DEVICE_KEEP_FREE", "-1"},
+        {"KMM_DEVICE_BLOCK", "0x10"},   {"KMM_DEVICE_STREAMS", "0"},     {"KMM_DEVICE_STREAMS", "65"},
+        {"KMM_DEBUG", "yes"},           {"KMM_DRIVER", "opencl"},        {"KMM_DEVICES", "0,"},
+        {"KMM_DEVICES", "1,1"},         {"KMM_DEVICES", "-1"},           {"KMM_VIRTUAL_DEVICES", "0"},
+        {"KMM_VIRTUAL_DEVICES", "1.5"}, {"KMM_VIRTUAL_DEVICE_MEM", "x"}, {"KMM_SPILL_LIMIT", "1e30"},
+        {"KMM_HOST_THREADS", "many"},   {"KMM_MAX_PENDING", "-5"},       {"KMM_MEMORY_WAIT", "nan"},
         {"KMM_WATCHDOG", "-1"},
     };
     for (const auto& [name, value] : bad) {
@@ -94,13 +95,15 @@ TEST(Row010, malformed_variables_are_refused_with_name_value_and_accepted_forms)
             const std::string text = e.what();
             EXPECT_NE(text.find(name), std::string::npos) << text;
             EXPECT_NE(text.find(value), std::string::npos) << text;
-            EXPECT_GT(text.size(), std::string(name).size() + std::string(value).size() + 30) << "says what is accepted: " << text;
+            EXPECT_GT(text.size(), std::string(name).size() + std::string(value).size() + 30)
+                << "says what is accepted: " << text;
         }
     }
 }
 
 TEST(Row010, empty_variables_change_nothing) {
-    const Environment environment{{"KMM_HOST_MEM", ""}, {"KMM_DEVICE_STREAMS", ""}, {"KMM_DEBUG", ""}, {"KMM_DEVICES", ""}};
+    const Environment environment{
+        {"KMM_HOST_MEM", ""}, {"KMM_DEVICE_STREAMS", ""}, {"KMM_DEBUG", ""}, {"KMM_DEVICES", ""}};
     const kmm::RuntimeConfig config = kmm::default_config_from_environment();
     const kmm::RuntimeConfig defaults{};
     EXPECT_EQ(config.host_memory_limit, defaults.host_memory_limit);
@@ -110,12 +113,24 @@ TEST(Row010, empty_variables_change_nothing) {
 }
 
 TEST(Row010, every_variable_reaches_its_field) {
-    const Environment environment{{"KMM_HOST_POOL", "None"},   {"KMM_HOST_MEM", "50%"},       {"KMM_HOST_BLOCK", "1MiB"},
-                                  {"KMM_DEVICE_POOL", "vmm"},  {"KMM_DEVICE_MEM", "2GiB"},    {"KMM_DEVICE_KEEP_FREE", "1k"},
-                                  {"KMM_DEVICE_BLOCK", "2k"},  {"KMM_DEVICE_STREAMS", "64"},  {"KMM_DEBUG", "true"},
-                                  {"KMM_DRIVER", "Host"},      {"KMM_DEVICES", "0,2"},        {"KMM_VIRTUAL_DEVICES", "4"},
-                                  {"KMM_VIRTUAL_DEVICE_MEM", "1G"}, {"KMM_SPILL_DIR", "/tmp"}, {"KMM_SPILL_LIMIT", "12.5%"},
-                                  {"KMM_HOST_THREADS", "3"},   {"KMM_MAX_PENDING", "0"},      {"KMM_MEMORY_WAIT", "0.5"},
+    const Environment environment{{"KMM_HOST_POOL", "None"},
+                                  {"KMM_HOST_MEM", "50%"},
+                                  {"KMM_HOST_BLOCK", "1MiB"},
+                                  {"KMM_DEVICE_POOL", "vmm"},
+                                  {"KMM_DEVICE_MEM", "2GiB"},
+                                  {"KMM_DEVICE_KEEP_FREE", "1k"},
+                                  {"KMM_DEVICE_BLOCK", "2k"},
+                                  {"KMM_DEVICE_STREAMS", "64"},
+                                  {"KMM_DEBUG", "true"},
+                                  {"KMM_DRIVER", "Host"},
+                                  {"KMM_DEVICES", "0,2"},
+                                  {"KMM_VIRTUAL_DEVICES", "4"},
+                                  {"KMM_VIRTUAL_DEVICE_MEM", "1G"},
+                                  {"KMM_SPILL_DIR", "/tmp"},
+                                  {"KMM_SPILL_LIMIT", "12.5%"},
+                                  {"KMM_HOST_THREADS", "3"},
+                                  {"KMM_MAX_PENDING", "0"},
+                                  {"KMM_MEMORY_WAIT", "0.5"},
                                   {"KMM_WATCHDOG", "0"}};
     const kmm::RuntimeConfig config = kmm::default_config_from_environment();
     EXPECT_EQ(config.host_memory_kind, kmm::HostMemoryKind::NoPool);
@@ -169,10 +184,10 @@ void capture(int level, const char* text, void* user) { static_cast<Captured*>(u
     kmm::set_log_handler(capture, &captured);
     kmm::default_config_from_environment();
     kmm::default_config_from_environment();
-    const bool right = captured.lines.size() == 1 && captured.lines[0].first == 3
-        && captured.lines[0].second.find("KMM_DEVICE_MEMORY") != std::string::npos
-        && captured.lines[0].second.find("KMM_DEVICE_KEEP_FREE") != std::string::npos
-        && captured.lines[0].second.find("KMM_DEBUG,") != std::string::npos;
+    const bool right = captured.lines.size() == 1 && captured.lines[0].first == 3 &&
+                       captured.lines[0].second.find("KMM_DEVICE_MEMORY") != std::string::npos &&
+                       captured.lines[0].second.find("KMM_DEVICE_KEEP_FREE") != std::string::npos &&
+                       captured.lines[0].second.find("KMM_DEBUG,") != std::string::npos;
     std::exit(right ? 0 : 1);
 }
 

@@ -204,7 +204,7 @@ TEST(Row125_Distribution, random_irregular_covers_are_accepted_and_damaged_ones_
 
 TEST(Row125_Distribution, a_domain_and_a_mapping_make_a_distribution_of_clipped_regions) {
     const kmm::Domain domain = kmm::IntoDomain<kmm::TileDomain>::call(kmm::TileDomain({10, 6}, {5, 3}), system_of(2),
-                                                                     kmm::ExecutionSpace::Device);
+                                                                      kmm::ExecutionSpace::Device);
     const auto d = kmm::map_domain_to_distribution(Dim<2>(6, 9), domain, bounds(_y, _x));
     ASSERT_EQ(d.num_chunks(), 4u);
     EXPECT_EQ(d.chunk(1).offset, Point<2>(0, 5));

@@ -33,7 +33,8 @@ SystemInfo system_of(std::size_t num_devices) {
 }
 
 template<typename P>
-std::vector<DomainChunk> chunks_of(const P& domain, const SystemInfo& info, ExecutionSpace space = ExecutionSpace::Device) {
+std::vector<DomainChunk> chunks_of(const P& domain, const SystemInfo& info,
+                                   ExecutionSpace space = ExecutionSpace::Device) {
     return kmm::IntoDomain<P>::call(domain, info, space).chunks;
 }
 
@@ -148,7 +149,8 @@ TEST(Row040, cyclic_domains_deal_runs_of_tiles) {
         for (std::size_t run : {1u, 2u, 5u}) {
             const auto chunks = chunks_of(kmm::CyclicDomain(100, 7, run), system_of(resources));
             ASSERT_EQ(chunks.size(), 15u);
-            for (std::size_t i = 0; i < 15; i++) EXPECT_EQ(chunks[i].owner_id, ResourceId(DeviceId(i / run % resources)));
+            for (std::size_t i = 0; i < 15; i++)
+                EXPECT_EQ(chunks[i].owner_id, ResourceId(DeviceId(i / run % resources)));
         }
     }
 }
@@ -167,7 +169,8 @@ TEST(Row040, a_size_alone_is_a_block_domain) {
 }
 
 TEST(Domains, explicit_chunks_keep_their_order_offsets_and_overlaps) {
-    const std::vector<DomainChunk> given{{ResourceId(DeviceId(1)), {-5}, {10}}, {ResourceId(DeviceId(0)), {0, 2}, {3, 3}}};
+    const std::vector<DomainChunk> given{{ResourceId(DeviceId(1)), {-5}, {10}},
+                                         {ResourceId(DeviceId(0)), {0, 2}, {3, 3}}};
     const auto chunks = chunks_of(Domain{given}, system_of(2));
     ASSERT_EQ(chunks.size(), 2u);
     EXPECT_EQ(chunks[0].offset, DomainPoint(-5));

@@ -70,7 +70,8 @@ TEST(Errors, a_task_error_says_which_task_failed_where_and_why) {
 
 TEST(Errors, a_cancelled_task_names_itself_too) {
     kmm::TaskFailure failure = axpy_failure();
-    failure.needed_by = std::make_shared<kmm::TaskLabel>(kmm::TaskLabel{"sum", 0, 1, SourceLocation("main.cpp", 47, "main")});
+    failure.needed_by =
+        std::make_shared<kmm::TaskLabel>(kmm::TaskLabel{"sum", 0, 1, SourceLocation("main.cpp", 47, "main")});
     const std::string text = kmm::TaskError(failure).what();
     EXPECT_NE(text.find("needed by task \"sum\" chunk 0 of 1, submitted at main.cpp:47"), std::string::npos) << text;
 }

@@ -92,7 +92,8 @@ TEST(Row045, two_dimensional_examples_select_rows_columns_and_blocks) {
     };
     const Dim<2> a(6, 10);
     EXPECT_EQ(region(bounds(_y, _x), a), Bounds<2>(Range<>(0, 3), Range<>(5, 10)));
-    EXPECT_EQ(region(bounds(range(_y - 1, _y + 2), range(_x - 1, _x + 2)), a), Bounds<2>(Range<>(0, 4), Range<>(4, 10)));
+    EXPECT_EQ(region(bounds(range(_y - 1, _y + 2), range(_x - 1, _x + 2)), a),
+              Bounds<2>(Range<>(0, 4), Range<>(4, 10)));
     EXPECT_EQ(region(bounds(_y, _), a), Bounds<2>(Range<>(0, 3), Range<>(0, 10)));
     EXPECT_EQ(region(bounds(_, _x), a), Bounds<2>(Range<>(0, 6), Range<>(5, 10)));
     EXPECT_EQ(region(bounds(_x, _y), Dim<2>(10, 6)), Bounds<2>(Range<>(5, 10), Range<>(0, 3)));
@@ -112,7 +113,8 @@ TEST(Row045, two_dimensional_examples_select_rows_columns_and_blocks) {
 TEST(Row045, tile_gives_each_index_its_own_stretch) {
     const Range<> expected[3] = {{0, 4}, {4, 8}, {8, 10}};
     for (std::int64_t i = 0; i < 3; i++) {
-        EXPECT_EQ(kmm::detail::evaluate_access<1>(kmm::tile(4), chunk_x(i, i + 1), Bounds<1>(10)), Bounds<1>(expected[i]));
+        EXPECT_EQ(kmm::detail::evaluate_access<1>(kmm::tile(4), chunk_x(i, i + 1), Bounds<1>(10)),
+                  Bounds<1>(expected[i]));
     }
     const DomainChunk chunk{kmm::ResourceId(), {1, 2}, {1, 1}};
     EXPECT_EQ(kmm::detail::evaluate_plain(kmm::tile(4, 5), chunk), Bounds<2>(Range<>(4, 8), Range<>(10, 15)));
@@ -139,8 +141,10 @@ TEST(Row045, the_long_form_denotes_the_same_as_operators) {
 TEST(Row046, division_floors_for_every_sign) {
     for (std::int64_t divisor : {-7, -3, -2, -1, 1, 2, 3, 7}) {
         for (std::int64_t i = -20; i <= 20; i++) {
-            const auto expected = static_cast<std::int64_t>(std::floor(static_cast<double>(i) / static_cast<double>(divisor)));
-            EXPECT_EQ((_x / divisor).apply(chunk_x(i, i + 1)), Range<>(expected, expected + 1)) << i << " / " << divisor;
+            const auto expected =
+                static_cast<std::int64_t>(std::floor(static_cast<double>(i) / static_cast<double>(divisor)));
+            EXPECT_EQ((_x / divisor).apply(chunk_x(i, i + 1)), Range<>(expected, expected + 1))
+                << i << " / " << divisor;
         }
     }
     EXPECT_THROW(_x / 0, kmm::InvalidArgument);
@@ -221,7 +225,8 @@ TEST(Row048, arithmetic_on_ranges_moves_and_mirrors_them) {
     EXPECT_EQ((-range(_x, _x + 3)).apply(chunk_x(4, 5)), Range<>(-6, -3));
     EXPECT_EQ((range(_x, _x + 3) * 2).apply(chunk_x(4, 5)), Range<>(8, 13));
     EXPECT_EQ((+range(_x, _x + 3)).apply(chunk_x(4, 5)), Range<>(4, 7));
-    EXPECT_EQ(range(-range(_x, _x + 3), 0).apply(chunk_x(4, 5)), Range<>(-6, 0)) << "the first index of a mirrored range";
+    EXPECT_EQ(range(-range(_x, _x + 3), 0).apply(chunk_x(4, 5)), Range<>(-6, 0))
+        << "the first index of a mirrored range";
 }
 
 TEST(Row048, an_interval_that_is_empty_at_both_ends_of_a_chunk_may_not_be_empty_inside) {
@@ -262,7 +267,8 @@ class Generator {
     Expression expression() {
         for (;;) {
             try {
-                Expression result = number(0, 2) == 0 ? interval() : Expression{_x, [](Wide i) { return Interval{i, i + 1}; }};
+                Expression result =
+                    number(0, 2) == 0 ? interval() : Expression{_x, [](Wide i) { return Interval{i, i + 1}; }};
                 return apply_operations(result, number(0, 8));
             } catch (const kmm::InvalidArgument&) {
                 continue;  // a range that is always empty
@@ -276,9 +282,7 @@ class Generator {
             const auto inner = e.meaning;
             const std::int64_t c = number(-5, 5);
             switch (number(0, 4)) {
-            case 0:
-                e = {e.map + c, [=](Wide i) { return Interval{inner(i).begin + c, inner(i).end + c}; }};
-                break;
+            case 0: e = {e.map + c, [=](Wide i) { return Interval{inner(i).begin + c, inner(i).end + c}; }}; break;
             case 1:
                 e = {c - e.map, [=](Wide i) { return Interval{c - inner(i).end + 1, c - inner(i).begin + 1}; }};
                 break;
@@ -371,10 +375,12 @@ TEST(Row050, overflow_in_an_expression_is_an_overflow_error) {
     EXPECT_THROW((_x - int64_max - 5).apply(chunk_x(0, 1)), std::overflow_error);
     EXPECT_THROW((_x + int64_max).apply(chunk_x(0, 1)), std::overflow_error) << "the end of the interval";
     EXPECT_THROW(_x + std::numeric_limits<std::uint64_t>::max(), std::overflow_error);
-    EXPECT_THROW((-_x).apply(chunk_x(std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::min() + 1)),
-                 std::overflow_error);
+    EXPECT_THROW(
+        (-_x).apply(chunk_x(std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::min() + 1)),
+        std::overflow_error);
     EXPECT_EQ((_x * int64_max).apply(chunk_x(0, 1)), Range<>(0, 1)) << "only results count";
-    EXPECT_EQ((_x / 4 + (std::int64_t(1) << 62)).apply(chunk_x(8, 9)), Range<>((std::int64_t(1) << 62) + 2, (std::int64_t(1) << 62) + 3));
+    EXPECT_EQ((_x / 4 + (std::int64_t(1) << 62)).apply(chunk_x(8, 9)),
+              Range<>((std::int64_t(1) << 62) + 2, (std::int64_t(1) << 62) + 3));
 }
 
 TEST(Row050, a_range_that_does_not_fit_its_type_is_an_overflow_error) {
@@ -414,13 +420,13 @@ TEST(Row051, a_functor_of_the_wrong_rank_is_not_accepted) {
 }
 
 template<typename A, typename B, typename = void>
-struct CanMultiply: std::false_type {};
+struct CanMultiply : std::false_type {};
 template<typename A, typename B>
-struct CanMultiply<A, B, std::void_t<decltype(std::declval<A>() * std::declval<B>())>>: std::true_type {};
+struct CanMultiply<A, B, std::void_t<decltype(std::declval<A>() * std::declval<B>())>> : std::true_type {};
 template<typename A, typename = void>
-struct CanTakeRemainder: std::false_type {};
+struct CanTakeRemainder : std::false_type {};
 template<typename A>
-struct CanTakeRemainder<A, std::void_t<decltype(std::declval<A>() % 2)>>: std::true_type {};
+struct CanTakeRemainder<A, std::void_t<decltype(std::declval<A>() % 2)>> : std::true_type {};
 
 TEST(Row048, products_of_axes_and_remainders_do_not_compile) {
     static_assert(CanMultiply<kmm::Axis, int>::value);
