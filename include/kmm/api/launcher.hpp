@@ -37,6 +37,9 @@ void call_host_function(F& f, Args&... args) {
     if constexpr (std::is_invocable_v<F&, Args&...>) {
         static_cast<void>(f(args...));
     } else {
+        static_assert(std::is_invocable_v<F&, Args&&...>,
+                      "the parameters of the function do not fit the arguments: a read gives View or Subview, write and overwrite give "
+                      "ViewMut or SubviewMut, an axis gives Range");
         static_cast<void>(f(std::move(args)...));
     }
 }
@@ -46,6 +49,9 @@ void call_device_function(F& f, DeviceResource& device, Args&... args) {
     if constexpr (std::is_invocable_v<F&, DeviceResource&, Args&...>) {
         static_cast<void>(f(device, args...));
     } else {
+        static_assert(std::is_invocable_v<F&, DeviceResource&, Args&&...>,
+                      "the parameters of the function do not fit the arguments: first DeviceResource&, then for a read GPUView or "
+                      "GPUSubview, for write and overwrite GPUViewMut or GPUSubviewMut, for an axis Range");
         static_cast<void>(f(device, std::move(args)...));
     }
 }

@@ -160,7 +160,7 @@ class TaskBuilder {
         const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
         KernelDraft draft;
         // An empty chunk launches nothing: the task has accesses and no kernel.
-        if (!plan_kernel(launcher_.geometry(), chunk, device, draft)) return;
+        if (!plan_kernel(launcher_.geometry(), chunk, device, launcher_.location(), draft)) return;
         using Recipe = KernelRecipe<typename KernelSignature<typename L::function_type>::type, typename Handlers::type...>;
         draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
         draft.parameter_bytes = Recipe::parameter_bytes;
@@ -199,8 +199,8 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
     }
     const SystemInfo& system = runtime_info(core);
     for (std::size_t i = 0; i < num_chunks; i++) {
-        chunks[i].owner_id = task_resource(chunks[i].owner_id, L::execution_space, system);
-        check_scratch(LauncherScratch<L>::get(launcher, chunks[i]));
+        chunks[i].owner_id = task_resource(chunks[i].owner_id, L::execution_space, system, info.location);
+        check_scratch(LauncherScratch<L>::get(launcher, chunks[i]), info.location);
     }
 
     Runtime& runtime = runtime_face(core);

@@ -38,9 +38,8 @@ class PackedParameters {
     static constexpr std::size_t size_bytes = parameter_offsets<P...>()[sizeof...(P)];
 
     explicit PackedParameters(const P&... values) noexcept {
-        constexpr auto offsets = parameter_offsets<P...>();
-        std::size_t i = 0;
-        static_cast<void>(i);
+        [[maybe_unused]] constexpr auto offsets = parameter_offsets<P...>();
+        [[maybe_unused]] std::size_t i = 0;
         (std::memcpy(bytes_ + offsets[i++], &values, sizeof(P)), ...);
     }
     const void* data() const noexcept { return bytes_; }

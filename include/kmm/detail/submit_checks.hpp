@@ -19,13 +19,14 @@ namespace detail {
 
 /// Who runs a task: host launchers run on the host, near the device that owns the chunk; device launchers on the owner.
 /// IR: a device launcher on the host, or on a device that the runtime does not have. NA: a set of streams.
-ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info);
+ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info, const SourceLocation& where);
 
 /// Grid, block and shared memory of a kernel on a chunk. False if the chunk is empty. IA naming axis and limit.
-bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device, KernelDraft& draft);
+bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device, const SourceLocation& where,
+                 KernelDraft& draft);
 
 /// NA unless 0: declared scratch memory is not offered by this version.
-void check_scratch(std::size_t scratch_bytes);
+void check_scratch(std::size_t scratch_bytes, const SourceLocation& where);
 
 /// The public face of a runtime. It lives as long as the core.
 Runtime& runtime_face(RuntimeCore& core) noexcept;
