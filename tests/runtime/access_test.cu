@@ -1,0 +1,487 @@
+// Access modes: what a task sees, and what later tasks and copies see of what it stored.
+#include "harness.hpp"
+
+namespace {
+
+constexpr std::int64_t block = 64;
+
+__global__ void store_index(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x, std::int64_t add) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) x[i] = i + add;
+}
+
+__global__ void add_to(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x, std::int64_t value) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) x[i] += value;
+}
+
+__global__ void triple_plus_index(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) x[i] = 3 * x[i] + i;
+}
+
+__global__ void copy_elements(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> to, kmm::GPUSubview<std::int64_t> from) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) to[i] = from[i];
+}
+
+__global__ void axpy(kmm::Range<std::int64_t> range, float a, kmm::GPUSubview<float> x, kmm::GPUSubviewMut<float> y) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) y[i] = a * x[i] + y[i];
+}
+
+__global__ void set_floats(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> x, float slope) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) x[i] = slope * static_cast<float>(i % 1000);
+}
+
+template<typename F>
+GPUKernel<F> kernel(F f) {
+    return GPUKernel<F>(f, dim3(block));
+}
+
+// ---------------------------------------------------------------------------------------------------- rows 56, 57
+
+TEST(Row057, overwrite_of_a_whole_chunk_moves_no_old_bytes) {
+    constexpr std::int64_t n = 1000;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        for (std::size_t d = 0; d < num_devices(rt); d++) {
+            auto a = rt.allocate(counting<std::int64_t>(n));
+            rt.synchronize();
+            const kmm::RuntimeStats before = rt.stats();
+            rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{7});
+            rt.synchronize();
+            const kmm::RuntimeStats after = rt.stats() - before;
+            EXPECT_EQ(after.host_to_device.bytes, 0u);
+            EXPECT_EQ(after.device_to_device.bytes, 0u);
+            EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n, 7));
+        }
+    });
+}
+
+TEST(Row057, overwrite_of_a_part_keeps_the_rest_of_the_chunk) {
+    constexpr std::int64_t n = 1000;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        for (std::size_t d = 0; d < num_devices(rt); d++) {
+            auto a = rt.allocate(counting<std::int64_t>(n));
+            rt.parallel_submit(std::vector{chunk_of(device(d), 300, 200)}, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{50000});
+            std::vector<std::int64_t> expected = counting<std::int64_t>(n);
+            for (std::int64_t i = 300; i < 500; i++) expected[static_cast<std::size_t>(i)] += 50000;
+            EXPECT_EQ(a.copy_to_vector(), expected);
+        }
+    });
+}
+
+TEST(Row057, write_sees_the_old_values) {
+    constexpr std::int64_t n = 1000;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        for (std::size_t d = 0; d < num_devices(rt); d++)
+            rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(add_to), _x, write(a[_x]), std::int64_t{1000});
+        rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) {
+                      for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] += 5;
+                  }),
+                  write(a));
+        EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n, 5 + 1000 * static_cast<std::int64_t>(num_devices(rt))));
+    });
+}
+
+// Parts of one chunk, each written by a submit of its own: whoever comes first in time must not take the others' place.
+TEST(Row056, parts_of_one_chunk_written_by_different_submits_all_take_effect_in_any_order_of_execution) {
+    constexpr std::int64_t n = 1024;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        const std::size_t devices = num_devices(rt);
+        for (int round = 0; round < 4; round++) {
+            auto a = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(0))));
+            auto flag = rt.array<std::int64_t>(1, Distribution<1>::single(1, MemoryId::host()));
+            Gate gate;
+            const OpenAtEnd open(gate);
+            rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> f) {
+                          gate.wait();
+                          f[0] = 0;
+                      }),
+                      overwrite(flag));
+            // The first part has its place in the order before the others, and runs after them.
+            rt.submit(host(), Host([](kmm::SubviewMut<std::int64_t> part, kmm::View<std::int64_t> f) {
+                          for (std::int64_t i = part.begin(); i < part.end(); i++) part[i] = i + f[0];
+                      }),
+                      overwrite(a[kmm::range(0, 256)]), flag);
+            std::vector<EventId> others;
+            for (std::int64_t part = 1; part < 4; part++) {
+                const ResourceId where = (part + round) % 2 == 0 ? device(static_cast<std::size_t>(part) % devices)
+                                                                 : device(static_cast<std::size_t>(round) % devices);
+                others.push_back(rt.parallel_submit(std::vector{chunk_of(where, part * 256, 256)}, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0}));
+            }
+            for (const EventId e : others) rt.wait(e);
+            gate.open();
+            ASSERT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
+        }
+    });
+}
+
+TEST(Row056, parts_written_on_one_device_survive_an_eviction_in_between) {
+    constexpr std::int64_t n = 1024;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(0))));
+        auto other = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(0))));
+        auto flag = rt.array<std::int64_t>(1, Distribution<1>::single(1, MemoryId(DeviceId(0))));
+        Gate gate;
+        const OpenAtEnd open(gate);
+        rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> f) {
+                      gate.wait();
+                      f[0] = 0;
+                  }),
+                  overwrite(flag));
+        auto late = GPU([](kmm::DeviceResource& device, kmm::GPUSubviewMut<std::int64_t> part, kmm::Range<std::int64_t>) { device.fill(part, -1); });
+        auto after_flag = Host([](kmm::SubviewMut<std::int64_t> part, kmm::View<std::int64_t>) {
+            for (std::int64_t i = part.begin(); i < part.end(); i++) part[i] = -2;
+        });
+        rt.submit(host(), after_flag, overwrite(a[kmm::range(0, 100)]), flag);
+        rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 512, 512)}, late, overwrite(a[_x]), _x));
+        // Takes the only place on the device where memory is scarce.
+        rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, kernel(store_index), _x, overwrite(other[_x]), std::int64_t{0}));
+        rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 100, 412)}, late, overwrite(a[_x]), _x));
+        gate.open();
+        std::vector<std::int64_t> expected(n, -1);
+        std::fill_n(expected.begin(), 100, -2);
+        EXPECT_EQ(a.copy_to_vector(), expected);
+        EXPECT_EQ(other.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+TEST(Row056, parts_of_one_chunk_from_several_devices_in_one_submit_are_not_available) {
+    KMM_NEED_DEVICES(2);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(2));
+    auto a = rt.array<std::int64_t>(100, Distribution<1>::single(100, MemoryId(DeviceId(0))));
+    const std::vector chunks{chunk_of(device(0), 0, 50), chunk_of(device(1), 50, 50)};
+    EXPECT_THROW(rt.parallel_submit(chunks, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0}), kmm::NotAvailable);
+    EXPECT_THROW(a.copy_to_vector(), kmm::UninitializedRead);
+    const std::vector same{chunk_of(device(0), 0, 50), chunk_of(device(0), 50, 50)};
+    rt.parallel_submit(same, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0});
+    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
+}
+
+// ---------------------------------------------------------------------------------------------------- rows 58, 59
+
+TEST(Row058, an_in_place_update_on_any_device_is_seen_by_copy_to) {
+    constexpr std::int64_t n = 777;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        for (std::size_t d = 0; d < num_devices(rt); d++) {
+            auto a = rt.allocate(counting<std::int64_t>(n));
+            for (int step = 1; step <= 3; step++) {
+                rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(add_to), _x, write(a[_x]), std::int64_t{10});
+                ASSERT_EQ(a.copy_to_vector(), counting<std::int64_t>(n, 10 * step));
+            }
+        }
+    });
+}
+
+TEST(Row058, updates_that_alternate_between_host_and_devices_are_all_seen) {
+    constexpr std::int64_t n = 777;
+    for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        std::vector<std::int64_t> expected = counting<std::int64_t>(n);
+        for (int step = 0; step < 12; step++) {
+            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(step) % num_devices(rt)), 0, n)}, kernel(triple_plus_index), _x,
+                               write(a[_x]));
+            rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) {
+                          for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = v[i] % 10007 + 1;
+                      }),
+                      write(a));
+            for (std::int64_t i = 0; i < n; i++) {
+                auto& e = expected[static_cast<std::size_t>(i)];
+                e = (3 * e + i) % 10007 + 1;
+            }
+            if (step % 3 == 0) {
+                ASSERT_EQ(a.copy_to_vector(), expected);
+            }
+        }
+        EXPECT_EQ(a.copy_to_vector(), expected);
+    });
+}
+
+void run_axpy(const RuntimeHandle& rt, std::int64_t n, std::int64_t chunk, int passes, std::size_t only_device, bool all_devices) {
+    Array<float> x(n), y(n);
+    kmm::Domain domain;
+    for (std::int64_t begin = 0, i = 0; begin < n; begin += chunk, i++) {
+        const ResourceId where = device(all_devices ? static_cast<std::size_t>(i) % num_devices(rt) : only_device);
+        domain.chunks.push_back(chunk_of(where, begin, std::min(chunk, n - begin)));
+    }
+    rt.parallel_submit(domain, kernel(set_floats), _x, overwrite(x[_x]), 1.0f);
+    rt.parallel_submit(domain, kernel(set_floats), _x, overwrite(y[_x]), 2.0f);
+    for (int pass = 0; pass < passes; pass++) rt.parallel_submit(domain, kernel(axpy), _x, 2.0f, x[_x], write(y[_x]));
+    const std::vector<float> result = y.copy_to_vector();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < n; i++)
+        if (result[static_cast<std::size_t>(i)] != static_cast<float>(2 + 2 * passes) * static_cast<float>(i % 1000)) wrong++;
+    EXPECT_EQ(wrong, 0);
+    const std::vector<float> input = x.copy_to_vector();
+    for (std::int64_t i = 0; i < n; i++) wrong += input[static_cast<std::size_t>(i)] != static_cast<float>(i % 1000) ? 1 : 0;
+    EXPECT_EQ(wrong, 0);
+}
+
+TEST(Row059, four_passes_of_axpy_out_of_core_have_no_wrong_element) {
+    constexpr std::int64_t chunk = 4096, n = 32 * chunk - 17;
+    const std::size_t available = devices_available();
+    if (available == 0) GTEST_SKIP() << "no device";
+    for (const std::size_t devices : {1, 2, 4}) {
+        if (devices > available) break;
+        RuntimeConfig config = config_with(devices);
+        for (const std::size_t pairs : {1, 2, 8}) {  // of the 32 that there are: 4x oversubscribed with 8 on one device
+            config.device_memory_limit = pairs * working_set({chunk * 4, chunk * 4});
+            const RuntimeHandle rt = kmm::make_runtime(config);
+            SCOPED_TRACE(std::to_string(devices) + " devices, room for " + std::to_string(pairs) + " pairs");
+            for (std::size_t d = 0; d < devices; d++) run_axpy(rt, n, chunk, 4, d, false);
+            run_axpy(rt, n, chunk, 4, 0, true);
+            for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_LE(m.peak_bytes, m.limit_bytes);
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- rows 60, 61, 62
+
+TEST(Row060, reading_what_the_same_submit_writes_is_not_available_and_queues_nothing) {
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto a = rt.allocate(counting<std::int64_t>(100));
+    const auto ran = std::make_shared<std::atomic<int>>(0);
+    auto touch = Host([ran](kmm::SubviewMut<std::int64_t>, kmm::View<std::int64_t>) { ran->fetch_add(1); });
+    EXPECT_THROW(rt.submit(host(), touch, write(a[kmm::range(0, 50)]), a), kmm::NotAvailable);
+    EXPECT_THROW(rt.submit(host(), touch, overwrite(a[kmm::range(0, 50)]), a), kmm::NotAvailable);
+    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
+    rt.synchronize();
+    EXPECT_EQ(ran->load(), 0);
+}
+
+TEST(Row061, one_array_as_several_read_arguments_with_equal_and_overlapping_regions) {
+    constexpr std::int64_t n = 600;
+    for_each_configuration(working_set({n * 8, n * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        auto sums = rt.array<std::int64_t>(3, Distribution<1>::single(3, MemoryId::host()));
+        const auto sum = [](const kmm::Subview<std::int64_t>& v) {
+            std::int64_t s = 0;
+            for (std::int64_t i = v.begin(); i < v.end(); i++) s += v[i];
+            return s;
+        };
+        rt.submit(host(), Host([sum](kmm::ViewMut<std::int64_t> out, kmm::Subview<std::int64_t> left, kmm::Subview<std::int64_t> same,
+                                     kmm::Subview<std::int64_t> shifted) {
+                      out[0] = sum(left);
+                      out[1] = sum(same);
+                      out[2] = sum(shifted);
+                  }),
+                  overwrite(sums), a[kmm::range(0, 300)], a[kmm::range(0, 300)], a[kmm::range(100, 400)]);
+        EXPECT_EQ(sums.copy_to_vector(), (std::vector<std::int64_t>{44850, 44850, 74850}));
+        // On a device: the same chunk twice counts once.
+        auto out = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(0))));
+        rt.parallel_submit(std::vector{chunk_of(device(num_devices(rt) - 1), 0, 300)}, kernel(copy_elements), _x, overwrite(out[_x]), a[_x]);
+        std::vector<std::int64_t> part(300);
+        out.copy_to(part.data(), Point<1>(0), Dim<1>(300));
+        EXPECT_EQ(part, counting<std::int64_t>(300));
+    });
+}
+
+TEST(Row062, two_tasks_of_one_submit_that_write_one_element_conflict_and_nothing_is_queued) {
+    for_each_configuration(working_set({100 * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(100)).named("pressure");
+        const ResourceId where = device(0);
+        const std::vector chunks{chunk_of(where, 0, 60), chunk_of(where, 50, 50)};
+        const std::uint64_t before = rt.stats().tasks_submitted;
+        const auto error = thrown_by<kmm::ConflictingAccess>(
+            [&] { rt.parallel_submit(chunks, kernel(store_index), _x, write(a[_x]), std::int64_t{5}); });
+        ASSERT_NE(error, nullptr);
+        EXPECT_EQ(error->array_name(), "pressure");
+        EXPECT_EQ(error->first().chunk_index + error->second().chunk_index, 1u);
+        ASSERT_EQ(error->overlap().size(), 1u);
+        EXPECT_EQ(error->overlap()[0].begin, 50);
+        EXPECT_EQ(error->overlap()[0].end, 60);
+        EXPECT_TRUE(says(*error, "pressure"));
+        rt.synchronize();
+        EXPECT_EQ(rt.stats().tasks_submitted, before);
+        EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
+    });
+}
+
+TEST(Row062, two_writing_arguments_of_one_task_conflict_where_they_overlap) {
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto a = rt.allocate(counting<std::int64_t>(100));
+    auto both = Host([](kmm::SubviewMut<std::int64_t> l, kmm::SubviewMut<std::int64_t> r) {
+        for (std::int64_t i = l.begin(); i < l.end(); i++) l[i] = -1;
+        for (std::int64_t i = r.begin(); i < r.end(); i++) r[i] = -2;
+    });
+    const auto error = thrown_by<kmm::ConflictingAccess>([&] { rt.submit(host(), both, write(a[kmm::range(0, 60)]), write(a[kmm::range(40, 100)])); });
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->first().argument + error->second().argument, 1u);
+    rt.submit(host(), both, write(a[kmm::range(0, 40)]), overwrite(a[kmm::range(60, 100)]));
+    std::vector<std::int64_t> expected = counting<std::int64_t>(100);
+    std::fill(expected.begin(), expected.begin() + 40, -1);
+    std::fill(expected.begin() + 60, expected.end(), -2);
+    EXPECT_EQ(a.copy_to_vector(), expected);
+}
+
+// ---------------------------------------------------------------------------------------------------- rows 65, 66
+
+TEST(Row065, views_have_the_bounds_of_the_clipped_region_and_global_indices_on_the_host) {
+    for_each_configuration(0, [&](RuntimeHandle rt) {
+        const auto data = counting<std::int64_t>(10 * 6);
+        auto a = rt.allocate(data.data(), 6, 10);
+        auto first = Scalar<std::int64_t>();
+        rt.submit(host(), Host([](kmm::ViewMut<std::int64_t, 0> s) { *s = 17; }), overwrite(first));
+        kmm::EventId e = rt.parallel_submit(
+            std::vector{DomainChunk{host(), kmm::DomainPoint(8, 2), kmm::DomainDim(4, 2)}},
+            Host([](kmm::View<std::int64_t, 2> whole, kmm::Subview<std::int64_t, 2> part, kmm::Subview<std::int64_t, 2> outside,
+                    kmm::Range<std::int64_t> x, kmm::Range<int> narrow, kmm::Bounds<2> xy, kmm::Bounds<3> domain, kmm::View<std::int64_t, 0> scalar, double value) {
+                const auto expect = [](bool ok, const char* what) {
+                    if (!ok) throw std::runtime_error(what);
+                };
+                expect(whole.begin(0) == 0 && whole.end(0) == 6 && whole.begin(1) == 0 && whole.end(1) == 10, "bounds of the whole array");
+                expect(part.begin(0) == 2 && part.end(0) == 4 && part.begin(1) == 8 && part.end(1) == 10, "bounds of the clipped part");
+                for (std::int64_t i = part.begin(0); i < part.end(0); i++)
+                    for (std::int64_t j = part.begin(1); j < part.end(1); j++) expect(part[i][j] == 10 * i + j && whole[i][j] == 10 * i + j, "contents");
+                expect(outside.is_empty() && outside.size() == 0, "a region outside is empty");
+                expect(x.begin == 8 && x.end == 12, "an axis is not clipped as a plain argument");
+                expect(narrow.begin == 2 && narrow.end == 4, "a range of another type");
+                expect(xy.begin(0) == 8 && xy.end(1) == 4, "bounds");
+                expect(domain.begin(0) == 8 && domain.end(1) == 4 && domain.end(2) == 1, "one_to_one");
+                expect(*scalar == 17 && scalar() == 17, "a scalar");
+                expect(value == 2.5, "a value");
+            }),
+            a, a[_y][_x], a[_y + 10][_], _x, _y, _xy, one_to_one, first, 2.5);
+        rt.wait(e);
+    });
+}
+
+struct DeviceFindings {
+    std::int64_t begin[2], end[2], sizes[2], sum, value;
+};
+
+__global__ void inspect(kmm::GPUSubview<std::int64_t, 2> part, kmm::GPUView<std::int64_t, 2> whole, kmm::Range<std::int64_t> x, kmm::Bounds<2> xy,
+                        kmm::GPUView<std::int64_t, 0> scalar, DeviceFindings base, kmm::GPUViewMut<DeviceFindings> out) {
+    DeviceFindings f = base;
+    for (int k = 0; k < 2; k++) {
+        f.begin[k] = part.begin(k);
+        f.end[k] = part.end(k);
+        f.sizes[k] = whole.size(k);
+    }
+    for (std::int64_t i = part.begin(0); i < part.end(0); i++)
+        for (std::int64_t j = part.begin(1); j < part.end(1); j++) f.sum += part[i][j] - whole[i][j] + 1;
+    f.value += *scalar + x.begin + xy.end(1);
+    out[0] = f;
+}
+
+TEST(Row065, views_have_the_bounds_of_the_clipped_region_and_global_indices_on_devices) {
+    for_each_configuration(working_set({480, sizeof(DeviceFindings), 8}), [&](RuntimeHandle rt) {
+        for (std::size_t d = 0; d < num_devices(rt); d++) {
+            const auto data = counting<std::int64_t>(10 * 6);
+            auto a = rt.allocate(data.data(), 6, 10);
+            Scalar<std::int64_t> first;
+            rt.submit(host(), Host([](kmm::ViewMut<std::int64_t, 0> s) { *s = 17; }), overwrite(first));
+            auto out = rt.array<DeviceFindings>(1);
+            DeviceFindings base{};
+            base.value = 1000;
+            rt.parallel_submit(std::vector{DomainChunk{device(d), kmm::DomainPoint(8, 2), kmm::DomainDim(4, 2)}},
+                               GPUKernel(inspect, dim3(1)).grid(dim3(1)), a[_y][_x], a, _x, _xy, first, base, overwrite(out));
+            const DeviceFindings f = out.copy_to_vector().at(0);
+            EXPECT_EQ(f.begin[0], 2);
+            EXPECT_EQ(f.end[0], 4);
+            EXPECT_EQ(f.begin[1], 8);
+            EXPECT_EQ(f.end[1], 10);
+            EXPECT_EQ(f.sizes[0], 6);
+            EXPECT_EQ(f.sizes[1], 10);
+            EXPECT_EQ(f.sum, 4);
+            EXPECT_EQ(f.value, 1000 + 17 + 8 + 4);
+        }
+    });
+}
+
+TEST(Row066, values_and_functors_are_copied_per_task) {
+    for_each_configuration(0, [&](RuntimeHandle rt) {
+        Gate gate;
+        const OpenAtEnd open(gate);
+        auto out = rt.array<std::int64_t>(4, Distribution<1>::single(4, MemoryId::host()));
+        std::int64_t value = 5;
+        std::vector<std::int64_t> list{1, 2, 3};
+        struct Functor {
+            Gate gate;
+            std::int64_t calls = 0;
+            void operator()(kmm::SubviewMut<std::int64_t> v, std::int64_t passed, const std::vector<std::int64_t>& l) {
+                gate.wait();
+                calls++;  // each task has a copy of its own
+                for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = passed * 100 + static_cast<std::int64_t>(l.size()) * 10 + calls;
+            }
+        };
+        Functor functor{gate};
+        rt.parallel_submit(std::vector{chunk_of(host(), 0, 2), chunk_of(host(), 2, 2)}, Host(functor), overwrite(out[_x]), value, list);
+        value = 9;
+        list.assign(7, 0);
+        functor.calls = 100;
+        gate.open();
+        EXPECT_EQ(out.copy_to_vector(), std::vector<std::int64_t>(4, 531));
+    });
+}
+
+// ---------------------------------------------------------------------------------------------------- what is not offered
+
+TEST(NotOffered, a_region_that_crosses_chunks) {
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto a = rt.array<std::int64_t>(100, Dim<1>(30));
+    a.copy_from(counting<std::int64_t>(100));
+    auto touch = Host([](kmm::Subview<std::int64_t>) {});
+    EXPECT_THROW(rt.submit(host(), touch, a[kmm::range(20, 40)]), kmm::NotAvailable);
+    EXPECT_THROW(rt.submit(host(), Host([](kmm::View<std::int64_t>) {}), a), kmm::NotAvailable);
+    EXPECT_THROW(rt.submit(host(), Host([](kmm::ViewMut<std::int64_t>) {}), write(a)), kmm::NotAvailable);
+    rt.wait(rt.submit(host(), touch, a[kmm::range(30, 60)]));
+    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
+}
+
+struct PairOfArrays {
+    Array<std::int64_t> left;
+    Array<std::int64_t> right;
+};
+struct PairOfViews {
+    kmm::View<std::int64_t> left;
+    kmm::View<std::int64_t> right;
+};
+
+}  // namespace
+
+KMM_DEFINE_STRUCT_ARGUMENT(PairOfArrays, it.left, it.right)
+KMM_DEFINE_STRUCT_VIEW(PairOfArrays, PairOfViews)
+
+namespace {
+
+TEST(NotOffered, reductions_struct_arguments_leases_adoption_and_the_rest_say_so) {
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto a = rt.allocate(counting<std::int64_t>(10));
+    Scalar<std::int64_t> sum;
+    auto accumulate_into = Host([](kmm::ViewMut<std::int64_t, 0>, kmm::View<std::int64_t>) {});
+    EXPECT_THROW(rt.submit(host(), accumulate_into, reduce(kmm::Reduction::Sum, sum), a), kmm::NotAvailable);
+    EXPECT_THROW(rt.submit(host(), accumulate_into, accumulate(kmm::Reduction::Sum, sum), a), kmm::NotAvailable);
+    EXPECT_FALSE(sum.has_instance());
+    PairOfArrays pair{a, a};
+    EXPECT_THROW(rt.submit(host(), Host([](PairOfViews) {}), pair), kmm::NotAvailable);
+    EXPECT_THROW(rt.lease(a), kmm::NotAvailable);
+    EXPECT_THROW(rt.lease_chunk(write(a), 0), kmm::NotAvailable);
+    std::vector<std::int64_t> own(10);
+    EXPECT_THROW(rt.adopt(own.data(), Dim<1>(10)), kmm::NotAvailable);
+    EXPECT_THROW(rt.adopt(own.data(), Dim<1>(10), MemoryId::host()), kmm::NotAvailable);
+    EXPECT_THROW(a.copy_to_async(own.data()), kmm::NotAvailable);
+    EXPECT_THROW(a.copy_from_async(own.data()), kmm::NotAvailable);
+    EXPECT_THROW(rt.copy(a, a), kmm::NotAvailable);
+    EXPECT_THROW(rt.redistribute(a, a.distribution()), kmm::NotAvailable);
+    EXPECT_THROW(rt.constrain_to(DeviceId(0)), kmm::NotAvailable);
+    EXPECT_THROW(rt.record_stream(DeviceId(0), nullptr), kmm::NotAvailable);
+    EXPECT_THROW(rt.stream_wait(DeviceId(0), nullptr, EventId()), kmm::NotAvailable);
+    EXPECT_THROW(rt.submit(device(0), GPU([](kmm::DeviceResource&) {}).scratch(100)), kmm::NotAvailable);
+    rt.wait(rt.submit(device(0), GPU([](kmm::DeviceResource& d) {
+                          EXPECT_THROW(d.scratch(100), kmm::NotAvailable);
+                          EXPECT_THROW(d.blas(), kmm::NotAvailable);
+                      })));
+    RuntimeConfig config = config_with(1);
+    config.spill_directory = "/nonexistent";
+    EXPECT_THROW(kmm::make_runtime(config), kmm::NotAvailable);
+    config = config_with(1);
+    config.device_memory_kind = kmm::DeviceMemoryKind::Resource;
+    EXPECT_THROW(kmm::make_runtime(config), kmm::NotAvailable);
+    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(10));
+}
+
+}  // namespace
