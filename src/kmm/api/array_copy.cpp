@@ -211,7 +211,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 access.kind = AccessKind::overwrite;
                 access.writes_chunk = true;
                 access.replaces_chunk = graph::equal(part, box);
-                access.needs_content = !access.replaces_chunk && history.content_outside(part);
+                access.needs_content = !access.replaces_chunk;
                 history.write(part, t->number, false, t->predecessors);
             }
             t->accesses.push_back(access);

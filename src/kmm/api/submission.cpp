@@ -338,8 +338,9 @@ void Submission::Draft::describe_accesses() {
         }
         switch (a.kind) {
             case AccessKind::read: first->needs_content = true; break;
-            case AccessKind::write: first->needs_content = first->needs_content || history.any_content(); break;
-            case AccessKind::overwrite: first->needs_content = first->needs_content || (!a.whole && history.content_outside(a.region)); break;
+            // What else the chunk holds must stay, even where other tasks will have written it only by the time this one runs.
+            case AccessKind::write: first->needs_content = first->needs_content || !a.whole || history.any_content(); break;
+            case AccessKind::overwrite: first->needs_content = first->needs_content || !a.whole; break;
         }
         if (writes(a.kind)) {
             first->writes_chunk = true;

@@ -113,7 +113,9 @@ struct FreeDeleter {
 };
 
 std::string to_text(const unsigned (&v)[3]) {
-    return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + ")";
+    std::string text = "(";
+    text += std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + ")";
+    return text;
 }
 
 std::string to_text(const ::uint3& v) { return to_text({v.x, v.y, v.z}); }

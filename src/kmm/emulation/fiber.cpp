@@ -21,6 +21,7 @@ __attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
 __attribute__((weak)) void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 __attribute__((weak)) void __tsan_acquire(void* address);
 __attribute__((weak)) void __tsan_release(void* address);
+__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void* address, std::size_t size);
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* size);
 }
@@ -83,6 +84,8 @@ Fiber::Fiber(void (*entry)(void*), void* argument, std::size_t index) : entry_(e
 Fiber::~Fiber() {
     if (mapping_ == nullptr) return;
     if (race_fiber_ != nullptr) __tsan_destroy_fiber(race_fiber_);
+    // The last frames on this stack never returned, and their red zones would outlive them at these addresses.
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(mapping_, mapping_bytes_);
     munmap(mapping_, mapping_bytes_);
 }
 

@@ -163,6 +163,7 @@ Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
         failed_.add(task.number);
         return {};
     }
+    if (task.kernel.function == nullptr) return {};  // an empty chunk launches nothing
     driver::KernelLaunch launch;
     launch.function = task.kernel.function;
     launch.grid = {task.kernel.grid[0], task.kernel.grid[1], task.kernel.grid[2]};

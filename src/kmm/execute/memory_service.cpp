@@ -172,7 +172,7 @@ void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
     // No virtual memory, or not even one piece of it: a plain allocation of what is needed at least.
     for (const std::size_t attempt : {wanted, std::min(left, bytes)}) {
         void* address = nullptr;
-        if (!driver_.allocate(ordinals_[device], attempt + gap, &address).ok()) continue;
+        if (!driver_.allocate(ordinals_[device], attempt + gap, &address).ok() && !driver_.allocate(ordinals_[device], attempt, &address).ok()) continue;
         r.allocations.push_back(address);
         r.offered_bytes += attempt;
         r.mapped_bytes = std::max(r.mapped_bytes, r.offered_bytes);

@@ -207,7 +207,7 @@ void RuntimeCore::start_threads() {
     options.launcher_lanes = launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
     options.one_at_a_time = config_.debug_mode;
-    scheduler_ = std::make_unique<schedule::Scheduler>(*this, table_, options, limits_);
+    scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
     lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
     memory_service_ = std::make_unique<execute::MemoryService>(*driver_, ordinals_, limits_, driver_->capabilities().virtual_memory, this,

@@ -330,6 +330,24 @@ Placement Residency::place(Task& task) {
         found = allocate(c, m);
         if (found == Found::yes) taken.push_back(&c);
     });
+    if (found == Found::none && m != 0) {
+        // All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them come
+        // back side by side. What is dirty among them is written down and fetched again.
+        for (Chunk* c : taken) release(*c, m);
+        taken.clear();
+        found = Found::yes;
+        for_each_chunk(task, [&](Access&, Chunk& c) {
+            if (found != Found::yes || c.replicas[m].address == 0) return;
+            c.hold = 0;
+            found = evict(c, m);
+            c.hold = task.number;
+        });
+        for_each_chunk(task, [&](Access&, Chunk& c) {
+            if (found != Found::yes || c.replicas[m].address != 0) return;
+            found = allocate(c, m);
+            if (found == Found::yes) taken.push_back(&c);
+        });
+    }
     if (found != Found::yes)
         for (Chunk* c : taken) release(*c, m);
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });

@@ -254,7 +254,8 @@ void Scheduler::unblocked(Task& task) {
 }
 
 void Scheduler::retry_all() {
-    if (num_blocked_ == 0) return;
+    if (!any_stalled_) return;
+    any_stalled_ = false;
     for (Queue& q : queues_) {
         q.stalled = false;
         std::vector<Task*> tasks;
@@ -357,6 +358,7 @@ void Scheduler::try_issue(Task& task) {
             ++counters_.memory_waits;
             q.blocked.push_back(&task);
             q.stalled = true;
+            any_stalled_ = true;
             return;
     }
     ++num_issued_;

@@ -229,6 +229,7 @@ class Scheduler final : private memory::Requests {
     std::vector<Task*> finished_;       ///< settled, to be recycled when nobody holds a pointer
     std::vector<Task*> changed_;        ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
+    bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
     std::vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
