@@ -15,6 +15,9 @@
 // - The handle of a kernel is what `cudaGetFuncBySymbol` returned, and then belongs to the device that was current there, or
 //   what `cudaGetKernel` returned, which serves every device. A launch runs on the device of its stream, whatever device
 //   is current; `prepare_kernel` and graph nodes with a handle of the second kind mean the current device.
+// - A kernel is loaded when it is prepared, or else launched, for the first time on a device, and that can wait for all work
+//   which the device has. Whoever enqueues waits that the host must end prepares the kernels behind them first.
+// - Host callbacks of all streams of a device run one after the other on one thread: one that blocks holds up the others.
 #pragma once
 
 #include <array>

@@ -272,6 +272,8 @@ Status VendorDriver::prepare_kernel(const void* function, std::uint32_t shared_b
     // Every kernel may use this much without asking, on every architecture.
     constexpr std::uint32_t shared_without_opt_in = 48u * 1024u;
     if (function == nullptr) return {Code::invalid_handle, 400};
+    RelaxedInteraction relaxed;
+    if (const Status loaded = library_call([&] { return load_kernel(function); }); !loaded.ok()) return loaded;
     if (shared_bytes <= shared_without_opt_in) return {};
     int device = 0;
     if (const Status status = current_device(&device); !status.ok()) return status;

@@ -68,8 +68,10 @@ struct EntryPoints {
     PFN_cuThreadExchangeStreamCaptureMode_v10010 exchange_capture_mode = nullptr;
     PFN_cuGraphAddKernelNode_v12000 graph_add_kernel_node = nullptr;
     PFN_cuGraphExecKernelNodeSetParams_v12000 graph_exec_kernel_node_set_params = nullptr;
-    // Optional: a null pointer switches a capability off.
+    // Optional: where the installed driver has none, a capability is off, or kernels are loaded by their first launch.
     PFN_cuCtxRecordEvent_v12050 context_record_event = nullptr;
+    PFN_cuFuncLoad_v12040 function_load = nullptr;
+    PFN_cuKernelGetFunction_v12000 kernel_get_function = nullptr;
     PFN_cuMemAddressReserve_v10020 address_reserve = nullptr;
     PFN_cuMemAddressFree_v10020 address_free = nullptr;
     PFN_cuMemCreate_v10020 physical_create = nullptr;
@@ -125,6 +127,8 @@ inline bool load_entry_points(std::string* missing) {
         need("cuGraphExecKernelNodeSetParams", 12000, entry.graph_exec_kernel_node_set_params);
     if (!complete) return false;
     (void)load_entry_point("cuCtxRecordEvent", 12050, entry.context_record_event);
+    (void)load_entry_point("cuFuncLoad", 12040, entry.function_load);
+    (void)load_entry_point("cuKernelGetFunction", 12000, entry.kernel_get_function);
     (void)load_entry_point("cuMemAddressReserve", 10020, entry.address_reserve);
     (void)load_entry_point("cuMemAddressFree", 10020, entry.address_free);
     (void)load_entry_point("cuMemCreate", 10020, entry.physical_create);

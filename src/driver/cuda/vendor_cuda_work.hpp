@@ -209,6 +209,15 @@ inline Result launch(const RawLaunch& launch, Stream stream) noexcept {
                                launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr,
                                parameters.extra());
 }
+/// Brings the code of a kernel to the current device now rather than at the first launch.
+inline Result load_kernel(const void* function) noexcept {
+    if (entry.function_load == nullptr || entry.kernel_get_function == nullptr) return 0;
+    const CUresult loaded = entry.function_load(function_of(function));
+    if (loaded != CUDA_ERROR_INVALID_HANDLE) return loaded;
+    CUfunction here = nullptr;
+    if (const CUresult result = entry.kernel_get_function(&here, kernel_of(function))) return result;
+    return entry.function_load(here);
+}
 inline Result static_shared_bytes(int* out, const void* function, int device) noexcept {
     const CUresult result =
         entry.function_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_of(function));
