@@ -235,10 +235,10 @@ bool Executor::execute(Stream& stream, Op& op) noexcept {
         Stream& target = *op.work.wait.stream;
         if (!stream.pass(target, op.work.wait.position)) return false;
         races::FiberScope scope(stream.fiber());
-        races::acquire(&op);
+        races::acquire(&op.enqueue_clock);
         (void)target.reached(op.work.wait.position);
         stream.released();
-        races::release(&op);
+        races::release(&op.enqueue_clock);
         return true;
     }
     case WorkKind::timestamp: {
@@ -253,10 +253,10 @@ bool Executor::execute(Stream& stream, Op& op) noexcept {
     case WorkKind::kernel: return run_launch(stream, op);
     default: {
         races::FiberScope scope(stream.fiber());
-        races::acquire(&op);
+        races::acquire(&op.enqueue_clock);
         perform(op.work);
         stream.released();
-        races::release(&op);
+        races::release(&op.enqueue_clock);
         return true;
     }
     }
@@ -273,8 +273,8 @@ bool Executor::run_launch(Stream& stream, Op& op) noexcept {
     op.blocks_per_turn.store(per_turn, std::memory_order_relaxed);
     {
         races::FiberScope scope(stream.fiber());
-        races::acquire(&op);
-        races::release(&op.participants);
+        races::acquire(&op.enqueue_clock);
+        races::release(&op.begin_clock);
     }
     if (!alone) share(op);
     if (!take_part(op, stream.fiber())) return false;
@@ -298,7 +298,7 @@ bool Executor::take_part(Op& op, races::Fiber fiber) noexcept {
     const std::uint64_t per_turn = op.blocks_per_turn.load(std::memory_order_relaxed);
     {
         races::FiberScope scope(fiber);
-        races::acquire(&op.participants);
+        races::acquire(&op.begin_clock);
         for (;;) {
             const std::uint64_t first = op.next_block.fetch_add(per_turn, std::memory_order_relaxed);
             if (first >= kernel.num_blocks) break;
@@ -310,7 +310,7 @@ bool Executor::take_part(Op& op, races::Fiber fiber) noexcept {
                 op.next_block.store(kernel.num_blocks, std::memory_order_relaxed);
             }
         }
-        races::release(&op.failed);
+        races::release(&op.end_clock);
     }
     if (per_turn < kernel.num_blocks) {
         std::lock_guard lock(mutex_);
@@ -340,7 +340,7 @@ void Executor::end_launch(Op& op) noexcept {
     bool lost = false;
     {
         races::FiberScope scope(stream.fiber());
-        races::acquire(&op.failed);
+        races::acquire(&op.end_clock);
         if (op.failed.load(std::memory_order_relaxed)) {
             if (op.work.kernel.failure != nullptr)
                 op.work.kernel.failure->error = op.error;
@@ -349,7 +349,7 @@ void Executor::end_launch(Op& op) noexcept {
             op.error = nullptr;
         }
         stream.released();
-        races::release(&op);
+        races::release(&op.enqueue_clock);
     }
     if (!lost) return;
     Stream& blamed = op.blamed != nullptr ? *op.blamed : stream;

@@ -29,9 +29,12 @@ inline Fiber make_fiber() { return __tsan_create_fiber(0); }
 inline void destroy_fiber(Fiber fiber) {
     if (fiber != nullptr) __tsan_destroy_fiber(fiber);
 }
-/// What was released at an address before happened before what follows its acquire.
-inline void acquire(const void* address) { __tsan_acquire(const_cast<void*>(address)); }
-inline void release(const void* address) { __tsan_release(const_cast<void*>(address)); }
+/// What was released to a clock happened before what follows its acquire.
+struct Clock {
+    char token = 0;  ///< an address of its own: an atomic variable's would be overwritten by the variable's own order
+};
+inline void acquire(const Clock* clock) { __tsan_acquire(const_cast<char*>(&clock->token)); }
+inline void release(const Clock* clock) { __tsan_release(const_cast<char*>(&clock->token)); }
 
 /// Runs a scope as the given fiber. Inlined always: the sanitizer's shadow stack of a fiber must see balanced calls.
 class FiberScope {
@@ -53,8 +56,9 @@ inline constexpr bool tracked = false;
 using Fiber = void*;
 inline Fiber make_fiber() { return nullptr; }
 inline void destroy_fiber(Fiber) {}
-inline void acquire(const void*) {}
-inline void release(const void*) {}
+struct Clock {};
+inline void acquire(const Clock*) {}
+inline void release(const Clock*) {}
 class FiberScope {
   public:
     explicit FiberScope(Fiber) {}

@@ -32,7 +32,7 @@ Op* Stream::new_op() {
     Op* op = free_;
     free_ = op->next;
     --num_free_;
-    races::acquire(op);
+    races::acquire(&op->enqueue_clock);
     op->blamed = nullptr;
     return op;
 }
@@ -52,7 +52,7 @@ std::uint64_t Stream::append(Op* op) noexcept {
     const std::uint64_t position = enqueued_.load(std::memory_order_relaxed) + 1;
     op->next = nullptr;
     op->position = position;
-    races::release(op);
+    races::release(&op->enqueue_clock);
     (pending_tail_ == nullptr ? pending_head_ : pending_tail_->next) = op;
     pending_tail_ = op;
     enqueued_.store(position, std::memory_order_release);
@@ -189,7 +189,7 @@ void Stream::wait_until(std::uint64_t position, bool spin) {
         progress_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= position; });
         unlink(waiter);
     }
-    races::acquire(&completed_);
+    races::acquire(&clock_);
 }
 
 races::Fiber Stream::fiber() {

@@ -43,6 +43,7 @@ struct Op {
     std::uint64_t blamed_position = 0;
     std::atomic<bool> failed{false};
     std::exception_ptr error;
+    races::Clock enqueue_clock, begin_clock, end_clock;
 };
 
 /// Somebody who waits for a position: a stream (`blocked`), or a thread in `Stream::wait_until`.
@@ -92,7 +93,7 @@ class Stream {
     std::uint64_t enqueued() const noexcept { return enqueued_.load(std::memory_order_acquire); }
     bool reached(std::uint64_t position) const noexcept {
         if (completed_.load(std::memory_order_acquire) < position) return false;
-        races::acquire(&completed_);
+        races::acquire(&clock_);
         return true;
     }
     std::atomic<bool> may_have_failed{false};
@@ -126,7 +127,7 @@ class Stream {
     bool pass(Stream& target, std::uint64_t position) noexcept;
     /// What ThreadSanitizer takes for the thread of this stream.
     races::Fiber fiber();
-    void released() noexcept { races::release(&completed_); }
+    void released() noexcept { races::release(&clock_); }
 
     // ---- capture; see graph.hpp
     std::atomic<Capture*> capture{nullptr};
@@ -163,6 +164,7 @@ class Stream {
     Op* done_ = nullptr;
     Waiter block_;
     races::Fiber fiber_ = nullptr;
+    races::Clock clock_;
 };
 
 }  // namespace kmm::driver::host
