@@ -87,12 +87,12 @@ int current_device() noexcept {
 
 std::string device_name(int device) {
     driver::Driver& d = the_driver();
+    const std::string number = std::to_string(device);
+    if (d.kind() == driver::Kind::host) return "virtual device " + number;
     driver::DeviceProperties properties;
     const bool known = d.properties(device, &properties).ok();
     if (!known) (void)d.take_last_error();
-    const std::string number = std::to_string(device);
-    const std::string word = d.kind() == driver::Kind::host ? "virtual device " : "GPU ";
-    return word + number + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
+    return "GPU " + number + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
 }
 
 std::string format_size(std::size_t bytes) {

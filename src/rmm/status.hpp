@@ -37,7 +37,7 @@ void report_misuse(const std::string& text) noexcept;
 /// The current device, or -1.
 int current_device() noexcept;
 
-/// "GPU 1 (NAME)", or "virtual device 1 (NAME)" on the host driver.
+/// "GPU 1 (NAME)", or "virtual device 1" on the host driver.
 std::string device_name(int device);
 
 /// "4.00 GiB (4294967296 bytes)".

@@ -1,0 +1,72 @@
+// Pools over various upstreams, in the suite: growing from nothing, of a fixed size, over memory that is ordered on a
+// stream, and over memory that is not.
+#include "resource_suite.hpp"
+
+#include "rmm/mr/cuda_async_memory_resource.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/managed_memory_resource.hpp"
+#include "rmm/mr/pinned_host_memory_resource.hpp"
+#include "rmm/mr/pool_memory_resource.hpp"
+
+namespace rmm_test {
+namespace {
+
+using kmm::driver::MemoryKind;
+using namespace rmm::mr;
+
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+INSTANTIATE_TEST_SUITE_P(pool_over_cuda, ResourceConformance,
+                         testing::Values(conforming{.make =
+                                                        [] {
+                                                            return over<pool_memory_resource<cuda_memory_resource>>(
+                                                                std::make_shared<cuda_memory_resource>(), 0);
+                                                        },
+                                                    .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(fixed_pool_over_cuda, ResourceConformance,
+                         testing::Values(conforming{.make =
+                                                        [] {
+                                                            return over<pool_memory_resource<cuda_memory_resource>>(
+                                                                std::make_shared<cuda_memory_resource>(), 64 * MiB,
+                                                                64 * MiB);
+                                                        },
+                                                    .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(pool_over_managed, ResourceConformance,
+                         testing::Values(conforming{.make =
+                                                        [] {
+                                                            return over<pool_memory_resource<managed_memory_resource>>(
+                                                                std::make_shared<managed_memory_resource>(), 8 * MiB);
+                                                        },
+                                                    .kind = MemoryKind::managed,
+                                                    .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(pool_over_pinned, ResourceConformance,
+                         testing::Values(conforming{
+                             .make =
+                                 [] {
+                                     return over<pool_memory_resource<pinned_host_memory_resource>>(
+                                         std::make_shared<pinned_host_memory_resource>(), 8 * MiB);
+                                 },
+                             .kind = MemoryKind::pinned,
+                             .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(pool_over_cuda_async, ResourceConformance,
+                         testing::Values(conforming{
+                             .make =
+                                 [] {
+                                     return over<pool_memory_resource<cuda_async_memory_resource>>(
+                                         std::make_shared<cuda_async_memory_resource>(MiB), 0);
+                                 },
+                             .supports_streams = true}));
+
+resource_ptr pool_over_pool() {
+    auto inner = over<pool_memory_resource<cuda_memory_resource>>(std::make_shared<cuda_memory_resource>(), 0);
+    return over<pool_memory_resource<device_memory_resource>>(inner, 0);
+}
+INSTANTIATE_TEST_SUITE_P(pool_over_pool, ResourceConformance,
+                         testing::Values(conforming{.make = pool_over_pool, .supports_streams = true}));
+
+}  // namespace
+}  // namespace rmm_test

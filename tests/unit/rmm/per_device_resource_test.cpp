@@ -1,0 +1,136 @@
+// <rmm/mr/per_device_resource.hpp>: one state behind the pointers and the references.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "recording_resource.hpp"
+#include "rmm/device_buffer.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/device/per_device_resource.hpp"
+
+namespace {
+
+using namespace rmm;
+using rmm_test::recording_resource;
+
+class PerDeviceResource : public testing::Test {
+  protected:
+    void TearDown() override {
+        mr::reset_per_device_resource_ref(cuda_device_id{0});
+        mr::reset_per_device_resource_ref(cuda_device_id{1});
+    }
+};
+
+TEST_F(PerDeviceResource, begins_with_the_initial_resource) {
+    ASSERT_NE(mr::get_current_device_resource(), nullptr);
+    EXPECT_TRUE(mr::get_current_device_resource()->is_equal(mr::cuda_memory_resource{}));
+    EXPECT_EQ(mr::get_current_device_resource_ref(), device_async_resource_ref{mr::detail::initial_resource()});
+    EXPECT_EQ(mr::get_current_device_resource_ref(), device_async_resource_ref{mr::get_current_device_resource()});
+    EXPECT_EQ(mr::get_default_resource(), mr::detail::initial_resource());
+}
+
+TEST_F(PerDeviceResource, setters_return_what_was_there) {
+    recording_resource a;
+    recording_resource b;
+    EXPECT_EQ(mr::set_current_device_resource(&a), mr::detail::initial_resource());
+    EXPECT_EQ(mr::set_current_device_resource(&b), &a);
+    EXPECT_EQ(mr::set_current_device_resource_ref(a), device_async_resource_ref{b});
+    EXPECT_EQ(mr::reset_current_device_resource_ref(), device_async_resource_ref{a});
+    EXPECT_EQ(mr::get_current_device_resource(), mr::detail::initial_resource());
+}
+
+TEST_F(PerDeviceResource, pointers_and_references_never_diverge) {
+    recording_resource a;
+    mr::set_current_device_resource(&a);
+    EXPECT_EQ(mr::get_current_device_resource_ref(), device_async_resource_ref{a});
+    recording_resource b;
+    mr::set_current_device_resource_ref(b);
+    EXPECT_EQ(mr::get_current_device_resource(), &b);
+}
+
+TEST_F(PerDeviceResource, null_restores_the_initial_resource_on_both_sides) {
+    recording_resource a;
+    mr::set_current_device_resource(&a);
+    EXPECT_EQ(mr::set_current_device_resource(nullptr), &a);
+    EXPECT_EQ(mr::get_current_device_resource(), mr::detail::initial_resource());
+    EXPECT_EQ(mr::get_current_device_resource_ref(), device_async_resource_ref{mr::detail::initial_resource()});
+    mr::set_current_device_resource(&a);
+    mr::set_current_device_resource_ref(device_async_resource_ref{static_cast<mr::device_memory_resource*>(nullptr)});
+    EXPECT_EQ(mr::get_current_device_resource(), mr::detail::initial_resource());
+    const device_buffer buffer{100, cuda_stream_default};
+    EXPECT_NE(buffer.data(), nullptr);
+}
+
+struct plain_resource {
+    void* allocate(std::size_t, std::size_t) { return this; }
+    void deallocate(void*, std::size_t, std::size_t) {}
+    void* allocate_async(std::size_t bytes, std::size_t, cuda_stream_view) {
+        last_bytes = bytes;
+        return this;
+    }
+    void deallocate_async(void*, std::size_t, std::size_t, cuda_stream_view) {}
+    bool operator==(const plain_resource& other) const { return this == &other; }
+    friend void get_property(const plain_resource&, rmm::detail::device_accessible) {}
+    std::size_t last_bytes = 0;
+};
+
+TEST_F(PerDeviceResource, the_pointer_of_a_reference_to_another_type_allocates_through_it) {
+    static plain_resource plain;  // the table keeps what was set until the process ends
+    mr::set_current_device_resource_ref(plain);
+    mr::device_memory_resource* pointer = mr::get_current_device_resource();
+    ASSERT_NE(pointer, nullptr);
+    EXPECT_EQ(pointer->allocate(13), &plain);
+    EXPECT_EQ(plain.last_bytes, 13u);
+    pointer->deallocate(&plain, 13);
+    EXPECT_EQ(pointer, mr::get_current_device_resource());
+    mr::set_current_device_resource(pointer);
+    EXPECT_EQ(mr::get_current_device_resource()->allocate(14), &plain);
+}
+
+TEST_F(PerDeviceResource, devices_have_resources_of_their_own) {
+    recording_resource a;
+    mr::set_per_device_resource(cuda_device_id{1}, &a);
+    EXPECT_EQ(mr::get_per_device_resource(cuda_device_id{0}), mr::detail::initial_resource());
+    EXPECT_EQ(mr::get_per_device_resource(cuda_device_id{1}), &a);
+    {
+        cuda_set_device_raii on_one{cuda_device_id{1}};
+        EXPECT_EQ(mr::get_current_device_resource(), &a);
+    }
+    EXPECT_EQ(mr::get_current_device_resource(), mr::detail::initial_resource());
+}
+
+TEST_F(PerDeviceResource, a_device_number_below_zero_is_refused_by_name) {
+    try {
+        (void)mr::get_per_device_resource(cuda_device_id{-3});
+        FAIL();
+    } catch (const rmm::logic_error& e) {
+        EXPECT_NE(std::string(e.what()).find("-3"), std::string::npos);
+    }
+}
+
+TEST_F(PerDeviceResource, racing_setters_and_getters_leave_one_of_the_resources) {
+    recording_resource a;
+    recording_resource b;
+    std::atomic<int> num_strange{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&, i] {
+            for (int round = 0; round < 500; ++round) {
+                if (i % 2 == 0)
+                    mr::set_per_device_resource(cuda_device_id{0}, round % 2 ? &a : &b);
+                else
+                    mr::set_per_device_resource_ref(cuda_device_id{0}, round % 2 ? a : b);
+                const auto* got = mr::get_per_device_resource(cuda_device_id{0});
+                if (got != &a && got != &b) ++num_strange;
+                const device_async_resource_ref ref = mr::get_per_device_resource_ref(cuda_device_id{0});
+                if (ref != device_async_resource_ref{a} && ref != device_async_resource_ref{b}) ++num_strange;
+            }
+        });
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(num_strange, 0);
+}
+
+}  // namespace

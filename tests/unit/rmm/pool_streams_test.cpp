@@ -1,0 +1,336 @@
+// The pool and streams: when a stream waits for another, what is left of destroyed streams and ended threads, and what
+// happens when the driver refuses.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "driver/registry.hpp"
+#include "rmm/cuda_device.hpp"
+#include "rmm/cuda_stream.hpp"
+#include "rmm/device_buffer.hpp"
+#include "rmm/mr/cuda_async_memory_resource.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/pool/engine.hpp"
+
+namespace {
+
+using namespace rmm;
+using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
+
+kmm::driver::Driver& driver() { return kmm::driver::process_default(); }
+
+/// Holds a stream up until it is opened.
+class gate {
+  public:
+    void close(cuda_stream_view stream) {
+        ASSERT_TRUE(
+            driver().host_callback({stream.value()}, [](void* self) { static_cast<gate*>(self)->wait(); }, this).ok());
+    }
+    void open() {
+        std::lock_guard lock(mutex_);
+        open_ = true;
+        changed_.notify_all();
+    }
+
+  private:
+    void wait() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return open_; });
+    }
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool open_ = false;
+};
+
+bool is_idle(cuda_stream_view stream) { return driver().query_stream({stream.value()}).ok(); }
+
+class foreign_stream {
+  public:
+    foreign_stream() { EXPECT_TRUE(driver().create_stream(0, true, 0, &handle_).ok()); }
+    ~foreign_stream() { destroy(); }
+    void destroy() {
+        if (handle_.native != nullptr) {
+            EXPECT_TRUE(driver().destroy_stream(handle_).ok());
+        }
+        handle_ = {};
+    }
+    cuda_stream_view view() const { return cuda_stream_view{static_cast<cudaStream_t>(handle_.native)}; }
+
+  private:
+    kmm::driver::StreamHandle handle_;
+};
+
+cuda_stream non_blocking() { return cuda_stream{cuda_stream::flags::non_blocking}; }
+
+TEST(PoolStreams, a_block_is_reused_on_its_own_stream_without_a_wait) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 1024, 1024};
+    cuda_stream stream = non_blocking();
+    gate g;
+    void* const ptr = pool.allocate(1024, stream);
+    g.close(stream);
+    pool.deallocate(ptr, 1024, stream);
+    EXPECT_EQ(pool.allocate(1024, stream), ptr);
+    pool.deallocate(ptr, 1024, stream);
+    g.open();
+    stream.synchronize();
+}
+
+TEST(PoolStreams, another_stream_waits_for_the_point_of_the_free) {
+    mr::cuda_memory_resource cuda;
+    cuda_stream a = non_blocking();
+    foreign_stream f;
+    cuda_stream b = non_blocking();
+    for (cuda_stream_view first : {a.view(), f.view(), cuda_stream_view{}, cuda_stream_view{cuda_stream_per_thread}}) {
+        cuda_pool pool{cuda, 1024, 1024};
+        gate g;
+        void* const ptr = pool.allocate(1024, first);
+        g.close(first);
+        pool.deallocate(ptr, 1024, first);
+        EXPECT_EQ(pool.allocate(1024, b), ptr);
+        EXPECT_FALSE(is_idle(b));
+        g.open();
+        b.synchronize();
+        EXPECT_TRUE(is_idle(first));
+        pool.deallocate(ptr, 1024, b);
+    }
+}
+
+TEST(PoolStreams, a_stream_waits_only_for_what_it_takes) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 4096, 4096};
+    cuda_stream a = non_blocking();
+    cuda_stream b = non_blocking();
+    gate g;
+    void* const ptr = pool.allocate(1024, a);
+    g.close(a);
+    pool.deallocate(ptr, 1024, a);
+    void* const other = pool.allocate(1024, b);
+    EXPECT_NE(other, ptr);
+    b.synchronize();
+    g.open();
+    pool.deallocate(other, 1024, b);
+}
+
+TEST(PoolStreams, a_destroyed_stream_still_holds_its_memory_back) {
+    mr::cuda_memory_resource cuda;
+    cuda_stream b = non_blocking();
+    for (bool ours : {true, false}) {
+        cuda_pool pool{cuda, 1024, 1024};
+        gate g;
+        void* ptr = nullptr;
+        const auto use = [&](cuda_stream_view stream) {
+            ptr = pool.allocate(1024, stream);
+            g.close(stream);
+            pool.deallocate(ptr, 1024, stream);
+        };
+        if (ours) {
+            cuda_stream stream = non_blocking();
+            use(stream);
+        } else {
+            foreign_stream stream;
+            use(stream.view());
+        }
+        EXPECT_EQ(pool.allocate(1024, b), ptr);
+        EXPECT_FALSE(is_idle(b)) << (ours ? "ours" : "foreign");
+        g.open();
+        b.synchronize();
+        pool.deallocate(ptr, 1024, b);
+    }
+}
+
+TEST(PoolStreams, a_new_stream_with_an_old_handle_inherits_nothing) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 1024, 1024};
+    gate g;
+    void* ptr = nullptr;
+    {
+        foreign_stream first;
+        ptr = pool.allocate(1024, first.view());
+        g.close(first.view());
+        pool.deallocate(ptr, 1024, first.view());
+    }
+    foreign_stream second;  // often with the handle of the first
+    EXPECT_EQ(pool.allocate(1024, second.view()), ptr);
+    EXPECT_FALSE(is_idle(second.view()));
+    g.open();
+    second.view().synchronize();
+    pool.deallocate(ptr, 1024, second.view());
+}
+
+TEST(PoolStreams, a_buffer_outlives_neither_its_stream_nor_the_pool) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 0};
+    {
+        cuda_stream stream;
+        device_buffer buffer{10000, stream, pool};
+    }
+    EXPECT_NO_THROW(pool.deallocate(pool.allocate(10000), 10000));
+}
+
+TEST(PoolStreams, a_thread_may_end_while_its_stream_is_busy) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 1024, 1024};
+    gate g;
+    void* ptr = nullptr;
+    std::thread([&] {
+        ptr = pool.allocate(1024, cuda_stream_per_thread);
+        g.close(cuda_stream_per_thread);
+        pool.deallocate(ptr, 1024, cuda_stream_per_thread);
+    }).join();
+    cuda_stream b = non_blocking();
+    EXPECT_EQ(pool.allocate(1024, b), ptr);
+    EXPECT_FALSE(is_idle(b));
+    g.open();
+    b.synchronize();
+    pool.deallocate(ptr, 1024, b);
+}
+
+TEST(PoolStreams, a_block_can_be_freed_behind_several_streams) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_engine engine{cuda, 1024, 1024, false};
+    cuda_stream a = non_blocking();
+    foreign_stream f;
+    cuda_stream b = non_blocking();
+    gate on_a;
+    gate on_f;
+    void* const ptr = engine.allocate(1024, a);
+    on_a.close(a);
+    on_f.close(f.view());
+    const cuda_stream_view users[] = {a, f.view()};
+    engine.free(ptr, 1024, users);
+    EXPECT_EQ(engine.allocate(1024, b), ptr);
+    on_a.open();
+    a.synchronize();
+    EXPECT_FALSE(is_idle(b));
+    on_f.open();
+    b.synchronize();
+    engine.free(ptr, 1024, {});
+    cuda_stream c = non_blocking();
+    EXPECT_EQ(engine.allocate(1024, c), ptr);
+    EXPECT_TRUE(is_idle(c));
+    engine.free(ptr, 1024, {});
+}
+
+TEST(PoolStreams, memory_of_an_ordered_upstream_is_fenced_for_other_streams) {
+    // The upstream's memory is ready on the stream that asked for it: another stream must come after it.
+    mr::cuda_async_memory_resource upstream{0};
+    mr::pool_memory_resource<mr::cuda_async_memory_resource> pool{upstream, 0, 8192};
+    cuda_stream a = non_blocking();
+    cuda_stream b = non_blocking();
+    gate g;
+    g.close(a);
+    void* const first = pool.allocate(256, a);
+    void* const second = pool.allocate(256, b);
+    EXPECT_FALSE(is_idle(b));
+    g.open();
+    b.synchronize();
+    pool.deallocate(first, 256, a);
+    pool.deallocate(second, 256, b);
+}
+
+TEST(PoolStreams, a_wait_that_the_driver_refuses_loses_no_block) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 1024, 1024};
+    cuda_stream a = non_blocking();
+    void* const ptr = pool.allocate(1024, a);
+    pool.deallocate(ptr, 1024, a);
+    const cuda_stream_view bogus{reinterpret_cast<cudaStream_t>(0x12345670)};
+    for (int i = 0; i < 3; ++i) EXPECT_THROW((void)pool.allocate(1024, bogus), rmm::bad_alloc);
+    EXPECT_TRUE(driver().take_last_error().ok());
+    EXPECT_EQ(pool.statistics().free_bytes, 1024u);
+    cuda_stream b = non_blocking();
+    EXPECT_EQ(pool.allocate(1024, b), ptr);
+    pool.deallocate(ptr, 1024, b);
+}
+
+TEST(PoolStreams, a_free_on_what_is_no_stream_waits_for_the_device_instead) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 1024, 1024};
+    cuda_stream a = non_blocking();
+    void* const ptr = pool.allocate(1024, a);
+    pool.deallocate(ptr, 1024, cuda_stream_view{reinterpret_cast<cudaStream_t>(0x12345670)});
+    EXPECT_EQ(pool.allocate(1024, a), ptr);
+    pool.deallocate(ptr, 1024, a);
+}
+
+TEST(PoolStreams, trim_and_destruction_come_after_the_last_users) {
+    mr::cuda_async_memory_resource upstream{0};
+    cuda_stream a = non_blocking();
+    std::uint32_t* word = nullptr;
+    ASSERT_TRUE(driver().allocate_pinned(4, reinterpret_cast<void**>(&word)).ok());
+    for (int round = 0; round < 10; ++round) {
+        constexpr std::size_t bytes = 1 << 20;
+        *word = 0;
+        {
+            mr::pool_memory_resource<mr::cuda_async_memory_resource> pool{upstream, 0};
+            gate g;
+            g.close(a);
+            void* const ptr = pool.allocate(bytes, a);
+            const auto value = static_cast<std::uint32_t>(round + 1);
+            ASSERT_TRUE(driver().fill(ptr, &value, 4, bytes / 4, {a.value()}).ok());
+            ASSERT_TRUE(driver().copy(word, static_cast<char*>(ptr) + bytes - 4, 4, {a.value()}).ok());
+            pool.deallocate(ptr, bytes, a);
+            if (round % 2) {
+                EXPECT_EQ(pool.trim(), bytes);
+            }
+            g.open();
+        }
+        // What the upstream gives next is written over at once.
+        void* const next = upstream.allocate(bytes, cuda_stream_view{});
+        const std::uint32_t other = 99;
+        ASSERT_TRUE(driver().fill(next, &other, 4, bytes / 4, {}).ok());
+        upstream.deallocate(next, bytes, cuda_stream_view{});
+        a.synchronize();
+        EXPECT_EQ(*word, static_cast<std::uint32_t>(round + 1));
+    }
+    EXPECT_TRUE(driver().synchronize_device(0).ok());
+    EXPECT_TRUE(driver().free_pinned(word).ok());
+}
+
+TEST(PoolStreams, many_streams_and_frees_use_few_events) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, std::size_t{1} << 20, std::size_t{1} << 20};
+    for (int round = 0; round < 300; ++round) {
+        foreign_stream f;
+        cuda_stream a = non_blocking();
+        for (cuda_stream_view s : {f.view(), a.view()}) {
+            void* const large = pool.allocate(std::size_t{1} << 20, s);
+            pool.deallocate(large, std::size_t{1} << 20, s);
+            void* const small = pool.allocate(256, s);
+            pool.deallocate(small, 256, s);
+        }
+    }
+    EXPECT_EQ(pool.statistics().free_bytes, std::size_t{1} << 20);
+    EXPECT_EQ(pool.statistics().largest_free_bytes, std::size_t{1} << 20);
+}
+
+TEST(PoolStreams, threads_that_miss_at_once_grow_the_pool_once_each_at_most) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 0, std::size_t{64} << 20};
+    std::atomic<int> num_failed{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+        threads.emplace_back([&] {
+            cuda_stream stream;
+            std::vector<void*> blocks;
+            try {
+                for (int k = 0; k < 32; ++k) blocks.push_back(pool.allocate(std::size_t{64} << 10, stream));
+            } catch (const std::bad_alloc&) {
+                ++num_failed;
+            }
+            for (void* ptr : blocks) pool.deallocate(ptr, std::size_t{64} << 10, stream);
+        });
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(num_failed, 0);
+    EXPECT_LE(pool.pool_size(), std::size_t{64} << 20);
+    EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+}
+
+}  // namespace
