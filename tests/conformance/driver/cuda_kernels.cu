@@ -27,10 +27,11 @@ __global__ void shared(unsigned char* out, unsigned n) {
     for (unsigned i = 0; i < n; ++i) out[i] = memory[i];
 }
 
+/// Serves every device, so that one set of handles does for all streams of a test.
 template<typename F>
 const void* handle(F* function) {
-    cudaFunction_t result = nullptr;
-    return cudaGetFuncBySymbol(&result, reinterpret_cast<const void*>(function)) == cudaSuccess ? result : nullptr;
+    cudaKernel_t result = nullptr;
+    return cudaGetKernel(&result, reinterpret_cast<const void*>(function)) == cudaSuccess ? result : nullptr;
 }
 
 }  // namespace

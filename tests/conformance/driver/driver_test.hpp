@@ -112,7 +112,12 @@ class DriverTest : public ::testing::TestWithParam<Subject> {
         driver_ = GetParam().open(&reason);
         if (driver_ == nullptr) GTEST_SKIP() << reason;
         kernels_ = GetParam().kernels();
-        KMM_OK(driver().set_current_device(0));
+        // A kernel may be loaded when it is first needed, which waits for the device: never behind a gate.
+        for (int device = driver().device_count() - 1; device >= 0; --device) {
+            KMM_OK(driver().set_current_device(device));
+            for (const void* kernel : {kernels_.add, kernels_.number, kernels_.affine, kernels_.shared})
+                KMM_OK(driver().prepare_kernel(kernel, 0));
+        }
         stream_ = new_stream();
     }
     void TearDown() override {

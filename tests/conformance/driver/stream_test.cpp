@@ -212,9 +212,10 @@ TEST_P(DriverStreams, random_work_ordered_by_events_equals_one_after_the_other) 
     for (int i = 0; i < num_streams; ++i) streams.push_back(new_stream(true, i % driver().device_count()));
     auto* cells = pinned_memory<unsigned long long>(num_cells);
     std::vector<unsigned long long> expected(num_cells, 0);
-    std::vector<EventHandle> last_of_device[2];
+    std::vector<std::vector<EventHandle>> last_of_device(static_cast<std::size_t>(driver().device_count()));
     for (int i = 0; i < num_cells; ++i)
-        for (int d = 0; d < 2; ++d) last_of_device[d].push_back(new_event(false, d % driver().device_count()));
+        for (int d = 0; d < driver().device_count(); ++d)
+            last_of_device[static_cast<std::size_t>(d)].push_back(new_event(false, d));
     std::vector<EventHandle> current(num_cells);
     for (int step = 0; step < num_steps; ++step) {
         const std::size_t s = random() % num_streams, c = random() % num_cells;

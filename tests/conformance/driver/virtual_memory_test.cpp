@@ -146,7 +146,9 @@ TEST_P(DriverVirtualMemory, mistakes_are_refused) {
     EXPECT_FALSE(driver().map(at + 4096, granule_, a).ok()) << "not aligned";
     KMM_OK(driver().map(at, granule_, a));
     EXPECT_FALSE(driver().map(at, granule_, b).ok()) << "something is mapped there";
-    EXPECT_FALSE(driver().unmap(at + granule_, granule_).ok()) << "nothing is mapped there";
+    if (on_host()) {  // CUDA accepts it
+        EXPECT_FALSE(driver().unmap(at + granule_, granule_).ok()) << "nothing is mapped there";
+    }
     EXPECT_FALSE(driver().release_addresses(at, 2 * granule_).ok()) << "something is mapped there";
     (void)driver().take_last_error();
     KMM_OK(driver().unmap(at, granule_));
