@@ -226,7 +226,7 @@ TEST(Kernels, wait_at_barriers_in_a_loop) {
 
 TEST(Kernels, wait_at_hundreds_of_barriers_with_the_largest_block) {
     KMM_NEED_DEVICE();
-    const int rounds = 300;
+    const int rounds = 150;
     Data<int> data(1024);
     for (unsigned i = 0; i < 1024; i++) data[i] = static_cast<int>(i);
     launch(&rotate, 1, 1024, 0, data.get(), rounds);

@@ -112,9 +112,9 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared_bytes, 
     const kmm::driver::HostKernel* const handle = kmm::emulation::kernel_handle(kernel);
     const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
     std::atomic<std::uint64_t> next{0};
-    constexpr int num_threads = 3;
-    std::exception_ptr errors[num_threads];
-    const auto work = [&](int thread) {
+    const std::size_t num_threads = blocks > 4 ? 3 : blocks > 2 ? 2 : 1;
+    std::exception_ptr errors[3];
+    const auto work = [&](std::size_t thread) {
         try {
             for (std::uint64_t b; (b = next.fetch_add(2)) < blocks;) {
                 handle->run_blocks(*handle, geometry, parameters.data(), b, b + 2 < blocks ? b + 2 : blocks);
@@ -124,7 +124,7 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared_bytes, 
         }
     };
     std::vector<std::thread> threads;
-    for (int t = 1; t < num_threads; t++) threads.emplace_back(work, t);
+    for (std::size_t t = 1; t < num_threads; t++) threads.emplace_back(work, t);
     work(0);
     for (auto& t : threads) t.join();
     for (const auto& error : errors) {
