@@ -193,6 +193,13 @@ class TaskTable {
         return f(locate(number));
     }
     void remove(TaskNumber number) noexcept;
+    /// Calls `f(Task&)` for every task that is not settled, under the lock. O(tasks): for failures only.
+    template<typename F> void for_each(F&& f) {
+        std::lock_guard<SpinLock> guard(lock_);
+        for (const auto& page : pages_)
+            for (Task* t : page->tasks)
+                if (t != nullptr) f(*t);
+    }
     /// Every number up to and including this one is settled. Amortised O(1).
     TaskNumber settled_up_to() const noexcept { return settled_up_to_.load(std::memory_order_acquire); }
 

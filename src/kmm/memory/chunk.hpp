@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kmm/graph/box.hpp"
@@ -74,7 +76,15 @@ struct Chunk {
 
 /// The data of one bound array.
 struct Array {
-    std::string name;                 // constant after binding, for messages
+    /// For messages. Any thread: a program may name an array at any time.
+    std::string name() const {
+        std::lock_guard<std::mutex> guard(name_mutex_);
+        return name_;
+    }
+    void set_name(std::string name) {
+        std::lock_guard<std::mutex> guard(name_mutex_);
+        name_ = std::move(name);
+    }
     std::size_t rank = 0;             // constant
     std::uint32_t element_bytes = 0;  // constant
     std::vector<Chunk> chunks;        // never resized
@@ -82,6 +92,10 @@ struct Array {
     std::uint64_t users = 0;          ///< accesses of unsettled tasks
     bool released = false;            ///< no handle is left: freed when users is 0
     std::size_t list_index = 0;
+
+  private:
+    mutable std::mutex name_mutex_;
+    std::string name_;
 };
 
 }  // namespace kmm::memory

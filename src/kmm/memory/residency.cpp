@@ -42,9 +42,10 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     Space& space = spaces_[memory];
     space.growing = false;
     if (bytes == 0) {
-        space.counters.limit_bytes = std::min(space.counters.limit_bytes, space.counters.capacity_bytes);
+        ++space.refusals;
         return;
     }
+    space.refusals = 0;
     space.heap.add_region(address, bytes);
     space.counters.capacity_bytes += bytes;
 }
@@ -128,7 +129,8 @@ std::size_t Residency::evictable_bytes(MemoryIndex m) const {
 
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica& r = chunk.replicas[m];
-    if (r.version != chunk.version || chunk.version == 0 || chunk.array->released) return rank_useless;
+    if (r.version != chunk.version || chunk.version == 0) return rank_useless;
+    if (chunk.array->released && !has_next_use(chunk)) return rank_useless;  // no handle is left and no task will read it
     const bool clean = valid_elsewhere(chunk, m);
     if (m == 0 && !clean) return rank_never;  // there is no tier below to save it in
     if (!has_next_use(chunk)) return clean ? rank_clean : rank_dirty;
@@ -235,7 +237,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     return Found::yes;
 }
 
-Residency::Found Residency::make_room(MemoryIndex m, std::size_t) {
+Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed) {
         space.indexed = true;
@@ -245,13 +247,16 @@ Residency::Found Residency::make_room(MemoryIndex m, std::size_t) {
     bool host_growing = false;
     bool pins = false;
     for (auto it = space.victims.begin(); it != space.victims.end();) {
-        Chunk& chunk = *it->chunk;
-        const bool dirty = it->rank != rank_useless && !valid_elsewhere(chunk, m);
+        const VictimKey key = *it;
+        Chunk& chunk = *key.chunk;
+        const bool dirty = key.rank != rank_useless && !valid_elsewhere(chunk, m);
         ++it;
         if (chunk.hold != 0) continue;
         if (dirty && (host_full || host_growing)) continue;
         const Found found = evict(chunk, m);
         if (found == Found::yes) return Found::yes;
+        // The search for a place on the host may have cost others their host copies, and their places in this order.
+        it = space.victims.upper_bound(key);
         if (found == Found::growing) host_growing = true;
         if (found == Found::none) host_full = true;
         if (found == Found::pinned) pins = true;
@@ -275,14 +280,20 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             take(chunk, m, std::move(block));
             return Found::yes;
         }
-        if (space.counters.capacity_bytes < space.counters.limit_bytes) {
+        if (space.counters.capacity_bytes < space.counters.limit_bytes && space.refusals == 0) {
             if (!space.growing) {
                 space.growing = true;
                 requests_.grow(m, std::min(size, space.counters.limit_bytes - space.counters.capacity_bytes));
             }
             return Found::growing;
         }
-        const Found found = make_room(m, size);
+        const Found found = make_room(m);
+        if (found == Found::none && space.refusals == 1) {
+            // The driver refused before (other programs hold the memory) and nothing can leave: it is asked once more.
+            space.growing = true;
+            requests_.grow(m, std::min(size, space.counters.limit_bytes - space.counters.capacity_bytes));
+            return Found::growing;
+        }
         if (found != Found::yes) return found;
     }
 }
@@ -438,7 +449,10 @@ void Residency::unpin(Task& task, const Fence* fence) {
 void Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, const std::shared_ptr<graph::RootFailure>& cause) {
     Replica& d = chunk.replicas[to];
     // Only the version that was to be copied is concerned: a later write may have made the destination valid again.
-    if (d.address != 0 && d.version == chunk.version && !d.pinned() && d.task_writes.empty()) d.version = 0;
+    const bool written_since = !d.task_writes.empty() || d.writer_pins != 0;
+    if (d.address != 0 && d.version == chunk.version && !written_since) d.version = 0;
+    // A task that wrote a part of the chunk did so on top of what never arrived.
+    if (written_since && d.version == chunk.version) chunk.lost = cause;
     const bool saved = chunk.replicas[from].address != 0 && chunk.replicas[from].version == chunk.version;
     if (!saved && !valid_elsewhere(chunk, to) && chunk.version != 0 && d.version != chunk.version) chunk.lost = cause;
     reindex_all(chunk);
@@ -446,6 +460,7 @@ void Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, cons
 }
 
 void Residency::free_array(Array& array) {
+    for (Space& s : spaces_) s.refusals = 0;  // much may have changed: the driver may be asked again
     for (Chunk& c : array.chunks)
         for (MemoryIndex m = 0; m < c.replicas.size(); ++m)
             if (c.replicas[m].address != 0) release(c, m);

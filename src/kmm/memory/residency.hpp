@@ -64,7 +64,7 @@ class Residency {
     Residency(Requests& requests, std::vector<std::size_t> limits_bytes);
 
     // ---- capacity
-    /// The answer to Requests::grow. 0 bytes: the driver refused; the limit is what there is, for the time being.
+    /// The answer to Requests::grow. 0 bytes: the driver refused; what there is must do until something is freed.
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
@@ -97,6 +97,10 @@ class Residency {
 
     // ---- arrays
     void free_array(Array& array);
+    /// Calls `f(chunk)` for every chunk that has memory there. O(replicas); for reports and errors only.
+    template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
+        for (const Chunk* c : spaces_[m].resident) f(*c);
+    }
     /// Bytes that could leave the memory now. O(replicas); for reports and errors only.
     std::size_t evictable_bytes(MemoryIndex m) const;
 
@@ -111,6 +115,7 @@ class Residency {
         rmm::heap::heap heap;
         MemoryCounters counters;
         bool growing = false;
+        std::uint32_t refusals = 0;  ///< of the driver since something changed: after the first, what is there must do
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         std::set<VictimKey> victims;
         std::set<Chunk*> resident;
@@ -120,7 +125,7 @@ class Residency {
     bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
-    Found make_room(MemoryIndex m, std::size_t bytes);
+    Found make_room(MemoryIndex m);
     Found evict(Chunk& chunk, MemoryIndex m);
     void release(Chunk& chunk, MemoryIndex m);
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);

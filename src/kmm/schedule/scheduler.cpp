@@ -558,6 +558,13 @@ void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
     cause->error = error;
     cause->number = table_.last();
     cause->delivered = true;  // who needs the chunk reports it
+    // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on failures.
+    table_.for_each([&](Task& t) {
+        const TaskState state = t.state.load(std::memory_order_relaxed);
+        if (t.memory != to || (state != TaskState::issued && state != TaskState::launching)) return;
+        for (const Access& a : t.accesses)
+            if (a.chunk == &chunk) task_failed(t, error);
+    });
     residency_.copy_failed(chunk, from, to, cause);
 }
 
