@@ -274,6 +274,11 @@ bool Executor::run_launch(Stream& stream, Op& op) noexcept {
     {
         races::FiberScope scope(stream.fiber());
         races::acquire(&op.enqueue_clock);
+        if (kernel.skip != nullptr && kernel.skip(kernel.skip_user)) {
+            stream.released();
+            races::release(&op.enqueue_clock);
+            return true;
+        }
         races::release(&op.begin_clock);
     }
     if (!alone) share(op);

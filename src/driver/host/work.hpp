@@ -43,6 +43,8 @@ struct KernelWork {
     const HostKernel* kernel;
     HostLaunchGeometry geometry;
     KernelFailure* failure;
+    bool (*skip)(void* user);
+    void* skip_user;
     std::uint64_t num_blocks;
     std::size_t parameter_bytes;
 
