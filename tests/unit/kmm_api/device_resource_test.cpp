@@ -111,7 +111,7 @@ TEST(DeviceResources, copy_takes_sub_views_transposed_layouts_and_three_axes) {
 TEST(DeviceResources, copy_goes_between_host_and_device_views_and_refuses_unequal_sizes) {
     auto rt = small_runtime();
     std::vector<int> in = {1, 2, 3, 4}, out(4), packed(4);
-    auto A = rt.array<int>(4);
+    auto A = rt.array<int>(4, 4);
     rt.wait(rt.submit(kmm::DeviceId(0), kmm::GPU([&](kmm::DeviceResource& d, kmm::GPUViewMut<int> v) {
         const kmm::View<int> source(in.data(), kmm::views::dynamic_domain<1>(kmm::Dim<1>(4)));
         const kmm::ViewMut<int> destination(out.data(), kmm::views::dynamic_domain<1>(kmm::Dim<1>(4)));
