@@ -139,6 +139,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     core.admit();
     Batch batch(core);
     graph::TaskNumber last = 0;
+    bool was_idle = false;
     std::vector<std::size_t> chunks;
     for (std::size_t i = 0; i < b.layout.chunks().size(); ++i)
         if (graph::overlaps(b.layout.chunks()[i].box, region)) chunks.push_back(i);
@@ -220,8 +221,9 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         }
         batch.tasks.push_back(all);
         last = core.table().add(all);
+        was_idle = core.publish(batch.tasks);
     }
-    core.publish(batch.tasks);
+    core.plan_published(was_idle);
     if (core.inside_own_task()) return;
     core.wait_settled(last, nullptr);
     core.throw_failure(last);

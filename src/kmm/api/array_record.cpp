@@ -57,7 +57,7 @@ void copy_box_on_host(void* destination, const std::int64_t* destination_strides
 Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks) :
     runtime(std::move(core)), layout(array.rank(), array.box(), std::move(chunks)), histories(layout.chunks().size()),
     data(std::make_unique<memory::Array>()) {
-    data->name = array.name();
+    data->set_name(array.name());
     data->rank = array.rank();
     data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
     data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
@@ -99,6 +99,7 @@ std::string ArrayRecord::name() const {
 
 void ArrayRecord::set_name(std::string name) {
     std::lock_guard<std::mutex> guard(name_mutex_);
+    if (Binding* bound = binding()) bound->data->set_name(name);
     name_ = std::move(name);
 }
 

@@ -90,8 +90,11 @@ MemoryId runtime_memory_for_address(RuntimeCore& core, const void* address) {
 }
 
 void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) {
-    const char* compiled = launcher.mode == LauncherInfo::Mode::cuda ? "cuda" : launcher.mode == LauncherInfo::Mode::hip ? "hip" : "host";
-    if (launcher.kind != LauncherInfo::Kind::kernel || std::string(compiled) == core.driver_name()) return;
+    const driver::Kind mode = launcher.mode == LauncherInfo::Mode::cuda  ? driver::Kind::cuda
+                              : launcher.mode == LauncherInfo::Mode::hip ? driver::Kind::hip
+                                                                         : driver::Kind::host;
+    if (launcher.kind != LauncherInfo::Kind::kernel || mode == core.driver().kind()) return;
+    const char* compiled = mode == driver::Kind::cuda ? "cuda" : mode == driver::Kind::hip ? "hip" : "host";
     throw NotAvailable("the kernel submitted at " + to_string(launcher.location) + " was compiled for the " + compiled +
                            " driver, but this runtime uses the " + core.driver_name() + " driver: compile the file with " +
                            (core.driver().kind() == driver::Kind::host ? "the C++ compiler (emulation), or make the runtime with KMM_DRIVER=" + std::string(compiled)

@@ -399,6 +399,7 @@ EventId Submission::commit() {
     info->launcher = d.launcher.kind;
     for (Task* t : d.tasks) t->info = info;
     EventId event;
+    bool was_idle = false;
     {
         std::lock_guard<std::mutex> guard(core.order());
         d.bind_new_arrays();
@@ -407,14 +408,15 @@ EventId Submission::commit() {
         d.check_contents();
         d.describe_accesses();
         d.check_sizes();
+        for (const Finish& f : d.finishes) {
+            Task& t = *d.tasks[f.task];
+            f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(), t.kernel.parameters);
+        }
         event = d.take_places();
+        d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
+        was_idle = core.publish(d.tasks);
     }
-    for (const Finish& f : d.finishes) {
-        Task& t = *d.tasks[f.task];
-        f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(), t.kernel.parameters);
-    }
-    d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
-    core.publish(d.tasks);
+    core.plan_published(was_idle);
     return event;
 }
 

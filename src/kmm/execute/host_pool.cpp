@@ -1,6 +1,7 @@
 #include "kmm/execute/host_pool.hpp"
 
 #include "driver/check.hpp"
+#include "kmm/core/resource.hpp"
 #include "kmm/detail/device_access.hpp"
 
 namespace kmm::execute {
@@ -95,7 +96,9 @@ void HostPool::execute(graph::Task& task) {
     try {
         TaskScope scope(runtime_, device_views_);
         this_pool = this;
+        HostResource resource;
         detail::TaskContext context;
+        context.resource = &resource;
         context.addresses = task.addresses.data();
         context.layouts = task.layouts.data();
         context.chunk = &task.chunk;
@@ -163,7 +166,7 @@ void Launchers::push(graph::Task& task) {
 
 void Launchers::run(LaneId lane) {
     const RuntimeThread mark(runtime_);
-    (void)lanes_.driver().set_current_device(static_cast<int>(device_));
+    (void)lanes_.driver().set_current_device(lanes_.ordinal(device_));
     Lanes::Scratch scratch(lanes_);
     graph::Position position = 0;
     for (;;) {

@@ -35,6 +35,34 @@ std::string enough_text(std::size_t bytes) {
     return bytes >= mib ? std::to_string((bytes + mib - 1) / mib) + "MiB" : std::to_string(bytes);
 }
 
+/// The arrays that hold most of a memory, with what they hold there.
+std::string largest_arrays_text(const memory::Residency& residency, memory::MemoryIndex m) {
+    struct Share {
+        const memory::Array* array;
+        std::size_t bytes = 0, chunks = 0, stale = 0;
+    };
+    std::unordered_map<const memory::Array*, Share> shares;
+    residency.for_each_resident(m, [&](const memory::Chunk& c) {
+        Share& s = shares.try_emplace(c.array, Share{c.array}).first->second;
+        s.bytes += c.size_bytes;
+        ++s.chunks;
+        if (c.replicas[m].version != c.version) ++s.stale;
+    });
+    std::vector<Share> sorted;
+    for (const auto& entry : shares) sorted.push_back(entry.second);
+    std::sort(sorted.begin(), sorted.end(), [](const Share& a, const Share& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.array < b.array; });
+    constexpr std::size_t shown = 5;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(sorted.size(), shown); ++i) {
+        const Share& s = sorted[i];
+        if (i > 0) text += " | ";
+        text += s.array->name() + " " + bytes_text(s.bytes) + " in " + std::to_string(s.chunks) + (s.chunks == 1 ? " chunk" : " chunks");
+        if (s.stale != 0) text += ", " + std::to_string(s.stale) + " stale";
+    }
+    if (sorted.size() > shown) text += " | " + std::to_string(sorted.size() - shown) + " more";
+    return sorted.empty() ? "none" : text;
+}
+
 }  // namespace
 
 std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
@@ -45,7 +73,7 @@ std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
         if (a.chunk == nullptr || !a.first_of_chunk) continue;
         needed += rounded(a.chunk->size_bytes);
         if (!needs.empty()) needs += " | ";
-        needs += kind_word(a.kind) + a.chunk->array->name + " chunk " + std::to_string(a.chunk->index) + " " +
+        needs += kind_word(a.kind) + a.chunk->array->name() + " chunk " + std::to_string(a.chunk->index) + " " +
                  graph::to_text(a.chunk->array->boxes[a.chunk->index], a.chunk->array->rank) + " " + bytes_text(a.chunk->size_bytes);
     }
     const TaskFailure who = describe_failure(task);
@@ -63,6 +91,7 @@ std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
         const memory::MemoryCounters& k = r.counters(m);
         text += "  memory: in use " + bytes_text(k.current_bytes) + ", cached but free " + bytes_text(k.capacity_bytes - k.current_bytes) +
                 ", largest free piece " + bytes_text(r.largest_free(m)) + "\n";
+        text += "  held by: no running task, arrays only\n  arrays: " + largest_arrays_text(r, m) + "\n";
         text += "  tiers: host " + bytes_text(r.counters(0).current_bytes) + " of " + bytes_text(limits_[0]) + ", no disk tier\n";
     }
     text += std::string("  try:   smaller chunks | ") + variable + "=" + enough_text(at_submit ? needed : limits_[m] + needed) + " or more";

@@ -202,12 +202,16 @@ void RuntimeCore::admit() {
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void RuntimeCore::publish(std::vector<Task*>& tasks) {
+bool RuntimeCore::publish(std::vector<Task*>& tasks) {
     const std::uint64_t before = pending_.fetch_add(tasks.size(), std::memory_order_acq_rel);
     inbox_.push(tasks);
     tasks.clear();
+    return before == 0;
+}
+
+void RuntimeCore::plan_published(bool was_idle) {
     // An idle runtime plans on the submitting thread, which saves two wake-ups; once at most, so that a submit stays short.
-    if (before == 0 && take_turn() && inbox_.empty()) return;
+    if (was_idle && take_turn() && inbox_.empty()) return;
     planner_sleeper_.wake();
 }
 
@@ -227,11 +231,13 @@ graph::TaskNumber RuntimeCore::submit_join(const std::vector<graph::Predecessor>
     task->predecessors = predecessors;
     std::vector<Task*> tasks{task};
     TaskNumber number = 0;
+    bool was_idle = false;
     {
         std::lock_guard<std::mutex> guard(order_);
         number = table_.add(task);
+        was_idle = publish(tasks);
     }
-    publish(tasks);
+    plan_published(was_idle);
     return number;
 }
 

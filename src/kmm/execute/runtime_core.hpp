@@ -59,8 +59,11 @@ class RuntimeCore final :
     void check_open() const;
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
-    /// Hands tasks that have numbers to the planner, in any order among threads. Empties the vector.
-    void publish(std::vector<Task*>& tasks);
+    /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
+    /// not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing was pending.
+    bool publish(std::vector<Task*>& tasks);
+    /// After `publish`, without the lock: sees to it that somebody plans.
+    void plan_published(bool was_idle);
     void release_array(memory::Array* array) noexcept;
 
     // ---- events

@@ -159,6 +159,7 @@ void RuntimeCore::synchronize() {
 void RuntimeCore::close() {
     if (inside_own_task()) throw_deadlock(table_.last());
     TaskNumber barrier = 0;
+    bool was_idle = false;
     {
         std::vector<Task*> tasks;
         std::lock_guard<std::mutex> guard(order_);
@@ -167,8 +168,9 @@ void RuntimeCore::close() {
         task->is_barrier = true;
         barrier = table_.add(task);
         tasks.push_back(task);
-        publish(tasks);
+        was_idle = publish(tasks);
     }
+    plan_published(was_idle);
     wait_settled(barrier, nullptr);
     throw_undelivered(barrier);
 }

@@ -211,6 +211,8 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         if (m == 0) return Found::none;
         Replica& h = chunk.replicas[0];
         if (h.pinned()) return Found::pinned;
+        // What can never be saved must not cost others their copies on the host.
+        if (h.address == 0 && spaces_[0].heap.round_up(chunk.size_bytes) > spaces_[0].counters.limit_bytes) return Found::none;
         // The chunk that is being saved must not be a victim of the search for its own place.
         const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
         const Found found = h.address != 0 ? Found::yes : allocate(chunk, 0);
@@ -243,7 +245,8 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         space.indexed = true;
         for (Chunk* c : space.resident) reindex(*c, m);
     }
-    bool host_full = false;
+    // Dirty chunks of this size find no place on the host; smaller ones may.
+    std::size_t too_large = ~std::size_t{0};
     bool host_growing = false;
     bool pins = false;
     for (auto it = space.victims.begin(); it != space.victims.end();) {
@@ -252,13 +255,13 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         const bool dirty = key.rank != rank_useless && !valid_elsewhere(chunk, m);
         ++it;
         if (chunk.hold != 0) continue;
-        if (dirty && (host_full || host_growing)) continue;
+        if (dirty && (chunk.size_bytes >= too_large || host_growing)) continue;
         const Found found = evict(chunk, m);
         if (found == Found::yes) return Found::yes;
         // The search for a place on the host may have cost others their host copies, and their places in this order.
         it = space.victims.upper_bound(key);
         if (found == Found::growing) host_growing = true;
-        if (found == Found::none) host_full = true;
+        if (found == Found::none) too_large = chunk.size_bytes;
         if (found == Found::pinned) pins = true;
     }
     if (host_growing) return Found::growing;
@@ -266,7 +269,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     // What is pinned is not in the order of victims.
     for (const Chunk* c : space.resident)
         if (c->replicas[m].pinned()) return Found::pinned;
-    if (m != 0 && host_full)
+    if (m != 0 && too_large != ~std::size_t{0})
         for (const Chunk* c : spaces_[0].resident)
             if (c->replicas[0].pinned()) return Found::pinned;
     return Found::none;
@@ -353,6 +356,7 @@ Placement Residency::place(Task& task) {
             found = evict(c, m);
             c.hold = task.number;
         });
+        spaces_[m].heap.merge_all();
         for_each_chunk(task, [&](Access&, Chunk& c) {
             if (found != Found::yes || c.replicas[m].address != 0) return;
             found = allocate(c, m);
