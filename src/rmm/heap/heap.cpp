@@ -285,6 +285,25 @@ void heap::merge_equal() {
     }
 }
 
+void heap::merge_all() {
+    for (auto at = free_.begin(); at != free_.end();) {
+        const std::uintptr_t address = at->first;
+        std::size_t size = at->second.size_bytes;
+        fence_set fences = at->second.fences;
+        auto next = std::next(at);
+        for (; next != free_.end() && next->first == address + size; next = std::next(at)) {
+            size += next->second.size_bytes;
+            fences.add(next->second.fences);
+            erase(next);
+        }
+        if (size != at->second.size_bytes) {
+            erase(at);
+            insert(address, size, std::move(fences));
+        }
+        at = next;
+    }
+}
+
 std::size_t heap::largest_free_bytes() const {
     std::size_t largest = 0;
     std::size_t run = 0;

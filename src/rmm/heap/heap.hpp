@@ -80,6 +80,10 @@ class heap {
         merge_equal();
     }
 
+    /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for an
+    /// owner that has just emptied the heap because the pieces lay in each other's way.
+    void merge_all();
+
     std::size_t round_up(std::size_t size_bytes) const noexcept { return (size_bytes + alignment_ - 1) / alignment_ * alignment_; }
     std::size_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
