@@ -237,8 +237,8 @@ struct FillPart {
 
 void run_fill(void* payload, TaskContext& context) {
     const FillPart& f = *static_cast<FillPart*>(payload);
-    if (context.resource != nullptr) {
-        context.resource->cast<DeviceResource>().fill_bytes(context.addresses[0], f.element_bytes * f.count, f.pattern, f.element_bytes);
+    if (const auto* device = context.resource->cast_if<DeviceResource>()) {
+        device->fill_bytes(context.addresses[0], f.element_bytes * f.count, f.pattern, f.element_bytes);
         return;
     }
     auto* to = static_cast<std::byte*>(context.addresses[0]);
