@@ -1,6 +1,10 @@
 // Opt-in: formatting of the library's value types with the fmt library, and KMM_PANIC_FMT. The only header that needs fmt.
 #pragma once
 
+// fmt 9 mixes constexpr and plain functions under nvcc in C++20, which does not compile.
+#if defined(__NVCC__) && __cplusplus >= 202002L && !defined(FMT_USE_CONSTEXPR)
+#define FMT_USE_CONSTEXPR 1
+#endif
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 

@@ -81,7 +81,7 @@ __global__ void fail_in_one_thread(kmm::GPUViewMut<int> data) {
 
 __global__ void index_out_of_range(kmm::GPUViewMut<long> data) {
     const kmm::Point<2> point(1, 2);
-    data[0] = point[threadIdx.x];
+    data[threadIdx.x] = point[threadIdx.x];
 }
 
 TEST(Row124, a_failed_assertion_in_an_emulated_kernel_is_an_exception_of_the_launch) {
@@ -99,8 +99,8 @@ TEST(Row124, a_failed_assertion_in_an_emulated_kernel_is_an_exception_of_the_lau
 }
 
 TEST(Row125_Vectors, an_index_out_of_range_in_an_emulated_kernel_fails_the_launch) {
-    Data<long> data(1);
-    EXPECT_THROW(launch(index_out_of_range, dim3(1), dim3(3), 0, kmm::GPUViewMut<long>(data.get(), 1)),
+    Data<long> data(3);
+    EXPECT_THROW(launch(index_out_of_range, dim3(1), dim3(3), 0, kmm::GPUViewMut<long>(data.get(), 3)),
                  std::out_of_range);
 }
 
