@@ -48,8 +48,8 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
     // 0.16 wrote "default" as all ones.
     constexpr std::size_t unset = ~std::size_t{0};
-    if (initial_pool_size == unset) initial_pool_size.reset();
-    if (maximum_pool_size == unset) maximum_pool_size.reset();
+    if (initial_pool_size.value_or(0) == unset) initial_pool_size = std::nullopt;
+    if (maximum_pool_size.value_or(0) == unset) maximum_pool_size = std::nullopt;
     if (initial_pool_size) expect_multiple("initial", *initial_pool_size);
     if (maximum_pool_size) expect_multiple("maximum", *maximum_pool_size);
     std::size_t initial = initial_pool_size ? *initial_pool_size : default_initial_size();

@@ -24,12 +24,25 @@ using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
 
 kmm::driver::Driver& driver() { return kmm::driver::process_default(); }
 
-/// Holds a stream up until it is opened.
+/// Holds a stream up until it is opened; its end opens it, and waits until no stream is in it.
 class gate {
   public:
+    gate() = default;
+    ~gate() {
+        open();
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return num_closed_ == 0; });
+    }
+    gate(const gate&) = delete;
+    gate& operator=(const gate&) = delete;
+
     void close(cuda_stream_view stream) {
+        {
+            std::lock_guard lock(mutex_);
+            ++num_closed_;
+        }
         ASSERT_TRUE(
-            driver().host_callback({stream.value()}, [](void* self) { static_cast<gate*>(self)->wait(); }, this).ok());
+            driver().host_callback({stream.value()}, [](void* self) { static_cast<gate*>(self)->pass(); }, this).ok());
     }
     void open() {
         std::lock_guard lock(mutex_);
@@ -38,13 +51,16 @@ class gate {
     }
 
   private:
-    void wait() {
+    void pass() {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [this] { return open_; });
+        --num_closed_;
+        changed_.notify_all();
     }
     std::mutex mutex_;
     std::condition_variable changed_;
     bool open_ = false;
+    int num_closed_ = 0;
 };
 
 bool is_idle(cuda_stream_view stream) { return driver().query_stream({stream.value()}).ok(); }
