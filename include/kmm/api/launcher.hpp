@@ -17,6 +17,7 @@
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/detail/kernel_handle.hpp"
 #include "kmm/error.hpp"
+#include "kmm/utils/gpu_utils.hpp"
 
 namespace kmm {
 namespace detail {
@@ -44,8 +45,23 @@ void call_host_function(F& f, Args&... args) {
     }
 }
 
+/// The last error of the vendor's runtime is kept by each copy of that runtime, and the one that the function's file is
+/// linked with need not be the library's: so it is looked at here, where the file is compiled.
+inline void check_pending_error(bool report) {
+#if KMM_USE_CUDA
+    const cudaError_t pending = cudaGetLastError();
+    if (report) check_gpu(pending, "a call in the device function, which left its error pending,", SourceLocation());
+#elif KMM_USE_HIP
+    const hipError_t pending = hipGetLastError();
+    if (report) check_gpu(pending, "a call in the device function, which left its error pending,", SourceLocation());
+#else
+    static_cast<void>(report);
+#endif
+}
+
 template<typename F, typename... Args>
 void call_device_function(F& f, DeviceResource& device, Args&... args) {
+    check_pending_error(false);  // what was left by whatever ran here before is not this task's
     if constexpr (std::is_invocable_v<F&, DeviceResource&, Args&...>) {
         static_cast<void>(f(device, args...));
     } else {
@@ -54,6 +70,7 @@ void call_device_function(F& f, DeviceResource& device, Args&... args) {
                       "GPUSubview, for write and overwrite GPUViewMut or GPUSubviewMut, for an axis Range");
         static_cast<void>(f(device, std::move(args)...));
     }
+    check_pending_error(true);
 }
 
 /// What `GPUKernel` says about a launch, as plain data for compiled code.
