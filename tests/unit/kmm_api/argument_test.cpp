@@ -72,8 +72,10 @@ TEST(Arguments, a_two_dimensional_region_keeps_the_strides_of_its_chunk_on_host_
         if (view.stride(0) != 10 || view.bounds() != where) wrong++;
     };
     rt.wait(rt.parallel_submit({10, 6}, {5, 3}, kmm::Host(check), bounds(_y, _x), A[_y][_x]));
-    rt.wait(rt.parallel_submit({10, 6}, {5, 3}, kmm::GPU([&](kmm::DeviceResource&, auto where, auto view) { check(where, view); }),
-                               bounds(_y, _x), A[_y][_x]));
+    rt.wait(rt.parallel_submit({10, 6}, {5, 3}, kmm::GPU([&](kmm::DeviceResource& device, auto where, auto view) {
+        device.synchronize();  // the content is there in stream order
+        check(where, view);
+    }), bounds(_y, _x), A[_y][_x]));
     EXPECT_EQ(wrong, 0);
     EXPECT_EQ(seen, 2 * 60);
 }
@@ -105,7 +107,10 @@ TEST(Arguments, a_scalar_arrives_as_a_view_of_rank_0) {
     auto rt = small_runtime();
     kmm::Scalar<int> s;
     rt.submit(kmm::ResourceId::host(), kmm::Host([](kmm::ViewMut<int, 0> v) { *v = 41; }), write(s));
-    rt.submit(kmm::DeviceId(1), kmm::GPU([](kmm::DeviceResource&, kmm::GPUViewMut<int, 0> v) { v()++; }), write(s));
+    rt.submit(kmm::DeviceId(1), kmm::GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<int, 0> v) {
+                  device.synchronize();
+                  v()++;
+              }), write(s));
     EXPECT_EQ(s.get(), 42);
 }
 
