@@ -168,7 +168,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             gate = core.table().add(t);
         }
         Task* all = core.pool().take();
-        for (const std::size_t i : chunks) {
+        for (const std::size_t& i : chunks) {
             const Box& box = b.layout.chunks()[i].box;
             const Box part = graph::intersection(box, region);
             Task* t = core.pool().take();

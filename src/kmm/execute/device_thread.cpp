@@ -144,6 +144,7 @@ void DeviceThread::feed(Instruction& i) {
                 m.object = i.chunk;
                 m.from = i.from;
                 m.to = i.to;
+                m.copied_at = i.copied_at;
                 reports_.post(std::move(m));
             }
         }

@@ -17,7 +17,7 @@ struct Message {
         launched,     ///< task, lane, position, error
         host_done,    ///< task, error
         task_failed,  ///< task, error; before the lane advances past it
-        copy_failed,  ///< chunk, from, to, error; likewise
+        copy_failed,  ///< chunk, from, to, copied_at, error; likewise
         grown,        ///< memory, address, bytes
         release,      ///< array: no handle is left
         look,         ///< nothing; the planner looks again
@@ -31,6 +31,7 @@ struct Message {
     graph::Position position = 0;
     std::uintptr_t address = 0;
     std::size_t bytes = 0;
+    std::uint64_t copied_at = 0;
     std::exception_ptr error;
 };
 

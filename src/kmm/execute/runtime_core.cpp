@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "driver/check.hpp"
-#include "kmm/api/device_resource.hpp"
+#include "kmm/execute/device_resource.hpp"
 
 namespace kmm::detail {
 
@@ -82,7 +82,7 @@ void RuntimeCore::handle(Message& m) {
         case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
         case Message::What::task_failed: scheduler_->task_failed(*m.task, m.error); break;
         case Message::What::copy_failed:
-            scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.error);
+            scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
             break;
         case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes); break;
         case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;

@@ -221,7 +221,9 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         FenceSet waits = r.arrivals;
         waits.add(r.task_writes);
         h.add_all_users(waits);
+        chunk.copied_at = ++tick_;
         const Fence fence = requests_.copy(chunk, m, 0, r.address, h.address, waits, nullptr);
+        h.content_at = chunk.copied_at;
         h.forget_users();
         h.arrivals.add(fence);
         h.version = chunk.version;
@@ -311,7 +313,9 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     FenceSet waits = s.arrivals;
     waits.add(s.task_writes);
     d.add_all_users(waits);
+    chunk.copied_at = ++tick_;
     const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
+    d.content_at = chunk.copied_at;
     d.forget_users();
     d.arrivals.add(fence);
     d.version = chunk.version;
@@ -389,8 +393,13 @@ Placement Residency::place(Task& task) {
     return Placement::granted;
 }
 
-void Residency::written(Chunk& chunk, MemoryIndex m) {
+void Residency::written(Chunk& chunk, MemoryIndex m, bool owes_nothing) {
     ++chunk.version;
+    chunk.written_at = ++tick_;
+    if (owes_nothing) {
+        chunk.replaced_at = tick_;
+        chunk.lost.reset();
+    }
     chunk.replicas[m].version = chunk.version;
     // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
     for (MemoryIndex i = 1; i < chunk.replicas.size(); ++i)
@@ -402,10 +411,9 @@ void Residency::issued(Task& task, Fence fence) {
         Replica& r = c.replicas[task.memory];
         r.tick = ++tick_;
         if (a.writes_chunk) {
-            written(c, task.memory);
+            written(c, task.memory, a.replaces_chunk && !a.needs_content);
             if (a.replaces_chunk) {
                 r.forget_users();
-                c.lost.reset();
             }
             r.task_writes.add(fence);
         } else {
@@ -422,11 +430,10 @@ void Residency::pin(Task& task) {
         Replica& r = c.replicas[task.memory];
         r.tick = ++tick_;
         if (a.writes_chunk) {
-            written(c, task.memory);
+            written(c, task.memory, a.replaces_chunk && !a.needs_content);
             if (a.replaces_chunk) {
                 // What was there must still be waited for by nobody else: the task itself waits for it.
                 r.forget_users();
-                c.lost.reset();
             }
             ++r.writer_pins;
         } else {
@@ -450,17 +457,23 @@ void Residency::unpin(Task& task, const Fence* fence) {
     });
 }
 
-void Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, const std::shared_ptr<graph::RootFailure>& cause) {
-    Replica& d = chunk.replicas[to];
-    // Only the version that was to be copied is concerned: a later write may have made the destination valid again.
-    const bool written_since = !d.task_writes.empty() || d.writer_pins != 0;
-    if (d.address != 0 && d.version == chunk.version && !written_since) d.version = 0;
-    // A task that wrote a part of the chunk did so on top of what never arrived.
-    if (written_since && d.version == chunk.version) chunk.lost = cause;
-    const bool saved = chunk.replicas[from].address != 0 && chunk.replicas[from].version == chunk.version;
-    if (!saved && !valid_elsewhere(chunk, to) && chunk.version != 0 && d.version != chunk.version) chunk.lost = cause;
+Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std::uint64_t copied_at,
+                                 const std::shared_ptr<graph::RootFailure>& cause) {
+    if (chunk.replaced_at > copied_at) return Spoiled::destination;  // only tasks from before may still look at it
+    const Replica& source = chunk.replicas[from];
+    // An eviction gives its source away at once; and a write since may stand on what never arrived.
+    const bool source_is_good =
+        chunk.written_at < copied_at && source.address != 0 && source.version == chunk.version && source.content_at < copied_at;
+    if (source_is_good) {
+        // Other replicas may be copies of the one that never came: they are fetched again.
+        for (MemoryIndex m = 0; m < chunk.replicas.size(); ++m)
+            if (m != from) chunk.replicas[m].version = 0;
+    } else {
+        chunk.lost = cause;
+    }
     reindex_all(chunk);
     notify(chunk);
+    return source_is_good ? Spoiled::all_but_source : Spoiled::everywhere;
 }
 
 void Residency::free_array(Array& array) {

@@ -59,6 +59,9 @@ enum class Placement : std::uint8_t {
     full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
 };
 
+/// Where a chunk's content cannot be trusted after a failed copy.
+enum class Spoiled : std::uint8_t { destination, all_but_source, everywhere };
+
 class Residency {
   public:
     Residency(Requests& requests, std::vector<std::size_t> limits_bytes);
@@ -91,8 +94,9 @@ class Residency {
     void unpin(graph::Task& task, const Fence* fence);
 
     // ---- failures
-    /// A copy could not be done. The destination holds nothing; if it was to save the only copy, the chunk is lost.
-    void copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, const std::shared_ptr<graph::RootFailure>& cause);
+    /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made of
+    /// it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
+    Spoiled copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
     // ---- arrays
@@ -130,7 +134,7 @@ class Residency {
     void release(Chunk& chunk, MemoryIndex m);
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
-    void written(Chunk& chunk, MemoryIndex m);
+    void written(Chunk& chunk, MemoryIndex m, bool owes_nothing);
     void reindex(Chunk& chunk, MemoryIndex m);
     void reindex_all(Chunk& chunk);
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;

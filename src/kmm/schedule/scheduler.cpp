@@ -411,7 +411,7 @@ void Scheduler::issue_kernel(Task& task) {
     for (const Fence& f : task.waits)
         if (f.lane != id && !passed(f)) instruction.waits.add(f);
     residency_.issued(task, fence);
-    l.in_flight.push_back({fence.position, &task, nullptr, 0});
+    l.in_flight.push_back({fence.position, &task});
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     ++counters_.kernels;
     outbox_.instruct(task.memory - 1, std::move(instruction));
@@ -462,9 +462,10 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     instruction.source = source;
     instruction.destination = destination;
     instruction.bytes = chunk.size_bytes;
+    instruction.copied_at = chunk.copied_at;
     for (const Fence& f : waits)
         if (f.lane != id && !passed(f)) instruction.waits.add(f);
-    l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes});
+    l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, from, to, chunk.copied_at});
     l.bytes_in_flight += chunk.size_bytes;
     ++chunk.array->users;
     const int direction = from == 0 ? 0 : to == 0 ? 1 : 2;
@@ -515,7 +516,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
     Lane& l = lanes_[index_of(lane_id)];
     const Fence fence{lane_id, position};
     l.issued = position;
-    l.in_flight.push_back({position, &task, nullptr, 0});
+    l.in_flight.push_back({position, &task});
     task.lane = lane_id;
     task.position = position;
     task.completion.clear();
@@ -549,23 +550,26 @@ void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_pt
     for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
         if (entry.position > position) break;
         if (entry.task != nullptr) task_failed(*entry.task, error);
+        else copy_failed(*entry.chunk, entry.from, entry.to, entry.copied_at, error);
     }
 }
 
-void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::exception_ptr error) {
+void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at, std::exception_ptr error) {
     auto cause = std::make_shared<graph::RootFailure>();
     cause->cause = error;
     cause->error = error;
     cause->number = table_.last();
     cause->delivered = true;  // who needs the chunk reports it
+    const memory::Spoiled spoiled = residency_.copy_failed(chunk, from, to, copied_at, cause);
     // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on failures.
     table_.for_each([&](Task& t) {
         const TaskState state = t.state.load(std::memory_order_relaxed);
-        if (t.memory != to || (state != TaskState::issued && state != TaskState::launching)) return;
+        if (state != TaskState::issued && state != TaskState::launching) return;
+        if (spoiled == memory::Spoiled::destination && t.memory != to) return;
+        if (spoiled == memory::Spoiled::all_but_source && t.memory == from) return;
         for (const Access& a : t.accesses)
-            if (a.chunk == &chunk) task_failed(t, error);
+            if (a.chunk == &chunk && a.first_of_chunk && a.needs_content) task_failed(t, error);
     });
-    residency_.copy_failed(chunk, from, to, cause);
 }
 
 void Scheduler::grow(MemoryIndex memory, std::size_t bytes) {

@@ -54,6 +54,7 @@ struct Instruction {
     std::uintptr_t source = 0;
     std::uintptr_t destination = 0;
     std::size_t bytes = 0;
+    std::uint64_t copied_at = 0;  ///< when residency requested the copy
 };
 
 /// What the schedule hands to those who execute. Called under the planner's baton; must not block.
@@ -127,7 +128,8 @@ class Scheduler final : private memory::Requests {
     void lane_failed(LaneId lane, Position position, std::exception_ptr error);
     /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
     void task_failed(Task& task, std::exception_ptr error);
-    void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::exception_ptr error);
+    /// The copy requested at `copied_at` did not happen. Comes before the lane advances past it.
+    void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at, std::exception_ptr error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
     /// No handle of the array is left; it is freed (through `on_free`) when its tasks are settled.
     void release(memory::Array& array);
@@ -149,6 +151,9 @@ class Scheduler final : private memory::Requests {
         Task* task = nullptr;             ///< null for copies
         memory::Chunk* chunk = nullptr;   ///< for copies
         std::size_t bytes = 0;
+        MemoryIndex from = 0;
+        MemoryIndex to = 0;
+        std::uint64_t copied_at = 0;
     };
     struct Watcher {
         Position position;
