@@ -374,7 +374,7 @@ TEST(Row065, views_have_the_bounds_of_the_clipped_region_and_global_indices_on_d
             auto a = rt.allocate(data.data(), 6, 10);
             Scalar<std::int64_t> first;
             rt.submit(host(), Host([](kmm::ViewMut<std::int64_t, 0> s) { *s = 17; }), overwrite(first));
-            auto out = rt.array<DeviceFindings>(1);
+            auto out = one_chunk<DeviceFindings>(rt, 1);
             DeviceFindings base{};
             base.value = 1000;
             rt.parallel_submit(std::vector{DomainChunk{device(d), kmm::DomainPoint(8, 2), kmm::DomainDim(4, 2)}},

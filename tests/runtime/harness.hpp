@@ -110,6 +110,8 @@ void for_each_configuration(std::size_t largest_working_set, F&& f) {
                 const RuntimeHandle rt = kmm::make_runtime(config);
                 if constexpr (std::is_invocable_v<F&, RuntimeHandle, const RuntimeConfig&>) f(rt, config);
                 else f(rt);
+                // Row 113, here so that every test asks it.
+                for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_LE(m.peak_bytes, m.limit_bytes) << "row 113";
             }
             if (::testing::Test::HasFatalFailure()) return;
         }
@@ -131,6 +133,11 @@ inline ResourceId host() {
 }
 inline std::size_t num_devices(const RuntimeHandle& rt) {
     return rt.info().num_devices();
+}
+/// An array of one chunk, at home on device 0, however many devices there are.
+template<typename T>
+Array<T> one_chunk(const RuntimeHandle& rt, std::int64_t size) {
+    return rt.array<T>(Dim<1>(size), Dim<1>(std::max<std::int64_t>(size, 1)));
 }
 inline DomainChunk chunk_of(ResourceId owner, std::int64_t begin, std::int64_t size) {
     return DomainChunk{owner, kmm::DomainPoint(begin), kmm::DomainDim(size)};

@@ -1,0 +1,313 @@
+// Arrays and copies: rows 20 to 35.
+#include "harness.hpp"
+
+#include <random>
+
+namespace {
+
+constexpr std::int64_t n = 120;
+
+Host<void (*)(kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>)> count_up() {
+    return Host<void (*)(kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>)>([](kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t> v) {
+        for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = i;
+    });
+}
+
+TEST(Row020, a_copy_of_a_handle_made_before_the_first_write_sees_the_data_also_in_another_thread) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        Array<std::int64_t> a(n);
+        const Array<std::int64_t> early = a;
+        std::promise<void> written;
+        std::shared_future<void> is_written = written.get_future().share();
+        std::vector<std::int64_t> seen;
+        std::thread other([copy = a, is_written, &seen] {
+            is_written.wait();
+            seen = copy.copy_to_vector();
+        });
+        rt.parallel_submit(n, n, count_up(), _x, overwrite(a[_x]));
+        written.set_value();
+        other.join();
+        EXPECT_EQ(seen, counting<std::int64_t>(n));
+        EXPECT_EQ(early.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+TEST(Row021, arrays_without_elements_can_be_written_read_and_copied) {
+    for_each_configuration(0, [](RuntimeHandle rt) {
+        Array<int> zero{0}, also{{0}};
+        EXPECT_EQ(zero.volume(), 0);
+        EXPECT_EQ(also.volume(), 0);
+        rt.submit(host(), Host([](kmm::ViewMut<int> v) { EXPECT_TRUE(v.is_empty()); }), overwrite(zero));
+        rt.submit(device(0), GPU([](kmm::DeviceResource& d, kmm::GPUView<int> v) {
+                      EXPECT_TRUE(v.is_empty());
+                      d.synchronize();
+                  }),
+                  zero);
+        EXPECT_TRUE(zero.copy_to_vector().empty());
+        zero.copy_from(std::vector<int>());
+        auto wide = rt.array<float, 2>({0, 5});
+        wide.fill(1.0f);
+        EXPECT_TRUE(wide.copy_to_vector().empty());
+        EXPECT_TRUE(rt.allocate(std::vector<int>()).copy_to_vector().empty());
+        EXPECT_THROW(Array<int>(-1), kmm::InvalidArgument);
+        rt.synchronize();
+    });
+}
+
+TEST(Row022, reset_detaches_one_handle_which_can_be_bound_anew_with_another_chunking) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        Array<std::int64_t> a(n);
+        rt.parallel_submit(n, 40, count_up(), _x, overwrite(a[_x]));
+        const Array<std::int64_t> kept = a;
+        a.reset();
+        EXPECT_FALSE(a.has_instance());
+        EXPECT_TRUE(kept.has_instance());
+        rt.parallel_submit(n, 60, count_up(), _x, overwrite(a[_x]));
+        EXPECT_EQ(a.distribution().num_chunks(), 2u);
+        EXPECT_EQ(kept.distribution().num_chunks(), 3u);
+        EXPECT_EQ(kept.copy_to_vector(), a.copy_to_vector());
+    });
+}
+
+TEST(Row023, reading_an_unbound_array_throws_and_queues_nothing) {
+    for_each_configuration(0, [](RuntimeHandle rt) {
+        Array<std::int64_t> a(n), out(n);
+        EXPECT_THROW(rt.submit(host(), Host([](kmm::View<std::int64_t>, kmm::ViewMut<std::int64_t>) {}), a, overwrite(out)), kmm::UninitializedRead);
+        EXPECT_THROW(a.copy_to_vector(), kmm::UninitializedRead);
+        EXPECT_FALSE(out.has_instance());
+        EXPECT_FALSE(a.has_instance());
+        rt.synchronize();
+        EXPECT_EQ(rt.stats().tasks_submitted, 0u);
+    });
+}
+
+TEST(Row024, an_explicit_array_written_in_parts_can_be_read_where_it_was_written) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        auto a = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(0))));
+        rt.parallel_submit(std::vector{chunk_of(host(), 30, 20)}, count_up(), _x, overwrite(a[_x]));
+        rt.parallel_submit(std::vector{chunk_of(host(), 70, 50)}, count_up(), _x, write(a[_x]));
+        std::vector<std::int64_t> part(20);
+        a.copy_to(part.data(), Point<1>(30), Dim<1>(20));
+        EXPECT_EQ(part, counting<std::int64_t>(20, 30));
+        auto look = Host([](kmm::Subview<std::int64_t>) {});
+        rt.wait(rt.submit(host(), look, a[kmm::range(70, 120)]));
+        const auto error = thrown_by<kmm::UninitializedRead>([&] { rt.submit(host(), look, a[kmm::range(40, 80)]); });
+        ASSERT_NE(error, nullptr);
+        ASSERT_EQ(error->region().size(), 1u);
+        EXPECT_EQ(error->region()[0].begin, 50);
+        EXPECT_EQ(error->region()[0].end, 70);
+        EXPECT_THROW(a.copy_to(part.data(), Point<1>(29), Dim<1>(20)), kmm::UninitializedRead);
+        EXPECT_EQ(part, counting<std::int64_t>(20, 30));
+    });
+}
+
+TEST(Row025, a_first_write_with_an_irregular_cover_binds_to_exactly_these_chunks) {
+    for_each_configuration(working_set({70 * 8}), [](RuntimeHandle rt) {
+        Array<std::int64_t> a(n);
+        const std::vector chunks{chunk_of(host(), 100, 20), chunk_of(host(), 0, 30), chunk_of(host(), 30, 70)};
+        rt.parallel_submit(chunks, count_up(), _x, overwrite(a[_x]));
+        const Distribution<1> d = a.distribution();
+        ASSERT_EQ(d.num_chunks(), 3u);
+        for (std::size_t i = 0; i < 3; i++) {
+            EXPECT_EQ(d.chunk(i).offset[0], chunks[i].offset[0]);
+            EXPECT_EQ(d.chunk(i).size[0], chunks[i].size[0]);
+        }
+        EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+TEST(Row026, a_first_write_with_a_gap_or_an_overlap_is_refused_and_the_array_stays_usable) {
+    for_each_configuration(working_set({60 * 8}), [](RuntimeHandle rt) {
+        Array<std::int64_t> a(n);
+        const auto gap = thrown_by<kmm::InvalidArgument>(
+            [&] { rt.parallel_submit(std::vector{chunk_of(host(), 0, 50), chunk_of(host(), 60, 60)}, count_up(), _x, overwrite(a[_x])); });
+        ASSERT_NE(gap, nullptr);
+        EXPECT_TRUE(says(*gap, "50...60")) << gap->what();
+        EXPECT_THROW(rt.parallel_submit(std::vector{chunk_of(host(), 0, 70), chunk_of(host(), 60, 60)}, count_up(), _x, overwrite(a[_x])), kmm::ConflictingAccess);
+        EXPECT_FALSE(a.has_instance());
+        rt.parallel_submit(n, 60, count_up(), _x, overwrite(a[_x]));
+        EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+TEST(Row027, first_writes_from_two_threads_bind_once_and_both_take_effect) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        for (int round = 0; round < repeat(50, 10); round++) {
+            Array<std::int64_t> a(n);
+            std::atomic<int> ready{0};
+            std::atomic<int> exceptions{0};
+            std::vector<std::thread> threads;
+            for (int t = 0; t < 2; t++)
+                threads.emplace_back([&, t] {
+                    Array<std::int64_t> mine = a;
+                    ready++;
+                    while (ready.load() < 2) std::this_thread::yield();
+                    try {
+                        rt.submit(host(), Host([t](kmm::ViewMut<std::int64_t> v) {
+                                      for (std::int64_t i = v.begin() + t; i < v.end(); i += 2) v[i] = 100 * (t + 1);
+                                  }),
+                                  write(mine));
+                    } catch (...) {
+                        exceptions++;
+                    }
+                });
+            for (std::thread& t : threads) t.join();
+            ASSERT_EQ(exceptions.load(), 0);
+            const std::vector<std::int64_t> values = a.copy_to_vector();
+            for (std::size_t i = 0; i < values.size(); i++) ASSERT_EQ(values[i], i % 2 == 0 ? 100 : 200);
+        }
+    });
+}
+
+template<std::size_t N>
+void random_copies(const RuntimeHandle& rt, unsigned seed) {
+    std::mt19937 random(seed);
+    const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+    Dim<N> shape;
+    for (std::size_t k = 0; k < N; k++) shape[k] = pick(1, N <= 3 ? 9 : 3);
+    // Irregular: cut in two along random axes, again and again.
+    std::vector<kmm::ArrayChunk<N>> chunks{{MemoryId::host(), Point<N>(), shape}};
+    for (int cut = 0; cut < 6 && N > 0; cut++) {
+        kmm::ArrayChunk<N>& c = chunks[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(chunks.size()) - 1))];
+        const auto axis = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(N) - 1));
+        if (c.size[axis] < 2) continue;
+        const std::int64_t at = pick(1, c.size[axis] - 1);
+        kmm::ArrayChunk<N> rest = c;
+        rest.offset[axis] += at;
+        rest.size[axis] -= at;
+        c.size[axis] = at;
+        chunks.push_back(rest);
+    }
+    for (auto& c : chunks)
+        if (pick(0, 2) != 0) c.owner_id = MemoryId(DeviceId(static_cast<std::uint8_t>(pick(0, static_cast<std::int64_t>(num_devices(rt)) - 1))));
+    auto a = rt.array<std::int32_t, N>(shape, Distribution<N>::from_chunks(shape, chunks));
+    std::vector<std::int32_t> reference(static_cast<std::size_t>(shape.volume()));
+    for (auto& v : reference) v = static_cast<std::int32_t>(pick(0, 1 << 30));
+    a.copy_from(reference);
+    EXPECT_EQ(a.copy_to_vector(), reference);
+    const auto index_of = [&](const Point<N>& p) {
+        std::int64_t i = 0;
+        for (std::size_t k = 0; k < N; k++) i = i * shape[k] + p[k];
+        return static_cast<std::size_t>(i);
+    };
+    for (int round = 0; round < 4; round++) {
+        Point<N> offset;
+        Dim<N> size;
+        for (std::size_t k = 0; k < N; k++) {
+            offset[k] = pick(0, shape[k] - 1);
+            size[k] = pick(1, shape[k] - offset[k]);
+        }
+        std::vector<std::int32_t> part(static_cast<std::size_t>(size.volume()));
+        std::vector<std::size_t> places;
+        for (std::int64_t i = 0; i < size.volume(); i++) {
+            std::int64_t rest = i;
+            Point<N> p = offset;
+            for (std::size_t k = N; k-- > 0;) {
+                p[k] += rest % size[k];
+                rest /= size[k];
+            }
+            places.push_back(index_of(p));
+        }
+        if (round % 2 == 0) {
+            a.copy_to(part.data(), offset, size);
+            for (std::size_t i = 0; i < part.size(); i++) ASSERT_EQ(part[i], reference[places[i]]) << "rank " << N << " seed " << seed;
+        } else {
+            for (std::size_t i = 0; i < part.size(); i++) reference[places[i]] = part[i] = static_cast<std::int32_t>(pick(0, 1 << 30));
+            a.copy_from(part.data(), offset, size);
+            // The source is free now.
+            std::fill(part.begin(), part.end(), -1);
+        }
+    }
+    a.fill(7);
+    a.copy_from(reference);
+    ASSERT_EQ(a.copy_to_vector(), reference) << "rank " << N << " seed " << seed;
+}
+
+TEST(Row029, copies_of_random_shapes_and_irregular_chunks_equal_a_reference_in_every_rank) {
+    for_each_configuration(working_set({9 * 9 * 9 * 9}), [](RuntimeHandle rt) {
+        for (unsigned seed = 0; seed < static_cast<unsigned>(repeat(12, 3)); seed++) {
+            random_copies<0>(rt, seed);
+            random_copies<1>(rt, seed);
+            random_copies<2>(rt, seed);
+            random_copies<3>(rt, seed);
+            random_copies<4>(rt, seed);
+            random_copies<5>(rt, seed);
+            random_copies<6>(rt, seed);
+            random_copies<7>(rt, seed);
+            random_copies<8>(rt, seed);
+        }
+    });
+}
+
+TEST(Row029, four_by_six_in_blocks_and_rows_is_row_major) {
+    for_each_configuration(working_set({4 * 6 * 8}), [](RuntimeHandle rt) {
+        for (const Dim<2>& chunk : {Dim<2>(2, 2), Dim<2>(1, 6), Dim<2>(4, 6), Dim<2>(3, 4)}) {
+            Array<std::int64_t, 2> a({4, 6});
+            rt.parallel_submit(kmm::DomainDim(6, 4), kmm::DomainDim(chunk[1], chunk[0]), Host([](kmm::SubviewMut<std::int64_t, 2> v) {
+                                   for (std::int64_t i = v.begin(0); i < v.end(0); i++)
+                                       for (std::int64_t j = v.begin(1); j < v.end(1); j++) v[i][j] = 6 * i + j;
+                               }),
+                               overwrite(a[_y][_x]));
+            EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(24));
+        }
+    });
+}
+
+TEST(Row032, a_wrong_count_throws_and_leaves_array_and_buffer_unchanged) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        std::vector<std::int64_t> buffer(n + 5, 77);
+        EXPECT_THROW(a.copy_to(buffer.data(), n + 1), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_to(buffer.data(), -1), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_bytes_to(buffer.data(), 8 * n - 1), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_from(buffer), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_from(buffer.data(), n - 1), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_bytes_from(buffer.data(), 8 * n + 8), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_to(buffer.data(), Point<1>(100), Dim<1>(30)), kmm::InvalidArgument);
+        EXPECT_THROW(a.copy_from(buffer.data(), Point<1>(-1), Dim<1>(3)), kmm::InvalidArgument);
+        EXPECT_EQ(buffer, std::vector<std::int64_t>(n + 5, 77));
+        EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+TEST(Row034, device_pointers_are_sources_and_destinations) {
+    for_each_configuration(working_set({n * 8, n * 8}), [](RuntimeHandle rt) {
+        // A device address that the program holds: here the memory of a task that has not finished.
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        auto staging = one_chunk<std::int64_t>(rt, n);
+        Gate gate;
+        const OpenAtEnd open(gate);
+        auto address = std::make_shared<std::promise<std::int64_t*>>();
+        std::future<std::int64_t*> known = address->get_future();
+        rt.submit(device(0), GPU([gate, address](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) {
+                      device.fill(v, 0);
+                      device.synchronize();
+                      address->set_value(v.data());
+                      gate.wait();
+                  }),
+                  overwrite(staging));
+        std::int64_t* on_device = known.get();
+        ASSERT_EQ(rt.memory_affinity_for_address(on_device), MemoryId(DeviceId(0)));
+        a.copy_to(on_device);
+        auto b = rt.array<std::int64_t>(n, Dim<1>(50));
+        b.copy_from(on_device);
+        gate.open();
+        EXPECT_EQ(b.copy_to_vector(), counting<std::int64_t>(n));
+        EXPECT_EQ(staging.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+TEST(Row035, the_source_may_be_overwritten_and_freed_as_soon_as_a_copy_has_returned) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        auto source = std::make_unique<std::vector<std::int64_t>>(counting<std::int64_t>(n));
+        auto a = rt.allocate(*source);
+        auto b = rt.array<std::int64_t>(n, Dim<1>(25));
+        b.copy_from(*source);
+        std::fill(source->begin(), source->end(), -1);
+        source.reset();
+        EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
+        EXPECT_EQ(b.copy_to_vector(), counting<std::int64_t>(n));
+    });
+}
+
+}  // namespace

@@ -1,0 +1,349 @@
+// Running out of memory, eviction, several runtimes: rows 107 to 110, 113, 116.
+#include "harness.hpp"
+
+namespace {
+
+__global__ void store_float(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> x, float slope) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) x[i] = slope * static_cast<float>(i % 1000);
+}
+
+__global__ void store_gated(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> x, float slope, kmm::GPUView<float> zero) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) x[i] = slope * static_cast<float>(i % 1000) + zero[0];
+}
+
+__global__ void add_arrays(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> sum, kmm::GPUSubview<float> left, kmm::GPUSubview<float> right) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < range.end) sum[i] += left[i] + right[i];
+}
+
+__global__ void pick_one(kmm::GPUViewMut<float> out, kmm::GPUSubview<float> in, std::int64_t at) {
+    out[0] += in[at];
+}
+
+constexpr std::int64_t n = 4096;
+constexpr std::size_t bytes = n * sizeof(float);
+
+GPUKernel<void (*)(kmm::Range<std::int64_t>, kmm::GPUSubviewMut<float>, float)> store() {
+    return GPUKernel(store_float, dim3(64));
+}
+
+EventId fill_on(const RuntimeHandle& rt, std::size_t d, Array<float>& a, float slope) {
+    return rt.parallel_submit(std::vector{chunk_of(device(d), 0, a.size(0))}, store(), _x, overwrite(a[_x]), slope);
+}
+
+bool is_filled(const Array<float>& a, float slope) {
+    const std::vector<float> values = a.copy_to_vector();
+    for (std::size_t i = 0; i < values.size(); i++)
+        if (values[i] != slope * static_cast<float>(i % 1000)) return false;
+    return true;
+}
+
+// ---------------------------------------------------------------------------------------------------- row 107
+
+TEST(Row107, a_task_that_can_never_fit_on_a_device_is_refused_at_submit_with_every_line) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = 2 * bytes;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    auto a = one_chunk<float>(rt, n).named("pressure"), b = one_chunk<float>(rt, n), c = one_chunk<float>(rt, n);
+    fill_on(rt, 0, a, 1.0f);
+    fill_on(rt, 0, b, 2.0f);
+    const int line = __LINE__ + 2;
+    const auto error = thrown_by<kmm::OutOfMemory>([&] {
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_arrays, dim3(64)).named("stencil"), _x, overwrite(c[_x]), a[_x], b[_x]);
+    });
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->memory(), MemoryId(DeviceId(0)));
+    EXPECT_EQ(error->requested(), 3 * bytes);
+    EXPECT_EQ(error->limit(), 2 * bytes);
+    for (const std::string& text : {std::string("task \"stencil\" chunk 0 of 1 can never run on"), std::string("GPU 0: needs"), std::string("\n  needs: "),
+                                    std::string("read pressure"), std::string("\n  limit: device_memory_limit"), std::string("\n  try: "),
+                                    std::string("KMM_DEVICE_MEM="), "\n  submitted at memory_test.cu:" + std::to_string(line)})
+        EXPECT_TRUE(says(*error, text)) << "without \"" << text << "\":\n" << error->what();
+    // No trace of it is left: the next submit works, and the array that it was to write first is still without content.
+    EXPECT_THROW(c.copy_to_vector(), kmm::UninitializedRead);
+    rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, store(), _x, overwrite(c[_x]), 3.0f);
+    EXPECT_TRUE(is_filled(c, 3.0f));
+    EXPECT_TRUE(is_filled(a, 1.0f));
+}
+
+TEST(Row107, a_task_that_can_never_fit_on_the_host_is_refused_at_submit) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.host_memory_limit = 2 * bytes;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    Array<float> a(3 * n), small(n);
+    auto set = Host([](kmm::ViewMut<float> v) {
+        for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = static_cast<float>(i % 1000);
+    });
+    const auto error = thrown_by<kmm::OutOfMemory>([&] { rt.submit(host(), set, overwrite(a)); });
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->memory(), MemoryId::host());
+    EXPECT_TRUE(says(*error, "can never run on the host")) << error->what();
+    EXPECT_TRUE(says(*error, "KMM_HOST_MEM")) << error->what();
+    EXPECT_FALSE(a.has_instance());
+    rt.submit(host(), set, overwrite(small));
+    EXPECT_TRUE(is_filled(small, 1.0f));
+}
+
+// ---------------------------------------------------------------------------------------------------- row 108
+
+TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_memory_was_released) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = 4 * bytes;
+    config.host_memory_limit = 4 * bytes;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    std::vector<Array<float>> arrays;
+    std::vector<EventId> events;
+    for (int i = 0; i < 12; i++) {
+        arrays.push_back(one_chunk<float>(rt, n).named("block " + std::to_string(i)));
+        events.push_back(fill_on(rt, 0, arrays.back(), static_cast<float>(i)));
+    }
+    int failed = 0;
+    for (const EventId e : events) {
+        try {
+            rt.wait(e);
+        } catch (const kmm::TaskError& error) {
+            failed++;
+            EXPECT_TRUE(nests<kmm::OutOfMemory>(error, "found no memory")) << error.what();
+            for (const char* text : {"memory:", "arrays:", "tiers:", "try:", "block "}) EXPECT_TRUE(says(error, text)) << "without " << text << "\n" << error.what();
+        }
+    }
+    // Eight fit in both tiers, and a write-back may need one place in between.
+    EXPECT_GE(failed, 4);
+    EXPECT_LE(failed, 5);
+    std::vector<Array<float>> good;
+    for (std::size_t i = 0; i < arrays.size(); i++)
+        if (rt.status(events[i]) == kmm::EventStatus::Succeeded) good.push_back(arrays[i]);
+    // Most of them go: the same work succeeds, and nothing that was kept is lost.
+    const std::size_t kept = 2;
+    std::vector<Array<float>> keep(good.begin(), good.begin() + kept);
+    good.clear();
+    arrays.clear();
+    std::vector<Array<float>> again;
+    for (int i = 0; i < 4; i++) {
+        again.push_back(one_chunk<float>(rt, n));
+        fill_on(rt, 0, again.back(), static_cast<float>(100 + i));
+    }
+    rt.synchronize();
+    for (std::size_t i = 0; i < kept; i++) {
+        auto out = one_chunk<float>(rt, 1);
+        out.copy_from(std::vector<float>{0});
+        rt.submit(device(0), GPUKernel(pick_one, dim3(1)), write(out), keep[i][_], std::int64_t{3});
+        rt.wait(rt.barrier());
+    }
+    for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_LE(m.peak_bytes, m.limit_bytes);
+}
+
+// A chunk that finds no place on the host makes others lose their host copies on the way: the order of victims changes
+// while it is being walked.
+TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_others) {
+    KMM_NEED_DEVICES(1);
+    constexpr std::int64_t unit = 16384;
+    constexpr std::size_t unit_bytes = unit * sizeof(float);
+    RuntimeConfig config = config_with(1);
+    config.host_memory_limit = 8 * unit_bytes;
+    config.device_memory_limit = 19 * unit_bytes;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    std::vector<Array<float>> small;
+    Gate gate;
+    const OpenAtEnd open(gate);
+    auto flag = one_chunk<float>(rt, 1);
+    auto out = one_chunk<float>(rt, 1);
+    for (int i = 0; i < 7; i++) {
+        std::vector<float> values(unit);
+        for (std::int64_t k = 0; k < unit; k++) values[static_cast<std::size_t>(k)] = static_cast<float>(i + 1) * static_cast<float>(k % 1000);
+        small.push_back(one_chunk<float>(rt, unit));
+        small.back().copy_from(values);
+    }
+    out.copy_from(std::vector<float>{0});
+    auto big = one_chunk<float>(rt, 10 * unit);
+    rt.wait(fill_on(rt, 0, big, 7.0f));
+    const auto read_all = [&](bool after_flag) {
+        for (auto& s : small) {
+            if (after_flag) rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUView<float>, kmm::GPUView<float>) {}), s, flag);
+            else rt.submit(device(0), GPUKernel(pick_one, dim3(1)), write(out), s[_], std::int64_t{1});
+        }
+    };
+    read_all(false);
+    rt.synchronize();
+    rt.submit(host(), Host([gate](kmm::ViewMut<float> v) {
+                  gate.wait();
+                  v[0] = 1;
+              }),
+              overwrite(flag));
+    read_all(true);  // their next uses are known now, and far away
+    auto more = one_chunk<float>(rt, 5 * unit);
+    rt.wait(fill_on(rt, 0, more, 3.0f));
+    gate.open();
+    rt.synchronize();
+    EXPECT_EQ(out.copy_to_vector().at(0), 28.0f);
+    for (int i = 0; i < 7; i++) EXPECT_TRUE(is_filled(small[static_cast<std::size_t>(i)], static_cast<float>(i + 1)));
+    EXPECT_TRUE(is_filled(more, 3.0f));
+}
+
+// ---------------------------------------------------------------------------------------------------- rows 109, 110
+
+TEST(Row109, tasks_with_two_inputs_of_half_the_limit_in_conflicting_orders_always_make_progress) {
+    const std::size_t available = devices_available();
+    if (available == 0) GTEST_SKIP() << "no device";
+    for (const std::size_t devices : {1, 2, 4}) {
+        if (devices > available) break;
+        RuntimeConfig config = config_with(devices);
+        config.device_memory_limit = working_set({bytes, bytes, bytes});
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        Array<float> in[4], sums[4];
+        for (int i = 0; i < 4; i++) {
+            in[i] = one_chunk<float>(rt, n);
+            sums[i] = one_chunk<float>(rt, n);
+            fill_on(rt, static_cast<std::size_t>(i) % devices, in[i], static_cast<float>(1 << i));
+            fill_on(rt, static_cast<std::size_t>(i) % devices, sums[i], 0.0f);
+        }
+        const int rounds = repeat(40, 8);
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 2; t++)
+            threads.emplace_back([&, t] {
+                for (int r = 0; r < rounds; r++)
+                    for (int i = 0; i < 4; i++) {
+                        const int j = (i + 1 + r % 3) % 4;
+                        Array<float>& left = t == 0 ? in[i] : in[j];
+                        Array<float>& right = t == 0 ? in[j] : in[i];
+                        rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(r + t) % devices), 0, n)}, GPUKernel(add_arrays, dim3(64)), _x,
+                                           write(sums[i][_x]), left[_x], right[_x]);
+                    }
+            });
+        for (std::thread& t : threads) t.join();
+        rt.synchronize();
+        for (int i = 0; i < 4; i++) {
+            float slope = 0;
+            for (int r = 0; r < rounds; r++) slope += 2 * static_cast<float>((1 << i) + (1 << ((i + 1 + r % 3) % 4)));
+            EXPECT_TRUE(is_filled(sums[i], slope));
+        }
+        for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_LE(m.peak_bytes, m.limit_bytes);
+    }
+}
+
+TEST(Row110, a_read_only_sweep_writes_nothing_back_and_an_overwrite_sweep_reads_nothing_in) {
+    const std::size_t available = devices_available();
+    if (available == 0) GTEST_SKIP() << "no device";
+    for (const std::size_t devices : {1, 2, 4}) {
+        if (devices > available) break;
+        RuntimeConfig config = config_with(devices);
+        config.device_memory_limit = working_set({4 * bytes, 8});
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        constexpr std::int64_t chunks = 16;
+        auto a = rt.array<float>(chunks * n, Dim<1>(n));
+        std::vector<float> values(static_cast<std::size_t>(chunks * n));
+        for (std::size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000);
+        a.copy_from(values);
+        const kmm::RuntimeStats before = rt.stats();
+        auto look = GPU([](kmm::DeviceResource&, kmm::GPUSubview<float>) {});
+        for (int pass = 0; pass < 3; pass++) rt.parallel_submit(chunks * n, n, look, a[_x]);
+        rt.synchronize();
+        const kmm::RuntimeStats read = rt.stats() - before;
+        EXPECT_EQ(read.device_to_host.bytes, 0u);
+        EXPECT_EQ(read.evicted_bytes, 0u);
+        EXPECT_GE(read.host_to_device.bytes, static_cast<std::size_t>(chunks) * bytes);
+        // All passes are known before the first can run: what will be replaced is not worth saving.
+        Gate gate;
+        const OpenAtEnd open(gate);
+        auto zero = one_chunk<float>(rt, 1);
+        rt.submit(host(), Host([gate](kmm::ViewMut<float> v) {
+                      gate.wait();
+                      v[0] = 0;
+                  }),
+                  overwrite(zero));
+        const kmm::RuntimeStats start = rt.stats();
+        for (int pass = 1; pass <= 3; pass++)
+            rt.parallel_submit(chunks * n, n, GPUKernel(store_gated, dim3(64)), _x, overwrite(a[_x]), static_cast<float>(pass), zero);
+        gate.open();
+        rt.synchronize();
+        const kmm::RuntimeStats written = rt.stats() - start;
+        // Of the data nothing comes in; the gate's four bytes do, again where they had to leave in between.
+        EXPECT_LT(written.host_to_device.bytes, bytes);
+        EXPECT_LT(written.device_to_device.bytes, bytes);
+        EXPECT_LE(written.device_to_host.bytes, static_cast<std::size_t>(chunks) * bytes);
+        EXPECT_TRUE(is_filled(a, 3.0f));
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- rows 8, 116
+
+TEST(Row008, exceeding_the_limit_of_one_device_evicts_only_there) {
+    KMM_NEED_DEVICES(2);
+    RuntimeConfig config = config_with(2);
+    config.device_memory_limit = 4 * bytes;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    std::vector<Array<float>> left, right;
+    for (int i = 0; i < 3; i++) {
+        right.push_back(one_chunk<float>(rt, n));
+        fill_on(rt, 1, right.back(), static_cast<float>(i + 1));
+    }
+    rt.synchronize();
+    EXPECT_EQ(rt.stats().evictions, 0u);
+    for (int i = 0; i < 10; i++) {
+        left.push_back(one_chunk<float>(rt, n));
+        fill_on(rt, 0, left.back(), static_cast<float>(i + 1));
+    }
+    rt.synchronize();
+    const kmm::RuntimeStats s = rt.stats();
+    EXPECT_GE(s.evictions, 6u);
+    EXPECT_EQ(s.memory(MemoryId(DeviceId(1))).current_bytes, 3 * bytes);
+    EXPECT_EQ(s.memory(MemoryId(DeviceId(0))).limit_bytes, 4 * bytes);
+    for (int i = 0; i < 10; i++) EXPECT_TRUE(is_filled(left[static_cast<std::size_t>(i)], static_cast<float>(i + 1)));
+    for (int i = 0; i < 3; i++) EXPECT_TRUE(is_filled(right[static_cast<std::size_t>(i)], static_cast<float>(i + 1)));
+}
+
+TEST(Row008, devices_have_separate_addresses_and_are_not_the_host) {
+    KMM_NEED_DEVICES(2);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(2));
+    auto addresses = std::make_shared<std::array<std::atomic<const void*>, 2>>();
+    std::vector<Array<float>> arrays(2, Array<float>(n));
+    for (std::size_t d = 0; d < 2; d++) {
+        arrays[d] = one_chunk<float>(rt, n);
+        rt.submit(device(d), GPU([addresses, d](kmm::DeviceResource& device, kmm::GPUViewMut<float> v) {
+                      (*addresses)[d] = v.data();
+                      device.fill(v, 1.0f);
+                  }),
+                  overwrite(arrays[d]));
+    }
+    rt.synchronize();
+    for (std::size_t d = 0; d < 2; d++) EXPECT_EQ(rt.memory_affinity_for_address((*addresses)[d]), MemoryId(DeviceId(static_cast<std::uint8_t>(d))));
+    EXPECT_EQ(rt.memory_affinity_for_address(addresses.get()), MemoryId::host());
+    const char* first = static_cast<const char*>((*addresses)[0].load());
+    const char* second = static_cast<const char*>((*addresses)[1].load());
+    EXPECT_TRUE(first + bytes <= second || second + bytes <= first);
+}
+
+TEST(Row116, two_runtimes_share_a_device_from_two_threads) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = 6 * bytes;
+    const RuntimeHandle runtimes[2] = {kmm::make_runtime(config), kmm::make_runtime(config)};
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < 2; t++)
+        threads.emplace_back([&, t] {
+            const RuntimeHandle rt = runtimes[t];
+            std::vector<Array<float>> arrays;
+            for (int i = 0; i < 20; i++) {
+                arrays.push_back(one_chunk<float>(rt, n));
+                fill_on(rt, 0, arrays.back(), static_cast<float>(i + 10 * t));
+            }
+            for (int i = 0; i < 20; i++) wrong += is_filled(arrays[static_cast<std::size_t>(i)], static_cast<float>(i + 10 * t)) ? 0 : 1;
+        });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(wrong.load(), 0);
+    auto a = one_chunk<float>(runtimes[0], n);
+    const EventId event = fill_on(runtimes[0], 0, a, 1.0f);
+    const auto error = thrown_by<kmm::InvalidArgument>([&] { fill_on(runtimes[1], 0, a, 2.0f); });
+    ASSERT_NE(error, nullptr);
+    for (const RuntimeHandle& rt : runtimes) EXPECT_TRUE(says(*error, "runtime " + std::to_string(rt.info().runtime_number()))) << error->what();
+    EXPECT_THROW(runtimes[1].wait(event), kmm::InvalidArgument);
+    EXPECT_TRUE(is_filled(a, 1.0f));
+}
+
+}  // namespace

@@ -1,0 +1,202 @@
+// Who comes after whom: the history of one chunk, alone and against a model that remembers every element.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "kmm/graph/history.hpp"
+
+namespace {
+
+using kmm::graph::Box;
+using kmm::graph::ChunkHistory;
+using kmm::graph::JoinMaker;
+using kmm::graph::Predecessor;
+using kmm::graph::TaskNumber;
+
+Box line(std::int64_t begin, std::int64_t end) {
+    Box b;
+    b.begin[0] = begin;
+    b.end[0] = end;
+    return b;
+}
+Box box(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
+    Box b = line(r0, r1);
+    b.begin[1] = c0;
+    b.end[1] = c1;
+    return b;
+}
+
+/// Hands out numbers and remembers what each join stands for.
+class Joins final : public JoinMaker {
+  public:
+    explicit Joins(TaskNumber& next) : next_(next) {}
+    TaskNumber join(const std::vector<TaskNumber>& tasks) override {
+        members[++next_] = tasks;
+        return next_;
+    }
+    /// Tasks that a predecessor stands for.
+    void expand(TaskNumber number, std::set<TaskNumber>& out) const {
+        const auto it = members.find(number);
+        if (it == members.end()) {
+            out.insert(number);
+            return;
+        }
+        for (const TaskNumber m : it->second) expand(m, out);
+    }
+    std::map<TaskNumber, std::vector<TaskNumber>> members;
+
+  private:
+    TaskNumber& next_;
+};
+
+std::set<TaskNumber> numbers(const std::vector<Predecessor>& list, const Joins& joins) {
+    std::set<TaskNumber> out;
+    for (const Predecessor& p : list) joins.expand(p.number, out);
+    return out;
+}
+
+TEST(History, a_read_comes_after_the_writer_as_data_and_reads_do_not_wait_for_each_other) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h;
+    std::vector<Predecessor> p;
+    h.write(line(0, 10), 1, true, p);
+    EXPECT_TRUE(p.empty());
+    h.read(line(2, 5), 2, p, joins);
+    ASSERT_EQ(p.size(), 1u);
+    EXPECT_EQ(p[0].number, 1u);
+    EXPECT_TRUE(p[0].data);
+    p.clear();
+    h.read(line(2, 5), 3, p, joins);
+    ASSERT_EQ(p.size(), 1u);
+    EXPECT_EQ(p[0].number, 1u);
+}
+
+TEST(History, a_write_comes_after_readers_in_order_only_and_an_overwrite_after_the_writer_too) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h;
+    std::vector<Predecessor> p;
+    h.write(line(0, 10), 1, true, p);
+    h.read(line(0, 10), 2, p, joins);
+    p.clear();
+    h.write(line(0, 10), 3, true, p);
+    ASSERT_EQ(p.size(), 2u);
+    for (const Predecessor& q : p) EXPECT_EQ(q.data, q.number == 1) << q.number;
+    p.clear();
+    h.write(line(0, 10), 4, false, p);
+    ASSERT_EQ(p.size(), 1u);
+    EXPECT_EQ(p[0].number, 3u);
+    EXPECT_FALSE(p[0].data);
+}
+
+TEST(History, disjoint_parts_do_not_order_each_other) {
+    ChunkHistory h;
+    std::vector<Predecessor> p;
+    h.write(box(0, 4, 0, 4), 1, true, p);
+    h.write(box(4, 8, 0, 4), 2, true, p);
+    EXPECT_TRUE(p.empty());
+    Box missing;
+    EXPECT_TRUE(h.covers(box(0, 8, 0, 4), &missing));
+    EXPECT_FALSE(h.covers(box(0, 8, 0, 5), &missing));
+    EXPECT_EQ(missing.begin[1], 4);
+    EXPECT_EQ(missing.end[1], 5);
+    h.write(box(2, 6, 1, 2), 3, true, p);
+    EXPECT_EQ(p.size(), 2u);
+}
+
+TEST(History, after_twenty_thousand_reads_a_write_has_few_predecessors) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h;
+    std::vector<Predecessor> p;
+    h.write(line(0, 10), ++next, true, p);
+    std::set<TaskNumber> readers;
+    for (int i = 0; i < 20'000; i++) {
+        p.clear();
+        const TaskNumber reader = ++next;
+        readers.insert(reader);
+        h.read(line(0, 10), reader, p, joins);
+        ASSERT_LE(p.size(), 1u);
+    }
+    p.clear();
+    h.write(line(0, 10), ++next, true, p);
+    EXPECT_LE(p.size(), 10u);
+    std::set<TaskNumber> expected = readers;
+    expected.insert(1);
+    EXPECT_EQ(numbers(p, joins), expected);
+}
+
+TEST(History, one_task_reading_twice_counts_once) {
+    TaskNumber next = 100;
+    Joins joins(next);
+    ChunkHistory h;
+    std::vector<Predecessor> p;
+    h.write(line(0, 10), 1, true, p);
+    for (int i = 0; i < 50; i++) h.read(line(0, 10), 2, p, joins);
+    EXPECT_TRUE(joins.members.empty());
+    std::vector<TaskNumber> users;
+    h.users(users);
+    EXPECT_EQ(users, (std::vector<TaskNumber>{1, 2}));
+}
+
+// The model keeps, for every element, the last writer and the readers since.
+TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
+    constexpr std::int64_t rows = 6, columns = 7;
+    for (unsigned seed = 0; seed < 300; seed++) {
+        std::mt19937 random(seed);
+        const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+        TaskNumber next = 0;
+        Joins joins(next);
+        ChunkHistory h;
+        struct Element {
+            TaskNumber writer = 0;
+            std::set<TaskNumber> readers;
+        };
+        std::vector<Element> model(rows * columns);
+        for (int step = 0; step < 60; step++) {
+            const std::int64_t r = pick(0, rows - 1), c = pick(0, columns - 1);
+            const Box b = box(r, pick(r + 1, rows), c, pick(c + 1, columns));
+            bool covered = true;
+            std::set<TaskNumber> writers, readers;
+            const auto for_elements = [&](auto&& f) {
+                for (std::int64_t i = b.begin[0]; i < b.end[0]; i++)
+                    for (std::int64_t j = b.begin[1]; j < b.end[1]; j++) f(model[static_cast<std::size_t>(i * columns + j)]);
+            };
+            for_elements([&](Element& e) {
+                if (e.writer == 0) covered = false;
+                else writers.insert(e.writer);
+                readers.insert(e.readers.begin(), e.readers.end());
+            });
+            Box missing;
+            ASSERT_EQ(h.covers(b, &missing), covered) << "seed " << seed << " step " << step;
+            std::vector<Predecessor> p;
+            if (pick(0, 1) == 0) {
+                if (!covered) continue;
+                const TaskNumber task = ++next;
+                h.read(b, task, p, joins);
+                ASSERT_EQ(numbers(p, joins), writers) << "seed " << seed << " step " << step;
+                for_elements([&](Element& e) { e.readers.insert(task); });
+            } else {
+                const TaskNumber task = ++next;
+                h.write(b, task, true, p);
+                std::set<TaskNumber> needed = writers;
+                needed.insert(readers.begin(), readers.end());
+                std::set<TaskNumber> got = numbers(p, joins);
+                // A join stands for readers of a whole segment: more than those of the region at most.
+                ASSERT_TRUE(std::includes(got.begin(), got.end(), needed.begin(), needed.end())) << "seed " << seed << " step " << step;
+                for (const Predecessor& q : p)
+                    if (q.data) ASSERT_TRUE(writers.count(q.number) != 0) << "seed " << seed << " step " << step;
+                for_elements([&](Element& e) {
+                    e.writer = task;
+                    e.readers.clear();
+                });
+            }
+        }
+    }
+}
+
+}  // namespace

@@ -1,0 +1,333 @@
+// Where chunks are, who leaves, and what is copied: residency driven by hand, with copies that are only written down.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "kmm/memory/residency.hpp"
+
+namespace {
+
+using kmm::graph::Access;
+using kmm::graph::Fence;
+using kmm::graph::FenceSet;
+using kmm::graph::LaneId;
+using kmm::graph::Task;
+using kmm::memory::Array;
+using kmm::memory::Chunk;
+using kmm::memory::MemoryIndex;
+using kmm::memory::Placement;
+using kmm::memory::Requests;
+using kmm::memory::Residency;
+
+constexpr std::size_t unit = 1024;
+
+/// Writes down copies; memory is granted at once, up to what the test allows.
+class Script final : public Requests {
+  public:
+    struct Copy {
+        Chunk* chunk;
+        MemoryIndex from, to;
+        std::vector<Fence> waits;
+        Fence fence;
+        Task* task;
+    };
+    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits, Task* task) override {
+        const Fence fence{static_cast<LaneId>(100 + to), ++position};
+        copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
+        return fence;
+    }
+    void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    bool passed(Fence fence) const noexcept override { return fence.position <= completed; }
+    bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return all_linked && from != 0 && to != 0; }
+    void residency_changed(Task&) override { changes++; }
+    void unblocked(Task& task) override { woken.push_back(&task); }
+
+    std::vector<Copy> copies;
+    std::vector<std::pair<MemoryIndex, std::size_t>> growths;
+    std::vector<Task*> woken;
+    kmm::graph::Position position = 0;
+    kmm::graph::Position completed = 0;
+    int changes = 0;
+    bool all_linked = false;
+};
+
+class ResidencyTest : public ::testing::Test {
+  protected:
+    void start(std::vector<std::size_t> limits) {
+        residency_ = std::make_unique<Residency>(script_, limits);
+        for (MemoryIndex m = 0; m < limits.size(); m++) base_.push_back((std::uintptr_t{m} + 1) << 32);
+    }
+    std::unique_ptr<Array> make_array(std::size_t chunks, std::size_t bytes = unit) {
+        auto a = std::make_unique<Array>();
+        a->chunks = std::vector<Chunk>(chunks);
+        for (std::size_t i = 0; i < chunks; i++) {
+            a->chunks[i].array = a.get();
+            a->chunks[i].index = static_cast<std::uint32_t>(i);
+            a->chunks[i].size_bytes = bytes;
+            a->chunks[i].replicas.resize(base_.size());
+        }
+        return a;
+    }
+    struct Use {
+        Chunk* chunk;
+        bool writes;
+        bool replaces;
+    };
+    Task& make_task(MemoryIndex m, const std::vector<Use>& uses) {
+        tasks_.push_back(std::make_unique<Task>());
+        Task& t = *tasks_.back();
+        t.number = tasks_.size();
+        t.memory = m;
+        for (const Use& u : uses) {
+            Access a;
+            a.chunk = u.chunk;
+            a.writes_chunk = u.writes;
+            a.replaces_chunk = u.replaces;
+            a.needs_content = !u.replaces;
+            a.kind = !u.writes ? kmm::detail::AccessKind::read : u.replaces ? kmm::detail::AccessKind::overwrite : kmm::detail::AccessKind::write;
+            t.accesses.push_back(a);
+            residency_->add_next_use(*u.chunk, t.number, u.replaces);
+        }
+        return t;
+    }
+    /// Places with all the memory that is asked for, up to the limit.
+    Placement place(Task& t) {
+        for (;;) {
+            const Placement p = residency_->place(t);
+            if (p != Placement::wait_growth) return p;
+            const auto [memory, bytes] = script_.growths.back();
+            residency_->grown(memory, base_[memory], bytes);
+            base_[memory] += bytes;
+        }
+    }
+    Fence run(Task& t) {
+        EXPECT_EQ(place(t), Placement::granted);
+        const Fence fence{static_cast<LaneId>(t.memory), ++script_.position};
+        residency_->issued(t, fence);
+        return fence;
+    }
+    Fence overwrite_on(MemoryIndex m, Chunk& c) { return run(make_task(m, {{&c, true, true}})); }
+    Fence write_on(MemoryIndex m, Chunk& c) { return run(make_task(m, {{&c, true, false}})); }
+    Fence read_on(MemoryIndex m, Chunk& c) { return run(make_task(m, {{&c, false, false}})); }
+
+    Script script_;
+    std::unique_ptr<Residency> residency_;
+    std::vector<std::uintptr_t> base_;
+    std::vector<std::unique_ptr<Task>> tasks_;
+};
+
+TEST_F(ResidencyTest, a_write_makes_every_other_replica_stale_in_the_same_step) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    auto a = make_array(1);
+    Chunk& c = a->chunks[0];
+    overwrite_on(1, c);
+    read_on(2, c);
+    read_on(0, c);
+    ASSERT_EQ(script_.copies.size(), 2u);
+    for (MemoryIndex m = 0; m < 3; m++) EXPECT_EQ(c.replicas[m].version, c.version);
+    write_on(1, c);
+    EXPECT_EQ(c.replicas[1].version, c.version);
+    EXPECT_NE(c.replicas[0].version, c.version);
+    EXPECT_EQ(c.replicas[2].address, 0u);
+    read_on(2, c);
+    ASSERT_EQ(script_.copies.size(), 3u);
+    EXPECT_EQ(script_.copies[2].from, 1u);
+}
+
+TEST_F(ResidencyTest, a_copy_comes_after_the_writers_of_its_source_and_the_users_of_its_place) {
+    start({64 * unit, 64 * unit});
+    auto a = make_array(1);
+    Chunk& c = a->chunks[0];
+    const Fence writer = overwrite_on(1, c);
+    read_on(0, c);
+    ASSERT_EQ(script_.copies.size(), 1u);
+    const auto& waits = script_.copies[0].waits;
+    EXPECT_TRUE(std::any_of(waits.begin(), waits.end(), [&](const Fence& f) { return f.lane == writer.lane && f.position >= writer.position; }));
+    // A write on the device comes after the copy out of it.
+    Task& t = make_task(1, {{&c, true, false}});
+    ASSERT_EQ(place(t), Placement::granted);
+    const Fence out = script_.copies[0].fence;
+    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(), [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
+}
+
+TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_fence_of_the_copy) {
+    start({64 * unit, unit});
+    auto a = make_array(2);
+    overwrite_on(1, a->chunks[0]);
+    Task& t = make_task(1, {{&a->chunks[1], true, true}});
+    ASSERT_EQ(place(t), Placement::granted);
+    ASSERT_EQ(script_.copies.size(), 1u);
+    EXPECT_EQ(script_.copies[0].to, 0u);
+    EXPECT_EQ(script_.copies[0].task, nullptr);
+    const Fence out = script_.copies[0].fence;
+    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(), [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
+    EXPECT_EQ(residency_->counters(1).evicted_bytes, unit);
+    EXPECT_EQ(residency_->counters(1).peak_bytes, unit);
+}
+
+TEST_F(ResidencyTest, a_clean_chunk_is_dropped_without_a_copy_and_before_a_dirty_one) {
+    start({64 * unit, 2 * unit});
+    auto a = make_array(3);
+    overwrite_on(0, a->chunks[0]);
+    read_on(1, a->chunks[0]);          // clean: the host has it too
+    overwrite_on(1, a->chunks[1]);     // dirty
+    script_.copies.clear();
+    overwrite_on(1, a->chunks[2]);
+    EXPECT_TRUE(script_.copies.empty());
+    EXPECT_EQ(a->chunks[0].replicas[1].address, 0u);
+    EXPECT_NE(a->chunks[1].replicas[1].address, 0u);
+    EXPECT_EQ(residency_->counters(1).dropped_bytes, unit);
+}
+
+TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first) {
+    start({64 * unit, 3 * unit});
+    auto a = make_array(4);
+    for (int i = 0; i < 3; i++) overwrite_on(1, a->chunks[static_cast<std::size_t>(i)]);
+    make_task(1, {{&a->chunks[1], false, false}});
+    make_task(1, {{&a->chunks[0], false, false}});
+    make_task(1, {{&a->chunks[2], false, false}});  // last
+    overwrite_on(1, a->chunks[3]);
+    EXPECT_EQ(a->chunks[2].replicas[1].address, 0u);
+    EXPECT_NE(a->chunks[0].replicas[1].address, 0u);
+    EXPECT_NE(a->chunks[1].replicas[1].address, 0u);
+}
+
+TEST_F(ResidencyTest, content_that_will_be_replaced_is_not_saved_but_content_that_is_read_before_is) {
+    start({64 * unit, unit});
+    auto a = make_array(2);
+    overwrite_on(1, a->chunks[0]);
+    make_task(1, {{&a->chunks[0], true, true}});
+    overwrite_on(1, a->chunks[1]);
+    EXPECT_TRUE(script_.copies.empty());
+    auto b = make_array(2);
+    start({64 * unit, unit});
+    base_.resize(2);
+    overwrite_on(1, b->chunks[0]);
+    make_task(1, {{&b->chunks[0], false, false}});
+    make_task(1, {{&b->chunks[0], true, true}});
+    overwrite_on(1, b->chunks[1]);
+    EXPECT_EQ(script_.copies.size(), 1u);
+}
+
+TEST_F(ResidencyTest, all_memory_of_a_task_is_granted_at_once_or_nothing_is_kept) {
+    start({64 * unit, 2 * unit});
+    auto a = make_array(4);
+    Task& pinned = make_task(1, {{&a->chunks[0], true, true}});
+    ASSERT_EQ(place(pinned), Placement::granted);
+    residency_->pin(pinned);
+    Task& t = make_task(1, {{&a->chunks[1], true, true}, {&a->chunks[2], true, true}});
+    EXPECT_EQ(place(t), Placement::wait_pins);
+    EXPECT_EQ(residency_->counters(1).current_bytes, unit);
+    EXPECT_EQ(a->chunks[1].replicas[1].address, 0u);
+    residency_->unpin(pinned, nullptr);
+    EXPECT_EQ(place(t), Placement::granted);
+    EXPECT_EQ(script_.copies.size(), 1u);
+}
+
+TEST_F(ResidencyTest, a_task_waits_for_the_pin_of_a_writer_and_is_woken_when_it_goes) {
+    start({64 * unit, 64 * unit});
+    auto a = make_array(1);
+    Chunk& c = a->chunks[0];
+    Task& writer = make_task(0, {{&c, true, true}});
+    ASSERT_EQ(place(writer), Placement::granted);
+    residency_->pin(writer);
+    Task& reader = make_task(1, {{&c, false, false}});
+    EXPECT_EQ(place(reader), Placement::busy_chunk);
+    EXPECT_TRUE(script_.woken.empty());
+    residency_->unpin(writer, nullptr);
+    ASSERT_EQ(script_.woken.size(), 1u);
+    EXPECT_EQ(script_.woken[0], &reader);
+    EXPECT_EQ(place(reader), Placement::granted);
+}
+
+TEST_F(ResidencyTest, when_nothing_can_leave_any_tier_the_answer_is_full_and_nothing_is_lost) {
+    start({unit, unit});
+    auto a = make_array(3);
+    overwrite_on(1, a->chunks[0]);
+    overwrite_on(1, a->chunks[1]);  // the first went to the host
+    Task& t = make_task(1, {{&a->chunks[2], true, true}});
+    EXPECT_EQ(place(t), Placement::full);
+    EXPECT_EQ(a->chunks[0].replicas[0].version, a->chunks[0].version);
+    EXPECT_EQ(a->chunks[1].replicas[1].version, a->chunks[1].version);
+    residency_->free_array(*a);
+    auto b = make_array(1);
+    overwrite_on(1, b->chunks[0]);
+}
+
+// Row 108: the search for a place on the host changes the order of victims that is being walked.
+TEST_F(ResidencyTest, a_chunk_that_fits_nowhere_on_the_host_does_not_spoil_the_walk_over_victims) {
+    start({8 * unit, 19 * unit});
+    auto small = make_array(7);
+    auto big = make_array(1, 10 * unit);
+    auto more = make_array(1, 5 * unit);
+    for (Chunk& c : small->chunks) {
+        overwrite_on(0, c);
+        read_on(1, c);
+    }
+    overwrite_on(1, big->chunks[0]);
+    for (Chunk& c : small->chunks) make_task(1, {{&c, false, false}});
+    Task& t = make_task(1, {{&more->chunks[0], true, true}});
+    EXPECT_EQ(place(t), Placement::granted);
+    for (Chunk& c : small->chunks) {
+        bool somewhere = false;
+        for (const auto& r : c.replicas) somewhere = somewhere || (r.address != 0 && r.version == c.version);
+        EXPECT_TRUE(somewhere) << "chunk " << c.index << " is nowhere";
+    }
+    EXPECT_NE(big->chunks[0].replicas[1].address, 0u);
+}
+
+TEST_F(ResidencyTest, a_dirty_chunk_that_is_too_large_for_the_host_does_not_keep_smaller_ones_from_leaving) {
+    start({2 * unit, 6 * unit});
+    auto big = make_array(1, 4 * unit);
+    auto small = make_array(3);
+    overwrite_on(1, big->chunks[0]);
+    overwrite_on(1, small->chunks[0]);
+    overwrite_on(1, small->chunks[1]);
+    overwrite_on(1, small->chunks[2]);  // the big one is older, but has nowhere to go
+    EXPECT_NE(big->chunks[0].replicas[1].address, 0u);
+    EXPECT_EQ(script_.copies.size(), 1u);
+}
+
+TEST_F(ResidencyTest, a_linked_device_is_preferred_as_a_source_to_the_host) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    auto a = make_array(1);
+    overwrite_on(1, a->chunks[0]);
+    read_on(0, a->chunks[0]);
+    script_.all_linked = true;
+    script_.copies.clear();
+    read_on(2, a->chunks[0]);
+    ASSERT_EQ(script_.copies.size(), 1u);
+    EXPECT_EQ(script_.copies[0].from, 1u);
+}
+
+TEST_F(ResidencyTest, a_refused_growth_lowers_the_limit_and_leads_to_eviction) {
+    start({64 * unit, 64 * unit});
+    auto a = make_array(2);
+    overwrite_on(1, a->chunks[0]);
+    Task& t = make_task(1, {{&a->chunks[1], true, true}});
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    residency_->grown(1, 0, 0);
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);  // the host's memory for the write-back
+    const auto [memory, bytes] = script_.growths.back();
+    EXPECT_EQ(memory, 0u);
+    residency_->grown(0, base_[0], bytes);
+    EXPECT_EQ(residency_->place(t), Placement::granted);
+    EXPECT_EQ(script_.copies.size(), 1u);
+}
+
+TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) {
+    start({64 * unit, unit});
+    auto a = make_array(2);
+    overwrite_on(1, a->chunks[0]);
+    overwrite_on(1, a->chunks[1]);
+    ASSERT_EQ(script_.copies.size(), 1u);
+    auto cause = std::make_shared<kmm::graph::RootFailure>();
+    EXPECT_EQ(residency_->copy_failed(a->chunks[0], 1, 0, a->chunks[0].copied_at, cause), kmm::memory::Spoiled::everywhere);
+    Task& reader = make_task(0, {{&a->chunks[0], false, false}});
+    EXPECT_EQ(place(reader), Placement::lost);
+    EXPECT_EQ(residency_->lost_cause(), cause);
+    overwrite_on(0, a->chunks[0]);
+    EXPECT_EQ(place(reader), Placement::granted);
+}
+
+}  // namespace

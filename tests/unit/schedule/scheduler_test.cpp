@@ -1,0 +1,323 @@
+// From tasks to instructions: the scheduler with an outbox that only writes down, and a test that plays the devices.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "kmm/schedule/scheduler.hpp"
+
+namespace {
+
+using kmm::MemoryId;
+using kmm::ResourceId;
+using kmm::graph::Access;
+using kmm::graph::Failure;
+using kmm::graph::Fence;
+using kmm::graph::LaneId;
+using kmm::graph::RootFailure;
+using kmm::graph::Task;
+using kmm::graph::TaskKind;
+using kmm::graph::TaskNumber;
+using kmm::graph::TaskTable;
+using kmm::memory::Array;
+using kmm::memory::Chunk;
+using kmm::memory::MemoryIndex;
+using kmm::schedule::Instruction;
+using kmm::schedule::LaneRole;
+using kmm::schedule::Outbox;
+using kmm::schedule::Scheduler;
+using kmm::schedule::SchedulerOptions;
+
+constexpr std::size_t unit = 4096;
+
+/// Plays memory service, devices and host pool; nothing happens before the test says so.
+class Stage final : public Outbox {
+  public:
+    explicit Stage(std::vector<std::size_t> limits, SchedulerOptions options = {}) {
+        options.num_devices = static_cast<std::uint32_t>(limits.size()) - 1;
+        options.compute_lanes = 2;
+        options.launcher_lanes = 1;
+        num_memories_ = limits.size();
+        scheduler = std::make_unique<Scheduler>(*this, table, options, limits);
+    }
+
+    Array& make_array(std::size_t chunks, std::size_t bytes = unit) {
+        arrays_.push_back(std::make_unique<Array>());
+        Array& a = *arrays_.back();
+        a.chunks = std::vector<Chunk>(chunks);
+        for (std::size_t i = 0; i < chunks; i++) {
+            a.chunks[i].array = &a;
+            a.chunks[i].index = static_cast<std::uint32_t>(i);
+            a.chunks[i].size_bytes = bytes;
+            a.chunks[i].replicas.resize(num_memories_);
+        }
+        return a;
+    }
+    struct Use {
+        Chunk* chunk;
+        bool writes = false;
+        bool replaces = false;
+    };
+    Task& make_task(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses, const std::vector<TaskNumber>& after = {}) {
+        tasks_.push_back(std::make_unique<Task>());
+        Task& t = *tasks_.back();
+        t.kind = kind;
+        t.memory = memory;
+        for (const Use& u : uses) {
+            Access a;
+            a.chunk = u.chunk;
+            a.writes_chunk = u.writes;
+            a.replaces_chunk = u.replaces;
+            a.needs_content = !u.replaces;
+            t.accesses.push_back(a);
+            t.layouts.emplace_back();
+        }
+        for (const TaskNumber n : after) t.predecessors.push_back({n, true});
+        table.add(&t);
+        return t;
+    }
+    Task& submit(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses, const std::vector<TaskNumber>& after = {}) {
+        Task& t = make_task(kind, memory, uses, after);
+        scheduler->submit(t);
+        return t;
+    }
+    /// Lets the scheduler issue, with all the memory that it asks for.
+    void dispatch() {
+        scheduler->dispatch();
+        while (!growths.empty()) {
+            const auto [memory, bytes] = growths.back();
+            growths.pop_back();
+            next_address_[memory] = std::max(next_address_[memory], (std::uintptr_t{memory} + 1) << 32);
+            scheduler->grown(memory, next_address_[memory], bytes);
+            next_address_[memory] += bytes;
+            scheduler->dispatch();
+        }
+    }
+    /// Completes everything on the lanes, in the order in which it was handed out, until nothing more comes.
+    void finish() {
+        dispatch();
+        while (finished_ < instructions.size() || !on_host.empty()) {
+            if (finished_ < instructions.size()) {
+                const Instruction& i = instructions[finished_++];
+                for (const Fence& f : i.waits) EXPECT_TRUE(done(f)) << "work was handed out before what it waits for";
+                completed[i.lane] = i.position;
+                if (i.op == Instruction::Op::kernel) ran.push_back(i.task->number);
+                scheduler->advance(i.lane, i.position);
+            } else {
+                Task* t = on_host.front();
+                on_host.erase(on_host.begin());
+                ran.push_back(t->number);
+                scheduler->host_done(*t, nullptr);
+            }
+            dispatch();
+        }
+    }
+    bool done(Fence f) const {
+        const auto it = completed.find(f.lane);
+        return it != completed.end() && it->second >= f.position;
+    }
+    std::size_t copies(MemoryIndex from, MemoryIndex to) const {
+        return static_cast<std::size_t>(std::count_if(instructions.begin(), instructions.end(), [&](const Instruction& i) {
+            return i.op == Instruction::Op::copy && i.from == from && i.to == to;
+        }));
+    }
+
+    // Outbox
+    void instruct(std::uint32_t, Instruction&& i) override { instructions.push_back(std::move(i)); }
+    void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
+    void run_on_host(Task& t) override { on_host.push_back(&t); }
+    void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    bool linked(MemoryIndex, MemoryIndex) const noexcept override { return false; }
+    void settled(Task& t) noexcept override {
+        if (t.failure != nullptr) failures[t.number] = t.failure;
+        table.remove(t.number);
+    }
+    void recycle(Task&) noexcept override {}
+    std::shared_ptr<Failure> make_failure(Task& task, std::exception_ptr thrown, const std::shared_ptr<RootFailure>& root) override {
+        auto failure = std::make_shared<Failure>();
+        failure->root = root;
+        if (thrown != nullptr) {
+            failure->root = std::make_shared<RootFailure>();
+            failure->root->number = task.number;
+            failure->root->cause = thrown;
+        }
+        failure->error = failure->root->cause;
+        return failure;
+    }
+    std::shared_ptr<Failure> find_failure(TaskNumber number) override {
+        const auto it = failures.find(number);
+        return it == failures.end() ? nullptr : it->second;
+    }
+    std::exception_ptr out_of_memory(Task&) override { return std::make_exception_ptr(std::runtime_error("out of memory")); }
+    std::exception_ptr kernel_error(Task&, std::exception_ptr thrown) override { return thrown; }
+
+    TaskTable table;
+    std::unique_ptr<Scheduler> scheduler;
+    std::vector<Instruction> instructions;
+    std::vector<Task*> launches;
+    std::vector<Task*> on_host;
+    std::vector<std::pair<MemoryIndex, std::size_t>> growths;
+    std::map<TaskNumber, std::shared_ptr<Failure>> failures;
+    std::map<LaneId, kmm::graph::Position> completed;
+    std::vector<TaskNumber> ran;
+
+  private:
+    std::size_t num_memories_ = 0;
+    std::size_t finished_ = 0;
+    std::map<MemoryIndex, std::uintptr_t> next_address_;
+    std::vector<std::unique_ptr<Array>> arrays_;
+    std::vector<std::unique_ptr<Task>> tasks_;
+};
+
+TEST(Scheduler, a_kernel_is_handed_out_behind_its_predecessor_without_waiting_for_it) {
+    Stage s({64 * unit, 64 * unit});
+    Array& a = s.make_array(1);
+    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
+    Task& second = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, false}}, {first.number});
+    s.dispatch();
+    ASSERT_EQ(s.instructions.size(), 2u);
+    EXPECT_EQ(s.instructions[1].task, &second);
+    EXPECT_EQ(s.instructions[1].lane, s.instructions[0].lane) << "a successor stays in its predecessor's lane";
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Scheduler, a_host_task_starts_when_everything_before_it_is_done_and_its_copy_has_arrived) {
+    Stage s({64 * unit, 64 * unit});
+    Array& a = s.make_array(1);
+    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
+    s.submit(TaskKind::host, 0, {{&a.chunks[0], false, false}}, {first.number});
+    s.dispatch();
+    EXPECT_TRUE(s.on_host.empty());
+    ASSERT_EQ(s.instructions.size(), 1u);
+    s.scheduler->advance(s.instructions[0].lane, s.instructions[0].position);
+    s.dispatch();
+    ASSERT_EQ(s.instructions.size(), 2u);
+    EXPECT_EQ(s.instructions[1].op, Instruction::Op::copy);
+    EXPECT_TRUE(s.on_host.empty());
+    s.scheduler->advance(s.instructions[1].lane, s.instructions[1].position);
+    s.dispatch();
+    ASSERT_EQ(s.on_host.size(), 1u);
+    s.scheduler->host_done(*s.on_host[0], nullptr);
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Scheduler, passes_over_more_data_than_fits_run_chunk_by_chunk) {
+    constexpr std::size_t chunks = 16, passes = 5;
+    Stage s({64 * unit, 4 * unit});
+    Array& a = s.make_array(chunks);
+    std::vector<TaskNumber> last(chunks);
+    for (std::size_t c = 0; c < chunks; c++) last[c] = s.submit(TaskKind::host, 0, {{&a.chunks[c], true, true}}).number;
+    Task& gate = s.make_task(TaskKind::host, 0, {});
+    for (std::size_t p = 0; p < passes; p++)
+        for (std::size_t c = 0; c < chunks; c++) last[c] = s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, false}}, {last[c], gate.number}).number;
+    s.finish();
+    ASSERT_TRUE(s.ran.size() == chunks) << "nothing may run before the gate";
+    s.scheduler->submit(gate);
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_EQ(s.copies(0, 1), chunks);
+    EXPECT_LE(s.copies(1, 0), chunks);
+    EXPECT_EQ(s.scheduler->counters().succeeded, chunks + passes * chunks + 1);
+}
+
+TEST(Scheduler, a_failure_cancels_what_needs_its_result_and_nothing_else) {
+    Stage s({64 * unit, 64 * unit});
+    Array& a = s.make_array(3);
+    Task& root = s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
+    Task& needs = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {root.number});
+    Task& other = s.submit(TaskKind::kernel, 1, {{&a.chunks[2], true, true}});
+    Task& order_only = s.make_task(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
+    order_only.predecessors = {{root.number, false}, {needs.number, false}};
+    s.scheduler->submit(order_only);
+    s.dispatch();
+    ASSERT_EQ(s.on_host.size(), 1u);
+    s.on_host.clear();
+    s.scheduler->host_done(root, std::make_exception_ptr(std::runtime_error("x")));
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_EQ(s.failures.count(root.number), 1u);
+    EXPECT_EQ(s.failures.count(needs.number), 1u);
+    EXPECT_EQ(s.failures.count(other.number), 0u);
+    EXPECT_EQ(s.failures.count(order_only.number), 0u);
+    EXPECT_EQ(s.failures[needs.number]->root->number, root.number);
+    EXPECT_EQ(std::count(s.ran.begin(), s.ran.end(), needs.number), 0);
+    EXPECT_EQ(s.scheduler->counters().failed, 1u);
+    EXPECT_EQ(s.scheduler->counters().cancelled, 1u);
+    // One that comes later finds the failure of a task that is gone.
+    Task& later = s.submit(TaskKind::kernel, 1, {{&a.chunks[1], true, false}}, {needs.number});
+    s.finish();
+    EXPECT_EQ(s.failures.count(later.number), 1u);
+}
+
+TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_on) {
+    Stage s({unit, unit});
+    Array& a = s.make_array(4);
+    for (std::size_t c = 0; c < 4; c++) s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, true}});
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_EQ(s.scheduler->counters().succeeded, 2u);
+    EXPECT_EQ(s.scheduler->counters().failed, 2u);
+    s.scheduler->release(a);
+    ASSERT_EQ(s.scheduler->freed_arrays().size(), 1u);
+    Array& b = s.make_array(2);
+    for (std::size_t c = 0; c < 2; c++) s.submit(TaskKind::kernel, 1, {{&b.chunks[c], true, true}});
+    s.finish();
+    EXPECT_EQ(s.scheduler->counters().succeeded, 4u);
+}
+
+TEST(Scheduler, a_barrier_is_done_when_everything_before_it_is_settled) {
+    Stage s({64 * unit, 64 * unit});
+    Array& a = s.make_array(2);
+    s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
+    Task& barrier = s.make_task(TaskKind::join, 0, {});
+    barrier.is_barrier = true;
+    s.scheduler->submit(barrier);
+    Task& after = s.submit(TaskKind::kernel, 1, {{&a.chunks[1], true, true}});
+    s.dispatch();
+    s.scheduler->advance(s.instructions.at(0).lane, s.instructions.at(0).position);
+    EXPECT_EQ(s.table.find(after.number), nullptr);
+    EXPECT_NE(s.table.find(barrier.number), nullptr);
+    s.scheduler->host_done(*s.on_host.at(0), nullptr);
+    s.dispatch();
+    EXPECT_EQ(s.table.find(barrier.number), nullptr);
+}
+
+TEST(Scheduler, one_at_a_time_runs_in_the_order_of_submission) {
+    SchedulerOptions options;
+    options.one_at_a_time = true;
+    Stage s({64 * unit, 64 * unit, 64 * unit}, options);
+    Array& a = s.make_array(6);
+    std::vector<TaskNumber> expected;
+    for (std::size_t c = 0; c < 6; c++) expected.push_back(s.submit(c % 3 == 0 ? TaskKind::host : TaskKind::kernel, c % 3, {{&a.chunks[c], true, true}}).number);
+    s.dispatch();
+    EXPECT_EQ(s.on_host.size() + s.instructions.size(), 1u);
+    s.finish();
+    EXPECT_EQ(s.ran, expected);
+}
+
+TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_it) {
+    Stage s({64 * unit, 64 * unit});
+    Array& a = s.make_array(3);
+    Task& source = s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
+    s.finish();
+    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {source.number});
+    Task& second = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[2], true, true}}, {source.number});
+    s.dispatch();
+    ASSERT_EQ(s.copies(0, 1), 1u);
+    const auto error = std::make_exception_ptr(std::runtime_error("the link is gone"));
+    s.scheduler->task_failed(first, error);
+    s.scheduler->copy_failed(a.chunks[0], 0, 1, a.chunks[0].copied_at, error);
+    s.finish();
+    EXPECT_EQ(s.failures.count(first.number), 1u);
+    EXPECT_EQ(s.failures.count(second.number), 1u) << "it ran on what never arrived";
+    // The host still has the content.
+    Task& third = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}}, {source.number});
+    s.finish();
+    EXPECT_EQ(s.failures.count(third.number), 0u);
+    EXPECT_EQ(s.copies(0, 1), 2u);
+}
+
+}  // namespace
