@@ -29,7 +29,7 @@ struct KernelFailure;
 class DeviceResource;
 
 namespace detail {
-/// How the runtime makes and moves a `DeviceResource` (src/kmm/api/device_resource.hpp).
+/// How the runtime makes and moves a `DeviceResource` (src/kmm/execute/device_resource.hpp).
 class DeviceResourceAccess;
 
 /// "a task's resource is a <found>, not a <wanted>"; IR.

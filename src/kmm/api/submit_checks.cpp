@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kmm/api/device_error.hpp"
+#include "kmm/execute/device_error.hpp"
 #include "kmm/error.hpp"
 
 namespace kmm::detail {

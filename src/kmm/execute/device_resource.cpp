@@ -1,12 +1,12 @@
 // The compiled part of Resource, HostResource and DeviceResource: work on the task's stream, through the driver.
 //
 // Owns: nothing. Must not know: tasks, arrays. The thread that runs the task.
-#include "kmm/api/device_resource.hpp"
+#include "kmm/execute/device_resource.hpp"
 
 #include <algorithm>
 #include <string>
 
-#include "kmm/api/device_error.hpp"
+#include "kmm/execute/device_error.hpp"
 
 namespace kmm {
 

@@ -1,5 +1,5 @@
 // Owns: the texts of native failures inside tasks. Any thread.
-#include "kmm/api/device_error.hpp"
+#include "kmm/execute/device_error.hpp"
 
 #include <string>
 
