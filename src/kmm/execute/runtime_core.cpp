@@ -133,7 +133,7 @@ void RuntimeCore::settled(Task& task) noexcept {
         { std::lock_guard<std::mutex> guard(shard.mutex); }
         shard.wake.notify_all();
     }
-    pending_.fetch_sub(1, std::memory_order_acq_rel);
+    pending_.fetch_sub(1, std::memory_order_seq_cst);  // before the look at who waits for it
     if (admit_waiting_.load(std::memory_order_seq_cst) != 0) {
         { std::lock_guard<std::mutex> guard(admit_mutex_); }
         admit_wake_.notify_all();
