@@ -2,7 +2,7 @@
 option(BUILD_SHARED_LIBS "Shared libraries" ON)
 option(KMM_CUDA "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" OFF)
 option(KMM_BUILD_EXAMPLES "Build examples/" ON)
-option(KMM_BUILD_BENCHMARKS "Build benchmarks/ (needs Google Benchmark)" ON)
+option(KMM_BUILD_BENCHMARKS "Build benchmarks/" ON)
 option(KMM_WERROR "Warnings are errors" OFF)
 set(KMM_SANITIZER "" CACHE STRING "address (with undefined and leak) or thread")
 set_property(CACHE KMM_SANITIZER PROPERTY STRINGS "" address thread)
