@@ -83,7 +83,7 @@ class device_uvector {
     /// it must outlive the copy.
     RMM_UNIT_INLINE void set_element_async(size_type element_index, value_type const& value, cuda_stream_view stream) {
         expect_index(element_index);
-        detail::write_element(element_ptr(element_index), std::addressof(value), sizeof(value_type),
+        detail::write_element(element_ptr(element_index), detail::address_of(value), sizeof(value_type),
                               detail::explicit_stream(stream));
     }
     // Would not outlive the copy.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <type_traits>
 
 #include <rmm/cuda_stream_view.hpp>
@@ -33,7 +32,7 @@ class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
 
   public:
     template<class R, std::enable_if_t<refers_to<R, Properties, StreamOrdered>::value, int> = 0>
-    basic_resource_ref(R& resource) noexcept : basic_resource_ref(std::addressof(resource)) {}
+    basic_resource_ref(R& resource) noexcept : basic_resource_ref(&resource) {}
 
     template<class R, std::enable_if_t<refers_to<R, Properties, StreamOrdered>::value, int> = 0>
     basic_resource_ref(R* resource) noexcept : raw_{nullptr, nullptr} {

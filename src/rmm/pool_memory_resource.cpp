@@ -48,16 +48,16 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
     // 0.16 wrote "default" as all ones.
     constexpr std::size_t unset = ~std::size_t{0};
-    if (initial_pool_size.value_or(0) == unset) initial_pool_size = std::nullopt;
-    if (maximum_pool_size.value_or(0) == unset) maximum_pool_size = std::nullopt;
-    if (initial_pool_size) expect_multiple("initial", *initial_pool_size);
-    if (maximum_pool_size) expect_multiple("maximum", *maximum_pool_size);
-    std::size_t initial = initial_pool_size ? *initial_pool_size : default_initial_size();
-    if (!initial_pool_size && maximum_pool_size) initial = std::min(initial, *maximum_pool_size);
-    RMM_EXPECTS(!maximum_pool_size || initial <= *maximum_pool_size,
-                "the initial size of a pool, " + std::to_string(initial) + " bytes, exceeds its maximum of " +
-                    std::to_string(maximum_pool_size.value_or(0)));
-    engine_ = new pool_engine(upstream, initial, maximum_pool_size, ordered_upstream && !is_known_unordered(upstream));
+    const std::size_t asked = initial_pool_size.value_or(unset);
+    const std::size_t limit = maximum_pool_size.value_or(unset);
+    if (asked != unset) expect_multiple("initial", asked);
+    if (limit != unset) expect_multiple("maximum", limit);
+    const std::size_t initial = asked != unset ? asked : std::min(default_initial_size(), limit);
+    RMM_EXPECTS(initial <= limit, "the initial size of a pool, " + std::to_string(initial) +
+                                      " bytes, exceeds its maximum of " + std::to_string(limit));
+    std::optional<std::size_t> maximum;
+    if (limit != unset) maximum = limit;
+    engine_ = new pool_engine(upstream, initial, maximum, ordered_upstream && !is_known_unordered(upstream));
 }
 
 pool::~pool() { delete engine_; }

@@ -21,6 +21,12 @@ void read_element(void* value, void const* device_address, std::size_t bytes, cu
 [[noreturn]] void refuse_element_index(std::size_t index, std::size_t size);
 [[noreturn]] void refuse_element_count(std::size_t count, std::size_t element_bytes);
 
+/// The address of a value whose type may overload `&`; std::addressof would cost the whole of <memory>.
+template<class T>
+void const* address_of(T const& value) noexcept {
+    return &reinterpret_cast<unsigned char const&>(value);
+}
+
 /// Room for a value that need not have a default constructor.
 template<class T>
 struct host_copy {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <type_traits>
 
@@ -54,8 +53,7 @@ class pool_memory_resource final : public device_memory_resource {
                                                              int> = 0>
     explicit pool_memory_resource(Upstream2& upstream_mr, std::optional<std::size_t> initial_pool_size = std::nullopt,
                                   std::optional<std::size_t> maximum_pool_size = std::nullopt)
-        : pool_memory_resource(static_cast<Upstream*>(std::addressof(upstream_mr)), initial_pool_size,
-                               maximum_pool_size) {}
+        : pool_memory_resource(static_cast<Upstream*>(&upstream_mr), initial_pool_size, maximum_pool_size) {}
 
     pool_memory_resource() = delete;
     ~pool_memory_resource() override = default;
