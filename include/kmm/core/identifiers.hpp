@@ -33,7 +33,7 @@ class DeviceId {
     constexpr DeviceId() noexcept = default;
     template<typename I, typename = std::enable_if_t<std::is_integral<I>::value>>
     KMM_HOST_DEVICE explicit constexpr DeviceId(I value) : value_(static_cast<std::uint8_t>(value)) {
-        if (is_less(value, 0) || !is_less(value, MAX_DEVICES)) {
+        if (is_less(value, 0) || !is_less(value, std::size_t{MAX_DEVICES})) {
             refuse(static_cast<std::int64_t>(value));
         }
     }
