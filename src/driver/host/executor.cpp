@@ -28,6 +28,66 @@ constexpr std::chrono::seconds extra_lifetime{1};
 // Bounds what a program can cause; a GPU runs at most 128 kernels at once.
 constexpr int max_extra_workers = 256;
 
+// What runs in the place of a stream (races::Fiber): the only code that touches what users wrote into the work.
+
+void wait_body(void* argument) {
+    Op& op = *static_cast<Op*>(argument);
+    races::acquire(&op.enqueue_clock);
+    (void)op.work.wait.stream->reached(op.work.wait.position);
+    op.stream->released();
+    races::release(&op.enqueue_clock);
+}
+
+void perform_body(void* argument) {
+    Op& op = *static_cast<Op*>(argument);
+    races::acquire(&op.enqueue_clock);
+    perform(op.work);
+    op.stream->released();
+    races::release(&op.enqueue_clock);
+}
+
+void begin_launch_body(void* argument) {
+    Op& op = *static_cast<Op*>(argument);
+    races::acquire(&op.enqueue_clock);
+    const KernelWork& kernel = op.work.kernel;
+    if (kernel.skip != nullptr && kernel.skip(kernel.skip_user)) op.skipped.store(true, std::memory_order_relaxed);
+    races::release(&op.begin_clock);
+}
+
+void blocks_body(void* argument) {
+    Op& op = *static_cast<Op*>(argument);
+    races::acquire(&op.begin_clock);
+    const KernelWork& kernel = op.work.kernel;
+    const std::uint64_t per_turn = op.blocks_per_turn.load(std::memory_order_relaxed);
+    for (;;) {
+        const std::uint64_t first = op.next_block.fetch_add(per_turn, std::memory_order_relaxed);
+        if (first >= kernel.num_blocks) break;
+        const std::uint64_t last = std::min(kernel.num_blocks, first + per_turn);
+        try {
+            kernel.kernel->run_blocks(*kernel.kernel, kernel.geometry, op.work.parameters(), first, last);
+        } catch (...) {
+            if (!op.failed.exchange(true)) op.error = std::current_exception();
+            op.next_block.store(kernel.num_blocks, std::memory_order_relaxed);
+        }
+    }
+    races::release(&op.end_clock);
+}
+
+/// Leaves `failed` set if nobody was there to take the exception.
+void end_launch_body(void* argument) {
+    Op& op = *static_cast<Op*>(argument);
+    races::acquire(&op.end_clock);
+    if (op.failed.load(std::memory_order_relaxed)) {
+        if (op.work.kernel.failure != nullptr) {
+            op.work.kernel.failure->error = op.error;
+            op.failed.store(false, std::memory_order_relaxed);
+        }
+        op.error = nullptr;
+    }
+    op.stream->released();
+    races::release(&op.enqueue_clock);
+}
+
 }  // namespace
 
 Executor::Executor(int num_threads, std::function<void(Stream&)> recycle)
@@ -231,16 +291,10 @@ Stream* Executor::run_turn(Stream& stream, bool front_is_done) noexcept {
 /// True if the work is done; false if it, and the stream, are now in the hands of others.
 bool Executor::execute(Stream& stream, Op& op) noexcept {
     switch (op.work.kind) {
-    case WorkKind::wait: {
-        Stream& target = *op.work.wait.stream;
-        if (!stream.pass(target, op.work.wait.position)) return false;
-        races::FiberScope scope(stream.fiber());
-        races::acquire(&op.enqueue_clock);
-        (void)target.reached(op.work.wait.position);
-        stream.released();
-        races::release(&op.enqueue_clock);
+    case WorkKind::wait:
+        if (!stream.pass(*op.work.wait.stream, op.work.wait.position)) return false;
+        if (races::tracked) stream.fiber().run(&wait_body, &op);
         return true;
-    }
     case WorkKind::timestamp: {
         Event& event = *op.work.timestamp.event;
         std::lock_guard lock(event.mutex);
@@ -251,14 +305,7 @@ bool Executor::execute(Stream& stream, Op& op) noexcept {
         return true;
     }
     case WorkKind::kernel: return run_launch(stream, op);
-    default: {
-        races::FiberScope scope(stream.fiber());
-        races::acquire(&op.enqueue_clock);
-        perform(op.work);
-        stream.released();
-        races::release(&op.enqueue_clock);
-        return true;
-    }
+    default: stream.fiber().run(&perform_body, &op); return true;
     }
 }
 
@@ -267,22 +314,16 @@ bool Executor::run_launch(Stream& stream, Op& op) noexcept {
     op.next_block.store(0, std::memory_order_relaxed);
     op.participants.store(1, std::memory_order_relaxed);
     op.failed.store(false, std::memory_order_relaxed);
+    op.skipped.store(false, std::memory_order_relaxed);
     const bool alone = num_threads_ == 1 || kernel.num_blocks == 1 || kernel.num_threads() < min_shared_threads;
     const std::uint64_t turns = static_cast<std::uint64_t>(num_threads_) * turns_per_worker;
     const std::uint64_t per_turn = alone ? kernel.num_blocks : std::max<std::uint64_t>(1, kernel.num_blocks / turns);
     op.blocks_per_turn.store(per_turn, std::memory_order_relaxed);
-    {
-        races::FiberScope scope(stream.fiber());
-        races::acquire(&op.enqueue_clock);
-        if (kernel.skip != nullptr && kernel.skip(kernel.skip_user)) {
-            stream.released();
-            races::release(&op.enqueue_clock);
-            return true;
-        }
-        races::release(&op.begin_clock);
+    stream.fiber().run(&begin_launch_body, &op);
+    if (!op.skipped.load(std::memory_order_relaxed)) {
+        if (!alone) share(op);
+        if (!take_part(op, stream.fiber())) return false;
     }
-    if (!alone) share(op);
-    if (!take_part(op, stream.fiber())) return false;
     end_launch(op);
     return true;
 }
@@ -298,26 +339,10 @@ void Executor::share(Op& op) noexcept {
 }
 
 /// Runs blocks until none is left to begin. True for the last participant to leave: the launch is then over.
-bool Executor::take_part(Op& op, races::Fiber fiber) noexcept {
-    const KernelWork& kernel = op.work.kernel;
-    const std::uint64_t per_turn = op.blocks_per_turn.load(std::memory_order_relaxed);
-    {
-        races::FiberScope scope(fiber);
-        races::acquire(&op.begin_clock);
-        for (;;) {
-            const std::uint64_t first = op.next_block.fetch_add(per_turn, std::memory_order_relaxed);
-            if (first >= kernel.num_blocks) break;
-            const std::uint64_t last = std::min(kernel.num_blocks, first + per_turn);
-            try {
-                kernel.kernel->run_blocks(*kernel.kernel, kernel.geometry, op.work.parameters(), first, last);
-            } catch (...) {
-                if (!op.failed.exchange(true)) op.error = std::current_exception();
-                op.next_block.store(kernel.num_blocks, std::memory_order_relaxed);
-            }
-        }
-        races::release(&op.end_clock);
-    }
-    if (per_turn < kernel.num_blocks) {
+bool Executor::take_part(Op& op, races::Fiber& fiber) noexcept {
+    const bool shared = op.blocks_per_turn.load(std::memory_order_relaxed) < op.work.kernel.num_blocks;
+    fiber.run(&blocks_body, &op);
+    if (shared) {
         std::lock_guard lock(mutex_);
         if (op.listed) {
             Op** at = &launches_;
@@ -331,9 +356,11 @@ bool Executor::take_part(Op& op, races::Fiber fiber) noexcept {
 }
 
 void Executor::help(Op& op) noexcept {
-    races::Fiber fiber = races::make_fiber();
-    const bool last = take_part(op, fiber);
-    races::destroy_fiber(fiber);
+    bool last = false;
+    {
+        races::Fiber fiber;
+        last = take_part(op, fiber);
+    }
     if (!last) return;
     Stream& stream = *op.stream;
     end_launch(op);
@@ -342,21 +369,8 @@ void Executor::help(Op& op) noexcept {
 
 void Executor::end_launch(Op& op) noexcept {
     Stream& stream = *op.stream;
-    bool lost = false;
-    {
-        races::FiberScope scope(stream.fiber());
-        races::acquire(&op.end_clock);
-        if (op.failed.load(std::memory_order_relaxed)) {
-            if (op.work.kernel.failure != nullptr)
-                op.work.kernel.failure->error = op.error;
-            else
-                lost = true;
-            op.error = nullptr;
-        }
-        stream.released();
-        races::release(&op.enqueue_clock);
-    }
-    if (!lost) return;
+    stream.fiber().run(&end_launch_body, &op);
+    if (!op.failed.load(std::memory_order_relaxed)) return;
     Stream& blamed = op.blamed != nullptr ? *op.blamed : stream;
     std::lock_guard lock(blamed.mutex);
     blamed.set_failed(op.blamed != nullptr ? op.blamed_position : op.position);

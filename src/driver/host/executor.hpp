@@ -47,7 +47,7 @@ class Executor {
     Stream* run_turn(Stream& stream, bool front_is_done) noexcept;
     bool execute(Stream& stream, Op& op) noexcept;
     bool run_launch(Stream& stream, Op& op) noexcept;
-    bool take_part(Op& op, races::Fiber fiber) noexcept;
+    bool take_part(Op& op, races::Fiber& fiber) noexcept;
     void help(Op& op) noexcept;
     void end_launch(Op& op) noexcept;
     void share(Op& op) noexcept;

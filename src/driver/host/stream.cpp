@@ -15,8 +15,6 @@ constexpr std::chrono::microseconds spin_time{20};
 
 }  // namespace
 
-Stream::~Stream() { races::destroy_fiber(fiber_); }
-
 void Stream::add_slab() {
     if (slabs_.size() == slabs_.capacity()) slabs_.reserve(slabs_.size() * 2 + 4);
     slabs_.push_back(std::make_unique<Op[]>(ops_per_slab));
@@ -190,11 +188,6 @@ void Stream::wait_until(std::uint64_t position, bool spin) {
         unlink(waiter);
     }
     races::acquire(&clock_);
-}
-
-races::Fiber Stream::fiber() {
-    if (races::tracked && fiber_ == nullptr) fiber_ = races::make_fiber();
-    return fiber_;
 }
 
 }  // namespace kmm::driver::host

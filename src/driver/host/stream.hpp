@@ -42,6 +42,7 @@ struct Op {
     Stream* blamed = nullptr;
     std::uint64_t blamed_position = 0;
     std::atomic<bool> failed{false};
+    std::atomic<bool> skipped{false};
     std::exception_ptr error;
     races::Clock enqueue_clock, begin_clock, end_clock;
 };
@@ -57,7 +58,6 @@ struct Waiter {
 class Stream {
   public:
     Stream() = default;
-    ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
@@ -126,7 +126,7 @@ class Stream {
     /// True if `target` has reached the position. Otherwise this stream is now blocked and belongs to `target`.
     bool pass(Stream& target, std::uint64_t position) noexcept;
     /// What ThreadSanitizer takes for the thread of this stream.
-    races::Fiber fiber();
+    races::Fiber& fiber() noexcept { return fiber_; }
     void released() noexcept { races::release(&clock_); }
 
     // ---- capture; see graph.hpp
@@ -163,7 +163,7 @@ class Stream {
     Op* run_head_ = nullptr;
     Op* done_ = nullptr;
     Waiter block_;
-    races::Fiber fiber_ = nullptr;
+    races::Fiber fiber_;
     races::Clock clock_;
 };
 
