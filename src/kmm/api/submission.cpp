@@ -158,7 +158,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
 
 std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument) {
     Task& t = draft_->current();
-    DraftAccess a;
+    DraftAccess& a = draft_->accesses.emplace_back();
     a.array = array.get();
     a.region = region;
     a.kind = kind;
@@ -166,7 +166,6 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     a.task = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     a.access = static_cast<std::uint32_t>(t.accesses.size());
     a.argument = argument;
-    draft_->accesses.push_back(a);
     t.accesses.emplace_back();
     t.accesses.back().kind = kind;
     t.layouts.emplace_back();

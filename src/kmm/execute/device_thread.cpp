@@ -12,6 +12,8 @@ constexpr Position events_every = 16;
 constexpr std::size_t feed_between_polls = 8;
 // A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
 constexpr int copy_attempts = 3;
+// Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
+constexpr std::uint32_t default_shared_bytes = 48 * 1024;
 
 /// Whether a task that `task` needs has failed: then its work must not run on what is not there.
 bool must_skip(const graph::Task& task, const FailedTasks& failed) {
@@ -182,10 +184,17 @@ Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
         if (skip) failed.add(t.number);
         return skip;
     };
-    // Above the default limit a kernel must be told that it may use that much.
-    if (launch.shared_bytes > 48 * 1024) {
-        const Status status = driver_.prepare_kernel(launch.function, launch.shared_bytes);
-        if (!status.ok()) return status;
+    // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory it must
+    // be told that it may use that much. Both are asked for once, before the launch.
+    const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};
+    if (wanted.function != last_prepared_.function || wanted.shared_bytes > last_prepared_.shared_bytes) {
+        std::uint32_t& prepared = prepared_[wanted.function];  // one more than the bytes; 0: not loaded
+        if (prepared <= wanted.shared_bytes) {
+            const Status status = driver_.prepare_kernel(wanted.function, wanted.shared_bytes);
+            if (!status.ok()) return status;
+            prepared = wanted.shared_bytes + 1;
+        }
+        last_prepared_ = {wanted.function, prepared - 1};
     }
     return driver_.launch(launch, stream);
 }

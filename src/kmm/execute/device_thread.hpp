@@ -7,6 +7,7 @@
 #include <atomic>
 #include <deque>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "kmm/execute/lanes.hpp"
@@ -81,6 +82,12 @@ class DeviceThread {
     std::vector<Lane> states_;         ///< by index within the device
     std::vector<LaneId> touched_;
     std::vector<EventHandle> events_;  ///< free
+    struct PreparedKernel {
+        const void* function = nullptr;
+        std::uint32_t shared_bytes = 0;
+    };
+    PreparedKernel last_prepared_;     ///< most launches repeat the kernel before
+    std::unordered_map<const void*, std::uint32_t> prepared_;
     LaneId first_lane_;
     Lanes::Scratch scratch_;
     Sleeper sleeper_;

@@ -33,6 +33,16 @@ void Task::drop_payload() noexcept {
     }
 }
 
+void Task::reserve() {
+    accesses.reserve(usual_accesses);
+    layouts.reserve(usual_accesses);
+    patches.reserve(usual_accesses);
+    addresses.reserve(usual_accesses);
+    predecessors.reserve(2 * usual_accesses);
+    successors.reserve(usual_accesses);
+    open_data_predecessors.reserve(usual_accesses);
+}
+
 void Task::recycle() noexcept {
     drop_payload();
     number = 0;
@@ -80,7 +90,10 @@ Task* TaskPool::take() {
     if (free_.empty()) {
         slabs_.push_back(std::make_unique<Task[]>(slab_size));
         free_.reserve(slabs_.size() * slab_size);
-        for (std::size_t i = slab_size; i-- > 0;) free_.push_back(&slabs_.back()[i]);
+        for (std::size_t i = slab_size; i-- > 0;) {
+            slabs_.back()[i].reserve();
+            free_.push_back(&slabs_.back()[i]);
+        }
     }
     Task* task = free_.back();
     free_.pop_back();

@@ -155,10 +155,13 @@ struct Task {
     /// Memory for parameters or a payload: inside the record when it fits.
     void* allocate_storage(std::size_t bytes, std::size_t alignment);
     void drop_payload() noexcept;
+    /// Room for what most tasks have, so that a fresh record costs no growing of lists.
+    void reserve();
     /// Makes the record as new, keeping the memory of its vectors.
     void recycle() noexcept;
 
   private:
+    static constexpr std::size_t usual_accesses = 4;
     static constexpr std::size_t inline_bytes = 256;  // a kernel with three 2-D views and a range takes about 200
     alignas(16) std::byte inline_storage_[inline_bytes];
     void* extra_storage_ = nullptr;

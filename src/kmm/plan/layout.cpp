@@ -46,8 +46,10 @@ bool Layout::detect_grid() {
 std::size_t Layout::find(const Box& region) const noexcept {
     if (regular_) {
         std::size_t index = 0;
-        for (std::size_t k = 0; k < max_rank; ++k) {
+        // Divisions are most of the cost of a lookup: axes that are not cut, and those beyond the rank, need none.
+        for (std::size_t k = 0; k < rank_; ++k) {
             if (region.begin[k] < 0 || region.end[k] > array_.end[k]) return none;
+            if (grid_[k] == 1) continue;
             const std::int64_t cell = region.begin[k] / chunk_size_[k];
             if (region.end[k] > (cell + 1) * chunk_size_[k]) return none;
             index = index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(cell);
