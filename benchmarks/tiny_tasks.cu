@@ -161,12 +161,11 @@ Times measure(const RuntimeHandle& rt, raw::Shape shape, Work work, int num_task
 
 /// One task at a time: from the submit until the wait for it returns.
 Samples submit_and_wait(const RuntimeHandle& rt, Work work, int count) {
-    Array<float> array(tiny_elements);
-    const GPUKernel zero = GPUKernel(increment, block_threads).grid(tiny_elements / block_threads);
+    Array<float> array = rt.allocate(std::vector<float>(tiny_elements, 0.0f));
+    const GPUKernel add_one = GPUKernel(increment, block_threads).grid(tiny_elements / block_threads);
     Samples samples;
-    array.copy_from(std::vector<float>(tiny_elements, 0.0f));
     const auto once = [&] {
-        if (work == Work::kernel) return rt.submit(device(0), zero, write(array));
+        if (work == Work::kernel) return rt.submit(device(0), add_one, write(array));
         return rt.submit(ResourceId::host(), Host([](kmm::ViewMut<float>) {}), write(array));
     };
     for (int i = 0; i < count + count / 10; ++i) {
