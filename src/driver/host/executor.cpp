@@ -27,6 +27,7 @@ constexpr std::chrono::milliseconds patience{2};
 constexpr std::chrono::seconds extra_lifetime{1};
 // Bounds what a program can cause; a GPU runs at most 128 kernels at once.
 constexpr int max_extra_workers = 256;
+constexpr int extra_worker = -1;
 
 // What runs in the place of a stream (races::Fiber): the only code that touches what users wrote into the work.
 
@@ -118,12 +119,14 @@ Executor::~Executor() {
 bool Executor::start() noexcept {
     if (started_.load(std::memory_order_acquire)) return true;
     std::lock_guard lock(mutex_);
+    if (started_.load(std::memory_order_relaxed)) return true;
     try {
         threads_.reserve(static_cast<std::size_t>(num_threads_));
         if (!supervisor_.joinable()) supervisor_ = std::thread([this] { supervise(); });
-        while (threads_.size() < static_cast<std::size_t>(num_threads_)) threads_.emplace_back([this] { work(false); });
+        for (int number = 0; number < num_threads_; ++number) threads_.emplace_back([this, number] { work(number); });
     } catch (...) {
-        if (threads_.empty()) return false;  // fewer workers than wanted are enough
+        // Fewer workers than wanted are enough: extra ones join where work stands still.
+        if (threads_.empty()) return false;
     }
     started_.store(true, std::memory_order_release);
     return true;
@@ -142,21 +145,31 @@ void Executor::submit(Stream& stream) noexcept {
 
 /// There is a ready stream: sees to it that somebody takes it. With the lock held.
 void Executor::rouse() noexcept {
-    if (searching_ > 0) return;  // whoever looks finds it, and calls this for what else is there
-    if (sleeping_ > 0) {
+    if (searching_ > 0 && !races::tracked) return;  // whoever looks finds it, and calls this for what else is there
+    if (races::tracked)
+        wake_.notify_all();  // only one of them takes this stream
+    else if (sleeping_ > 0)
         wake_.notify_one();
-    } else if (!watched_) {
+    if ((sleeping_ == 0 || races::tracked) && !watched_) {
         watched_ = true;
         alarm_.notify_one();
     }
 }
 
-Stream* Executor::pop_ready() noexcept {
+/// The first stream that this worker may run. With the lock held.
+Stream* Executor::pop_ready(int worker) noexcept {
     for (int list : {0, 1}) {
+        Stream* before = nullptr;
         Stream* stream = ready_head_[list];
+        // Under the race detector streams keep to their workers; see race_annotations.hpp.
+        while (races::tracked && stream != nullptr && worker != extra_worker &&
+               static_cast<int>(stream->slot) % num_threads_ != worker) {
+            before = stream;
+            stream = stream->next_ready;
+        }
         if (stream == nullptr) continue;
-        ready_head_[list] = stream->next_ready;
-        if (ready_head_[list] == nullptr) ready_tail_[list] = nullptr;
+        (before == nullptr ? ready_head_[list] : before->next_ready) = stream->next_ready;
+        if (ready_tail_[list] == stream) ready_tail_[list] = before;
         --num_ready_;
         num_offers_.fetch_sub(1, std::memory_order_relaxed);
         ++pops_;
@@ -176,11 +189,13 @@ void Executor::look_for_work() noexcept {
         std::this_thread::yield();
 }
 
-void Executor::work(bool extra) noexcept {
+void Executor::work(int number) noexcept {
+    races::begin_worker();
+    const bool extra = number == extra_worker;
     bool looked = false;
     std::unique_lock lock(mutex_);
     for (;;) {
-        if (Stream* stream = pop_ready()) {
+        if (Stream* stream = pop_ready(number)) {
             if (num_ready_ > 0) rouse();
             lock.unlock();
             run(*stream, false);
@@ -244,7 +259,7 @@ void Executor::supervise() noexcept {
 void Executor::add_extra_workers() noexcept {
     for (int i = std::min(num_ready_, max_extra_workers - num_extra_); i > 0; --i) {
         try {
-            extras_.emplace_back([this] { work(true); });
+            extras_.emplace_back([this] { work(extra_worker); });
         } catch (...) {
             return;  // the system gives no more threads; those that run go on
         }

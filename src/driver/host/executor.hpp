@@ -39,7 +39,7 @@ class Executor {
     bool spins() const noexcept { return spins_; }
 
   private:
-    void work(bool extra) noexcept;
+    void work(int number) noexcept;
     void look_for_work() noexcept;
     void supervise() noexcept;
     void add_extra_workers() noexcept;
@@ -53,7 +53,7 @@ class Executor {
     void share(Op& op) noexcept;
     void wake(std::uint64_t most) noexcept;
     void rouse() noexcept;
-    Stream* pop_ready() noexcept;
+    Stream* pop_ready(int worker) noexcept;
 
     const int num_threads_;
     const bool spins_;

@@ -29,7 +29,8 @@ HostOptions effective_options(HostOptions options) {
         options.memory_bytes = machine_memory_bytes() / 3 / static_cast<std::size_t>(options.num_devices);
     // Two at least: with one worker no two streams would ever run at the same time.
     if (options.num_threads <= 0) options.num_threads = usable_cpus();
-    options.num_threads = std::max(2, options.num_threads);
+    // More under the race detector; see race_annotations.hpp.
+    options.num_threads = std::max(races::tracked ? 8 : 2, options.num_threads);
     return options;
 }
 

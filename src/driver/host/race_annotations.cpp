@@ -18,27 +18,45 @@ constexpr std::size_t stack_bytes = 8 << 20;
 
 /// A fiber knows what its maker knew. Workers know too much (whoever they exchanged a lock with), so all fibers are made
 /// by one that never hears of anything.
-[[gnu::no_sanitize("thread")]] void* make_fiber() {
-    static std::mutex& mutex = *new std::mutex;
-    static void* const maker = __tsan_create_fiber(0);
-    std::lock_guard lock(mutex);  // a fiber is in one place at a time
+struct Maker {
+    std::mutex mutex;  // a fiber is in one place at a time
+    void* fiber = __tsan_create_fiber(0);
+};
+
+Maker& maker() {
+    static Maker& instance = *new Maker;
+    return instance;
+}
+
+[[gnu::no_sanitize("thread"), gnu::noinline]] void* make_fiber_as(void* fiber) {
     void* self = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(maker, 1);
+    __tsan_switch_to_fiber(fiber, 1);
     void* made = __tsan_create_fiber(0);
     __tsan_switch_to_fiber(self, 1);
     return made;
 }
+
+void* make_fiber() {
+    std::lock_guard lock(maker().mutex);
+    return make_fiber_as(maker().fiber);
+}
+
+/// Orders what one worker runs.
+thread_local char worker_clock = 0;
 
 }  // namespace
 
 void acquire(const Clock* clock) { __tsan_acquire(const_cast<char*>(&clock->token)); }
 void release(const Clock* clock) { __tsan_release(const_cast<char*>(&clock->token)); }
 
-/// A stack of its own is needed beside the sanitizer's fiber: two streams that one worker runs in turn would otherwise
-/// use the same addresses for their local variables, which would look like a race.
+void begin_worker() { __tsan_release(&worker_clock); }
+
+/// A stack of its own is needed beside the sanitizer's fiber: local variables of the stream and of the worker would
+/// otherwise have the same addresses in turn, which would look like a race.
 struct Fiber::State {
     void* fiber = nullptr;
     void* caller_fiber = nullptr;
+    void* worker = nullptr;
     void* stack = nullptr;
     ucontext_t context{};
     ucontext_t caller{};
@@ -58,7 +76,9 @@ Fiber::~Fiber() {
 [[gnu::no_sanitize("thread")]] void Fiber::enter(unsigned high, unsigned low) {
     auto* state = reinterpret_cast<State*>((std::uintptr_t{high} << 32) | low);
     for (;;) {
+        __tsan_acquire(state->worker);
         state->body(state->argument);
+        __tsan_release(state->worker);
         __tsan_switch_to_fiber(state->caller_fiber, 1);  // 1: the switch itself orders nothing
         swapcontext(&state->context, &state->caller);
     }
@@ -82,6 +102,7 @@ Fiber::~Fiber() {
     State& state = *state_;
     state.body = body;
     state.argument = argument;
+    state.worker = &worker_clock;
     state.caller_fiber = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(state.fiber, 1);
     swapcontext(&state.caller, &state.context);

@@ -1,9 +1,10 @@
 // What ThreadSanitizer must know about streams, so that it reports a missing dependency whenever it runs the program and
 // not only when two streams happen to overlap.
 //
-// Each stream is a thread of its own to ThreadSanitizer (a "fiber" with a stack of its own): which worker runs it, and
-// what the worker did before, orders nothing. Order comes only from what the driver promises: enqueue to execution,
-// events, synchronisation.
+// Each stream is a thread of its own to ThreadSanitizer (a "fiber" with a stack of its own): the locks that workers
+// exchange order nothing. Order comes only from what the driver promises (enqueue to execution, events, synchronisation),
+// and from running on the same worker, because user code may have variables of the thread. So that the last hides little,
+// there are more workers under the sanitizer, and each stream keeps to one of them (Executor).
 //
 // Owns: those annotations; all of it vanishes in other builds. Must not know: streams, drivers.
 #pragma once
@@ -33,6 +34,9 @@ struct Clock {
 void acquire(const Clock* clock);
 void release(const Clock* clock);
 
+/// A worker calls it first: what its thread has set up (variables of the thread) is known to all that it runs.
+void begin_worker();
+
 /// One thread in the eyes of the sanitizer. At most one real thread runs it at a time.
 class Fiber {
   public:
@@ -58,6 +62,7 @@ inline constexpr bool tracked = false;
 struct Clock {};
 inline void acquire(const Clock*) {}
 inline void release(const Clock*) {}
+inline void begin_worker() {}
 
 class Fiber {
   public:

@@ -109,7 +109,7 @@ TEST_F(HostDriver, blocks_of_one_launch_are_shared_by_the_workers) {
     };
     ASSERT_TRUE(run(body, new_stream(), {64, 1, 1}, nullptr, {256, 1, 1}).ok());
     EXPECT_TRUE(driver().synchronize_device(0).ok());
-    EXPECT_EQ(threads, 2);
+    EXPECT_GE(threads, 2);
 }
 
 TEST_F(HostDriver, every_block_of_a_shared_launch_runs_once) {
