@@ -235,7 +235,7 @@ inline RuntimeHandle make_runtime(const RuntimeConfig& config = default_config_f
     return RuntimeHandle(detail::start_runtime(config));
 }
 
-/// What all runtimes of the process did and hold, for people.
+/// What all runtimes of the process did and hold, for people: one report after the other; as JSON a list.
 std::string report(ReportFormat format = ReportFormat::Text);
 
 }  // namespace kmm

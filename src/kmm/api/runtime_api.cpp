@@ -2,12 +2,15 @@
 #include <algorithm>
 
 #include "kmm/api/array_record.hpp"
+#include "kmm/api/process_report.hpp"
 #include "kmm/execute/runtime_core.hpp"
 
 namespace kmm::detail {
 
 std::shared_ptr<RuntimeCore> start_runtime(const RuntimeConfig& config) {
-    return RuntimeCore::start(config);
+    std::shared_ptr<RuntimeCore> core = RuntimeCore::start(config);
+    remember_runtime(core);
+    return core;
 }
 
 const SystemInfo& runtime_info(const RuntimeCore& core) noexcept {

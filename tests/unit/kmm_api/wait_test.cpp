@@ -78,3 +78,12 @@ TEST(Handles, a_runtime_is_reached_again_through_its_worker_and_its_arrays) {
     EXPECT_EQ(&again.info(), &rt.worker().system_info());
     EXPECT_THROW(kmm::RuntimeHandle(std::shared_ptr<kmm::Runtime>()), kmm::InvalidArgument);
 }
+
+TEST(Handles, the_report_of_the_process_holds_that_of_every_runtime) {
+    auto first = kmm_test::small_runtime(1);
+    auto second = kmm_test::small_runtime(1);
+    const std::string text = kmm::report();
+    EXPECT_GE(text.size(), first.report().size() + second.report().size());
+    const std::string json = kmm::report(kmm::ReportFormat::Json);
+    EXPECT_TRUE(json.front() == '[' && json.back() == ']' && kmm_test::contains(json, "}, {")) << json;
+}
