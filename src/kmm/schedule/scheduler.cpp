@@ -287,7 +287,9 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
     const std::uint32_t d = m - 1;
     const std::size_t in = lanes_[index_of(lane(d, LaneRole::up))].bytes_in_flight + lanes_[index_of(lane(d, LaneRole::peer))].bytes_in_flight;
     const std::size_t out = lanes_[index_of(lane(d, LaneRole::down))].bytes_in_flight;
-    return in < options_.link_bytes_in_flight && out < options_.link_bytes_in_flight;
+    // In a small memory a few chunks are a large part of it: no more than a quarter of it is on its way.
+    const std::size_t most = std::min(options_.link_bytes_in_flight, std::max<std::size_t>(1, residency_.limit(m) / 4));
+    return in < most && out < most;
 }
 
 void Scheduler::dispatch_memory(MemoryIndex m) {
