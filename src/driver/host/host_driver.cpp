@@ -66,8 +66,18 @@ class HostDriver::ThreadStates {
 };
 
 HostDriver::ThreadState& HostDriver::thread_state() noexcept {
-    static thread_local ThreadStates states;
-    return states.of(*this);
+    // Destructors of static objects run when the variables of the main thread are gone already, and still free memory:
+    // they find a null pointer here and start anew.
+    static thread_local ThreadStates* states = nullptr;
+    struct Cleanup {
+        ~Cleanup() { delete std::exchange(states, nullptr); }
+    };
+    static thread_local Cleanup cleanup;
+    if (states == nullptr) {
+        (void)cleanup;
+        states = new ThreadStates;
+    }
+    return states->of(*this);
 }
 
 Status HostDriver::fail(Code code) noexcept {

@@ -159,7 +159,11 @@ TEST_F(RegistryDefault, an_unknown_name_is_an_error_with_the_accepted_names) {
 struct FreesAtTheEnd {
     void* memory = nullptr;
     ~FreesAtTheEnd() {
+        int device = -1;
+        if (!process_default().set_current_device(0).ok() || !process_default().current_device(&device).ok())
+            std::_Exit(2);
         if (!process_default().free(memory).ok()) std::_Exit(2);
+        if (process_default().free(memory).ok()) std::_Exit(2);  // an error is remembered for the thread
     }
 };
 
