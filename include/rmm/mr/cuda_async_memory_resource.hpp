@@ -28,7 +28,7 @@ class RMM_EXPORT cuda_async_memory_resource final : public device_memory_resourc
 
     /// `initial_pool_size`: bytes that the pool holds from the start (default: half of the free memory).
     /// `release_threshold`: bytes that it keeps when they are free (default: the device's total memory).
-    /// `maximum_pool_size`: bytes that it never exceeds (default: none).
+    /// `maximum_pool_size`: bytes that it never exceeds (default: none); the driver may round it up.
     /// Throws rmm::logic_error where the device has no memory pools or not the handle type, rmm::cuda_error or
     /// rmm::out_of_memory if the pool cannot be made or filled; nothing is left behind then.
     cuda_async_memory_resource(std::optional<std::size_t> initial_pool_size = {},

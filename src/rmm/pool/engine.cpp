@@ -36,6 +36,18 @@ constexpr std::size_t poll_slack = 64;
 // driver may fail. One that would touch is entered into the heap here, above every address that a process can have.
 constexpr std::uintptr_t moved_addresses = std::uintptr_t{1} << 62;
 
+/// Lets a lock go for a scope; it is back whichever way the scope ends.
+class unlocked {
+  public:
+    explicit unlocked(std::unique_lock<rmm::detail::short_lock>& held) noexcept : held_(held) { held_.unlock(); }
+    ~unlocked() { held_.lock(); }
+    unlocked(const unlocked&) = delete;
+    unlocked& operator=(const unlocked&) = delete;
+
+  private:
+    std::unique_lock<rmm::detail::short_lock>& held_;
+};
+
 }  // namespace
 
 pool_engine::pool_engine(device_async_resource_ref upstream, std::size_t initial_bytes,
@@ -104,62 +116,68 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
     const stream_identity who = identify(driver_, stream);
     lock held(mutex_);
     if (timelines_.num_recorded() > poll_above_) poll(held);
-    heap::block block = take_or_grow(held, size, who.number, stream, why);
-    if (!block) return nullptr;
+    piece taken = take_or_grow(held, size, who, stream, why);
+    if (!taken.block) return nullptr;
     try {
-        const driver::Status status =
-            block.fences.empty() ? driver::Status{} : wait_for(held, block.fences, stream, who.number);
-        if (status.ok()) return hand_out(block);
+        const heap::fence_set& fences = taken.block.fences;
+        const driver::Status status = fences.empty() ? driver::Status{} : wait_for(held, fences, stream, who.number);
+        if (status.ok()) return hand_out(taken.block);
         why->why = refusal::cause::driver;
         why->status = status;
     } catch (...) {
-        give(block.address, block.size_bytes, block.fences);
+        put_back(taken, who.number);
         throw;
     }
-    give(block.address, block.size_bytes, block.fences);
+    put_back(taken, who.number);
     return nullptr;
 }
 
 /// An empty block, with the cause in `*why`, if there is none. Lets the lock go while upstream is asked.
-heap::block pool_engine::take_or_grow(lock& held, std::size_t size, std::uint64_t own, cuda_stream_view stream,
-                                      refusal* why) {
+pool_engine::piece pool_engine::take_or_grow(lock& held, std::size_t size, const stream_identity& who,
+                                             cuda_stream_view stream, refusal* why) {
     for (;;) {
-        if (heap::block block = take(size, own)) return block;
+        if (piece taken = take(size, who.number); taken.block) return taken;
         if (growing_ && grower_ != std::this_thread::get_id()) {
             grown_.wait(held, [this] { return !growing_; });
             continue;
         }
-        if (heap::block block = grow(held, size, stream, why)) return block;
+        if (heap::block block = grow(held, size, who, stream, why)) return {std::move(block), 0};
         // While upstream was asked, others may have freed something.
-        return take(size, own);
+        return take(size, who.number);
     }
 }
 
 /// From what the stream keeps, else from the heap, else from the heap with everything that is kept in it.
-heap::block pool_engine::take(std::size_t size, std::uint64_t own) {
+pool_engine::piece pool_engine::take(std::size_t size, std::uint64_t own) {
     if (num_kept_ > 0) {
-        if (timeline* t = timelines_.find(own)) {
+        timeline* t = timelines_.find(own);
+        if (t != nullptr && t->num_kept > 0) {
             if (const auto at = t->kept.find(size); at != t->kept.end() && !at->second.empty()) {
-                const timeline::kept_block kept = at->second.back();
-                // The fence is its own stream's: no wait, but it counts if the block has to be put back.
-                heap::block block{kept.address, size, heap::fence_set{{own, kept.epoch}}};
+                const kept_block kept = at->second.back();
                 at->second.pop_back();
+                --t->num_kept;
                 --num_kept_;
-                return block;
+                return {heap::block{kept.address, size, {}}, kept.epoch};
             }
         }
     }
-    heap::block block = heap_.try_allocate(size);
-    if (!block && num_kept_ > 0) {
+    piece taken{heap_.try_allocate(size), 0};
+    if (!taken.block && num_kept_ > 0) {
         flush_kept();
-        block = heap_.try_allocate(size);
+        taken.block = heap_.try_allocate(size);
     }
-    return block;
+    return taken;
+}
+
+void pool_engine::put_back(const piece& taken, std::uint64_t own) {
+    heap::fence_set fences = taken.block.fences;
+    if (taken.kept_epoch != 0) fences.add({own, taken.kept_epoch});
+    give(taken.block.address, taken.block.size_bytes, fences);
 }
 
 void* pool_engine::hand_out(const heap::block& block) {
     void* const ptr = real_address(block.address);
-    live_.emplace(reinterpret_cast<std::uintptr_t>(ptr), live_block{block.size_bytes, block.address});
+    live_.insert({reinterpret_cast<std::uintptr_t>(ptr), block.size_bytes, block.address});
     in_use_bytes_ += block.size_bytes;
     return ptr;
 }
@@ -170,9 +188,11 @@ driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, 
     std::vector<pending_wait> waits;
     while (const std::size_t missing = timelines_.prepare_waits(fences, own, &waits)) {
         std::vector<driver::EventHandle> made;
-        held.unlock();
-        const driver::Status status = timelines_.create_events(missing, &made);
-        held.lock();
+        driver::Status status;
+        {
+            const unlocked without(held);
+            status = timelines_.create_events(missing, &made);
+        }
         for (driver::EventHandle e : made) timelines_.give_spare(e);
         if (!status.ok()) return status;
     }
@@ -207,7 +227,8 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
 }
 
 /// Called with a miss, by one thread at a time. An empty block, with the cause, if upstream does not give.
-heap::block pool_engine::grow(lock& held, std::size_t size, cuda_stream_view stream, refusal* why) {
+heap::block pool_engine::grow(lock& held, std::size_t size, const stream_identity& who, cuda_stream_view stream,
+                              refusal* why) {
     const auto first = first_attempt(size, why);
     if (!first) return {};
     // An upstream that calls back into this pool is the same thread growing again; it leaves the marks to the outer call.
@@ -230,12 +251,7 @@ heap::block pool_engine::grow(lock& held, std::size_t size, cuda_stream_view str
     std::size_t attempt = *first;
     void* base = nullptr;
     {
-        // The lock is back whichever way this ends.
-        struct relock {
-            lock& held;
-            explicit relock(lock& h) : held(h) { held.unlock(); }
-            ~relock() { held.lock(); }
-        } const unlocked(held);
+        const unlocked without(held);
         base = ask_upstream(&attempt, size, stream, &why->reason);
     }
     if (base == nullptr) {
@@ -244,7 +260,9 @@ heap::block pool_engine::grow(lock& held, std::size_t size, cuda_stream_view str
     }
     try {
         heap::fence_set fences;
-        if (ordered_upstream_) (void)fence_streams(held, {&stream, 1}, &fences);
+        if (ordered_upstream_) {
+            if (const auto f = fence_now(held, who, stream)) fences.add(*f);
+        }
         const region& r = add_upstream_block(base, attempt);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
         heap_.add_region(r.heap_address, size);
@@ -317,69 +335,61 @@ heap::block pool_engine::take_exactly(std::uintptr_t heap_address, std::size_t s
 
 void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept {
     const std::size_t size = align_up(bytes, unit);
-    std::size_t true_size = 0;
+    live_block block;
     try {
-        lock held(mutex_);
+        lock held(mutex_, std::defer_lock);
+        std::optional<heap::fence> only;
         heap::fence_set fences;
-        (void)fence_streams(held, streams, &fences);
-        const auto at = live_.find(reinterpret_cast<std::uintptr_t>(ptr));
-        if (at != live_.end()) {
-            const live_block block = at->second;
-            true_size = block.size_bytes;
-            live_.erase(at);
-            in_use_bytes_ -= true_size;
-            timeline* t = fences.size() == 1 ? timelines_.find(fences.begin()->timeline) : nullptr;
+        for (cuda_stream_view stream : streams) {
+            if (held.owns_lock()) held.unlock();
+            const stream_identity who = identify(driver_, stream);
+            held.lock();
+            only = fence_now(held, who, stream);
+            if (only && streams.size() > 1) fences.add(*only);
+        }
+        if (!held.owns_lock()) held.lock();
+        block = live_.take(reinterpret_cast<std::uintptr_t>(ptr));
+        if (block.address != 0) {
+            in_use_bytes_ -= block.size_bytes;
+            timeline* t = only && streams.size() == 1 ? timelines_.find(only->timeline) : nullptr;
             if (t != nullptr && num_kept_ < max_kept) {
-                t->kept[true_size].push_back({block.heap_address, fences.begin()->position});
+                t->kept[block.size_bytes].push_back({block.heap_address, only->position});
+                ++t->num_kept;
                 ++num_kept_;
             } else {
-                give(block.heap_address, true_size, fences);
+                if (t != nullptr) fences.add(*only);
+                give(block.heap_address, block.size_bytes, fences);
             }
         }
     } catch (const std::exception& e) {
         rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
         return;
     }
-    if (true_size != size) report_free(ptr, bytes, true_size);
+    if (block.size_bytes != size) report_free(ptr, bytes, block.size_bytes);
 }
 
-/// Adds to `*fences` that every stream must have reached where it is now. A stream that cannot be fenced is waited for,
-/// with its whole device; false then.
-bool pool_engine::fence_streams(lock& held, std::span<const cuda_stream_view> streams, heap::fence_set* fences) {
-    bool all_fenced = true;
-    for (cuda_stream_view stream : streams) {
-        held.unlock();
-        const stream_identity who = identify(driver_, stream);
-        held.lock();
-        const bool late = who.kind == stream_kind::legacy || who.kind == stream_kind::owned;
-        if (late)
-            fences->add(timelines_.fence_now(timelines_.at(who)));
-        else if (!fence_early(held, who, stream, fences))
-            all_fenced = false;
-    }
-    return all_fenced;
-}
-
-bool pool_engine::fence_early(lock& held, const stream_identity& who, cuda_stream_view stream,
-                              heap::fence_set* fences) {
+/// "Not before `stream` has reached where it is now." A stream that cannot be fenced is waited for, with its whole device,
+/// and needs no fence then. Lets the lock go for the driver.
+std::optional<heap::fence> pool_engine::fence_now(lock& held, const stream_identity& who, cuda_stream_view stream) {
+    if (who.kind == stream_kind::legacy || who.kind == stream_kind::owned)
+        return timelines_.fence_now(timelines_.at(who));
     driver::EventHandle event = timelines_.take_spare();
     driver::Status status;
     // Another thread may free on the same stream at the same time: an event counts only if nothing was adopted between.
     for (;;) {
         const std::uint64_t version = timelines_.at(who).version;
-        held.unlock();
-        if (event.native == nullptr) status = driver_.create_event(device_, false, false, &event);
-        if (status.ok()) status = driver_.record_event(event, rmm::detail::handle_of(stream));
-        if (!status.ok()) wait_for_device();
-        held.lock();
+        {
+            const unlocked without(held);
+            if (event.native == nullptr) status = driver_.create_event(device_, false, false, &event);
+            if (status.ok()) status = driver_.record_event(event, rmm::detail::handle_of(stream));
+            if (!status.ok()) wait_for_device();
+        }
         if (!status.ok()) {
             if (event.native != nullptr) timelines_.give_spare(event);
-            return false;
+            return std::nullopt;
         }
         timeline& t = timelines_.at(who);
-        if (!timelines_.adopt(t, event, version)) continue;
-        fences->add(timelines_.fence_now(t));
-        return true;
+        if (timelines_.adopt(t, event, version)) return timelines_.fence_now(t);
     }
 }
 
@@ -392,14 +402,16 @@ void pool_engine::give(std::uintptr_t heap_address, std::size_t size, const heap
 
 void pool_engine::flush_kept() {
     for (auto& [number, t] : timelines_) {
+        if (t->num_kept == 0) continue;
         for (auto& [size, blocks] : t->kept) {
             while (!blocks.empty()) {
-                const timeline::kept_block block = blocks.back();
-                give(block.address, size, heap::fence_set{{number, block.epoch}});
+                give(blocks.back().address, size, heap::fence_set{{number, blocks.back().epoch}});
                 blocks.pop_back();
+                --t->num_kept;
                 --num_kept_;
             }
         }
+        // Sizes that were asked for once must not gather here.
         t->kept.clear();
     }
 }
@@ -407,9 +419,10 @@ void pool_engine::flush_kept() {
 /// Asks which recorded epochs have passed, and clears their fences.
 void pool_engine::poll(lock& held) {
     std::vector<timelines::question> questions = timelines_.questions();
-    held.unlock();
-    timelines_.ask(questions);
-    held.lock();
+    {
+        const unlocked without(held);
+        timelines_.ask(questions);
+    }
     timelines_.answer(questions);
     heap_.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
     timelines_.forget_idle();

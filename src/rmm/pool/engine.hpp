@@ -16,11 +16,12 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "rmm/heap/heap.hpp"
 #include "rmm/mr/detail/pool.hpp"
+#include "rmm/pool/live_blocks.hpp"
+#include "rmm/pool/short_lock.hpp"
 #include "rmm/pool/timeline.hpp"
 #include "rmm/resource_ref.hpp"
 #include "rmm/status.hpp"
@@ -62,19 +63,22 @@ class pool_engine {
     void set_name(std::string name);
 
   private:
-    using lock = std::unique_lock<std::mutex>;
+    using lock = std::unique_lock<rmm::detail::short_lock>;
 
     struct region {
         std::size_t size_bytes = 0;
         std::uintptr_t heap_address = 0;  // where the heap sees it
     };
-    struct live_block {
-        std::size_t size_bytes = 0;
-        std::uintptr_t heap_address = 0;
+    /// A block on its way out. `kept_epoch`: the fence on its own stream, which needs no wait but counts if it is put back.
+    struct piece {
+        heap::block block;
+        std::uint64_t kept_epoch = 0;
     };
 
-    heap::block take_or_grow(lock& held, std::size_t size, std::uint64_t own, cuda_stream_view stream, refusal* why);
-    heap::block take(std::size_t size, std::uint64_t own);
+    piece take_or_grow(lock& held, std::size_t size, const rmm::detail::stream_identity& who, cuda_stream_view stream,
+                       refusal* why);
+    piece take(std::size_t size, std::uint64_t own);
+    void put_back(const piece& taken, std::uint64_t own);
     heap::block take_exactly(std::uintptr_t heap_address, std::size_t size);
     void* hand_out(const heap::block& block);
 
@@ -82,15 +86,14 @@ class pool_engine {
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream);
     void wait_for_device() noexcept;
 
-    heap::block grow(lock& held, std::size_t size, cuda_stream_view stream, refusal* why);
+    heap::block grow(lock& held, std::size_t size, const rmm::detail::stream_identity& who, cuda_stream_view stream,
+                     refusal* why);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
     const region& add_upstream_block(void* base, std::size_t bytes);
     void enter(const region& r, const heap::fence_set& fences);
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
 
-    bool fence_streams(lock& held, std::span<const cuda_stream_view> streams, heap::fence_set* fences);
-    bool fence_early(lock& held, const rmm::detail::stream_identity& who, cuda_stream_view stream,
-                     heap::fence_set* fences);
+    std::optional<heap::fence> fence_now(lock& held, const rmm::detail::stream_identity& who, cuda_stream_view stream);
     void give(std::uintptr_t heap_address, std::size_t size, const heap::fence_set& fences);
     void flush_kept();
     void poll(lock& held);
@@ -104,21 +107,21 @@ class pool_engine {
     const std::optional<std::size_t> maximum_bytes_;
     const bool ordered_upstream_;
 
-    std::mutex mutex_;
+    rmm::detail::short_lock mutex_;
     std::string name_;
     heap::heap heap_;
     timelines timelines_;
     std::map<std::uintptr_t, region> regions_;        // by real address
     std::map<std::uintptr_t, std::uintptr_t> moved_;  // heap address -> real address, where they differ
     std::uintptr_t next_moved_address_;
-    std::unordered_map<std::uintptr_t, live_block> live_;  // by real address
+    live_blocks live_;  // by real address
     std::size_t in_use_bytes_ = 0;
     std::size_t num_kept_ = 0;    // blocks that timelines keep for themselves
     std::size_t poll_above_ = 0;  // recorded epochs that make the next allocation ask
     std::atomic<std::size_t> held_bytes_{0};
 
     // One thread grows at a time; others that miss wait for it and try again.
-    std::condition_variable grown_;
+    std::condition_variable_any grown_;
     bool growing_ = false;
     std::thread::id grower_;
 };

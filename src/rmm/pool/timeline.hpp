@@ -35,6 +35,12 @@ struct recorded_epoch {
     bool borrowed = false;  ///< the event marks the end of a stream of ours and belongs to it
 };
 
+/// A free block that its stream keeps for its next request of that size.
+struct kept_block {
+    std::uintptr_t address = 0;
+    std::uint64_t epoch = 0;
+};
+
 struct timeline {
     explicit timeline(const rmm::detail::stream_identity& who);
     ~timeline();
@@ -44,7 +50,7 @@ struct timeline {
     bool fenced_late() const noexcept {
         return kind == rmm::detail::stream_kind::legacy || kind == rmm::detail::stream_kind::owned;
     }
-    bool is_idle() const noexcept { return recorded.empty() && passed >= last_used && kept.empty(); }
+    bool is_idle() const noexcept { return recorded.empty() && passed >= last_used && num_kept == 0; }
 
     rmm::detail::stream_kind kind;
     std::uint64_t number;
@@ -55,12 +61,9 @@ struct timeline {
     std::uint64_t version = 0;            // of `recorded`, for streams that are fenced early
     std::deque<recorded_epoch> recorded;  // ascending epochs
 
-    // Blocks of this stream by size, for its next allocation of that size; newest last. Their fence is {number, epoch}.
-    struct kept_block {
-        std::uintptr_t address;
-        std::uint64_t epoch;
-    };
+    // By size, newest last; a vector may be empty. Their fence is {number, epoch}.
     std::unordered_map<std::size_t, std::vector<kept_block>> kept;
+    std::size_t num_kept = 0;
 };
 
 /// What a stream must do before it may use a block; made under the lock, carried out without it.
