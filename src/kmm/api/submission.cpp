@@ -4,6 +4,7 @@
 // user code runs meanwhile. Everything that can be refused is refused before anything is changed.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "kmm/api/array_record.hpp"
 
@@ -64,6 +65,7 @@ struct Submission::Draft final : graph::JoinMaker {
     std::size_t recipe_bytes = 0;
     std::vector<NewBinding> bindings;
     std::vector<DraftAccess*> order;
+    std::shared_ptr<const graph::SubmitInfo> info;  ///< of the submit before: a loop submits from one place
     bool in_use = false;
 
     Task& current() { return *tasks.back(); }
@@ -98,6 +100,7 @@ struct Submission::Draft final : graph::JoinMaker {
     void describe_accesses();
     void check_sizes() const;
     EventId take_places();
+    void share_info();
     TaskNumber join(const std::vector<TaskNumber>& numbers) override;
 };
 
@@ -385,18 +388,29 @@ EventId Submission::Draft::take_places() {
     return core->event_of(core->table().add(all));
 }
 
+void Submission::Draft::share_info() {
+    const std::string_view name = launcher.name == nullptr ? std::string_view() : std::string_view(launcher.name, launcher.name_length);
+    const bool same = info != nullptr && info->num_chunks == tasks.size() && info->launcher == launcher.kind &&
+                      info->location.line() == launcher.location.line() && info->location.file() == launcher.location.file() &&
+                      info->location.function() == launcher.location.function() && info->name == name;
+    if (!same) {
+        auto fresh = std::make_shared<graph::SubmitInfo>();
+        fresh->name = name;
+        fresh->location = launcher.location;
+        fresh->num_chunks = static_cast<std::uint32_t>(tasks.size());
+        fresh->launcher = launcher.kind;
+        info = std::move(fresh);
+    }
+    for (Task* t : tasks) t->info = info;
+}
+
 EventId Submission::commit() {
     Draft& d = *draft_;
     RuntimeCore& core = *d.core;
     core.check_open();
     if (d.tasks.empty()) return EventId();
     core.admit();
-    auto info = std::make_shared<graph::SubmitInfo>();
-    if (d.launcher.name != nullptr) info->name.assign(d.launcher.name, d.launcher.name_length);
-    info->location = d.launcher.location;
-    info->num_chunks = static_cast<std::uint32_t>(d.tasks.size());
-    info->launcher = d.launcher.kind;
-    for (Task* t : d.tasks) t->info = info;
+    d.share_info();
     EventId event;
     bool was_idle = false;
     {
