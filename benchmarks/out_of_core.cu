@@ -52,14 +52,14 @@ double pinning_seconds(const RuntimeHandle& rt) {
 
 class OutOfCore {
   public:
-    OutOfCore(Report& report, std::size_t chunk_bytes) :
-        report_(report),
-        chunk_bytes_(chunk_bytes),
-        chunk_(static_cast<std::int64_t>(chunk_bytes / sizeof(float))),
-        count_(chunk_ * num_chunks),
-        rt_(kmm::make_runtime(config(chunk_bytes))),
-        x_(count_),
-        y_(count_) {
+    OutOfCore(Report& report, std::size_t chunk_bytes)
+        : report_(report),
+          chunk_bytes_(chunk_bytes),
+          chunk_(static_cast<std::int64_t>(chunk_bytes / sizeof(float))),
+          count_(chunk_ * num_chunks),
+          rt_(kmm::make_runtime(config(chunk_bytes))),
+          x_(count_),
+          y_(count_) {
         x_.named("x");
         y_.named("y");
     }
@@ -82,11 +82,13 @@ class OutOfCore {
 
     void first_touch() {
         const auto begin = Clock::now();
-        rt_.parallel_submit(count_, chunk_, GPUKernel(initialize, block_threads), _x, overwrite(x_[_x]), overwrite(y_[_x]));
+        rt_.parallel_submit(count_, chunk_, GPUKernel(initialize, block_threads), _x, overwrite(x_[_x]),
+                            overwrite(y_[_x]));
         rt_.synchronize();
         const double elapsed = seconds_since(begin);
         const RuntimeStats stats = rt_.stats();
-        report_.add("out_of_core/first_touch", {elapsed}, seconds(), {std::nullopt, std::nullopt, note_of("written by kernels, spilled")});
+        report_.add("out_of_core/first_touch", {elapsed}, seconds(),
+                    {std::nullopt, std::nullopt, note_of("written by kernels, spilled")});
         report_.add("out_of_core/first_touch_down", {double(stats.device_to_host.bytes)}, decimal_gigabytes());
         report_.add("out_of_core/first_touch_pinning", {pinning_seconds(rt_)}, seconds());
     }
@@ -165,7 +167,8 @@ class OutOfCore {
 void run(Report& report) {
     const std::string missing = why_not(1);
     if (!missing.empty()) return report.skip("out_of_core/passes", missing);
-    const std::size_t chunk_bytes = sized<std::size_t>(report, std::size_t{64} << 20, std::size_t{4} << 20, std::size_t{64} << 10);
+    const std::size_t chunk_bytes =
+        sized<std::size_t>(report, std::size_t{64} << 20, std::size_t{4} << 20, std::size_t{64} << 10);
     // Before the runtime is there: it would share the host's memory with 16 GiB of the raw program.
     const raw::Measured streamed = raw::axpy_streamed(chunk_bytes, num_chunks, num_passes, report.repetitions(3));
     OutOfCore(report, chunk_bytes).run(streamed);

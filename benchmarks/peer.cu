@@ -29,7 +29,8 @@ class Traffic {
     Traffic(RuntimeHandle rt, std::size_t chunk_bytes, bool both_ways) : rt_(std::move(rt)) {
         for (int i = 0; i < (both_ways ? 2 : 1) * num_chunks; ++i) {
             arrays_.emplace_back(static_cast<std::int64_t>(chunk_bytes / sizeof(float)));
-            rt_.submit(device(side(arrays_.size() - 1)), GPUKernel(set_zero, 256).grid(1024), overwrite(arrays_.back()));
+            rt_.submit(device(side(arrays_.size() - 1)), GPUKernel(set_zero, 256).grid(1024),
+                       overwrite(arrays_.back()));
         }
         rt_.synchronize();
     }
@@ -77,8 +78,9 @@ void measure(Report& report, std::size_t chunk_bytes, bool both_ways) {
         const auto moved = rt.stats() - before;
         const std::uint64_t expected = bytes * (traffic.hops() - 1);
         if (moved.device_to_device.bytes != expected) {
-            note += "; " + std::to_string(moved.device_to_device.bytes) + " bytes went from device to device instead of " +
-                    std::to_string(expected) + ", " + std::to_string(moved.device_to_host.bytes) + " down";
+            note += "; " + std::to_string(moved.device_to_device.bytes) +
+                    " bytes went from device to device instead of " + std::to_string(expected) + ", " +
+                    std::to_string(moved.device_to_host.bytes) + " down";
         }
         traffic.verify();
     }
@@ -94,7 +96,8 @@ void run(Report& report) {
         report.skip("peer/both_ways", missing);
         return;
     }
-    const std::size_t chunk_bytes = sized<std::size_t>(report, std::size_t{256} << 20, std::size_t{16} << 20, std::size_t{256} << 10);
+    const std::size_t chunk_bytes =
+        sized<std::size_t>(report, std::size_t{256} << 20, std::size_t{16} << 20, std::size_t{256} << 10);
     measure(report, chunk_bytes, false);
     measure(report, chunk_bytes, true);
 }

@@ -31,7 +31,8 @@ __global__ void relax(kmm::GPUSubviewMut<float> out, kmm::GPUSubview<float> left
                       kmm::GPUSubview<float> right) {
     const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= tiny_elements) return;
-    out[out.begin() + i] = fmaxf(fmaxf(left[left.begin() + i], middle[middle.begin() + i]), right[right.begin() + i]) + 1;
+    out[out.begin() + i] =
+        fmaxf(fmaxf(left[left.begin() + i], middle[middle.begin() + i]), right[right.begin() + i]) + 1;
 }
 
 enum class Work { kernel, host_task };
@@ -46,13 +47,13 @@ constexpr ShapeName shapes[] = {
 /// The arrays of a shape and the order of its tasks; task numbers go on from one repetition to the next.
 class TinyTasks {
   public:
-    TinyTasks(RuntimeHandle rt, raw::Shape shape, Work work) :
-        rt_(std::move(rt)),
-        shape_(shape),
-        work_(work),
-        where_(work == Work::kernel ? device(0) : ResourceId::host()),
-        increment_(increment, block_threads),
-        relax_(relax, block_threads) {
+    TinyTasks(RuntimeHandle rt, raw::Shape shape, Work work)
+        : rt_(std::move(rt)),
+          shape_(shape),
+          work_(work),
+          where_(work == Work::kernel ? device(0) : ResourceId::host()),
+          increment_(increment, block_threads),
+          relax_(relax, block_threads) {
         constexpr unsigned blocks = tiny_elements / block_threads;
         increment_ = increment_.grid(blocks);
         relax_ = relax_.grid(blocks);
@@ -115,13 +116,15 @@ class TinyTasks {
         const Array<float>& in = arrays_[(step + 1) % 2];
         const auto left = chunk_range(chunk - 1), middle = chunk_range(chunk), right = chunk_range(chunk + 1);
         const auto submit_as = [&](const auto& launcher) {
-            rt_.submit(where_, launcher, overwrite(out[range(middle.begin, middle.end)]), in[range(left.begin, left.end)],
-                       in[range(middle.begin, middle.end)], in[range(right.begin, right.end)]);
+            rt_.submit(where_, launcher, overwrite(out[range(middle.begin, middle.end)]),
+                       in[range(left.begin, left.end)], in[range(middle.begin, middle.end)],
+                       in[range(right.begin, right.end)]);
         };
         if (work_ == Work::kernel) {
             submit_as(relax_);
         } else {
-            submit_as(Host([](kmm::SubviewMut<float>, kmm::Subview<float>, kmm::Subview<float>, kmm::Subview<float>) {}));
+            submit_as(
+                Host([](kmm::SubviewMut<float>, kmm::Subview<float>, kmm::Subview<float>, kmm::Subview<float>) {}));
         }
     }
 
@@ -190,15 +193,18 @@ void measure_kernels(Report& report) {
         const raw::Measured total = raw::tiny_kernels(shape.shape, tasks, repetitions);
         const raw::Measured enqueue = raw::tiny_kernels_enqueue(shape.shape, tasks, repetitions);
         report.add(name + "/submit", times.submit, microseconds(),
-                   {samples_of(enqueue), must_on_gpu(report, 1.5), with_raw_error(note_of("the program's thread, a task"), enqueue)});
+                   {samples_of(enqueue), must_on_gpu(report, 1.5),
+                    with_raw_error(note_of("the program's thread, a task"), enqueue)});
         report.add(name + "/total", times.total, microseconds(),
-                   {samples_of(total), must_on_gpu(report, 6), with_raw_error(note_of("until synchronize returns, a task"), total)});
+                   {samples_of(total), must_on_gpu(report, 6),
+                    with_raw_error(note_of("until synchronize returns, a task"), total)});
     }
     const std::string name = "tiny_tasks/kernel/submit_and_wait";
     if (!report.wants(name)) return;
     const Samples waits = submit_and_wait(rt, Work::kernel, report.size(2000, 200));
     const raw::Measured launch = raw::call_costs(repetitions).launch_and_wait;
-    report.add(name, waits, microseconds(), {samples_of(launch), must_on_gpu(report, 30), with_raw_error(note_of("one task"), launch)});
+    report.add(name, waits, microseconds(),
+               {samples_of(launch), must_on_gpu(report, 30), with_raw_error(note_of("one task"), launch)});
 }
 
 /// On the host driver in every build: what is measured is the host's part.
@@ -211,9 +217,12 @@ void measure_host_tasks(Report& report) {
     for (const ShapeName& shape : shapes) {
         const std::string name = std::string("tiny_tasks/host_task/") + shape.name;
         if (!report.wants(name + "/submit") && !report.wants(name + "/total")) continue;
-        const Times times = measure(rt, shape.shape, Work::host_task, report.size(100'000, 10'000), report.repetitions(5));
-        report.add(name + "/submit", times.submit, microseconds(), {std::nullopt, std::nullopt, "the program's thread, a task"});
-        report.add(name + "/total", times.total, microseconds(), {std::nullopt, must, "empty, host driver, until synchronize returns, a task"});
+        const Times times =
+            measure(rt, shape.shape, Work::host_task, report.size(100'000, 10'000), report.repetitions(5));
+        report.add(name + "/submit", times.submit, microseconds(),
+                   {std::nullopt, std::nullopt, "the program's thread, a task"});
+        report.add(name + "/total", times.total, microseconds(),
+                   {std::nullopt, must, "empty, host driver, until synchronize returns, a task"});
     }
     const std::string name = "tiny_tasks/host_task/submit_and_wait";
     if (!report.wants(name)) return;

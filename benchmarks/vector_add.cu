@@ -68,7 +68,8 @@ raw::Measured same_kernel_raw(std::int64_t count, int rounds, int repetitions) {
             for (std::int64_t first = 0; first < count; first += chunk) {
                 const kmm::Range<std::int64_t> range(first, std::min(first + chunk, count));
                 const kmm::Bounds<1> bounds(range);
-                const auto blocks = static_cast<unsigned>((range.end - range.begin + block_threads - 1) / block_threads);
+                const auto blocks =
+                    static_cast<unsigned>((range.end - range.begin + block_threads - 1) / block_threads);
                 vector_add<<<blocks, block_threads, 0, stream>>>(
                     range, GPUSubviewMut<float>::from_region(data[2] + first, bounds, stride),
                     GPUSubview<float>::from_region(data[0] + first, bounds, stride),
@@ -119,13 +120,15 @@ void run(Report& report) {
     const Samples ours = through_kmm(count, rounds, repetitions);
     const raw::Measured same = same_kernel_raw(count, rounds, repetitions);
     const Unit unit = gigabytes_per_second(12.0 * static_cast<double>(count));
-    Beside beside{samples_of(same), std::nullopt, with_raw_error(note_of("raw: the same kernel in ten launches"), same)};
+    Beside beside{samples_of(same), std::nullopt,
+                  with_raw_error(note_of("raw: the same kernel in ten launches"), same)};
     if (beside.raw) beside.must = must_on_gpu(report, 0.97 * unit.of(median(*beside.raw)));
     report.add("vector_add/resident", ours, unit, beside);
     if (!on_gpu) return;
     const raw::Measured plain = raw::vector_add(static_cast<std::size_t>(count), num_chunks, rounds, repetitions);
-    report.add("vector_add/resident_beside_pointers", ours, unit,
-               {samples_of(plain), std::nullopt, with_raw_error("raw: a kernel on plain pointers in ten launches", plain)});
+    report.add(
+        "vector_add/resident_beside_pointers", ours, unit,
+        {samples_of(plain), std::nullopt, with_raw_error("raw: a kernel on plain pointers in ten launches", plain)});
 }
 
 }  // namespace

@@ -18,12 +18,8 @@
 using namespace kmm::placeholders;
 
 // Whole numbers below 2^24 are exact in float: every sum can be checked for equality, and neighbours differ.
-__host__ __device__ inline float value_of_a(int64_t i) {
-    return static_cast<float>(i % 4'999'999);
-}
-__host__ __device__ inline float value_of_b(int64_t i) {
-    return static_cast<float>((i * 7 + 3) % 8'388'593);
-}
+__host__ __device__ inline float value_of_a(int64_t i) { return static_cast<float>(i % 4'999'999); }
+__host__ __device__ inline float value_of_b(int64_t i) { return static_cast<float>((i * 7 + 3) % 8'388'593); }
 
 __global__ void initialize(kmm::Range<int64_t> range, kmm::GPUSubviewMut<float> a, kmm::GPUSubviewMut<float> b) {
     int64_t i = range.begin + int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -48,8 +44,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// Waits for `event`; draws a bar on a terminal when it takes long.
-void wait_with_progress(const kmm::RuntimeHandle& rt, kmm::EventId event, std::uint64_t first_task, std::uint64_t num_tasks,
-                        const char* what) {
+void wait_with_progress(const kmm::RuntimeHandle& rt, kmm::EventId event, std::uint64_t first_task,
+                        std::uint64_t num_tasks, const char* what) {
     const bool draw = isatty(STDERR_FILENO) != 0;
     bool drawn = false;
     while (!rt.wait_for(event, std::chrono::milliseconds(500))) {
@@ -57,7 +53,8 @@ void wait_with_progress(const kmm::RuntimeHandle& rt, kmm::EventId event, std::u
         const std::uint64_t done = rt.stats().tasks_succeeded - first_task;
         const int filled = static_cast<int>(40 * done / num_tasks);
         std::fprintf(stderr, "\r%-12s [%.*s%*s] %llu of %llu", what, filled, "########################################",
-                     40 - filled, "", static_cast<unsigned long long>(done), static_cast<unsigned long long>(num_tasks));
+                     40 - filled, "", static_cast<unsigned long long>(done),
+                     static_cast<unsigned long long>(num_tasks));
         drawn = true;
     }
     if (drawn) std::fprintf(stderr, "\r\033[K");
@@ -132,23 +129,25 @@ int run(int64_t requested) {
                     static_cast<double>(device.memory_limit()) / gib);
     }
 
-    auto A = kmm::Array<float> {n};
-    auto B = kmm::Array<float> {n};
-    auto C = kmm::Array<float> {n};
+    auto A = kmm::Array<float>{n};
+    auto B = kmm::Array<float>{n};
+    auto C = kmm::Array<float>{n};
     auto start = std::chrono::steady_clock::now();
-    kmm::EventId ready = rt.parallel_submit(n, chunk_size, kmm::GPUKernel(initialize, block_size), _x, write(A[_x]), write(B[_x]));
+    kmm::EventId ready =
+        rt.parallel_submit(n, chunk_size, kmm::GPUKernel(initialize, block_size), _x, write(A[_x]), write(B[_x]));
     wait_with_progress(rt, ready, 0, num_chunks, "initialize");
     std::printf("initialize: %.3f s\n", seconds_since(start));
 
     const kmm::RuntimeStats before = rt.stats();
     start = std::chrono::steady_clock::now();
-    kmm::EventId added = rt.parallel_submit(n, chunk_size, kmm::GPUKernel(vector_add, block_size), _x, write(C[_x]), A[_x], B[_x]);
+    kmm::EventId added =
+        rt.parallel_submit(n, chunk_size, kmm::GPUKernel(vector_add, block_size), _x, write(C[_x]), A[_x], B[_x]);
     wait_with_progress(rt, added, before.tasks_succeeded, num_chunks, "add");
     const double seconds = seconds_since(start);
     std::printf("add: %.3f s, %.2f GB/s\n", seconds, 3.0 * sizeof(float) * static_cast<double>(n) / 1e9 / seconds);
     print_stats(rt.stats() - before);
 
-    std::atomic<int64_t> wrong {0};
+    std::atomic<int64_t> wrong{0};
     const std::uint64_t tasks_before = rt.stats().tasks_succeeded;
     kmm::EventId checked = rt.parallel_submit(n, chunk_size, kmm::Host(count_wrong), _x, C[_x], &wrong);
     wait_with_progress(rt, checked, tasks_before, num_chunks, "check");

@@ -37,8 +37,10 @@ namespace detail {
 template<typename T, std::size_t N>
 class Lease {
   public:
-    using host_view_type = std::conditional_t<std::is_const_v<T>, Subview<std::remove_const_t<T>, N>, SubviewMut<std::remove_const_t<T>, N>>;
-    using device_view_type = std::conditional_t<std::is_const_v<T>, GPUSubview<std::remove_const_t<T>, N>, GPUSubviewMut<std::remove_const_t<T>, N>>;
+    using host_view_type = std::conditional_t<std::is_const_v<T>, Subview<std::remove_const_t<T>, N>,
+                                              SubviewMut<std::remove_const_t<T>, N>>;
+    using device_view_type = std::conditional_t<std::is_const_v<T>, GPUSubview<std::remove_const_t<T>, N>,
+                                                GPUSubviewMut<std::remove_const_t<T>, N>>;
 
     Lease(Lease&&) noexcept = default;
     Lease& operator=(Lease&&) noexcept = default;

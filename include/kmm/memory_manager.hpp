@@ -53,7 +53,8 @@ class MemoryManager {
 
   private:
     [[noreturn]] static void unavailable() {
-        detail::throw_not_available("MemoryManager is not offered by this version of kmm; use rmm::device_buffer, or Array");
+        detail::throw_not_available(
+            "MemoryManager is not offered by this version of kmm; use rmm::device_buffer, or Array");
     }
 };
 

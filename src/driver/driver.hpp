@@ -42,13 +42,34 @@ struct [[nodiscard]] Status {
 };
 
 // Handles are plain values; null means "none" (for streams: the legacy default stream of the current device, as in CUDA).
-struct StreamHandle { void* native = nullptr; friend bool operator==(const StreamHandle&, const StreamHandle&) = default; };
-struct EventHandle { void* native = nullptr; friend bool operator==(const EventHandle&, const EventHandle&) = default; };
-struct PoolHandle { void* native = nullptr; friend bool operator==(const PoolHandle&, const PoolHandle&) = default; };
-struct PhysicalHandle { std::uint64_t native = 0; friend bool operator==(const PhysicalHandle&, const PhysicalHandle&) = default; };
-struct GraphHandle { void* native = nullptr; friend bool operator==(const GraphHandle&, const GraphHandle&) = default; };
-struct GraphNodeHandle { void* native = nullptr; friend bool operator==(const GraphNodeHandle&, const GraphNodeHandle&) = default; };
-struct GraphExecHandle { void* native = nullptr; friend bool operator==(const GraphExecHandle&, const GraphExecHandle&) = default; };
+struct StreamHandle {
+    void* native = nullptr;
+    friend bool operator==(const StreamHandle&, const StreamHandle&) = default;
+};
+struct EventHandle {
+    void* native = nullptr;
+    friend bool operator==(const EventHandle&, const EventHandle&) = default;
+};
+struct PoolHandle {
+    void* native = nullptr;
+    friend bool operator==(const PoolHandle&, const PoolHandle&) = default;
+};
+struct PhysicalHandle {
+    std::uint64_t native = 0;
+    friend bool operator==(const PhysicalHandle&, const PhysicalHandle&) = default;
+};
+struct GraphHandle {
+    void* native = nullptr;
+    friend bool operator==(const GraphHandle&, const GraphHandle&) = default;
+};
+struct GraphNodeHandle {
+    void* native = nullptr;
+    friend bool operator==(const GraphNodeHandle&, const GraphNodeHandle&) = default;
+};
+struct GraphExecHandle {
+    void* native = nullptr;
+    friend bool operator==(const GraphExecHandle&, const GraphExecHandle&) = default;
+};
 
 /// The two stream values that are not handles, as CUDA defines them; every driver accepts them.
 inline StreamHandle legacy_stream() noexcept { return {reinterpret_cast<void*>(std::uintptr_t{1})}; }
@@ -56,16 +77,17 @@ inline StreamHandle per_thread_stream() noexcept { return {reinterpret_cast<void
 
 struct Capabilities {
     bool virtual_memory = false;
-    bool memory_pools = false;       ///< stream-ordered pools of the driver
+    bool memory_pools = false;  ///< stream-ordered pools of the driver
     bool managed_memory = false;
     bool kernels_by_handle = false;
     bool graphs = false;
     bool stream_capture = false;
     bool host_callbacks = false;
-    bool batch_copies = false;       ///< `copy_batch` is one driver call
-    bool device_event = false;       ///< `device_event_record` (one event that fences a whole device)
-    bool stream_ids = false;         ///< `stream_id` tells a destroyed stream from a new one with the same handle
-    bool asynchronous_kernel_errors = false;  ///< a failing kernel reports through `KernelLaunch::failure` (host driver)
+    bool batch_copies = false;  ///< `copy_batch` is one driver call
+    bool device_event = false;  ///< `device_event_record` (one event that fences a whole device)
+    bool stream_ids = false;    ///< `stream_id` tells a destroyed stream from a new one with the same handle
+    bool asynchronous_kernel_errors =
+        false;  ///< a failing kernel reports through `KernelLaunch::failure` (host driver)
 };
 
 struct DeviceProperties {
@@ -74,7 +96,7 @@ struct DeviceProperties {
     int compute_capability = 0;  ///< major * 10 + minor; 0 on the host driver
     int copy_engines = 0;
     int multiprocessors = 0;
-    int numa_node = -1;          ///< -1: unknown
+    int numa_node = -1;  ///< -1: unknown
     int max_threads_per_block = 0;
     int max_block_dim[3] = {0, 0, 0};
     std::int64_t max_grid_dim[3] = {0, 0, 0};
@@ -148,8 +170,8 @@ class Driver {
 
     // ---- the driver itself; constant after construction
     virtual Kind kind() const noexcept = 0;
-    virtual const char* name() const noexcept = 0;     ///< "host", "cuda", "hip"
-    virtual int version() const noexcept = 0;          ///< native number, e.g. 13000
+    virtual const char* name() const noexcept = 0;  ///< "host", "cuda", "hip"
+    virtual int version() const noexcept = 0;       ///< native number, e.g. 13000
     virtual Capabilities capabilities() const noexcept = 0;
     /// Name and description of a native code, e.g. {"cudaErrorInvalidValue", "invalid argument"}. Static strings.
     virtual const char* error_name(Status) const noexcept = 0;
@@ -173,8 +195,9 @@ class Driver {
     // ---- memory (synchronous in effect; 256-byte aligned; `bytes` > 0)
     virtual Status allocate(int device, std::size_t bytes, void** out) noexcept = 0;
     virtual Status free(void* pointer) noexcept = 0;
-    virtual Status allocate_managed(std::size_t bytes, void** out) noexcept = 0;   ///< freed by `free`
-    virtual Status prefetch(const void* pointer, std::size_t bytes, int device_or_host, StreamHandle) noexcept = 0;  ///< -1: host
+    virtual Status allocate_managed(std::size_t bytes, void** out) noexcept = 0;  ///< freed by `free`
+    virtual Status prefetch(const void* pointer, std::size_t bytes, int device_or_host,
+                            StreamHandle) noexcept = 0;  ///< -1: host
     virtual Status allocate_pinned(std::size_t bytes, void** out) noexcept = 0;
     virtual Status free_pinned(void* pointer) noexcept = 0;
     /// Page-locks memory that the caller owns. `pointer` and `bytes` are multiples of the page size.
@@ -201,14 +224,15 @@ class Driver {
     virtual Status map(void* address, std::size_t bytes, PhysicalHandle) noexcept = 0;
     virtual Status unmap(void* address, std::size_t bytes) noexcept = 0;
     /// Lets the given devices read and write a mapped range (its own device must be among them).
-    virtual Status set_access(void* address, std::size_t bytes, const int* devices, std::size_t num_devices) noexcept = 0;
+    virtual Status set_access(void* address, std::size_t bytes, const int* devices,
+                              std::size_t num_devices) noexcept = 0;
 
     // ---- streams
     /// `non_blocking`: does not synchronise with the legacy default stream. Higher `priority` numbers are less urgent.
     virtual Status create_stream(int device, bool non_blocking, int priority, StreamHandle* out) noexcept = 0;
-    virtual Status destroy_stream(StreamHandle) noexcept = 0;   ///< returns at once; queued work still runs
+    virtual Status destroy_stream(StreamHandle) noexcept = 0;  ///< returns at once; queued work still runs
     virtual Status synchronize_stream(StreamHandle) noexcept = 0;
-    virtual Status query_stream(StreamHandle) noexcept = 0;     ///< ok or not_ready
+    virtual Status query_stream(StreamHandle) noexcept = 0;  ///< ok or not_ready
     virtual Status stream_id(StreamHandle, std::uint64_t* out) noexcept = 0;
     virtual Status stream_device(StreamHandle, int* out) noexcept = 0;
     virtual Status wait_event(StreamHandle, EventHandle) noexcept = 0;  ///< waits for the event as recorded last, now
@@ -218,7 +242,7 @@ class Driver {
     virtual Status create_event(int device, bool timing, bool blocking_sync, EventHandle* out) noexcept = 0;
     virtual Status destroy_event(EventHandle) noexcept = 0;
     virtual Status record_event(EventHandle, StreamHandle) noexcept = 0;
-    virtual Status query_event(EventHandle) noexcept = 0;       ///< ok or not_ready; never recorded: ok
+    virtual Status query_event(EventHandle) noexcept = 0;  ///< ok or not_ready; never recorded: ok
     virtual Status synchronize_event(EventHandle) noexcept = 0;
     virtual Status elapsed_ms(EventHandle begin, EventHandle end, float* out) noexcept = 0;
     virtual Status device_event_record(int device, EventHandle) noexcept = 0;  ///< see Capabilities::device_event
@@ -243,11 +267,17 @@ class Driver {
     virtual Status capture_status(StreamHandle, CaptureStatus* out, std::uint64_t* id) noexcept = 0;
     virtual Status create_graph(GraphHandle* out) noexcept = 0;
     virtual Status destroy_graph(GraphHandle) noexcept = 0;
-    virtual Status add_empty_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, GraphNodeHandle* out) noexcept = 0;
-    virtual Status add_kernel_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, const KernelLaunch&, GraphNodeHandle* out) noexcept = 0;
-    virtual Status add_copy_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, const CopyPiece&, GraphNodeHandle* out) noexcept = 0;
-    virtual Status add_fill_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, void* destination, std::uint32_t value, std::size_t value_bytes, std::size_t count, GraphNodeHandle* out) noexcept = 0;
-    virtual Status add_host_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, HostCallback, void* user, GraphNodeHandle* out) noexcept = 0;
+    virtual Status add_empty_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after,
+                                  GraphNodeHandle* out) noexcept = 0;
+    virtual Status add_kernel_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after,
+                                   const KernelLaunch&, GraphNodeHandle* out) noexcept = 0;
+    virtual Status add_copy_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, const CopyPiece&,
+                                 GraphNodeHandle* out) noexcept = 0;
+    virtual Status add_fill_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, void* destination,
+                                 std::uint32_t value, std::size_t value_bytes, std::size_t count,
+                                 GraphNodeHandle* out) noexcept = 0;
+    virtual Status add_host_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after, HostCallback,
+                                 void* user, GraphNodeHandle* out) noexcept = 0;
     virtual Status instantiate(GraphHandle, GraphExecHandle* out) noexcept = 0;
     virtual Status destroy_exec(GraphExecHandle) noexcept = 0;
     virtual Status update_kernel_node(GraphExecHandle, GraphNodeHandle, const KernelLaunch&) noexcept = 0;

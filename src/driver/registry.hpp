@@ -26,8 +26,9 @@ std::vector<Candidate> candidates();
 /// Devices of the host driver.
 struct HostOptions {
     int num_devices = 1;
-    std::size_t memory_bytes = 0;  ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
-    int num_threads = 0;           ///< workers for kernels and copies; 0: usable CPUs
+    std::size_t memory_bytes =
+        0;                ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
+    int num_threads = 0;  ///< workers for kernels and copies; 0: usable CPUs
 };
 
 /// A new host driver of its own (a runtime with its own virtual devices; tests). Never fails but for memory.

@@ -20,7 +20,8 @@ __global__ void triple_plus_index(kmm::Range<std::int64_t> range, kmm::GPUSubvie
     if (i < range.end) x[i] = 3 * x[i] + i;
 }
 
-__global__ void copy_elements(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> to, kmm::GPUSubview<std::int64_t> from) {
+__global__ void copy_elements(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> to,
+                              kmm::GPUSubview<std::int64_t> from) {
     const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < range.end) to[i] = from[i];
 }
@@ -49,7 +50,8 @@ TEST(Row057, overwrite_of_a_whole_chunk_moves_no_old_bytes) {
             auto a = rt.allocate(counting<std::int64_t>(n));
             rt.synchronize();
             const kmm::RuntimeStats before = rt.stats();
-            rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{7});
+            rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(store_index), _x, overwrite(a[_x]),
+                               std::int64_t{7});
             rt.synchronize();
             const kmm::RuntimeStats after = rt.stats() - before;
             EXPECT_EQ(after.host_to_device.bytes, 0u);
@@ -64,7 +66,8 @@ TEST(Row057, overwrite_of_a_part_keeps_the_rest_of_the_chunk) {
     for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
         for (std::size_t d = 0; d < num_devices(rt); d++) {
             auto a = rt.allocate(counting<std::int64_t>(n));
-            rt.parallel_submit(std::vector{chunk_of(device(d), 300, 200)}, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{50000});
+            rt.parallel_submit(std::vector{chunk_of(device(d), 300, 200)}, kernel(store_index), _x, overwrite(a[_x]),
+                               std::int64_t{50000});
             std::vector<std::int64_t> expected = counting<std::int64_t>(n);
             for (std::int64_t i = 300; i < 500; i++) expected[static_cast<std::size_t>(i)] += 50000;
             EXPECT_EQ(a.copy_to_vector(), expected);
@@ -77,7 +80,8 @@ TEST(Row057, write_sees_the_old_values) {
     for_each_configuration(working_set({n * 8}), [&](RuntimeHandle rt) {
         auto a = rt.allocate(counting<std::int64_t>(n));
         for (std::size_t d = 0; d < num_devices(rt); d++)
-            rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(add_to), _x, write(a[_x]), std::int64_t{1000});
+            rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(add_to), _x, write(a[_x]),
+                               std::int64_t{1000});
         rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) {
                       for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] += 5;
                   }),
@@ -110,7 +114,8 @@ TEST(Row056, parts_of_one_chunk_written_by_different_submits_all_take_effect_in_
             for (std::int64_t part = 1; part < 4; part++) {
                 const ResourceId where = (part + round) % 2 == 0 ? device(static_cast<std::size_t>(part) % devices)
                                                                  : device(static_cast<std::size_t>(round) % devices);
-                others.push_back(rt.parallel_submit(std::vector{chunk_of(where, part * 256, 256)}, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0}));
+                others.push_back(rt.parallel_submit(std::vector{chunk_of(where, part * 256, 256)}, kernel(store_index),
+                                                    _x, overwrite(a[_x]), std::int64_t{0}));
             }
             for (const EventId e : others) rt.wait(e);
             gate.open();
@@ -132,14 +137,16 @@ TEST(Row056, parts_written_on_one_device_survive_an_eviction_in_between) {
                       f[0] = 0;
                   }),
                   overwrite(flag));
-        auto late = GPU([](kmm::DeviceResource& device, kmm::GPUSubviewMut<std::int64_t> part, kmm::Range<std::int64_t>) { device.fill(part, -1); });
+        auto late = GPU([](kmm::DeviceResource& device, kmm::GPUSubviewMut<std::int64_t> part,
+                           kmm::Range<std::int64_t>) { device.fill(part, -1); });
         auto after_flag = Host([](kmm::SubviewMut<std::int64_t> part, kmm::View<std::int64_t>) {
             for (std::int64_t i = part.begin(); i < part.end(); i++) part[i] = -2;
         });
         rt.submit(host(), after_flag, overwrite(a[kmm::range(0, 100)]), flag);
         rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 512, 512)}, late, overwrite(a[_x]), _x));
         // Takes the only place on the device where memory is scarce.
-        rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, kernel(store_index), _x, overwrite(other[_x]), std::int64_t{0}));
+        rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, kernel(store_index), _x,
+                                   overwrite(other[_x]), std::int64_t{0}));
         rt.wait(rt.parallel_submit(std::vector{chunk_of(device(0), 100, 412)}, late, overwrite(a[_x]), _x));
         gate.open();
         std::vector<std::int64_t> expected(n, -1);
@@ -154,7 +161,8 @@ TEST(Row056, parts_of_one_chunk_from_several_devices_in_one_submit_are_not_avail
     const RuntimeHandle rt = kmm::make_runtime(config_with(2));
     auto a = rt.array<std::int64_t>(100, Distribution<1>::single(100, MemoryId(DeviceId(0))));
     const std::vector chunks{chunk_of(device(0), 0, 50), chunk_of(device(1), 50, 50)};
-    EXPECT_THROW(rt.parallel_submit(chunks, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0}), kmm::NotAvailable);
+    EXPECT_THROW(rt.parallel_submit(chunks, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0}),
+                 kmm::NotAvailable);
     EXPECT_THROW(a.copy_to_vector(), kmm::UninitializedRead);
     const std::vector same{chunk_of(device(0), 0, 50), chunk_of(device(0), 50, 50)};
     rt.parallel_submit(same, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0});
@@ -169,7 +177,8 @@ TEST(Row058, an_in_place_update_on_any_device_is_seen_by_copy_to) {
         for (std::size_t d = 0; d < num_devices(rt); d++) {
             auto a = rt.allocate(counting<std::int64_t>(n));
             for (int step = 1; step <= 3; step++) {
-                rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(add_to), _x, write(a[_x]), std::int64_t{10});
+                rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, kernel(add_to), _x, write(a[_x]),
+                                   std::int64_t{10});
                 ASSERT_EQ(a.copy_to_vector(), counting<std::int64_t>(n, 10 * step));
             }
         }
@@ -182,8 +191,8 @@ TEST(Row058, updates_that_alternate_between_host_and_devices_are_all_seen) {
         auto a = rt.allocate(counting<std::int64_t>(n));
         std::vector<std::int64_t> expected = counting<std::int64_t>(n);
         for (int step = 0; step < 12; step++) {
-            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(step) % num_devices(rt)), 0, n)}, kernel(triple_plus_index), _x,
-                               write(a[_x]));
+            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(step) % num_devices(rt)), 0, n)},
+                               kernel(triple_plus_index), _x, write(a[_x]));
             rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) {
                           for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = v[i] % 10007 + 1;
                       }),
@@ -200,7 +209,8 @@ TEST(Row058, updates_that_alternate_between_host_and_devices_are_all_seen) {
     });
 }
 
-void run_axpy(const RuntimeHandle& rt, std::int64_t n, std::int64_t chunk, int passes, std::size_t only_device, bool all_devices) {
+void run_axpy(const RuntimeHandle& rt, std::int64_t n, std::int64_t chunk, int passes, std::size_t only_device,
+              bool all_devices) {
     Array<float> x(n), y(n);
     kmm::Domain domain;
     for (std::int64_t begin = 0, i = 0; begin < n; begin += chunk, i++) {
@@ -213,10 +223,12 @@ void run_axpy(const RuntimeHandle& rt, std::int64_t n, std::int64_t chunk, int p
     const std::vector<float> result = y.copy_to_vector();
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < n; i++)
-        if (result[static_cast<std::size_t>(i)] != static_cast<float>(2 + 2 * passes) * static_cast<float>(i % 1000)) wrong++;
+        if (result[static_cast<std::size_t>(i)] != static_cast<float>(2 + 2 * passes) * static_cast<float>(i % 1000))
+            wrong++;
     EXPECT_EQ(wrong, 0);
     const std::vector<float> input = x.copy_to_vector();
-    for (std::int64_t i = 0; i < n; i++) wrong += input[static_cast<std::size_t>(i)] != static_cast<float>(i % 1000) ? 1 : 0;
+    for (std::int64_t i = 0; i < n; i++)
+        wrong += input[static_cast<std::size_t>(i)] != static_cast<float>(i % 1000) ? 1 : 0;
     EXPECT_EQ(wrong, 0);
 }
 
@@ -262,8 +274,9 @@ TEST(Row061, one_array_as_several_read_arguments_with_equal_and_overlapping_regi
             for (std::int64_t i = v.begin(); i < v.end(); i++) s += v[i];
             return s;
         };
-        rt.submit(host(), Host([sum](kmm::ViewMut<std::int64_t> out, kmm::Subview<std::int64_t> left, kmm::Subview<std::int64_t> same,
-                                     kmm::Subview<std::int64_t> shifted) {
+        rt.submit(host(),
+                  Host([sum](kmm::ViewMut<std::int64_t> out, kmm::Subview<std::int64_t> left,
+                             kmm::Subview<std::int64_t> same, kmm::Subview<std::int64_t> shifted) {
                       out[0] = sum(left);
                       out[1] = sum(same);
                       out[2] = sum(shifted);
@@ -272,7 +285,8 @@ TEST(Row061, one_array_as_several_read_arguments_with_equal_and_overlapping_regi
         EXPECT_EQ(sums.copy_to_vector(), (std::vector<std::int64_t>{44850, 44850, 74850}));
         // On a device: the same chunk twice counts once.
         auto out = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(0))));
-        rt.parallel_submit(std::vector{chunk_of(device(num_devices(rt) - 1), 0, 300)}, kernel(copy_elements), _x, overwrite(out[_x]), a[_x]);
+        rt.parallel_submit(std::vector{chunk_of(device(num_devices(rt) - 1), 0, 300)}, kernel(copy_elements), _x,
+                           overwrite(out[_x]), a[_x]);
         std::vector<std::int64_t> part(300);
         out.copy_to(part.data(), Point<1>(0), Dim<1>(300));
         EXPECT_EQ(part, counting<std::int64_t>(300));
@@ -307,7 +321,8 @@ TEST(Row062, two_writing_arguments_of_one_task_conflict_where_they_overlap) {
         for (std::int64_t i = l.begin(); i < l.end(); i++) l[i] = -1;
         for (std::int64_t i = r.begin(); i < r.end(); i++) r[i] = -2;
     });
-    const auto error = thrown_by<kmm::ConflictingAccess>([&] { rt.submit(host(), both, write(a[kmm::range(0, 60)]), write(a[kmm::range(40, 100)])); });
+    const auto error = thrown_by<kmm::ConflictingAccess>(
+        [&] { rt.submit(host(), both, write(a[kmm::range(0, 60)]), write(a[kmm::range(40, 100)])); });
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->first().argument + error->second().argument, 1u);
     rt.submit(host(), both, write(a[kmm::range(0, 40)]), overwrite(a[kmm::range(60, 100)]));
@@ -327,15 +342,19 @@ TEST(Row065, views_have_the_bounds_of_the_clipped_region_and_global_indices_on_t
         rt.submit(host(), Host([](kmm::ViewMut<std::int64_t, 0> s) { *s = 17; }), overwrite(first));
         kmm::EventId e = rt.parallel_submit(
             std::vector{DomainChunk{host(), kmm::DomainPoint(8, 2), kmm::DomainDim(4, 2)}},
-            Host([](kmm::View<std::int64_t, 2> whole, kmm::Subview<std::int64_t, 2> part, kmm::Subview<std::int64_t, 2> outside,
-                    kmm::Range<std::int64_t> x, kmm::Range<int> narrow, kmm::Bounds<2> xy, kmm::Bounds<3> domain, kmm::View<std::int64_t, 0> scalar, double value) {
+            Host([](kmm::View<std::int64_t, 2> whole, kmm::Subview<std::int64_t, 2> part,
+                    kmm::Subview<std::int64_t, 2> outside, kmm::Range<std::int64_t> x, kmm::Range<int> narrow,
+                    kmm::Bounds<2> xy, kmm::Bounds<3> domain, kmm::View<std::int64_t, 0> scalar, double value) {
                 const auto expect = [](bool ok, const char* what) {
                     if (!ok) throw std::runtime_error(what);
                 };
-                expect(whole.begin(0) == 0 && whole.end(0) == 6 && whole.begin(1) == 0 && whole.end(1) == 10, "bounds of the whole array");
-                expect(part.begin(0) == 2 && part.end(0) == 4 && part.begin(1) == 8 && part.end(1) == 10, "bounds of the clipped part");
+                expect(whole.begin(0) == 0 && whole.end(0) == 6 && whole.begin(1) == 0 && whole.end(1) == 10,
+                       "bounds of the whole array");
+                expect(part.begin(0) == 2 && part.end(0) == 4 && part.begin(1) == 8 && part.end(1) == 10,
+                       "bounds of the clipped part");
                 for (std::int64_t i = part.begin(0); i < part.end(0); i++)
-                    for (std::int64_t j = part.begin(1); j < part.end(1); j++) expect(part[i][j] == 10 * i + j && whole[i][j] == 10 * i + j, "contents");
+                    for (std::int64_t j = part.begin(1); j < part.end(1); j++)
+                        expect(part[i][j] == 10 * i + j && whole[i][j] == 10 * i + j, "contents");
                 expect(outside.is_empty() && outside.size() == 0, "a region outside is empty");
                 expect(x.begin == 8 && x.end == 12, "an axis is not clipped as a plain argument");
                 expect(narrow.begin == 2 && narrow.end == 4, "a range of another type");
@@ -353,8 +372,9 @@ struct DeviceFindings {
     std::int64_t begin[2], end[2], sizes[2], sum, value;
 };
 
-__global__ void inspect(kmm::GPUSubview<std::int64_t, 2> part, kmm::GPUView<std::int64_t, 2> whole, kmm::Range<std::int64_t> x, kmm::Bounds<2> xy,
-                        kmm::GPUView<std::int64_t, 0> scalar, DeviceFindings base, kmm::GPUViewMut<DeviceFindings> out) {
+__global__ void inspect(kmm::GPUSubview<std::int64_t, 2> part, kmm::GPUView<std::int64_t, 2> whole,
+                        kmm::Range<std::int64_t> x, kmm::Bounds<2> xy, kmm::GPUView<std::int64_t, 0> scalar,
+                        DeviceFindings base, kmm::GPUViewMut<DeviceFindings> out) {
     DeviceFindings f = base;
     for (int k = 0; k < 2; k++) {
         f.begin[k] = part.begin(k);
@@ -378,7 +398,8 @@ TEST(Row065, views_have_the_bounds_of_the_clipped_region_and_global_indices_on_d
             DeviceFindings base{};
             base.value = 1000;
             rt.parallel_submit(std::vector{DomainChunk{device(d), kmm::DomainPoint(8, 2), kmm::DomainDim(4, 2)}},
-                               GPUKernel(inspect, dim3(1)).grid(dim3(1)), a[_y][_x], a, _x, _xy, first, base, overwrite(out));
+                               GPUKernel(inspect, dim3(1)).grid(dim3(1)), a[_y][_x], a, _x, _xy, first, base,
+                               overwrite(out));
             const DeviceFindings f = out.copy_to_vector().at(0);
             EXPECT_EQ(f.begin[0], 2);
             EXPECT_EQ(f.end[0], 4);
@@ -405,11 +426,13 @@ TEST(Row066, values_and_functors_are_copied_per_task) {
             void operator()(kmm::SubviewMut<std::int64_t> v, std::int64_t passed, const std::vector<std::int64_t>& l) {
                 gate.wait();
                 calls++;  // each task has a copy of its own
-                for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = passed * 100 + static_cast<std::int64_t>(l.size()) * 10 + calls;
+                for (std::int64_t i = v.begin(); i < v.end(); i++)
+                    v[i] = passed * 100 + static_cast<std::int64_t>(l.size()) * 10 + calls;
             }
         };
         Functor functor{gate};
-        rt.parallel_submit(std::vector{chunk_of(host(), 0, 2), chunk_of(host(), 2, 2)}, Host(functor), overwrite(out[_x]), value, list);
+        rt.parallel_submit(std::vector{chunk_of(host(), 0, 2), chunk_of(host(), 2, 2)}, Host(functor),
+                           overwrite(out[_x]), value, list);
         value = 9;
         list.assign(7, 0);
         functor.calls = 100;

@@ -8,9 +8,10 @@ namespace {
 constexpr std::int64_t n = 120;
 
 Host<void (*)(kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>)> count_up() {
-    return Host<void (*)(kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>)>([](kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t> v) {
-        for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = i;
-    });
+    return Host<void (*)(kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>)>(
+        [](kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t> v) {
+            for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] = i;
+        });
 }
 
 TEST(Row020, a_copy_of_a_handle_made_before_the_first_write_sees_the_data_also_in_another_thread) {
@@ -72,7 +73,9 @@ TEST(Row022, reset_detaches_one_handle_which_can_be_bound_anew_with_another_chun
 TEST(Row023, reading_an_unbound_array_throws_and_queues_nothing) {
     for_each_configuration(0, [](RuntimeHandle rt) {
         Array<std::int64_t> a(n), out(n);
-        EXPECT_THROW(rt.submit(host(), Host([](kmm::View<std::int64_t>, kmm::ViewMut<std::int64_t>) {}), a, overwrite(out)), kmm::UninitializedRead);
+        EXPECT_THROW(
+            rt.submit(host(), Host([](kmm::View<std::int64_t>, kmm::ViewMut<std::int64_t>) {}), a, overwrite(out)),
+            kmm::UninitializedRead);
         EXPECT_THROW(a.copy_to_vector(), kmm::UninitializedRead);
         EXPECT_FALSE(out.has_instance());
         EXPECT_FALSE(a.has_instance());
@@ -119,11 +122,15 @@ TEST(Row025, a_first_write_with_an_irregular_cover_binds_to_exactly_these_chunks
 TEST(Row026, a_first_write_with_a_gap_or_an_overlap_is_refused_and_the_array_stays_usable) {
     for_each_configuration(working_set({60 * 8}), [](RuntimeHandle rt) {
         Array<std::int64_t> a(n);
-        const auto gap = thrown_by<kmm::InvalidArgument>(
-            [&] { rt.parallel_submit(std::vector{chunk_of(host(), 0, 50), chunk_of(host(), 60, 60)}, count_up(), _x, overwrite(a[_x])); });
+        const auto gap = thrown_by<kmm::InvalidArgument>([&] {
+            rt.parallel_submit(std::vector{chunk_of(host(), 0, 50), chunk_of(host(), 60, 60)}, count_up(), _x,
+                               overwrite(a[_x]));
+        });
         ASSERT_NE(gap, nullptr);
         EXPECT_TRUE(says(*gap, "50...60")) << gap->what();
-        EXPECT_THROW(rt.parallel_submit(std::vector{chunk_of(host(), 0, 70), chunk_of(host(), 60, 60)}, count_up(), _x, overwrite(a[_x])), kmm::ConflictingAccess);
+        EXPECT_THROW(rt.parallel_submit(std::vector{chunk_of(host(), 0, 70), chunk_of(host(), 60, 60)}, count_up(), _x,
+                                        overwrite(a[_x])),
+                     kmm::ConflictingAccess);
         EXPECT_FALSE(a.has_instance());
         rt.parallel_submit(n, 60, count_up(), _x, overwrite(a[_x]));
         EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
@@ -162,7 +169,9 @@ TEST(Row027, first_writes_from_two_threads_bind_once_and_both_take_effect) {
 template<std::size_t N>
 void random_copies(const RuntimeHandle& rt, unsigned seed) {
     std::mt19937 random(seed);
-    const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+    const auto pick = [&](std::int64_t low, std::int64_t high) {
+        return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+    };
     Dim<N> shape;
     for (std::size_t k = 0; k < N; k++) shape[k] = pick(1, N <= 3 ? 9 : 3);
     // Irregular: cut in two along random axes, again and again.
@@ -179,7 +188,9 @@ void random_copies(const RuntimeHandle& rt, unsigned seed) {
         chunks.push_back(rest);
     }
     for (auto& c : chunks)
-        if (pick(0, 2) != 0) c.owner_id = MemoryId(DeviceId(static_cast<std::uint8_t>(pick(0, static_cast<std::int64_t>(num_devices(rt)) - 1))));
+        if (pick(0, 2) != 0)
+            c.owner_id =
+                MemoryId(DeviceId(static_cast<std::uint8_t>(pick(0, static_cast<std::int64_t>(num_devices(rt)) - 1))));
     auto a = rt.array<std::int32_t, N>(shape, Distribution<N>::from_chunks(shape, chunks));
     std::vector<std::int32_t> reference(static_cast<std::size_t>(shape.volume()));
     for (auto& v : reference) v = static_cast<std::int32_t>(pick(0, 1 << 30));
@@ -210,9 +221,11 @@ void random_copies(const RuntimeHandle& rt, unsigned seed) {
         }
         if (round % 2 == 0) {
             a.copy_to(part.data(), offset, size);
-            for (std::size_t i = 0; i < part.size(); i++) ASSERT_EQ(part[i], reference[places[i]]) << "rank " << N << " seed " << seed;
+            for (std::size_t i = 0; i < part.size(); i++)
+                ASSERT_EQ(part[i], reference[places[i]]) << "rank " << N << " seed " << seed;
         } else {
-            for (std::size_t i = 0; i < part.size(); i++) reference[places[i]] = part[i] = static_cast<std::int32_t>(pick(0, 1 << 30));
+            for (std::size_t i = 0; i < part.size(); i++)
+                reference[places[i]] = part[i] = static_cast<std::int32_t>(pick(0, 1 << 30));
             a.copy_from(part.data(), offset, size);
             // The source is free now.
             std::fill(part.begin(), part.end(), -1);
@@ -243,7 +256,8 @@ TEST(Row029, four_by_six_in_blocks_and_rows_is_row_major) {
     for_each_configuration(working_set({4 * 6 * 8}), [](RuntimeHandle rt) {
         for (const Dim<2>& chunk : {Dim<2>(2, 2), Dim<2>(1, 6), Dim<2>(4, 6), Dim<2>(3, 4)}) {
             Array<std::int64_t, 2> a({4, 6});
-            rt.parallel_submit(kmm::DomainDim(6, 4), kmm::DomainDim(chunk[1], chunk[0]), Host([](kmm::SubviewMut<std::int64_t, 2> v) {
+            rt.parallel_submit(kmm::DomainDim(6, 4), kmm::DomainDim(chunk[1], chunk[0]),
+                               Host([](kmm::SubviewMut<std::int64_t, 2> v) {
                                    for (std::int64_t i = v.begin(0); i < v.end(0); i++)
                                        for (std::int64_t j = v.begin(1); j < v.end(1); j++) v[i][j] = 6 * i + j;
                                }),

@@ -13,13 +13,9 @@ __global__ void next_value(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<st
     if (i < range.end) x[i] = x[i] * 6364136223846793005ull + add + static_cast<std::uint64_t>(i);
 }
 
-__global__ void set_value(kmm::GPUViewMut<std::int64_t> x, std::int64_t value) {
-    x[0] = value;
-}
+__global__ void set_value(kmm::GPUViewMut<std::int64_t> x, std::int64_t value) { x[0] = value; }
 
-__global__ void increment(kmm::GPUViewMut<std::int64_t> x) {
-    x[0] += 1;
-}
+__global__ void increment(kmm::GPUViewMut<std::int64_t> x) { x[0] += 1; }
 
 constexpr std::chrono::seconds patience{120};
 
@@ -42,7 +38,8 @@ TEST(Row086, a_host_task_and_a_kernel_finish_without_any_further_call) {
 TEST(Row087, tasks_restricted_to_streams_are_not_available) {
     const RuntimeHandle rt = kmm::make_runtime(config_with(1));
     for (std::size_t s = 0; s < 8; s++)
-        EXPECT_THROW(rt.submit(ResourceId(DeviceId(0), kmm::DeviceStreamSet{s}), GPU([](kmm::DeviceResource&) {})), kmm::NotAvailable);
+        EXPECT_THROW(rt.submit(ResourceId(DeviceId(0), kmm::DeviceStreamSet{s}), GPU([](kmm::DeviceResource&) {})),
+                     kmm::NotAvailable);
     rt.synchronize();
     EXPECT_EQ(rt.stats().tasks_submitted, 0u);
 }
@@ -124,13 +121,16 @@ TEST(Row090, many_threads_increment_shared_arrays_and_scalars_exactly_and_in_the
             threads.emplace_back([&, t, sequence, on_device, total]() mutable {
                 try {
                     for (int i = 0; i < count; i++) {
-                        rt.submit(host(), Host([out_of_order, t, i](kmm::ViewMut<std::int64_t, 0> s, kmm::ViewMut<std::int64_t> q) {
-                                      *s += 1;
-                                      if (q[t] != i) (*out_of_order)++;
-                                      q[t] = i + 1;
-                                  }),
-                                  write(total), write(sequence));
-                        rt.submit(device(static_cast<std::size_t>(t) % num_devices(rt)), GPUKernel(increment, dim3(1)), write(on_device));
+                        rt.submit(
+                            host(),
+                            Host([out_of_order, t, i](kmm::ViewMut<std::int64_t, 0> s, kmm::ViewMut<std::int64_t> q) {
+                                *s += 1;
+                                if (q[t] != i) (*out_of_order)++;
+                                q[t] = i + 1;
+                            }),
+                            write(total), write(sequence));
+                        rt.submit(device(static_cast<std::size_t>(t) % num_devices(rt)), GPUKernel(increment, dim3(1)),
+                                  write(on_device));
                     }
                 } catch (...) {
                     exceptions++;
@@ -229,13 +229,14 @@ TEST(Row093, devices_ping_pong_one_array_without_calls_of_the_program_in_between
         auto done = std::make_shared<std::promise<void>>();
         std::future<void> finished = done->get_future();
         for (int i = 0; i < count; i++)
-            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(i) % devices), 0, n)}, GPUKernel(next_value, dim3(32)), _x, write(a[_x]),
-                               static_cast<std::uint64_t>(i));
+            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(i) % devices), 0, n)},
+                               GPUKernel(next_value, dim3(32)), _x, write(a[_x]), static_cast<std::uint64_t>(i));
         rt.submit(host(), Host([done](kmm::View<std::uint64_t>) { done->set_value(); }), a);
         ASSERT_EQ(finished.wait_for(patience), std::future_status::ready);
         std::vector<std::uint64_t> expected = counting<std::uint64_t>(n);
         for (int i = 0; i < count; i++)
-            for (std::size_t k = 0; k < n; k++) expected[k] = expected[k] * 6364136223846793005ull + static_cast<std::uint64_t>(i) + k;
+            for (std::size_t k = 0; k < n; k++)
+                expected[k] = expected[k] * 6364136223846793005ull + static_cast<std::uint64_t>(i) + k;
         EXPECT_EQ(a.copy_to_vector(), expected);
     });
 }
@@ -243,14 +244,16 @@ TEST(Row093, devices_ping_pong_one_array_without_calls_of_the_program_in_between
 double cpu_seconds() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 TEST(Row094, an_idle_runtime_uses_no_core) {
     KMM_NEED_DEVICES(1);
     const RuntimeHandle rt = kmm::make_runtime(config_with(std::min<std::size_t>(4, devices_available())));
     Array<std::int64_t> a(1);
-    for (std::size_t d = 0; d < num_devices(rt); d++) rt.submit(device(d), GPUKernel(set_value, dim3(1)), overwrite(a), 1);
+    for (std::size_t d = 0; d < num_devices(rt); d++)
+        rt.submit(device(d), GPUKernel(set_value, dim3(1)), overwrite(a), 1);
     rt.synchronize();
     // The measurement takes its time: a wait for a promise that nobody keeps.
     std::promise<void> never;

@@ -49,9 +49,7 @@ inline bool short_run() {
     return value != nullptr && std::string(value) == "1";
 }
 /// `full`, or `reduced` where the run is to be short (sanitizers make everything ten times slower).
-inline int repeat(int full, int reduced) {
-    return short_run() ? reduced : full;
-}
+inline int repeat(int full, int reduced) { return short_run() ? reduced : full; }
 
 inline kmm::DriverKind driver_under_test() {
 #if KMM_USE_CUDA
@@ -105,13 +103,17 @@ void for_each_configuration(std::size_t largest_working_set, F&& f) {
             if (tight && largest_working_set == 0) continue;
             RuntimeConfig config = config_with(num_devices);
             if (tight) config.device_memory_limit = largest_working_set + 256;
-            SCOPED_TRACE(std::to_string(num_devices) + " devices" + (tight ? ", limit just above the largest task" : ""));
+            SCOPED_TRACE(std::to_string(num_devices) + " devices" +
+                         (tight ? ", limit just above the largest task" : ""));
             {
                 const RuntimeHandle rt = kmm::make_runtime(config);
-                if constexpr (std::is_invocable_v<F&, RuntimeHandle, const RuntimeConfig&>) f(rt, config);
-                else f(rt);
+                if constexpr (std::is_invocable_v<F&, RuntimeHandle, const RuntimeConfig&>)
+                    f(rt, config);
+                else
+                    f(rt);
                 // Row 113, here so that every test asks it.
-                for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_LE(m.peak_bytes, m.limit_bytes) << "row 113";
+                for (const kmm::MemoryStats& m : rt.stats().memories)
+                    EXPECT_LE(m.peak_bytes, m.limit_bytes) << "row 113";
             }
             if (::testing::Test::HasFatalFailure()) return;
         }
@@ -119,21 +121,13 @@ void for_each_configuration(std::size_t largest_working_set, F&& f) {
 }
 
 /// One runtime with `num_devices`, or no runtime where there are fewer: the caller skips.
-inline bool too_few_devices(std::size_t num_devices) {
-    return devices_available() < num_devices;
-}
+inline bool too_few_devices(std::size_t num_devices) { return devices_available() < num_devices; }
 #define KMM_NEED_DEVICES(n) \
     if (too_few_devices(n)) GTEST_SKIP() << "needs " << (n) << " devices"
 
-inline ResourceId device(std::size_t i) {
-    return ResourceId(DeviceId(static_cast<std::uint8_t>(i)));
-}
-inline ResourceId host() {
-    return ResourceId::host();
-}
-inline std::size_t num_devices(const RuntimeHandle& rt) {
-    return rt.info().num_devices();
-}
+inline ResourceId device(std::size_t i) { return ResourceId(DeviceId(static_cast<std::uint8_t>(i))); }
+inline ResourceId host() { return ResourceId::host(); }
+inline std::size_t num_devices(const RuntimeHandle& rt) { return rt.info().num_devices(); }
 /// An array of one chunk, at home on device 0, however many devices there are.
 template<typename T>
 Array<T> one_chunk(const RuntimeHandle& rt, std::int64_t size) {
@@ -195,6 +189,7 @@ bool nests(const std::exception& error, const std::string& text) {
     } catch (const E& e) {
         return std::string(e.what()).find(text) != std::string::npos;
     } catch (...) {
+        return false;  // something else is nested
     }
     return false;
 }

@@ -14,13 +14,14 @@ using kmm::driver::testing::ScriptedOptions;
 constexpr std::int64_t n = 512;
 constexpr std::size_t bytes = n * sizeof(std::int64_t);
 
-__global__ void scale_and_add(kmm::Range<std::int64_t> range, std::int64_t a, kmm::GPUSubview<std::int64_t> x, kmm::GPUSubviewMut<std::int64_t> y) {
+__global__ void scale_and_add(kmm::Range<std::int64_t> range, std::int64_t a, kmm::GPUSubview<std::int64_t> x,
+                              kmm::GPUSubviewMut<std::int64_t> y) {
     const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < range.end) y[i] = a * x[i] + y[i];
 }
 
-__global__ void gated_scale_and_add(kmm::Range<std::int64_t> range, std::int64_t a, kmm::GPUSubview<std::int64_t> x, kmm::GPUSubviewMut<std::int64_t> y,
-                                    kmm::GPUView<std::int64_t> gate) {
+__global__ void gated_scale_and_add(kmm::Range<std::int64_t> range, std::int64_t a, kmm::GPUSubview<std::int64_t> x,
+                                    kmm::GPUSubviewMut<std::int64_t> y, kmm::GPUView<std::int64_t> gate) {
     const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < range.end) y[i] = a * x[i] + y[i] + gate[0];
 }
@@ -47,7 +48,15 @@ RuntimeHandle start(const RuntimeConfig& config, const std::shared_ptr<ScriptedD
 
 /// Calls whose failure leaves nothing to be done but to leak: they are not failed.
 std::set<std::string> clean_up_calls() {
-    return {"free", "destroy_stream", "destroy_event", "unmap", "release_physical", "release_addresses", "unregister_host", "free_pinned", "destroy_pool"};
+    return {"free",
+            "destroy_stream",
+            "destroy_event",
+            "unmap",
+            "release_physical",
+            "release_addresses",
+            "unregister_host",
+            "free_pinned",
+            "destroy_pool"};
 }
 
 /// Writes, kernels on every device, spills, a host task, parts of chunks, copies out. Returns false if a clear exception
@@ -76,19 +85,22 @@ bool run_program(const RuntimeHandle& rt) {
     });
     if (!ok) return false;
     kmm::Domain domain;
-    for (std::int64_t c = 0; c < chunks; c++) domain.chunks.push_back(chunk_of(device(static_cast<std::size_t>(c) % devices), c * n, n));
+    for (std::int64_t c = 0; c < chunks; c++)
+        domain.chunks.push_back(chunk_of(device(static_cast<std::size_t>(c) % devices), c * n, n));
     ok = attempt([&] {
         for (std::int64_t pass = 1; pass <= 3; pass++) {
             rt.parallel_submit(domain, GPUKernel(scale_and_add, dim3(64)), _x, pass, x[_x], write(y[_x]));
             // Two readers of one fetched chunk, of which one writes a part only.
-            rt.parallel_submit(std::vector{chunk_of(device(0), 0, 100)}, GPUKernel(store_part, dim3(64)), _x, write(x[_x]), pass);
+            rt.parallel_submit(std::vector{chunk_of(device(0), 0, 100)}, GPUKernel(store_part, dim3(64)), _x,
+                               write(x[_x]), pass);
             rt.parallel_submit(std::vector{chunk_of(host(), n, n)}, Host([](kmm::SubviewMut<std::int64_t> v) {
                                    for (std::int64_t i = v.begin(); i < v.end(); i++) v[i] -= 3;
                                }),
                                write(y[_x]));
             std::rotate(domain.chunks.begin(), domain.chunks.begin() + 1, domain.chunks.end());
             const ResourceId first = domain.chunks.front().owner_id;
-            for (std::size_t c = 0; c + 1 < domain.chunks.size(); c++) domain.chunks[c].owner_id = domain.chunks[c + 1].owner_id;
+            for (std::size_t c = 0; c + 1 < domain.chunks.size(); c++)
+                domain.chunks[c].owner_id = domain.chunks[c + 1].owner_id;
             domain.chunks.back().owner_id = first;
         }
     });
@@ -108,8 +120,11 @@ bool run_program(const RuntimeHandle& rt) {
             const auto& expected = of_x ? x_expected : y_expected;
             const bool good = attempt([&] { (of_x ? x : y).copy_to(got.data(), Point<1>(c * n), Dim<1>(n)); });
             ok = ok && good;
-            if (!good) EXPECT_EQ(got, std::vector<std::int64_t>(n, -123)) << "a failed copy changed its destination";
-            else EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.begin() + c * n)) << "wrong elements in chunk " << c << (of_x ? " of x" : " of y");
+            if (!good)
+                EXPECT_EQ(got, std::vector<std::int64_t>(n, -123)) << "a failed copy changed its destination";
+            else
+                EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.begin() + c * n))
+                    << "wrong elements in chunk " << c << (of_x ? " of x" : " of y");
         }
     }
     if (!attempt([&] { rt.synchronize(); })) ok = false;
@@ -176,7 +191,8 @@ TEST(FailureInjection, copies_that_keep_failing_never_give_a_wrong_result) {
                 driver->fail_call("copy", first + k, Code::unknown);
                 driver->fail_call("copy_peer", first + k, Code::unknown);
             }
-            SCOPED_TRACE("copies " + std::to_string(first) + " to " + std::to_string(first + 2) + " fail, " + std::to_string(devices) + " devices");
+            SCOPED_TRACE("copies " + std::to_string(first) + " to " + std::to_string(first + 2) + " fail, " +
+                         std::to_string(devices) + " devices");
             const RuntimeHandle rt = start(scripted_config(devices), driver);
             run_program(rt);
             const bool injected = driver->num_failures() != 0;
@@ -198,7 +214,8 @@ TEST(FailureInjection, a_fetch_that_fails_fails_every_task_that_waits_for_it) {
     auto y = rt.allocate(std::vector<std::int64_t>(n, 1));
     auto z = rt.allocate(std::vector<std::int64_t>(n, 2));
     const std::vector whole{chunk_of(device(0), 0, n)};
-    for (Array<std::int64_t>* a : {&y, &z}) rt.wait(rt.parallel_submit(whole, GPUKernel(store_part, dim3(64)), _x, write((*a)[_x]), std::int64_t{0}));
+    for (Array<std::int64_t>* a : {&y, &z})
+        rt.wait(rt.parallel_submit(whole, GPUKernel(store_part, dim3(64)), _x, write((*a)[_x]), std::int64_t{0}));
     for (std::uint64_t k = 1; k <= 3; k++) driver->fail_call("copy", k, Code::unknown);
     Gate gate;
     const OpenAtEnd open(gate);
@@ -210,9 +227,12 @@ TEST(FailureInjection, a_fetch_that_fails_fails_every_task_that_waits_for_it) {
               overwrite(flag));
     // Both come after the host task, so that the planner issues them in one turn.
     auto after = rt.array<std::int64_t>(1, Distribution<1>::single(1, MemoryId::host()));
-    rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v, kmm::View<std::int64_t>) { v[0] = 0; }), overwrite(after), flag);
-    const EventId first = rt.parallel_submit(whole, GPUKernel(scale_and_add, dim3(64)), _x, std::int64_t{2}, x[_x], write(y[_x]));
-    const EventId second = rt.parallel_submit(whole, GPUKernel(scale_and_add, dim3(64)), _x, std::int64_t{2}, x[_x], write(z[_x]));
+    rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v, kmm::View<std::int64_t>) { v[0] = 0; }), overwrite(after),
+              flag);
+    const EventId first =
+        rt.parallel_submit(whole, GPUKernel(scale_and_add, dim3(64)), _x, std::int64_t{2}, x[_x], write(y[_x]));
+    const EventId second =
+        rt.parallel_submit(whole, GPUKernel(scale_and_add, dim3(64)), _x, std::int64_t{2}, x[_x], write(z[_x]));
     gate.open();
     const auto outcome = [&](EventId e) {
         try {
@@ -243,7 +263,8 @@ TEST(FailureInjection, a_failed_fetch_before_a_partial_write_does_not_spoil_the_
     const RuntimeHandle rt = start(config, driver);
     auto x = rt.allocate(counting<std::int64_t>(n));
     for (std::uint64_t k = 1; k <= 3; k++) driver->fail_call("copy", k, Code::unknown);
-    const EventId e = rt.parallel_submit(std::vector{chunk_of(device(0), 0, n / 2)}, GPUKernel(store_part, dim3(64)), _x, write(x[_x]), std::int64_t{7});
+    const EventId e = rt.parallel_submit(std::vector{chunk_of(device(0), 0, n / 2)}, GPUKernel(store_part, dim3(64)),
+                                         _x, write(x[_x]), std::int64_t{7});
     EXPECT_THROW(rt.wait(e), kmm::TaskError);
     driver->clear_failures();
     std::vector<std::int64_t> rest(n / 2, -1);
@@ -264,7 +285,8 @@ TEST(Row096, a_launch_that_the_driver_refuses_fails_the_task) {
     auto x = rt.allocate(counting<std::int64_t>(n));
     driver->fail_call("launch", 1, Code::launch_failed);
     const std::vector whole{chunk_of(device(0), 0, n)};
-    const EventId e = rt.parallel_submit(whole, GPUKernel(store_part, dim3(64)).named("refused"), _x, write(x[_x]), std::int64_t{7});
+    const EventId e =
+        rt.parallel_submit(whole, GPUKernel(store_part, dim3(64)).named("refused"), _x, write(x[_x]), std::int64_t{7});
     const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(e); });
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->task_name(), "refused");
@@ -280,7 +302,8 @@ TEST(Row105, a_lost_device_fails_its_tasks_and_the_other_devices_finish) {
     const RuntimeHandle rt = start(scripted_config(2), driver);
     Array<std::int64_t> only_there(n), safe = rt.allocate(counting<std::int64_t>(n)), other(n);
     const auto store_on = [&](std::size_t d, Array<std::int64_t>& a, std::int64_t add) {
-        return rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, GPUKernel(store_part, dim3(64)), _x, overwrite(a[_x]), add);
+        return rt.parallel_submit(std::vector{chunk_of(device(d), 0, n)}, GPUKernel(store_part, dim3(64)), _x,
+                                  overwrite(a[_x]), add);
     };
     rt.wait(store_on(1, only_there, 1));
     driver->lose_device(1);
@@ -307,10 +330,12 @@ TEST(Row111, a_driver_that_gives_less_memory_than_the_limit_leads_to_eviction_an
         std::vector<Array<std::int64_t>> arrays;
         for (int i = 0; i < 12; i++) {
             arrays.emplace_back(elements);
-            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(i) % 2), 0, elements)}, GPUKernel(store_part, dim3(256)), _x,
-                               overwrite(arrays.back()[_x]), static_cast<std::int64_t>(i));
+            rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(i) % 2), 0, elements)},
+                               GPUKernel(store_part, dim3(256)), _x, overwrite(arrays.back()[_x]),
+                               static_cast<std::int64_t>(i));
         }
-        for (int i = 0; i < 12; i++) EXPECT_EQ(arrays[static_cast<std::size_t>(i)].copy_to_vector(), counting<std::int64_t>(elements, i));
+        for (int i = 0; i < 12; i++)
+            EXPECT_EQ(arrays[static_cast<std::size_t>(i)].copy_to_vector(), counting<std::int64_t>(elements, i));
         EXPECT_GT(rt.stats().evictions, 0u);
     }
 }
@@ -335,7 +360,8 @@ TEST(Traffic, ten_passes_over_four_times_the_memory_move_each_byte_once) {
               overwrite(gate_value));
     // All passes are known before the first task can run.
     for (std::int64_t pass = 0; pass < passes; pass++)
-        rt.parallel_submit(pairs * n, n, GPUKernel(gated_scale_and_add, dim3(256)), _x, std::int64_t{2}, x[_x], write(y[_x]), gate_value);
+        rt.parallel_submit(pairs * n, n, GPUKernel(gated_scale_and_add, dim3(256)), _x, std::int64_t{2}, x[_x],
+                           write(y[_x]), gate_value);
     driver->clear_log();
     const kmm::RuntimeStats before = rt.stats();
     gate.open();
@@ -343,7 +369,8 @@ TEST(Traffic, ten_passes_over_four_times_the_memory_move_each_byte_once) {
     const std::vector<std::int64_t> result = y.copy_to_vector();
     const kmm::RuntimeStats moved = rt.stats() - before;
     std::int64_t wrong = 0;
-    for (std::size_t i = 0; i < result.size(); i++) wrong += result[i] != 1 + 2 * passes * static_cast<std::int64_t>(i) ? 1 : 0;
+    for (std::size_t i = 0; i < result.size(); i++)
+        wrong += result[i] != 1 + 2 * passes * static_cast<std::int64_t>(i) ? 1 : 0;
     EXPECT_EQ(wrong, 0);
     constexpr double one_trip = static_cast<double>(pairs * static_cast<std::int64_t>(bytes));
     const auto traffic = driver->traffic();

@@ -8,7 +8,8 @@ namespace {
 __global__ void count_threads(kmm::GPUViewMut<unsigned> out) {
     atomicAdd(&out[0], 1u);
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) atomicAdd(&out[1], 1u);
-    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0 &&
+        threadIdx.z == 0) {
         out[2] = gridDim.x;
         out[3] = gridDim.y;
         out[4] = gridDim.z;
@@ -23,13 +24,12 @@ __global__ void reverse_through_shared(kmm::GPUViewMut<int> data) {
     for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) data[i] = buffer[n - 1 - i];
 }
 
-__global__ void takes_conversions(kmm::GPUViewMut<double> out, double from_int, std::int64_t from_long, kmm::Range<int> narrow) {
+__global__ void takes_conversions(kmm::GPUViewMut<double> out, double from_int, std::int64_t from_long,
+                                  kmm::Range<int> narrow) {
     out[0] = from_int + static_cast<double>(from_long) + narrow.begin + narrow.end;
 }
 
-__global__ void add_one(kmm::GPUViewMut<int> v) {
-    v[threadIdx.x] += 1;
-}
+__global__ void add_one(kmm::GPUViewMut<int> v) { v[threadIdx.x] += 1; }
 
 TEST(Row007, a_plain_file_and_a_kernel_file_share_arrays) {
     for_each_configuration(working_set({8 * 4}), [](RuntimeHandle rt) {
@@ -55,7 +55,8 @@ TEST(Row076, the_grid_is_the_ceiling_per_axis_unless_it_is_given) {
         const auto run = [&](const kmm::DomainDim& size, auto kernel) {
             auto out = one_chunk<unsigned>(rt, 5);
             out.fill(0u);
-            rt.parallel_submit(std::vector{DomainChunk{device(num_devices(rt) - 1), kmm::DomainPoint(), size}}, kernel, write(out));
+            rt.parallel_submit(std::vector{DomainChunk{device(num_devices(rt) - 1), kmm::DomainPoint(), size}}, kernel,
+                               write(out));
             return out.copy_to_vector();
         };
         using Counts = std::vector<unsigned>;
@@ -81,7 +82,9 @@ TEST(Row077, dynamic_shared_memory_above_48_kib_works_and_above_the_maximum_is_r
         std::vector<int> expected = counting<int>(n);
         std::reverse(expected.begin(), expected.end());
         EXPECT_EQ(a.copy_to_vector(), expected);
-        EXPECT_THROW(rt.submit(device(0), GPUKernel(reverse_through_shared, dim3(256)).shared_memory(most + 1), write(a)), kmm::InvalidArgument);
+        EXPECT_THROW(
+            rt.submit(device(0), GPUKernel(reverse_through_shared, dim3(256)).shared_memory(most + 1), write(a)),
+            kmm::InvalidArgument);
         EXPECT_EQ(a.copy_to_vector(), expected);
     });
 }
@@ -91,8 +94,9 @@ TEST(Row078, impossible_blocks_and_grids_are_refused_at_submit_naming_the_axis) 
         auto out = one_chunk<unsigned>(rt, 5);
         out.fill(9u);
         const auto refused = [&](const kmm::DomainDim& size, auto kernel, const char* text) {
-            const auto error = thrown_by<kmm::InvalidArgument>(
-                [&] { rt.parallel_submit(std::vector{DomainChunk{device(0), kmm::DomainPoint(), size}}, kernel, write(out)); });
+            const auto error = thrown_by<kmm::InvalidArgument>([&] {
+                rt.parallel_submit(std::vector{DomainChunk{device(0), kmm::DomainPoint(), size}}, kernel, write(out));
+            });
             ASSERT_NE(error, nullptr);
             EXPECT_TRUE(says(*error, text)) << error->what();
         };
@@ -107,9 +111,7 @@ TEST(Row078, impossible_blocks_and_grids_are_refused_at_submit_naming_the_axis) 
     });
 }
 
-void plain_function(kmm::ViewMut<double> out, double value) {
-    out[0] = value;
-}
+void plain_function(kmm::ViewMut<double> out, double value) { out[0] = value; }
 
 struct OwnLauncher {
     static constexpr kmm::ExecutionSpace execution_space = kmm::ExecutionSpace::Host;
@@ -131,7 +133,8 @@ TEST(Row079, generic_lambdas_function_pointers_own_launchers_and_conversions) {
         EXPECT_EQ(out.copy_to_vector().at(0), 7.0);
         rt.parallel_submit(std::vector{chunk_of(host(), 20, 1)}, OwnLauncher{1.5}, write(out));
         EXPECT_EQ(out.copy_to_vector().at(0), 28.5);
-        rt.parallel_submit(std::vector{chunk_of(device(0), 20, 3)}, GPUKernel(takes_conversions, dim3(1)).grid(dim3(1)), write(out), 1, 2, _x);
+        rt.parallel_submit(std::vector{chunk_of(device(0), 20, 3)}, GPUKernel(takes_conversions, dim3(1)).grid(dim3(1)),
+                           write(out), 1, 2, _x);
         EXPECT_EQ(out.copy_to_vector().at(0), 46.0);
         const EventId e = rt.submit(host(), OwnLauncher{5000}, write(out));
         const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(e); });
@@ -152,7 +155,8 @@ TEST(Row080, messages_carry_the_place_of_the_launcher_and_its_name) {
     EXPECT_TRUE(says(*named, "the named one"));
     EXPECT_TRUE(says(*named, "launchers_test.cu:" + std::to_string(line))) << named->what();
     const int other = __LINE__ + 1;
-    const auto unnamed = thrown_by<kmm::TaskError>([&] { rt.wait(rt.submit(device(0), GPU([](kmm::DeviceResource&) { throw 3; }))); });
+    const auto unnamed =
+        thrown_by<kmm::TaskError>([&] { rt.wait(rt.submit(device(0), GPU([](kmm::DeviceResource&) { throw 3; }))); });
     ASSERT_NE(unnamed, nullptr);
     EXPECT_TRUE(says(*unnamed, "launchers_test.cu:" + std::to_string(other))) << unnamed->what();
     EXPECT_TRUE(says(*unnamed, "GPU")) << unnamed->what();
@@ -166,10 +170,15 @@ TEST(Row081, submits_and_arrays_inside_host_and_device_functions_neither_deadloc
             try {
                 for (int i = 0; i < 5; i++) {
                     Array<std::int64_t> a(100);
-                    rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(i) % rt.info().num_devices()), 0, 100)},
-                                       GPU([](kmm::DeviceResource& d, kmm::GPUSubviewMut<std::int64_t> v) { d.fill(v, 2); }), overwrite(a[_x]));
+                    rt.parallel_submit(
+                        std::vector{chunk_of(device(static_cast<std::size_t>(i) % rt.info().num_devices()), 0, 100)},
+                        GPU([](kmm::DeviceResource& d, kmm::GPUSubviewMut<std::int64_t> v) { d.fill(v, 2); }),
+                        overwrite(a[_x]));
                     auto b = rt.allocate(std::vector<std::int64_t>{1, 2, 3});
-                    rt.submit(host(), Host([total](kmm::View<std::int64_t> v, kmm::View<std::int64_t> w) { *total += static_cast<int>(v[99] + w[2]); }), a, b);
+                    rt.submit(host(), Host([total](kmm::View<std::int64_t> v, kmm::View<std::int64_t> w) {
+                                  *total += static_cast<int>(v[99] + w[2]);
+                              }),
+                              a, b);
                     rt.join(rt.barrier(), EventId());
                 }
             } catch (...) {
@@ -177,7 +186,9 @@ TEST(Row081, submits_and_arrays_inside_host_and_device_functions_neither_deadloc
             }
         };
         for (int i = 0; i < 6; i++) rt.submit(host(), Host(inner));
-        for (int i = 0; i < 6; i++) rt.submit(device(static_cast<std::size_t>(i) % num_devices(rt)), GPU([inner](kmm::DeviceResource&) { inner(); }));
+        for (int i = 0; i < 6; i++)
+            rt.submit(device(static_cast<std::size_t>(i) % num_devices(rt)),
+                      GPU([inner](kmm::DeviceResource&) { inner(); }));
         for (int i = 0; i < 3; i++) rt.synchronize();
         EXPECT_EQ(trouble->load(), 0);
         EXPECT_EQ(total->load(), 12 * 5 * 5);
@@ -203,14 +214,20 @@ TEST(Row082, fills_and_copies_of_every_size_and_layout) {
         grid.fill(1);
         auto other = rt.array<int, 2>({8, 8}, {8, 8});
         other.fill(0);
-        rt.submit(device(d), GPU([](kmm::DeviceResource& device, kmm::GPUSubviewMut<int, 2> inner) { device.fill(inner, 5); }),
+        rt.submit(device(d),
+                  GPU([](kmm::DeviceResource& device, kmm::GPUSubviewMut<int, 2> inner) { device.fill(inner, 5); }),
                   write(grid[kmm::range(2, 6)][kmm::range(3, 5)]));
-        rt.submit(device(d), GPU([](kmm::DeviceResource& device, kmm::GPUSubview<int, 2> from, kmm::GPUSubviewMut<int, 2> to) { device.copy(from, to); }),
+        rt.submit(device(d),
+                  GPU([](kmm::DeviceResource& device, kmm::GPUSubview<int, 2> from, kmm::GPUSubviewMut<int, 2> to) {
+                      device.copy(from, to);
+                  }),
                   grid[kmm::range(1, 7)][kmm::range(2, 6)], write(other[kmm::range(0, 6)][kmm::range(4, 8)]));
         const std::vector<int> filled = grid.copy_to_vector(), copied = other.copy_to_vector();
         for (std::size_t i = 0; i < 8; i++)
             for (std::size_t j = 0; j < 8; j++) {
-                const auto value = [](std::size_t r, std::size_t c) { return r >= 2 && r < 6 && c >= 3 && c < 5 ? 5 : 1; };
+                const auto value = [](std::size_t r, std::size_t c) {
+                    return r >= 2 && r < 6 && c >= 3 && c < 5 ? 5 : 1;
+                };
                 EXPECT_EQ(filled[8 * i + j], value(i, j));
                 EXPECT_EQ(copied[8 * i + j], i < 6 && j >= 4 ? value(i + 1, j - 2) : 0);
             }
@@ -234,7 +251,10 @@ TEST(Row085, work_on_the_legacy_stream_sees_the_inputs_and_is_awaited) {
     for_each_configuration(working_set({100000 * 4}), [](RuntimeHandle rt) {
         for (int round = 0; round < 10; round++) {
             auto a = rt.allocate(counting<int>(100000));
-            rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUViewMut<int> v) { legacy_add<<<1, 256>>>(v.data(), static_cast<int>(v.size())); }), write(a));
+            rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUViewMut<int> v) {
+                          legacy_add<<<1, 256>>>(v.data(), static_cast<int>(v.size()));
+                      }),
+                      write(a));
             ASSERT_EQ(a.copy_to_vector(), counting<int>(100000, 7));
         }
     });
@@ -243,16 +263,16 @@ TEST(Row085, work_on_the_legacy_stream_sees_the_inputs_and_is_awaited) {
 TEST(Row085, an_error_that_a_device_function_leaves_pending_fails_that_task_only) {
     for_each_configuration(0, [](RuntimeHandle rt) {
         auto a = rt.allocate(counting<int>(10));
-        const EventId bad = rt.submit(device(0), GPU([](kmm::DeviceResource&) { (void)cudaMemcpy(nullptr, nullptr, 10, cudaMemcpyDeviceToDevice); }));
+        const EventId bad = rt.submit(device(0), GPU([](kmm::DeviceResource&) {
+                                          (void)cudaMemcpy(nullptr, nullptr, 10, cudaMemcpyDeviceToDevice);
+                                      }));
         EXPECT_THROW(rt.wait(bad), kmm::TaskError);
         rt.submit(device(0), GPUKernel(add_one, dim3(10)), write(a));
         EXPECT_EQ(a.copy_to_vector(), counting<int>(10, 1));
     });
 }
 #else
-TEST(Row085, the_legacy_stream_is_the_cuda_drivers_alone) {
-    GTEST_SKIP() << "needs a build with CUDA and a GPU";
-}
+TEST(Row085, the_legacy_stream_is_the_cuda_drivers_alone) { GTEST_SKIP() << "needs a build with CUDA and a GPU"; }
 #endif
 
 }  // namespace

@@ -56,7 +56,8 @@ TEST(Row014, devices_are_renumbered_and_strangers_refused) {
     EXPECT_EQ(rt.info().device(DeviceId(1)).device_ordinal(), 0);
     auto seen = std::make_shared<std::array<std::atomic<int>, 2>>();
     for (std::size_t d = 0; d < 2; d++) {
-        auto a = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(static_cast<std::uint8_t>(d)))));
+        auto a =
+            rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId(DeviceId(static_cast<std::uint8_t>(d)))));
         rt.submit(device(d), GPU([seen, d](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) {
                       (*seen)[d] = device.device_ordinal();
                       device.fill(v, static_cast<std::int64_t>(d + 5));
@@ -116,7 +117,8 @@ TEST(Row014, debug_mode_gives_the_same_results_one_task_at_a_time_in_order) {
     for (int i = 0; i < 30; i++) expected[static_cast<std::size_t>(i)] = i;
     EXPECT_EQ(seen->order, expected);
     EXPECT_EQ(seen->most.load(), 1);
-    for (int i = 0; i < 30; i++) EXPECT_EQ(arrays[static_cast<std::size_t>(i)].copy_to_vector(), std::vector<std::int64_t>(n, i));
+    for (int i = 0; i < 30; i++)
+        EXPECT_EQ(arrays[static_cast<std::size_t>(i)].copy_to_vector(), std::vector<std::int64_t>(n, i));
 }
 
 TEST(Row017, an_array_outlives_every_handle_and_can_be_used_through_a_new_one) {
@@ -128,7 +130,9 @@ TEST(Row017, an_array_outlives_every_handle_and_can_be_used_through_a_new_one) {
     }
     EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
     const RuntimeHandle again(a.runtime());
-    again.submit(device(0), GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 8); }), overwrite(a));
+    again.submit(device(0),
+                 GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 8); }),
+                 overwrite(a));
     EXPECT_EQ(a.copy_to_vector(), std::vector<std::int64_t>(n, 8));
 }
 
@@ -149,8 +153,10 @@ TEST(Row018, the_last_array_and_handle_released_inside_a_task_do_not_deadlock) {
                 keep.reset();  // nobody else holds the array or the runtime now
                 signal->set_value();
             };
-            if (round % 2 == 0) rt.submit(host(), Host(body));
-            else rt.submit(device(0), GPU([body](kmm::DeviceResource&) mutable { body(); }));
+            if (round % 2 == 0)
+                rt.submit(host(), Host(body));
+            else
+                rt.submit(device(0), GPU([body](kmm::DeviceResource&) mutable { body(); }));
         }
         gate.open();
         ASSERT_EQ(end.wait_for(std::chrono::minutes(1)), std::future_status::ready);
@@ -162,7 +168,9 @@ TEST(Row018, arrays_in_static_storage_are_allowed) {
     global_runtime = std::make_unique<RuntimeHandle>(kmm::make_runtime(config_with(1)));
     global_array = Array<std::int64_t>(n);
     global_runtime->submit(host(), count_up(), overwrite(global_array));
-    global_runtime->submit(device(0), GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 8); }), write(global_array));
+    global_runtime->submit(device(0),
+                           GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 8); }),
+                           write(global_array));
     // The process ends with the array, the handle and perhaps the tasks alive; its exit status says whether that was clean.
 }
 
@@ -247,8 +255,12 @@ TEST(Row019, destructors_do_not_throw_after_failures_and_with_unfinished_tasks) 
                       }),
                       overwrite(a));
             for (int i = 0; i < 10; i++)
-                rt.submit(device(0), GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 1); }), write(a));
-            rt.submit(device(0), GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 1); }), overwrite(b));
+                rt.submit(device(0),
+                          GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 1); }),
+                          write(a));
+            rt.submit(device(0),
+                      GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 1); }),
+                      overwrite(b));
             opener = std::thread([gate] { gate.open(); });
         }
         opener.join();

@@ -8,19 +8,19 @@ __global__ void store_float(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<f
     if (i < range.end) x[i] = slope * static_cast<float>(i % 1000);
 }
 
-__global__ void store_gated(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> x, float slope, kmm::GPUView<float> zero) {
+__global__ void store_gated(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> x, float slope,
+                            kmm::GPUView<float> zero) {
     const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < range.end) x[i] = slope * static_cast<float>(i % 1000) + zero[0];
 }
 
-__global__ void add_arrays(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> sum, kmm::GPUSubview<float> left, kmm::GPUSubview<float> right) {
+__global__ void add_arrays(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<float> sum, kmm::GPUSubview<float> left,
+                           kmm::GPUSubview<float> right) {
     const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < range.end) sum[i] += left[i] + right[i];
 }
 
-__global__ void pick_one(kmm::GPUViewMut<float> out, kmm::GPUSubview<float> in, std::int64_t at) {
-    out[0] += in[at];
-}
+__global__ void pick_one(kmm::GPUViewMut<float> out, kmm::GPUSubview<float> in, std::int64_t at) { out[0] += in[at]; }
 
 constexpr std::int64_t n = 4096;
 constexpr std::size_t bytes = n * sizeof(float);
@@ -52,15 +52,18 @@ TEST(Row107, a_task_that_can_never_fit_on_a_device_is_refused_at_submit_with_eve
     fill_on(rt, 0, b, 2.0f);
     const int line = __LINE__ + 2;
     const auto error = thrown_by<kmm::OutOfMemory>([&] {
-        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_arrays, dim3(64)).named("stencil"), _x, overwrite(c[_x]), a[_x], b[_x]);
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_arrays, dim3(64)).named("stencil"), _x,
+                           overwrite(c[_x]), a[_x], b[_x]);
     });
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->memory(), MemoryId(DeviceId(0)));
     EXPECT_EQ(error->requested(), 3 * bytes);
     EXPECT_EQ(error->limit(), 2 * bytes);
-    for (const std::string& text : {std::string("task \"stencil\" chunk 0 of 1 can never run on"), std::string("GPU 0: needs"), std::string("\n  needs: "),
-                                    std::string("read pressure"), std::string("\n  limit: device_memory_limit"), std::string("\n  try: "),
-                                    std::string("KMM_DEVICE_MEM="), "\n  submitted at memory_test.cu:" + std::to_string(line)})
+    for (const std::string& text :
+         {std::string("task \"stencil\" chunk 0 of 1 can never run on"), std::string("GPU 0: needs"),
+          std::string("\n  needs: "), std::string("read pressure"), std::string("\n  limit: device_memory_limit"),
+          std::string("\n  try: "), std::string("KMM_DEVICE_MEM="),
+          "\n  submitted at memory_test.cu:" + std::to_string(line)})
         EXPECT_TRUE(says(*error, text)) << "without \"" << text << "\":\n" << error->what();
     // No trace of it is left: the next submit works, and the array that it was to write first is still without content.
     EXPECT_THROW(c.copy_to_vector(), kmm::UninitializedRead);
@@ -109,7 +112,8 @@ TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_me
         } catch (const kmm::TaskError& error) {
             failed++;
             EXPECT_TRUE(nests<kmm::OutOfMemory>(error, "found no memory")) << error.what();
-            for (const char* text : {"memory:", "arrays:", "tiers:", "try:", "block "}) EXPECT_TRUE(says(error, text)) << "without " << text << "\n" << error.what();
+            for (const char* text : {"memory:", "arrays:", "tiers:", "try:", "block "})
+                EXPECT_TRUE(says(error, text)) << "without " << text << "\n" << error.what();
         }
     }
     // Eight fit in both tiers, and a write-back may need one place in between.
@@ -155,7 +159,8 @@ TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_ot
     auto out = one_chunk<float>(rt, 1);
     for (int i = 0; i < 7; i++) {
         std::vector<float> values(unit);
-        for (std::int64_t k = 0; k < unit; k++) values[static_cast<std::size_t>(k)] = static_cast<float>(i + 1) * static_cast<float>(k % 1000);
+        for (std::int64_t k = 0; k < unit; k++)
+            values[static_cast<std::size_t>(k)] = static_cast<float>(i + 1) * static_cast<float>(k % 1000);
         small.push_back(one_chunk<float>(rt, unit));
         small.back().copy_from(values);
     }
@@ -164,8 +169,11 @@ TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_ot
     rt.wait(fill_on(rt, 0, big, 7.0f));
     const auto read_all = [&](bool after_flag) {
         for (auto& s : small) {
-            if (after_flag) rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUView<float>, kmm::GPUView<float>) {}), s, flag);
-            else rt.submit(device(0), GPUKernel(pick_one, dim3(1)), write(out), s[_], std::int64_t{1});
+            if (after_flag)
+                rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUView<float>, kmm::GPUView<float>) {}), s,
+                          flag);
+            else
+                rt.submit(device(0), GPUKernel(pick_one, dim3(1)), write(out), s[_], std::int64_t{1});
         }
     };
     read_all(false);
@@ -213,8 +221,9 @@ TEST(Row109, tasks_with_two_inputs_of_half_the_limit_in_conflicting_orders_alway
                         const int j = (i + 1 + r % 3) % 4;
                         Array<float>& left = t == 0 ? in[i] : in[j];
                         Array<float>& right = t == 0 ? in[j] : in[i];
-                        rt.parallel_submit(std::vector{chunk_of(device(static_cast<std::size_t>(r + t) % devices), 0, n)}, GPUKernel(add_arrays, dim3(64)), _x,
-                                           write(sums[i][_x]), left[_x], right[_x]);
+                        rt.parallel_submit(
+                            std::vector{chunk_of(device(static_cast<std::size_t>(r + t) % devices), 0, n)},
+                            GPUKernel(add_arrays, dim3(64)), _x, write(sums[i][_x]), left[_x], right[_x]);
                     }
             });
         for (std::thread& t : threads) t.join();
@@ -260,7 +269,8 @@ TEST(Row110, a_read_only_sweep_writes_nothing_back_and_an_overwrite_sweep_reads_
                   overwrite(zero));
         const kmm::RuntimeStats start = rt.stats();
         for (int pass = 1; pass <= 3; pass++)
-            rt.parallel_submit(chunks * n, n, GPUKernel(store_gated, dim3(64)), _x, overwrite(a[_x]), static_cast<float>(pass), zero);
+            rt.parallel_submit(chunks * n, n, GPUKernel(store_gated, dim3(64)), _x, overwrite(a[_x]),
+                               static_cast<float>(pass), zero);
         gate.open();
         rt.synchronize();
         const kmm::RuntimeStats written = rt.stats() - start;
@@ -313,7 +323,8 @@ TEST(Row008, devices_have_separate_addresses_and_are_not_the_host) {
                   overwrite(arrays[d]));
     }
     rt.synchronize();
-    for (std::size_t d = 0; d < 2; d++) EXPECT_EQ(rt.memory_affinity_for_address((*addresses)[d]), MemoryId(DeviceId(static_cast<std::uint8_t>(d))));
+    for (std::size_t d = 0; d < 2; d++)
+        EXPECT_EQ(rt.memory_affinity_for_address((*addresses)[d]), MemoryId(DeviceId(static_cast<std::uint8_t>(d))));
     EXPECT_EQ(rt.memory_affinity_for_address(addresses.get()), MemoryId::host());
     const char* first = static_cast<const char*>((*addresses)[0].load());
     const char* second = static_cast<const char*>((*addresses)[1].load());
@@ -335,7 +346,8 @@ TEST(Row116, two_runtimes_share_a_device_from_two_threads) {
                 arrays.push_back(one_chunk<float>(rt, n));
                 fill_on(rt, 0, arrays.back(), static_cast<float>(i + 10 * t));
             }
-            for (int i = 0; i < 20; i++) wrong += is_filled(arrays[static_cast<std::size_t>(i)], static_cast<float>(i + 10 * t)) ? 0 : 1;
+            for (int i = 0; i < 20; i++)
+                wrong += is_filled(arrays[static_cast<std::size_t>(i)], static_cast<float>(i + 10 * t)) ? 0 : 1;
         });
     for (std::thread& t : threads) t.join();
     EXPECT_EQ(wrong.load(), 0);
@@ -343,7 +355,8 @@ TEST(Row116, two_runtimes_share_a_device_from_two_threads) {
     const EventId event = fill_on(runtimes[0], 0, a, 1.0f);
     const auto error = thrown_by<kmm::InvalidArgument>([&] { fill_on(runtimes[1], 0, a, 2.0f); });
     ASSERT_NE(error, nullptr);
-    for (const RuntimeHandle& rt : runtimes) EXPECT_TRUE(says(*error, "runtime " + std::to_string(rt.info().runtime_number()))) << error->what();
+    for (const RuntimeHandle& rt : runtimes)
+        EXPECT_TRUE(says(*error, "runtime " + std::to_string(rt.info().runtime_number()))) << error->what();
     EXPECT_THROW(runtimes[1].wait(event), kmm::InvalidArgument);
     EXPECT_TRUE(is_filled(a, 1.0f));
 }

@@ -20,7 +20,8 @@ namespace {
 using Element = std::int64_t;
 
 KMM_HOST_DEVICE Element mix(Element a, Element b) {
-    const auto x = static_cast<std::uint64_t>(a) * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(b) + 0x7f4a7c15ull;
+    const auto x =
+        static_cast<std::uint64_t>(a) * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(b) + 0x7f4a7c15ull;
     return static_cast<Element>((x ^ (x >> 29)) * 0xbf58476d1ce4e5b9ull >> 3);
 }
 
@@ -49,7 +50,8 @@ template<typename V> KMM_HOST_DEVICE Element element_of(const V& view, std::int6
     return p[offset];
 }
 
-template<typename W, typename R> KMM_HOST_DEVICE void apply(W& out, const R& left, const R& right, std::int64_t k, Element seed, bool keeps) {
+template<typename W, typename R> KMM_HOST_DEVICE void apply(W& out, const R& left, const R& right, std::int64_t k,
+                                                            Element seed, bool keeps) {
     std::int64_t rest = k, offset = 0;
     for (std::size_t axis = W::rank; axis-- > 0;) {
         offset += (rest % out.size(axis)) * out.stride(axis);
@@ -60,8 +62,8 @@ template<typename W, typename R> KMM_HOST_DEVICE void apply(W& out, const R& lef
 }
 
 template<std::size_t N>
-__global__ void apply_kernel(kmm::GPUSubviewMut<Element, N> out, kmm::GPUSubview<Element, N> left, kmm::GPUSubview<Element, N> right,
-                             std::int64_t volume, Element seed, bool keeps) {
+__global__ void apply_kernel(kmm::GPUSubviewMut<Element, N> out, kmm::GPUSubview<Element, N> left,
+                             kmm::GPUSubview<Element, N> right, std::int64_t volume, Element seed, bool keeps) {
     const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (k < volume) apply(out, left, right, k, seed, keeps);
 }
@@ -73,7 +75,8 @@ template<std::size_t N> struct Modelled {
     std::vector<Element> values;  // the interpreter's, row-major
 };
 
-template<std::size_t N> kmm::Bounds<N> box(const std::array<std::int64_t, N>& begin, const std::array<std::int64_t, N>& end) {
+template<std::size_t N> kmm::Bounds<N> box(const std::array<std::int64_t, N>& begin,
+                                           const std::array<std::int64_t, N>& end) {
     kmm::Bounds<N> b;
     for (std::size_t k = 0; k < N; k++) b[k] = kmm::Range<kmm::default_index_type>(begin[k], end[k]);
     return b;
@@ -114,17 +117,17 @@ template<std::size_t N> class Program {
         for (auto& v : m.values) v = pick(-1000, 1000);
         m.array = rt_.template array<Element, N>(m.shape, m.chunk);
         switch (pick(0, 2)) {
-            case 0: m.array.copy_from(m.values); break;
-            case 1: {
-                std::fill(m.values.begin(), m.values.end(), m.values[0]);
-                m.array.fill(m.values[0]);
-                break;
-            }
-            default: {
-                // Written chunk by chunk, by tasks.
-                m.array.copy_from(m.values);
-                for_each_chunk(m, [&](const kmm::Bounds<N>& region) { submit_on(m, region, false); });
-            }
+        case 0: m.array.copy_from(m.values); break;
+        case 1: {
+            std::fill(m.values.begin(), m.values.end(), m.values[0]);
+            m.array.fill(m.values[0]);
+            break;
+        }
+        default: {
+            // Written chunk by chunk, by tasks.
+            m.array.copy_from(m.values);
+            for_each_chunk(m, [&](const kmm::Bounds<N>& region) { submit_on(m, region, false); });
+        }
         }
         return m;
     }
@@ -186,9 +189,13 @@ template<std::size_t N> class Program {
     // ---- steps
 
     static auto region_of(const kmm::Bounds<N>& b) {
-        if constexpr (N == 1) return kmm::bounds(kmm::range(b[0].begin, b[0].end));
-        else if constexpr (N == 2) return kmm::bounds(kmm::range(b[0].begin, b[0].end), kmm::range(b[1].begin, b[1].end));
-        else return kmm::bounds(kmm::range(b[0].begin, b[0].end), kmm::range(b[1].begin, b[1].end), kmm::range(b[2].begin, b[2].end));
+        if constexpr (N == 1)
+            return kmm::bounds(kmm::range(b[0].begin, b[0].end));
+        else if constexpr (N == 2)
+            return kmm::bounds(kmm::range(b[0].begin, b[0].end), kmm::range(b[1].begin, b[1].end));
+        else
+            return kmm::bounds(kmm::range(b[0].begin, b[0].end), kmm::range(b[1].begin, b[1].end),
+                               kmm::range(b[2].begin, b[2].end));
     }
 
     void submit_on(Modelled<N>& out, const kmm::Bounds<N>& region, bool keeps) {
@@ -199,9 +206,13 @@ template<std::size_t N> class Program {
             bool found = false;
             for (int attempt = 0; attempt < 8 && !found; attempt++) {
                 Modelled<N>* candidate = &out;
-                if (!arrays_.empty() && pick(0, 3) != 0) candidate = &arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
+                if (!arrays_.empty() && pick(0, 3) != 0)
+                    candidate =
+                        &arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
                 const auto b = random_region(*candidate, pick(0, 1) == 0);
-                if (candidate->array.distribution().num_chunks() == 0 || (&candidate->values == &out.values && overlap(b, region))) continue;
+                if (candidate->array.distribution().num_chunks() == 0 ||
+                    (&candidate->values == &out.values && overlap(b, region)))
+                    continue;
                 from[r] = candidate;
                 read[r] = b;
                 found = true;
@@ -214,7 +225,8 @@ template<std::size_t N> class Program {
         std::int64_t k = 0;
         for_each_index(out, region, [&](std::size_t i) {
             Element& v = out.values[i];
-            v = step(keeps ? v : 0, k, left[static_cast<std::size_t>(k) % left.size()], right[static_cast<std::size_t>(k + 1) % right.size()], seed);
+            v = step(keeps ? v : 0, k, left[static_cast<std::size_t>(k) % left.size()],
+                     right[static_cast<std::size_t>(k + 1) % right.size()], seed);
             k++;
         });
         const std::int64_t count = k;
@@ -224,23 +236,32 @@ template<std::size_t N> class Program {
         const auto devices = static_cast<std::int64_t>(rt_.info().num_devices());
         const kmm::ResourceId device(kmm::DeviceId(pick(0, devices - 1)));
         const auto submit = [&](kmm::ResourceId where, auto launcher) {
-            if (keeps) rt_.submit(where, launcher, write(out.array, w), read_(*from[0], a), read_(*from[1], b), count, seed, keeps);
-            else rt_.submit(where, launcher, overwrite(out.array, w), read_(*from[0], a), read_(*from[1], b), count, seed, keeps);
+            if (keeps)
+                rt_.submit(where, launcher, write(out.array, w), read_(*from[0], a), read_(*from[1], b), count, seed,
+                           keeps);
+            else
+                rt_.submit(where, launcher, overwrite(out.array, w), read_(*from[0], a), read_(*from[1], b), count,
+                           seed, keeps);
         };
         switch (pick(0, 3)) {
-            case 0:
-                submit(kmm::ResourceId::host(), kmm::Host([](kmm::SubviewMut<Element, N> o, kmm::Subview<Element, N> l, kmm::Subview<Element, N> r,
-                                                             std::int64_t n, Element s, bool kept) {
-                           for (std::int64_t i = 0; i < n; i++) apply(o, l, r, i, s, kept);
-                       }));
-                break;
-            case 1:
-                submit(device, kmm::GPU([](kmm::DeviceResource& d, kmm::GPUSubviewMut<Element, N> o, kmm::GPUSubview<Element, N> l,
-                                           kmm::GPUSubview<Element, N> r, std::int64_t n, Element s, bool kept) {
-                           d.launch(dim3(static_cast<unsigned>((n + 63) / 64)), dim3(64), 0, apply_kernel<N>, o, l, r, n, s, kept);
-                       }));
-                break;
-            default: submit(device, kmm::GPUKernel(apply_kernel<N>, dim3(64)).grid(dim3(static_cast<unsigned>((count + 63) / 64))));
+        case 0:
+            submit(kmm::ResourceId::host(),
+                   kmm::Host([](kmm::SubviewMut<Element, N> o, kmm::Subview<Element, N> l, kmm::Subview<Element, N> r,
+                                std::int64_t n, Element s, bool kept) {
+                       for (std::int64_t i = 0; i < n; i++) apply(o, l, r, i, s, kept);
+                   }));
+            break;
+        case 1:
+            submit(device,
+                   kmm::GPU([](kmm::DeviceResource& d, kmm::GPUSubviewMut<Element, N> o, kmm::GPUSubview<Element, N> l,
+                               kmm::GPUSubview<Element, N> r, std::int64_t n, Element s, bool kept) {
+                       d.launch(dim3(static_cast<unsigned>((n + 63) / 64)), dim3(64), 0, apply_kernel<N>, o, l, r, n, s,
+                                kept);
+                   }));
+            break;
+        default:
+            submit(device,
+                   kmm::GPUKernel(apply_kernel<N>, dim3(64)).grid(dim3(static_cast<unsigned>((count + 63) / 64))));
         }
     }
     template<typename M> auto read_(const Modelled<N>& m, const M& region) { return kmm::read(m.array, region); }
@@ -255,30 +276,30 @@ template<std::size_t N> class Program {
     void one_step() {
         auto& m = arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
         switch (pick(0, 15)) {
-            case 0: compare(m, "in between"); break;
-            case 1:
-                for (auto& v : m.values) v = pick(-50, 50);
-                m.array.copy_from(m.values);
-                break;
-            case 2: {
-                const Element v = pick(-50, 50);
-                std::fill(m.values.begin(), m.values.end(), v);
-                m.array.fill(v);
-                break;
-            }
-            case 3: {
-                Modelled<N> fresh = make();  // the old array goes while its tasks may still run
-                m = std::move(fresh);
-                break;
-            }
-            case 4: rt_.wait(rt_.barrier()); break;
-            case 5:
-            case 6: {
-                const bool keeps = pick(0, 1) == 0;
-                for_each_chunk(m, [&](const kmm::Bounds<N>& region) { submit_on(m, region, keeps); });
-                break;
-            }
-            default: submit_on(m, random_region(m, pick(0, 2) == 0), pick(0, 1) == 0);
+        case 0: compare(m, "in between"); break;
+        case 1:
+            for (auto& v : m.values) v = pick(-50, 50);
+            m.array.copy_from(m.values);
+            break;
+        case 2: {
+            const Element v = pick(-50, 50);
+            std::fill(m.values.begin(), m.values.end(), v);
+            m.array.fill(v);
+            break;
+        }
+        case 3: {
+            Modelled<N> fresh = make();  // the old array goes while its tasks may still run
+            m = std::move(fresh);
+            break;
+        }
+        case 4: rt_.wait(rt_.barrier()); break;
+        case 5:
+        case 6: {
+            const bool keeps = pick(0, 1) == 0;
+            for_each_chunk(m, [&](const kmm::Bounds<N>& region) { submit_on(m, region, keeps); });
+            break;
+        }
+        default: submit_on(m, random_region(m, pick(0, 2) == 0), pick(0, 1) == 0);
         }
     }
 
@@ -289,9 +310,9 @@ template<std::size_t N> class Program {
 
 void run_program(const kmm::RuntimeHandle& rt, std::uint64_t seed) {
     switch (seed % 3) {
-        case 0: Program<1>(rt, seed).run(); break;
-        case 1: Program<2>(rt, seed).run(); break;
-        default: Program<3>(rt, seed).run();
+    case 0: Program<1>(rt, seed).run(); break;
+    case 1: Program<2>(rt, seed).run(); break;
+    default: Program<3>(rt, seed).run();
     }
 }
 
@@ -343,8 +364,9 @@ TEST(RandomPrograms, agree_with_a_sequential_interpreter) {
             for (std::uint64_t t = 0; t < threads; t++) pool.emplace_back([&, t] { run_program(rt, seed + t); });
             for (auto& t : pool) t.join();
         }
-        ASSERT_FALSE(::testing::Test::HasFailure()) << "program " << seed << " on " << rt.info().num_devices() << " device(s) with "
-                                                    << rt.info().device(kmm::DeviceId(0)).memory_limit() << " bytes each";
+        ASSERT_FALSE(::testing::Test::HasFailure())
+            << "program " << seed << " on " << rt.info().num_devices() << " device(s) with "
+            << rt.info().device(kmm::DeviceId(0)).memory_limit() << " bytes each";
         seed += threads;
     }
     for (const auto& rt : runtimes) {

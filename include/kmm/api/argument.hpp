@@ -46,9 +46,9 @@ namespace detail {
 
 /// Whether a handler says that its `initialize` does nothing; a submit of one task then builds no Domain for it.
 template<typename Handler, typename = void>
-struct IgnoresDomain: std::false_type {};
+struct IgnoresDomain : std::false_type {};
 template<typename Handler>
-struct IgnoresDomain<Handler, std::void_t<typename Handler::ignores_domain>>: std::true_type {};
+struct IgnoresDomain<Handler, std::void_t<typename Handler::ignores_domain>> : std::true_type {};
 
 }  // namespace detail
 }  // namespace kmm

@@ -55,7 +55,7 @@ class ArrayBase {
 /// submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last handle is
 /// gone and its tasks are done.
 template<typename T, std::size_t N = 1>
-class Array final: public ArrayBase {
+class Array final : public ArrayBase {
     static_assert(std::is_trivially_copyable_v<T>, "the elements of an array must be trivially copyable");
     static_assert(!std::is_const_v<T>, "the elements of an array must not be const");
     static_assert(N <= detail::max_rank, "arrays have at most 8 axes");
@@ -65,19 +65,22 @@ class Array final: public ArrayBase {
     static constexpr std::size_t num_axes = N;
 
     /// Unbound; the default shape is all ones. IA if a size is negative.
-    Array(Dim<N> shape = {}) :
-        record_(detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T))),
-        shape_(shape) {}
+    Array(Dim<N> shape = {})
+        : record_(detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T))),
+          shape_(shape) {}
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
-    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance) : record_(instance->record()), shape_(instance->size()) {
-        if (instance->data_type() != DataType::of<T>()) detail::throw_wrong_instance(instance->data_type(), DataType::of<T>());
+    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance)
+        : record_(instance->record()), shape_(instance->size()) {
+        if (instance->data_type() != DataType::of<T>())
+            detail::throw_wrong_instance(instance->data_type(), DataType::of<T>());
     }
     /// Bound, without content. See RuntimeHandle::array.
     static Array bound(detail::RuntimeCore& runtime, const Dim<N>& shape, const Distribution<N>& distribution) {
         const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
         detail::check_distribution(N, sizes.values, detail::ShapeArray<N>(distribution.array_size()).values);
-        return Array(Bound(), detail::make_bound_array(runtime, N, sizes.values, DataType::of<T>(), sizeof(T), alignof(T),
+        return Array(Bound(),
+                     detail::make_bound_array(runtime, N, sizes.values, DataType::of<T>(), sizeof(T), alignof(T),
                                               detail::chunk_geometry(distribution)),
                      shape);
     }
@@ -210,7 +213,8 @@ class Array final: public ArrayBase {
         copy_from(input, Bounds<N>::from_offset_size(offset, size));
     }
     void copy_from(const std::vector<T>& input) const {
-        static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements to copy from: use copy_from(pointer)");
+        static_assert(!std::is_same_v<T, bool>,
+                      "std::vector<bool> has no elements to copy from: use copy_from(pointer)");
         check_count("copy_from", input.size());
         copy_in(whole(), input.data());
     }
@@ -218,8 +222,9 @@ class Array final: public ArrayBase {
         check_bytes("copy_bytes_from", num_bytes);
         copy_in(whole(), input);
     }
-    template<typename E, typename D, typename L, typename A,
-             typename = std::enable_if_t<AbstractView<E, D, L, A>::rank == N && std::is_same_v<std::remove_const_t<E>, T>>>
+    template<
+        typename E, typename D, typename L, typename A,
+        typename = std::enable_if_t<AbstractView<E, D, L, A>::rank == N && std::is_same_v<std::remove_const_t<E>, T>>>
     void copy_from(const AbstractView<E, D, L, A>& input) const {
         check_view("copy_from", input);
         require_bound("copy_from");
@@ -255,14 +260,16 @@ class Array final: public ArrayBase {
     }
     void check_bytes(const char* what, std::size_t num_bytes) const {
         const std::size_t expected = static_cast<std::size_t>(volume()) * sizeof(T);
-        if (num_bytes != expected) detail::throw_wrong_count(what, "bytes", detail::printable(num_bytes), static_cast<std::int64_t>(expected));
+        if (num_bytes != expected)
+            detail::throw_wrong_count(what, "bytes", detail::printable(num_bytes), static_cast<std::int64_t>(expected));
     }
     void check_region(const char* what, const Bounds<N>& region) const {
         detail::check_region(what, N, detail::to_box(region), detail::to_box(whole()));
     }
     template<typename V>
     void check_view(const char* what, const V& view) const {
-        detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values, detail::ShapeArray<N>(shape_).values);
+        detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values,
+                                 detail::ShapeArray<N>(shape_).values);
     }
     void copy_out(const Bounds<N>& region, void* output) const {
         if (region.is_empty()) return;

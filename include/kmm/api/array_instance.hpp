@@ -59,16 +59,14 @@ class ArrayInstance {
     static std::shared_ptr<ArrayInstance> create(Runtime& runtime, const Distribution<N>& distribution, DataType type) {
         const Dim<N> shape = distribution.array_size();
         const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
-        return std::make_shared<ArrayInstance>(
-            detail::make_bound_array(detail::runtime_core(runtime), N, sizes.values, type, type.size_in_bytes(), type.alignment(),
-                                     detail::chunk_geometry(distribution)),
-            shape, type);
+        return std::make_shared<ArrayInstance>(detail::make_bound_array(detail::runtime_core(runtime), N, sizes.values,
+                                                                        type, type.size_in_bytes(), type.alignment(),
+                                                                        detail::chunk_geometry(distribution)),
+                                               shape, type);
     }
 
-    ArrayInstance(detail::ArrayRef record, const Dim<N>& shape, DataType type) :
-        record_(std::move(record)),
-        shape_(shape),
-        type_(type) {}
+    ArrayInstance(detail::ArrayRef record, const Dim<N>& shape, DataType type)
+        : record_(std::move(record)), shape_(shape), type_(type) {}
 
     const Dim<N>& size() const noexcept { return shape_; }
     DataType data_type() const noexcept { return type_; }

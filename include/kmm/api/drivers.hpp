@@ -14,7 +14,7 @@ namespace kmm {
 struct DriverStatus {
     DriverKind driver = DriverKind::Host;
     bool usable = false;
-    std::string reason;           ///< why it cannot be used, or what was found
+    std::string reason;  ///< why it cannot be used, or what was found
     std::size_t num_devices = 0;
 };
 

@@ -14,8 +14,8 @@
 #include "kmm/core/domain.hpp"
 #include "kmm/core/identifiers.hpp"
 #include "kmm/core/resource.hpp"
-#include "kmm/detail/runtime_core.hpp"
 #include "kmm/detail/kernel_handle.hpp"
+#include "kmm/detail/runtime_core.hpp"
 #include "kmm/error.hpp"
 #include "kmm/utils/gpu_utils.hpp"
 
@@ -23,10 +23,10 @@ namespace kmm {
 namespace detail {
 
 template<typename T, typename = void>
-struct IsLauncher: std::false_type {};
+struct IsLauncher : std::false_type {};
 template<typename T>
-struct IsLauncher<T, std::void_t<decltype(std::decay_t<T>::execution_space)>>:
-    std::is_same<std::remove_cv_t<decltype(std::decay_t<T>::execution_space)>, ExecutionSpace> {};
+struct IsLauncher<T, std::void_t<decltype(std::decay_t<T>::execution_space)>>
+    : std::is_same<std::remove_cv_t<decltype(std::decay_t<T>::execution_space)>, ExecutionSpace> {};
 
 /// Whether a type has a static member `execution_space` of type `ExecutionSpace`.
 template<typename T>
@@ -38,9 +38,9 @@ void call_host_function(F& f, Args&... args) {
     if constexpr (std::is_invocable_v<F&, Args&...>) {
         static_cast<void>(f(args...));
     } else {
-        static_assert(std::is_invocable_v<F&, Args&&...>,
-                      "the parameters of the function do not fit the arguments: a read gives View or Subview, write and overwrite give "
-                      "ViewMut or SubviewMut, an axis gives Range");
+        static_assert(std::is_invocable_v<F&, Args&&...>, "the parameters of the function do not fit the arguments: a "
+                                                          "read gives View or Subview, write and overwrite give "
+                                                          "ViewMut or SubviewMut, an axis gives Range");
         static_cast<void>(f(std::move(args)...));
     }
 }
@@ -66,7 +66,8 @@ void call_device_function(F& f, DeviceResource& device, Args&... args) {
         static_cast<void>(f(device, args...));
     } else {
         static_assert(std::is_invocable_v<F&, DeviceResource&, Args&&...>,
-                      "the parameters of the function do not fit the arguments: first DeviceResource&, then for a read GPUView or "
+                      "the parameters of the function do not fit the arguments: first DeviceResource&, then for a read "
+                      "GPUView or "
                       "GPUSubview, for write and overwrite GPUViewMut or GPUSubviewMut, for an axis Range");
         static_cast<void>(f(device, std::move(args)...));
     }
@@ -154,11 +155,11 @@ class GPU {
 
 namespace detail {
 template<typename F>
-struct IsKernelPointer: std::false_type {};
+struct IsKernelPointer : std::false_type {};
 template<typename... P>
-struct IsKernelPointer<void (*)(P...)>: std::true_type {};
+struct IsKernelPointer<void (*)(P...)> : std::true_type {};
 template<typename... P>
-struct IsKernelPointer<void (*)(P...) noexcept>: std::true_type {};
+struct IsKernelPointer<void (*)(P...) noexcept> : std::true_type {};
 }  // namespace detail
 
 /// Launches `kernel<<<grid, block, shared>>>(args...)` on the task's stream. Per axis the grid is
@@ -166,20 +167,20 @@ struct IsKernelPointer<void (*)(P...) noexcept>: std::true_type {};
 /// function returning void, with parameters by value.
 template<typename F>
 class GPUKernel {
-    static_assert(detail::IsKernelPointer<F>::value,
-                  "GPUKernel needs a pointer to a __global__ function that returns void; use GPU(f) for other callables");
+    static_assert(
+        detail::IsKernelPointer<F>::value,
+        "GPUKernel needs a pointer to a __global__ function that returns void; use GPU(f) for other callables");
 
   public:
     static constexpr ExecutionSpace execution_space = ExecutionSpace::Device;
     using function_type = F;
 
-    GPUKernel(F kernel, dim3 block, SourceLocation where = SourceLocation::current()) :
-        GPUKernel(kernel, block, block, 0, where) {}
+    GPUKernel(F kernel, dim3 block, SourceLocation where = SourceLocation::current())
+        : GPUKernel(kernel, block, block, 0, where) {}
 
     GPUKernel(F kernel, dim3 block, dim3 elements_per_block, std::uint32_t shared_memory = 0,
-              SourceLocation where = SourceLocation::current()) :
-        kernel_(kernel),
-        where_(where) {
+              SourceLocation where = SourceLocation::current())
+        : kernel_(kernel), where_(where) {
         store(block, geometry_.block);
         store(elements_per_block, geometry_.elements);
         geometry_.shared_bytes = shared_memory;

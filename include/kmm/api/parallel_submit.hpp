@@ -96,7 +96,8 @@ struct LauncherScratch {
     static std::size_t get(const L&, const DomainChunk&) noexcept { return 0; }
 };
 template<typename L>
-struct LauncherScratch<L, std::void_t<decltype(std::declval<const L&>().scratch_bytes(std::declval<const DomainChunk&>()))>> {
+struct LauncherScratch<
+    L, std::void_t<decltype(std::declval<const L&>().scratch_bytes(std::declval<const DomainChunk&>()))>> {
     static std::size_t get(const L& launcher, const DomainChunk& chunk) { return launcher.scratch_bytes(chunk); }
 };
 
@@ -129,12 +130,9 @@ struct TaskPayload {
 template<typename L, typename... Handlers>
 class TaskBuilder {
   public:
-    TaskBuilder(RuntimeCore& core, Runtime& runtime, const L& launcher, Submission& submission, std::tuple<Handlers...>& handlers) :
-        core_(core),
-        runtime_(runtime),
-        launcher_(launcher),
-        submission_(submission),
-        handlers_(handlers) {}
+    TaskBuilder(RuntimeCore& core, Runtime& runtime, const L& launcher, Submission& submission,
+                std::tuple<Handlers...>& handlers)
+        : core_(core), runtime_(runtime), launcher_(launcher), submission_(submission), handlers_(handlers) {}
 
     void add(const DomainChunk& chunk) { add(chunk, std::index_sequence_for<Handlers...>()); }
 
@@ -142,26 +140,28 @@ class TaskBuilder {
     template<std::size_t... I>
     void add(const DomainChunk& chunk, std::index_sequence<I...> indices) {
         submission_.begin_task(chunk.owner_id, chunk);
-        TaskInstance instance {runtime_, chunk, chunk.owner_id.as_memory(), submission_, 0};
+        TaskInstance instance{runtime_, chunk, chunk.owner_id.as_memory(), submission_, 0};
         if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) {
             add_kernel(chunk, instance, indices);
         } else {
             using Payload = TaskPayload<L, L::execution_space, typename Handlers::type...>;
             void* memory = submission_.allocate_payload(sizeof(Payload), alignof(Payload));
             // Braces: the handlers are called from left to right.
-            auto* payload = new (memory) Payload {LauncherTraits<L>::stored(launcher_), std::tuple<typename Handlers::type...> {before_submit<I>(instance)...}};
-            submission_.set_body(payload, TaskBody {&Payload::run, &Payload::destroy});
+            auto* payload = new (memory) Payload{LauncherTraits<L>::stored(launcher_),
+                                                 std::tuple<typename Handlers::type...>{before_submit<I>(instance)...}};
+            submission_.set_body(payload, TaskBody{&Payload::run, &Payload::destroy});
         }
     }
 
     template<std::size_t... I>
     void add_kernel(const DomainChunk& chunk, TaskInstance& instance, std::index_sequence<I...>) {
-        std::tuple<typename Handlers::type...> stored {before_submit<I>(instance)...};
+        std::tuple<typename Handlers::type...> stored{before_submit<I>(instance)...};
         const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
         KernelDraft draft;
         // An empty chunk launches nothing: the task has accesses and no kernel.
         if (!plan_kernel(launcher_.geometry(), chunk, device, launcher_.location(), draft)) return;
-        using Recipe = KernelRecipe<typename KernelSignature<typename L::function_type>::type, typename Handlers::type...>;
+        using Recipe =
+            KernelRecipe<typename KernelSignature<typename L::function_type>::type, typename Handlers::type...>;
         draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
         draft.parameter_bytes = Recipe::parameter_bytes;
         Recipe::submit(submission_, draft, std::get<I>(stored)...);
@@ -185,8 +185,8 @@ using handler_of_t = ArgumentHandler<std::decay_t<T>>;
 
 /// Queues one task for each chunk. `domain` is null for a single chunk of `submit`.
 template<typename L, typename... Args>
-EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_chunks, const Domain* domain, const L& launcher,
-                      Args&&... args) {
+EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_chunks, const Domain* domain,
+                      const L& launcher, Args&&... args) {
     auto&& name = LauncherName<L>::get(launcher);
     LauncherInfo info;
     info.kind = LauncherTraits<L>::kind;
@@ -204,14 +204,14 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
     }
 
     Runtime& runtime = runtime_face(core);
-    std::tuple<handler_of_t<Args>...> handlers {handler_of_t<Args>(std::forward<Args>(args))...};
+    std::tuple<handler_of_t<Args>...> handlers{handler_of_t<Args>(std::forward<Args>(args))...};
     if constexpr (!(IgnoresDomain<handler_of_t<Args>>::value && ...)) {
         Domain single;
         if (domain == nullptr) {
             single.chunks.assign(chunks, chunks + num_chunks);
             domain = &single;
         }
-        std::apply([&](auto&... handler) { (handler.initialize(TaskGroupInit {runtime, *domain}), ...); }, handlers);
+        std::apply([&](auto&... handler) { (handler.initialize(TaskGroupInit{runtime, *domain}), ...); }, handlers);
     }
     static_cast<void>(domain);
 
@@ -220,34 +220,37 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
     for (std::size_t i = 0; i < num_chunks; i++) {
         builder.add(chunks[i]);
     }
-    std::apply([&](auto&... handler) { (handler.commit(TaskGroupCommit {runtime}), ...); }, handlers);
+    std::apply([&](auto&... handler) { (handler.commit(TaskGroupCommit{runtime}), ...); }, handlers);
     const EventId event = submission.commit();
-    std::apply([&](auto&... handler) { (handler.after_submit(TaskSubmissionResult {runtime, event}), ...); }, handlers);
+    std::apply([&](auto&... handler) { (handler.after_submit(TaskSubmissionResult{runtime, event}), ...); }, handlers);
     return event;
 }
 
 template<typename L, typename... Args>
 EventId submit_one(RuntimeCore& core, ResourceId target, const L& launcher, Args&&... args) {
-    DomainChunk chunk {target, DomainPoint(), DomainDim()};
+    DomainChunk chunk{target, DomainPoint(), DomainDim()};
     return submit_chunks(core, &chunk, 1, nullptr, launcher, std::forward<Args>(args)...);
 }
 
 /// Whether IntoDomain is defined for a type; numbers are sizes.
 template<typename D, typename = void>
-struct HasIntoDomain: std::false_type {};
+struct HasIntoDomain : std::false_type {};
 template<typename D>
-struct HasIntoDomain<D, std::void_t<decltype(IntoDomain<D>::call(std::declval<D>(), std::declval<const SystemInfo&>(), ExecutionSpace()))>>:
-    std::true_type {};
+struct HasIntoDomain<D, std::void_t<decltype(IntoDomain<D>::call(std::declval<D>(), std::declval<const SystemInfo&>(),
+                                                                 ExecutionSpace()))>> : std::true_type {};
 
 template<typename D, typename L, typename... Args>
 EventId submit_domain(RuntimeCore& core, D&& kind, const L& launcher, Args&&... args) {
     using Kind = std::decay_t<D>;
     static_assert(HasIntoDomain<Kind>::value || std::is_convertible_v<Kind, DomainDim>,
-                  "the first argument of parallel_submit is no domain: use TileDomain, BlockDomain, CyclicDomain, a size, a list of "
+                  "the first argument of parallel_submit is no domain: use TileDomain, BlockDomain, CyclicDomain, a "
+                  "size, a list of "
                   "DomainChunks, or specialise kmm::IntoDomain");
     using Converted = std::conditional_t<HasIntoDomain<Kind>::value, Kind, DomainDim>;
-    Domain domain = IntoDomain<Converted>::call(Converted(std::forward<D>(kind)), runtime_info(core), L::execution_space);
-    return submit_chunks(core, domain.chunks.data(), domain.chunks.size(), &domain, launcher, std::forward<Args>(args)...);
+    Domain domain =
+        IntoDomain<Converted>::call(Converted(std::forward<D>(kind)), runtime_info(core), L::execution_space);
+    return submit_chunks(core, domain.chunks.data(), domain.chunks.size(), &domain, launcher,
+                         std::forward<Args>(args)...);
 }
 
 }  // namespace detail

@@ -48,16 +48,19 @@ class RuntimeHandle {
     EventId submit(ResourceId target, L&& launcher, Args&&... args) const {
         return detail::submit_one(*core_, target, launcher, std::forward<Args>(args)...);
     }
-    template<typename... Args, typename = std::enable_if_t<!detail::is_launcher_v<detail::nth_type_t<1, Args...>>>, typename = void>
+    template<typename... Args, typename = std::enable_if_t<!detail::is_launcher_v<detail::nth_type_t<1, Args...>>>,
+             typename = void>
     EventId submit(Args&&...) const {
         static_assert(detail::always_false_v<Args...>,
-                      "submit needs a launcher as its second argument: submit(resource, Host(f), args...), GPU(f) or GPUKernel(f, block)");
+                      "submit needs a launcher as its second argument: submit(resource, Host(f), args...), GPU(f) or "
+                      "GPUKernel(f, block)");
         return EventId();
     }
 
     /// Queues one task for each chunk of a domain: TileDomain, BlockDomain, a list of chunks, a size.
-    template<typename D = DomainDim, typename L, typename... Args,
-             typename = std::enable_if_t<detail::is_launcher_v<L> && !detail::is_launcher_v<detail::nth_type_t<0, Args...>>>>
+    template<
+        typename D = DomainDim, typename L, typename... Args,
+        typename = std::enable_if_t<detail::is_launcher_v<L> && !detail::is_launcher_v<detail::nth_type_t<0, Args...>>>>
     EventId parallel_submit(D&& domain, L&& launcher, Args&&... args) const {
         return detail::submit_domain(*core_, std::forward<D>(domain), launcher, std::forward<Args>(args)...);
     }
@@ -70,7 +73,8 @@ class RuntimeHandle {
                                                            !detail::is_launcher_v<detail::nth_type_t<2, Args...>>>>
     EventId parallel_submit(Args&&...) const {
         static_assert(detail::always_false_v<Args...>,
-                      "parallel_submit needs a launcher: parallel_submit(domain, Host(f), args...) or parallel_submit(size, chunk, "
+                      "parallel_submit needs a launcher: parallel_submit(domain, Host(f), args...) or "
+                      "parallel_submit(size, chunk, "
                       "Host(f), args...); the others are GPU(f) and GPUKernel(f, block)");
         return EventId();
     }
@@ -107,7 +111,8 @@ class RuntimeHandle {
         constexpr std::size_t N = AbstractView<T, D, L, A>::rank;
         const Dim<N> shape = detail::view_shape(data);
         auto result = Array<std::remove_const_t<T>, N>::bound(
-            *core_, shape, Distribution<N>::single(shape, memory_affinity_for_address(static_cast<const void*>(data.data()))));
+            *core_, shape,
+            Distribution<N>::single(shape, memory_affinity_for_address(static_cast<const void*>(data.data()))));
         result.copy_from(data);
         return result;
     }
@@ -156,15 +161,19 @@ class RuntimeHandle {
     /// Copies between arrays of equal shape. NA: not offered by this version.
     template<typename T, std::size_t N>
     EventId copy(const Array<T, N>&, const Array<T, N>&) const {
-        detail::throw_not_available("RuntimeHandle::copy is not offered by this version of kmm; submit a task that copies");
+        detail::throw_not_available(
+            "RuntimeHandle::copy is not offered by this version of kmm; submit a task that copies");
     }
     template<typename T, std::size_t N>
     Array<T, N> redistribute(const Array<T, N>&, const Distribution<N>&) const {
-        detail::throw_not_available("RuntimeHandle::redistribute is not offered by this version of kmm; copy_to and copy_from a new array");
+        detail::throw_not_available(
+            "RuntimeHandle::redistribute is not offered by this version of kmm; copy_to and copy_from a new array");
     }
 
     /// The device memory in which an address lies, else the host.
-    MemoryId memory_affinity_for_address(const void* address) const { return detail::runtime_memory_for_address(*core_, address); }
+    MemoryId memory_affinity_for_address(const void* address) const {
+        return detail::runtime_memory_for_address(*core_, address);
+    }
 
     // ---- events
 
@@ -193,7 +202,10 @@ class RuntimeHandle {
     template<typename Clock, typename Duration>
     bool wait_until(EventId event, std::chrono::time_point<Clock, Duration> time) const {
         return detail::wait_until_clock(
-            [&](const std::chrono::steady_clock::time_point* deadline) { return detail::runtime_wait(*core_, event, deadline); }, time);
+            [&](const std::chrono::steady_clock::time_point* deadline) {
+                return detail::runtime_wait(*core_, event, deadline);
+            },
+            time);
     }
     /// Waits for everything submitted before; throws the earliest failure that nobody was told about. TE DL.
     void synchronize() const { detail::runtime_synchronize(*core_); }
@@ -209,7 +221,9 @@ class RuntimeHandle {
     Runtime& worker() const noexcept;
     RuntimeStats stats() const { return detail::runtime_stats(*core_); }
     /// What the runtime did and holds, for people.
-    std::string report(ReportFormat format = ReportFormat::Text) const { return detail::runtime_report(*core_, format); }
+    std::string report(ReportFormat format = ReportFormat::Text) const {
+        return detail::runtime_report(*core_, format);
+    }
     /// Gives cached memory back to the driver and the system. Blocks for them.
     void trim_memory() const { detail::runtime_trim(*core_); }
     /// Waits for everything, then refuses further submits; arrays lose their data. TE DL.
@@ -217,14 +231,16 @@ class RuntimeHandle {
 
   private:
     [[noreturn]] static void throw_no_adoption() {
-        detail::throw_not_available("RuntimeHandle::adopt is not offered by this version of kmm; use allocate, which copies");
+        detail::throw_not_available(
+            "RuntimeHandle::adopt is not offered by this version of kmm; use allocate, which copies");
     }
     [[noreturn]] static void throw_no_foreign_streams() {
-        detail::throw_not_available("record_stream and stream_wait are not offered by this version of kmm; synchronize the stream instead");
+        detail::throw_not_available(
+            "record_stream and stream_wait are not offered by this version of kmm; synchronize the stream instead");
     }
     [[noreturn]] static void throw_no_constraints() {
-        detail::throw_not_available(
-            "RuntimeHandle::constrain_to is not offered by this version of kmm; name the device in each chunk, or in submit");
+        detail::throw_not_available("RuntimeHandle::constrain_to is not offered by this version of kmm; name the "
+                                    "device in each chunk, or in submit");
     }
 
     std::shared_ptr<detail::RuntimeCore> core_;

@@ -27,9 +27,9 @@ struct StructArgument {
 };
 
 [[noreturn]] inline void throw_no_struct_arguments() {
-    throw_not_available(
-        "struct arguments (KMM_DEFINE_STRUCT_ARGUMENT) are not offered by this version of kmm; pass the members as arguments of "
-        "their own");
+    throw_not_available("struct arguments (KMM_DEFINE_STRUCT_ARGUMENT) are not offered by this version of kmm; pass "
+                        "the members as arguments of "
+                        "their own");
 }
 
 /// Handler of every type named in KMM_DEFINE_STRUCT_ARGUMENT.
@@ -46,7 +46,8 @@ struct StructArgumentHandler {
 /// The kernel parameter of a struct argument is its view type.
 template<typename T, typename P>
 struct KernelParameter<StructArgument<T>, P> {
-    static_assert(std::is_convertible_v<typename StructView<T>::type, P>, "a struct argument does not convert to the kernel's parameter");
+    static_assert(std::is_convertible_v<typename StructView<T>::type, P>,
+                  "a struct argument does not convert to the kernel's parameter");
     static constexpr bool needs_layout = false;
     static constexpr bool needs_address = false;
     using recipe_type = NothingToFinish;
@@ -66,16 +67,16 @@ struct ArgumentUnpack<Space, detail::StructArgument<T>> {
 }  // namespace kmm
 
 /// At global scope: what an argument of type `T` passes to a task, as expressions of `it`, a const reference to the object.
-#define KMM_DEFINE_STRUCT_ARGUMENT(T, ...)                                                                 \
-    template<>                                                                                             \
-    struct kmm::ArgumentHandler<T>: ::kmm::detail::StructArgumentHandler<T> {                              \
-        using ::kmm::detail::StructArgumentHandler<T>::StructArgumentHandler;                              \
-        static auto members([[maybe_unused]] const T& it) { return ::std::make_tuple(__VA_ARGS__); }       \
+#define KMM_DEFINE_STRUCT_ARGUMENT(T, ...)                                                           \
+    template<>                                                                                       \
+    struct kmm::ArgumentHandler<T> : ::kmm::detail::StructArgumentHandler<T> {                       \
+        using ::kmm::detail::StructArgumentHandler<T>::StructArgumentHandler;                        \
+        static auto members([[maybe_unused]] const T& it) { return ::std::make_tuple(__VA_ARGS__); } \
     };
 
 /// At global scope: the type built as `V{e1, e2, ...}` on the task side of an argument of type `T`.
-#define KMM_DEFINE_STRUCT_VIEW(T, ...)                \
-    template<>                                        \
-    struct kmm::detail::StructView<T> {               \
-        using type = __VA_ARGS__;                     \
+#define KMM_DEFINE_STRUCT_VIEW(T, ...)  \
+    template<>                          \
+    struct kmm::detail::StructView<T> { \
+        using type = __VA_ARGS__;       \
     };

@@ -24,9 +24,9 @@ struct TaskGroupInit {
 struct TaskInstance {
     Runtime& runtime;
     const DomainChunk& chunk;
-    MemoryId memory_id;               ///< where the task will read and write
+    MemoryId memory_id;  ///< where the task will read and write
     detail::Submission& submission;
-    std::uint32_t argument = 0;       ///< number of the argument within the call, from 0
+    std::uint32_t argument = 0;  ///< number of the argument within the call, from 0
 };
 
 /// Told once, when every task is built; nothing is queued yet. What a handler throws leaves the submit without effect.
@@ -37,7 +37,7 @@ struct TaskGroupCommit {
 /// Told once, after the tasks were queued.
 struct TaskSubmissionResult {
     Runtime& runtime;
-    EventId event_id;                 ///< of the whole submit
+    EventId event_id;  ///< of the whole submit
 };
 
 /// What a running task knows about the memory of its accesses.

@@ -39,14 +39,14 @@ template<typename Stored, ExecutionSpace Space>
 using view_of_t = typename ViewOf<Stored, Space>::type;
 
 template<typename T>
-struct IsStoredView: std::false_type {};
+struct IsStoredView : std::false_type {};
 template<typename T, std::size_t N, bool Mutable, bool Whole>
-struct IsStoredView<StoredView<T, N, Mutable, Whole>>: std::true_type {};
+struct IsStoredView<StoredView<T, N, Mutable, Whole>> : std::true_type {};
 
 /// The view of a stored access whose first element is at `address`.
 template<ExecutionSpace Space, typename T, std::size_t N, bool Mutable, bool Whole>
-view_of_t<StoredView<T, N, Mutable, Whole>, Space> make_view(const StoredView<T, N, Mutable, Whole>& stored, void* address,
-                                                             const AccessLayout& layout) noexcept {
+view_of_t<StoredView<T, N, Mutable, Whole>, Space> make_view(const StoredView<T, N, Mutable, Whole>& stored,
+                                                             void* address, const AccessLayout& layout) noexcept {
     using View = view_of_t<StoredView<T, N, Mutable, Whole>, Space>;
     return View::from_region(static_cast<typename View::element_type*>(address), stored.region, layout.strides);
 }
@@ -55,8 +55,8 @@ view_of_t<StoredView<T, N, Mutable, Whole>, Space> make_view(const StoredView<T,
 
 template<ExecutionSpace Space, typename T, std::size_t N, bool Mutable, bool Whole>
 struct ArgumentUnpack<Space, detail::StoredView<T, N, Mutable, Whole>> {
-    static detail::view_of_t<detail::StoredView<T, N, Mutable, Whole>, Space> call(
-        TaskContext& context, const detail::StoredView<T, N, Mutable, Whole>& stored) noexcept {
+    static detail::view_of_t<detail::StoredView<T, N, Mutable, Whole>, Space>
+    call(TaskContext& context, const detail::StoredView<T, N, Mutable, Whole>& stored) noexcept {
         return detail::make_view<Space>(stored, context.addresses[stored.access], context.layouts[stored.access]);
     }
 };

@@ -74,7 +74,7 @@ class Resource {
 };
 
 /// A thread of the host pool. Only launchers of the program's own see it.
-class HostResource final: public Resource {
+class HostResource final : public Resource {
   public:
     HostResource() = default;
     ~HostResource() override;
@@ -82,7 +82,7 @@ class HostResource final: public Resource {
 
 /// A device while a task runs on it. Work enqueued on `stream()` until the task's function returns belongs to the task,
 /// which is done when the stream has finished it. All members are for the task that received the object.
-class DeviceResource final: public Resource, public DeviceInfo {
+class DeviceResource final : public Resource, public DeviceInfo {
   public:
     ~DeviceResource() override;
 
@@ -100,7 +100,10 @@ class DeviceResource final: public Resource, public DeviceInfo {
 #endif
 
     /// A BLAS handle bound to `stream()`. NA: not offered by this version.
-    blasHandle_t blas() const { detail::throw_not_available("DeviceResource::blas() is not offered by this version of kmm; call the BLAS library with a handle of your own, bound to stream()"); }
+    blasHandle_t blas() const {
+        detail::throw_not_available("DeviceResource::blas() is not offered by this version of kmm; call the BLAS "
+                                    "library with a handle of your own, bound to stream()");
+    }
 
     /// Waits for the work on `stream()`. DE.
     void synchronize() const;
@@ -109,7 +112,8 @@ class DeviceResource final: public Resource, public DeviceInfo {
     template<typename... P, typename... Args>
     void launch(dim3 grid, dim3 block, unsigned shared, void (*kernel)(P...), Args&&... args) const {
         static_assert(sizeof...(P) == sizeof...(Args), "the number of arguments differs from the kernel's parameters");
-        static_assert((std::is_convertible_v<Args&&, P> && ...), "an argument does not convert to the kernel's parameter");
+        static_assert((std::is_convertible_v<Args&&, P> && ...),
+                      "an argument does not convert to the kernel's parameter");
         require_kernel_mode(detail::kernel_mode);
         detail::PackedParameters<P...> packed(static_cast<P>(static_cast<Args&&>(args))...);
         const std::uint32_t grid_size[3] = {grid.x, grid.y, grid.z};
@@ -121,15 +125,18 @@ class DeviceResource final: public Resource, public DeviceInfo {
     /// Stores `value` in `n` elements at `pointer`, in stream order. `sizeof(T)` is 1 to 64. IA DE.
     template<typename T>
     void fill(T* pointer, std::size_t n, typename detail::TypeIdentity<T>::type value) const {
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64, "fill needs a trivially copyable type of 1 to 64 bytes");
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64,
+                      "fill needs a trivially copyable type of 1 to 64 bytes");
         fill_elements(pointer, &value, sizeof(T), n);
     }
     /// The same for every element of a view of any layout.
     template<typename T, typename D, typename L>
-    void fill(const AbstractView<T, D, L, views::device_accessor>& view, typename detail::TypeIdentity<T>::type value) const {
+    void fill(const AbstractView<T, D, L, views::device_accessor>& view,
+              typename detail::TypeIdentity<T>::type value) const {
         using View = AbstractView<T, D, L, views::device_accessor>;
         static_assert(!std::is_const_v<T>, "fill needs a view of mutable elements");
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64, "fill needs a trivially copyable type of 1 to 64 bytes");
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64,
+                      "fill needs a trivially copyable type of 1 to 64 bytes");
         if (view.is_empty()) return;
         std::int64_t sizes[detail::max_rank];
         detail::store_sizes(view, sizes);
@@ -142,7 +149,8 @@ class DeviceResource final: public Resource, public DeviceInfo {
     void copy(const AbstractView<T, D, L, A>& from, const AbstractView<U, E, M, B>& to) const {
         using From = AbstractView<T, D, L, A>;
         using To = AbstractView<U, E, M, B>;
-        static_assert(std::is_same_v<std::remove_const_t<T>, U>, "copy needs equal element types and a mutable destination");
+        static_assert(std::is_same_v<std::remove_const_t<T>, U>,
+                      "copy needs equal element types and a mutable destination");
         static_assert(From::rank == To::rank, "copy needs views of equal rank");
         static_assert(std::is_trivially_copyable_v<U>, "copy needs a trivially copyable element type");
         std::int64_t from_sizes[detail::max_rank];
@@ -166,7 +174,8 @@ class DeviceResource final: public Resource, public DeviceInfo {
     void* scratch(std::size_t bytes, std::size_t alignment = 256) const {
         static_cast<void>(bytes);
         static_cast<void>(alignment);
-        detail::throw_not_available("DeviceResource::scratch() is not offered by this version of kmm; pass an array to the task with overwrite(..) instead");
+        detail::throw_not_available("DeviceResource::scratch() is not offered by this version of kmm; pass an array to "
+                                    "the task with overwrite(..) instead");
     }
     template<typename T>
     T* scratch(std::size_t n) const {

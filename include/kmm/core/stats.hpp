@@ -40,8 +40,8 @@ struct RuntimeStats {
     CopyStats host_to_disk;
     CopyStats disk_to_host;
 
-    std::uint64_t gathered_bytes = 0;       ///< copied together because a region crosses chunks
-    std::uint64_t snapshot_bytes = 0;       ///< copied because a submit reads what it writes
+    std::uint64_t gathered_bytes = 0;  ///< copied together because a region crosses chunks
+    std::uint64_t snapshot_bytes = 0;  ///< copied because a submit reads what it writes
     std::uint64_t evictions = 0;
     std::uint64_t evicted_bytes = 0;
     std::uint64_t dropped_clean_bytes = 0;  ///< evicted without a copy, because another valid one exists
@@ -49,7 +49,7 @@ struct RuntimeStats {
     std::uint64_t frees = 0;
     std::uint64_t threads_started = 0;
 
-    std::vector<MemoryStats> memories;      ///< the host first, then the devices in order
+    std::vector<MemoryStats> memories;  ///< the host first, then the devices in order
 
     /// The numbers of one memory; all zero if the runtime does not have it.
     MemoryStats memory(MemoryId id) const {

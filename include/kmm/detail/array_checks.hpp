@@ -32,7 +32,8 @@ void check_distribution(std::size_t rank, const std::int64_t* shape, const std::
 /// IA: an instance of elements of type `found` cannot become an array of `wanted`.
 [[noreturn]] void throw_wrong_instance(const DataType& found, const DataType& wanted);
 /// IA: "copy_to: 5 elements were given, but the array has 6 elements".
-[[noreturn]] void throw_wrong_count(const char* what, const char* unit, const std::string& given, std::int64_t expected);
+[[noreturn]] void throw_wrong_count(const char* what, const char* unit, const std::string& given,
+                                    std::int64_t expected);
 /// IA if `region` is not inside `array`.
 void check_region(const char* what, std::size_t rank, const Box& region, const Box& array);
 /// IA if a view has another shape than the array.

@@ -24,8 +24,9 @@ namespace detail {
 
 template<typename A>
 struct ArrayTypes {
-    static_assert(always_false_v<A>,
-                  "read, write and overwrite need a kmm::Array; other types take part through KMM_DEFINE_STRUCT_ARGUMENT");
+    static_assert(
+        always_false_v<A>,
+        "read, write and overwrite need a kmm::Array; other types take part through KMM_DEFINE_STRUCT_ARGUMENT");
 };
 template<typename T, std::size_t N>
 struct ArrayTypes<Array<T, N>> {
@@ -48,7 +49,7 @@ class AccessHandler {
     void initialize(const TaskGroupInit&) {}
     type before_submit(TaskInstance& task) {
         const Bounds<N> region = evaluate_access<N>(mapper_, task.chunk, Bounds<N>(array_->size()));
-        return type {region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
+        return type{region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
     }
     void commit(const TaskGroupCommit&) {}
     void after_submit(const TaskSubmissionResult&) {}
@@ -59,16 +60,17 @@ class AccessHandler {
 };
 
 [[noreturn]] inline void throw_no_reductions() {
-    throw_not_available(
-        "reduce and accumulate are not offered by this version of kmm; write one partial result per task and combine them in a second "
-        "submit");
+    throw_not_available("reduce and accumulate are not offered by this version of kmm; write one partial result per "
+                        "task and combine them in a second "
+                        "submit");
 }
 
 /// Handler of reduce and accumulate: K private axes, then those of the array.
 template<typename A, typename M, typename P>
 class ReductionHandler {
     using Types = ArrayTypes<std::remove_const_t<A>>;
-    static constexpr std::size_t K = BoundsRank<decltype(evaluate_private(std::declval<const P&>(), std::declval<const DomainChunk&>()))>::value;
+    static constexpr std::size_t K =
+        BoundsRank<decltype(evaluate_private(std::declval<const P&>(), std::declval<const DomainChunk&>()))>::value;
 
   public:
     using type = StoredView<typename Types::element, K + Types::rank, true, std::is_same_v<M, All> && K == 0>;
@@ -107,7 +109,8 @@ struct LeaseOf<Array<T, N>> {
 };
 template<typename A, typename M>
 struct LeaseOf<Read<A, M>> {
-    using type = Lease<const typename ArrayTypes<std::remove_const_t<A>>::element, ArrayTypes<std::remove_const_t<A>>::rank>;
+    using type =
+        Lease<const typename ArrayTypes<std::remove_const_t<A>>::element, ArrayTypes<std::remove_const_t<A>>::rank>;
 };
 template<typename A, typename M>
 struct LeaseOf<Write<A, M>> {
@@ -122,37 +125,37 @@ struct LeaseOf<Overwrite<A, M>> {
 
 // ---- arrays and accesses
 template<typename T, std::size_t N>
-struct ArgumentHandler<Array<T, N>>: detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read> {
-    explicit ArgumentHandler(const Array<T, N>& array) :
-        detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read>(array, All()) {}
+struct ArgumentHandler<Array<T, N>> : detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read> {
+    explicit ArgumentHandler(const Array<T, N>& array)
+        : detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read>(array, All()) {}
 };
 
 template<typename A, typename M>
-struct ArgumentHandler<Read<A, M>>: detail::AccessHandler<A, M, detail::AccessKind::read> {
-    explicit ArgumentHandler(const Read<A, M>& access) :
-        detail::AccessHandler<A, M, detail::AccessKind::read>(access.argument, access.access_mapper) {}
+struct ArgumentHandler<Read<A, M>> : detail::AccessHandler<A, M, detail::AccessKind::read> {
+    explicit ArgumentHandler(const Read<A, M>& access)
+        : detail::AccessHandler<A, M, detail::AccessKind::read>(access.argument, access.access_mapper) {}
 };
 
 template<typename A, typename M>
-struct ArgumentHandler<Write<A, M>>: detail::AccessHandler<A, M, detail::AccessKind::write> {
+struct ArgumentHandler<Write<A, M>> : detail::AccessHandler<A, M, detail::AccessKind::write> {
     static_assert(!std::is_const_v<A>, "write needs an array that is not const");
-    explicit ArgumentHandler(const Write<A, M>& access) :
-        detail::AccessHandler<A, M, detail::AccessKind::write>(access.argument, access.access_mapper) {}
+    explicit ArgumentHandler(const Write<A, M>& access)
+        : detail::AccessHandler<A, M, detail::AccessKind::write>(access.argument, access.access_mapper) {}
 };
 
 template<typename A, typename M>
-struct ArgumentHandler<Overwrite<A, M>>: detail::AccessHandler<A, M, detail::AccessKind::overwrite> {
+struct ArgumentHandler<Overwrite<A, M>> : detail::AccessHandler<A, M, detail::AccessKind::overwrite> {
     static_assert(!std::is_const_v<A>, "overwrite needs an array that is not const");
-    explicit ArgumentHandler(const Overwrite<A, M>& access) :
-        detail::AccessHandler<A, M, detail::AccessKind::overwrite>(access.argument, access.access_mapper) {}
+    explicit ArgumentHandler(const Overwrite<A, M>& access)
+        : detail::AccessHandler<A, M, detail::AccessKind::overwrite>(access.argument, access.access_mapper) {}
 };
 
 template<typename A, typename M, typename P, typename Op>
-struct ArgumentHandler<Reduce<A, M, P, Op>>: detail::ReductionHandler<A, M, P> {
+struct ArgumentHandler<Reduce<A, M, P, Op>> : detail::ReductionHandler<A, M, P> {
     explicit ArgumentHandler(const Reduce<A, M, P, Op>&) {}
 };
 template<typename A, typename M, typename P, typename Op>
-struct ArgumentHandler<Accumulate<A, M, P, Op>>: detail::ReductionHandler<A, M, P> {
+struct ArgumentHandler<Accumulate<A, M, P, Op>> : detail::ReductionHandler<A, M, P> {
     explicit ArgumentHandler(const Accumulate<A, M, P, Op>&) {}
 };
 
@@ -163,19 +166,19 @@ struct ArgumentHandler<detail::PartialAccess<A, N, K>> {
 
 // ---- mappings as plain arguments
 template<>
-struct ArgumentHandler<Axis>: detail::MapperHandler<Axis> {
+struct ArgumentHandler<Axis> : detail::MapperHandler<Axis> {
     using detail::MapperHandler<Axis>::MapperHandler;
 };
 template<>
-struct ArgumentHandler<IndexMap>: detail::MapperHandler<IndexMap> {
+struct ArgumentHandler<IndexMap> : detail::MapperHandler<IndexMap> {
     using detail::MapperHandler<IndexMap>::MapperHandler;
 };
 template<std::size_t N>
-struct ArgumentHandler<MultiIndexMap<N>>: detail::MapperHandler<MultiIndexMap<N>> {
+struct ArgumentHandler<MultiIndexMap<N>> : detail::MapperHandler<MultiIndexMap<N>> {
     using detail::MapperHandler<MultiIndexMap<N>>::MapperHandler;
 };
 template<>
-struct ArgumentHandler<OneToOne>: detail::MapperHandler<OneToOne> {
+struct ArgumentHandler<OneToOne> : detail::MapperHandler<OneToOne> {
     using detail::MapperHandler<OneToOne>::MapperHandler;
 };
 template<>

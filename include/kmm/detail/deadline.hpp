@@ -20,12 +20,12 @@ template<typename Rep, typename Period>
 Deadline deadline_after(std::chrono::duration<Rep, Period> timeout) {
     using Steady = std::chrono::steady_clock;
     const double seconds = std::chrono::duration_cast<std::chrono::duration<double>>(timeout).count();
-    if (seconds >= unbounded_wait_seconds) return Deadline {Steady::time_point::max(), false};
-    if (!(seconds > 0)) return Deadline {Steady::now(), true};
+    if (seconds >= unbounded_wait_seconds) return Deadline{Steady::time_point::max(), false};
+    if (!(seconds > 0)) return Deadline{Steady::now(), true};
     // Rounded up: a wait must not end before the time that was asked for.
     auto length = std::chrono::duration_cast<Steady::duration>(timeout);
     if (length < timeout) length += Steady::duration(1);
-    return Deadline {Steady::now() + length, true};
+    return Deadline{Steady::now() + length, true};
 }
 
 /// Calls `wait(deadline)` until it returns true or `time` of any clock has come: another clock may have been set back.

@@ -62,7 +62,8 @@ class KernelHandleCache {
     static constexpr std::size_t num_entries = 1024;  // kernels times devices of a large program; 24 KiB
     static std::size_t slot(const void* kernel, int device, std::size_t probe) noexcept {
         // Functions are 16-byte aligned at least: the low bits say nothing.
-        return ((reinterpret_cast<std::uintptr_t>(kernel) >> 4) * 31 + static_cast<std::size_t>(device) + probe) % num_entries;
+        return ((reinterpret_cast<std::uintptr_t>(kernel) >> 4) * 31 + static_cast<std::size_t>(device) + probe) %
+               num_entries;
     }
     Entry entries_[num_entries];
 };

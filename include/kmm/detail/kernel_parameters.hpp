@@ -18,7 +18,7 @@ constexpr std::array<std::uint32_t, sizeof...(P) + 1> parameter_offsets() noexce
     constexpr std::size_t count = sizeof...(P);
     const std::size_t sizes[count + 1] = {sizeof(P)..., 0};
     const std::size_t alignments[count + 1] = {alignof(P)..., 1};
-    std::array<std::uint32_t, count + 1> offsets {};
+    std::array<std::uint32_t, count + 1> offsets{};
     std::size_t end = 0;
     for (std::size_t i = 0; i < count; i++) {
         end = (end + alignments[i] - 1) / alignments[i] * alignments[i];

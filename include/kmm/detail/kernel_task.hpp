@@ -20,9 +20,9 @@ namespace kmm {
 namespace detail {
 
 template<typename P>
-struct IsView: std::false_type {};
+struct IsView : std::false_type {};
 template<typename T, typename D, typename L, typename A>
-struct IsView<AbstractView<T, D, L, A>>: std::true_type {};
+struct IsView<AbstractView<T, D, L, A>> : std::true_type {};
 
 /// Stands in a recipe for what needs no finishing.
 struct NothingToFinish {};
@@ -47,7 +47,8 @@ struct KernelParameter<S, P, std::enable_if_t<IsStoredView<S>::value>> {
     static_assert(IsView<P>::value || std::is_pointer_v<P>,
                   "a kernel parameter that receives an array must be one of kmm's GPU views or a pointer");
     static_assert(std::is_convertible_v<view_type, P>,
-                  "an array argument does not fit the kernel's view parameter: a mutable view needs write(..) or overwrite(..), a "
+                  "an array argument does not fit the kernel's view parameter: a mutable view needs write(..) or "
+                  "overwrite(..), a "
                   "region needs a GPUSubview[Mut], element type and rank must be equal");
     // The last axis is contiguous: only a view of two axes and more has strides of its own.
     static constexpr bool needs_layout = IsView<P>::value && view_type::rank >= 2;
@@ -101,10 +102,10 @@ struct KernelRecipe<void(P...), S...> {
     template<std::size_t... I>
     static void submit(Submission& submission, const KernelDraft& draft, std::index_sequence<I...>, S&... stored) {
         // Conversions may throw: they come before anything is handed over.
-        const PackedParameters<P...> packed {KernelParameter<S, P>::convert(stored)...};
+        const PackedParameters<P...> packed{KernelParameter<S, P>::convert(stored)...};
         std::memcpy(submission.set_kernel(draft), packed.data(), parameter_bytes);
         if constexpr (needs_layout) {
-            const Recipe recipe {KernelParameter<S, P>::recipe(stored)...};
+            const Recipe recipe{KernelParameter<S, P>::recipe(stored)...};
             submission.set_finish(&finish, recipe.data(), Recipe::size_bytes);
         }
         (add_patch<I, S, P>(submission, stored), ...);
@@ -114,7 +115,8 @@ struct KernelRecipe<void(P...), S...> {
     static void add_patch(Submission& submission, const Stored& stored) {
         if constexpr (KernelParameter<Stored, Parameter>::needs_address) {
             constexpr std::size_t offset = offsets[I] + KernelParameter<Stored, Parameter>::address_offset();
-            submission.add_patch(AddressPatch {static_cast<std::uint32_t>(offset), KernelParameter<Stored, Parameter>::access(stored)});
+            submission.add_patch(
+                AddressPatch{static_cast<std::uint32_t>(offset), KernelParameter<Stored, Parameter>::access(stored)});
         }
     }
 
@@ -128,7 +130,8 @@ struct KernelRecipe<void(P...), S...> {
         (finish_one<I, S, P>(recipe, layouts, parameters), ...);
     }
     template<std::size_t I, typename Stored, typename Parameter>
-    static void finish_one(const unsigned char* recipe, const AccessLayout* layouts, unsigned char* parameters) noexcept {
+    static void finish_one(const unsigned char* recipe, const AccessLayout* layouts,
+                           unsigned char* parameters) noexcept {
         if constexpr (KernelParameter<Stored, Parameter>::needs_layout) {
             Stored stored;
             std::memcpy(static_cast<void*>(&stored), recipe + recipe_offsets[I], sizeof(Stored));

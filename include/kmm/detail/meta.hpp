@@ -26,7 +26,7 @@ struct NthType<0, T, Ts...> {
     using type = T;
 };
 template<std::size_t I, typename T, typename... Ts>
-struct NthType<I, T, Ts...>: NthType<I - 1, Ts...> {};
+struct NthType<I, T, Ts...> : NthType<I - 1, Ts...> {};
 /// The I-th of the types, void beyond the last.
 template<std::size_t I, typename... Ts>
 using nth_type_t = typename NthType<I, Ts...>::type;

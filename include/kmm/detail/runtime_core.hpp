@@ -3,9 +3,9 @@
 // Owns: nothing. Everything here is for the headers of kmm/api; programs do not use it. C++17.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <string>
@@ -51,22 +51,25 @@ struct ChunkGeometry {
 class ArrayRecord;
 using ArrayRef = std::shared_ptr<ArrayRecord>;
 
-ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes, std::size_t element_alignment);
+ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
+                    std::size_t element_alignment);
 /// Makes a bound array: `chunks` must cover the shape exactly (IA otherwise).
-ArrayRef make_bound_array(RuntimeCore&, std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
-                          std::size_t element_alignment, const std::vector<ChunkGeometry>& chunks);
+ArrayRef make_bound_array(RuntimeCore&, std::size_t rank, const std::int64_t* shape, DataType type,
+                          std::size_t element_bytes, std::size_t element_alignment,
+                          const std::vector<ChunkGeometry>& chunks);
 bool array_is_bound(const ArrayRecord&) noexcept;
-const std::int64_t* array_shape(const ArrayRecord&) noexcept;                 ///< max_rank values, 1 beyond the rank
+const std::int64_t* array_shape(const ArrayRecord&) noexcept;  ///< max_rank values, 1 beyond the rank
 void array_set_name(ArrayRecord&, std::string name);
 std::string array_name(const ArrayRecord&);
 /// Chunks in the order of the distribution. IA when unbound.
 std::vector<ChunkGeometry> array_chunks(const ArrayRecord&);
-std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);               ///< IA when unbound
+std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);  ///< IA when unbound
 /// Waits for all work on the array; nothing when unbound. TE, DL.
 void array_synchronize(const ArrayRecord&);
 /// Blocking copies of a region between the array and packed row-major user memory (host or device). `region` must lie
 /// inside the array. TE UR IA OM DL.
-void array_copy_out(const ArrayRef&, const Box& region, void* destination, const std::int64_t* destination_strides_elements);
+void array_copy_out(const ArrayRef&, const Box& region, void* destination,
+                    const std::int64_t* destination_strides_elements);
 void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements);
 EventId array_fill(const ArrayRef&, const void* value);
 
@@ -102,7 +105,7 @@ struct AddressPatch {
 };
 
 struct KernelDraft {
-    const void* function = nullptr;   ///< handle for the driver; see driver.hpp
+    const void* function = nullptr;  ///< handle for the driver; see driver.hpp
     std::uint32_t grid[3] = {1, 1, 1};
     std::uint32_t block[3] = {1, 1, 1};
     std::uint32_t shared_bytes = 0;
@@ -114,7 +117,7 @@ struct LauncherInfo {
     enum class Kind : std::uint8_t { host, device_function, kernel } kind = Kind::host;
     /// For `kernel`: which driver the kernel's file was compiled for.
     enum class Mode : std::uint8_t { host, cuda, hip } mode = Mode::host;
-    const char* name = nullptr;       ///< need not be null-terminated; copied by commit
+    const char* name = nullptr;  ///< need not be null-terminated; copied by commit
     std::size_t name_length = 0;
     SourceLocation location;
     std::size_t scratch_bytes = 0;

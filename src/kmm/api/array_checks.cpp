@@ -53,8 +53,8 @@ void throw_unbound(const ArrayRecord& record, const char* what) {
 void check_shape(std::size_t rank, const std::int64_t* shape) {
     for (std::size_t axis = 0; axis < rank; axis++) {
         if (shape[axis] < 0) {
-            throw InvalidArgument("Array: the size of axis " + std::to_string(axis) + " is " + std::to_string(shape[axis]) +
-                                  "; sizes must not be negative");
+            throw InvalidArgument("Array: the size of axis " + std::to_string(axis) + " is " +
+                                  std::to_string(shape[axis]) + "; sizes must not be negative");
         }
     }
 }
@@ -69,8 +69,8 @@ void check_distribution(std::size_t rank, const std::int64_t* shape, const std::
 }
 
 void throw_wrong_instance(const DataType& found, const DataType& wanted) {
-    throw InvalidArgument("Array: the instance has elements of type " + found.name() + ", but the array has elements of type " +
-                          wanted.name());
+    throw InvalidArgument("Array: the instance has elements of type " + found.name() +
+                          ", but the array has elements of type " + wanted.name());
 }
 
 void throw_wrong_count(const char* what, const char* unit, const std::string& given, std::int64_t expected) {
@@ -80,9 +80,11 @@ void throw_wrong_count(const char* what, const char* unit, const std::string& gi
 
 void check_region(const char* what, std::size_t rank, const Box& region, const Box& array) {
     for (std::size_t axis = 0; axis < rank; axis++) {
-        if (region.begin[axis] < array.begin[axis] || region.end[axis] > array.end[axis] || region.end[axis] < region.begin[axis]) {
-            throw InvalidArgument(std::string(what) + ": the region " + box_text(rank, region) + " is not inside the array " +
-                                  box_text(rank, array) + " (axis " + std::to_string(axis) + ")");
+        if (region.begin[axis] < array.begin[axis] || region.end[axis] > array.end[axis] ||
+            region.end[axis] < region.begin[axis]) {
+            throw InvalidArgument(std::string(what) + ": the region " + box_text(rank, region) +
+                                  " is not inside the array " + box_text(rank, array) + " (axis " +
+                                  std::to_string(axis) + ")");
         }
     }
 }
@@ -90,8 +92,8 @@ void check_region(const char* what, std::size_t rank, const Box& region, const B
 void check_view_shape(const char* what, std::size_t rank, const std::int64_t* view, const std::int64_t* array) {
     for (std::size_t axis = 0; axis < rank; axis++) {
         if (view[axis] != array[axis]) {
-            throw InvalidArgument(std::string(what) + ": the view has shape " + shape_text(rank, view) + ", but the array has shape " +
-                                  shape_text(rank, array));
+            throw InvalidArgument(std::string(what) + ": the view has shape " + shape_text(rank, view) +
+                                  ", but the array has shape " + shape_text(rank, array));
         }
     }
 }

@@ -18,8 +18,8 @@ using graph::TaskKind;
 /// One chunk's part of a copy. Lives in the task's record.
 struct CopyPart {
     RuntimeCore* core;
-    std::byte* user;                       // element at the part's first index
-    std::int64_t user_strides[max_rank];   // elements
+    std::byte* user;                      // element at the part's first index
+    std::int64_t user_strides[max_rank];  // elements
     std::int64_t chunk_strides[max_rank];
     std::int64_t sizes[max_rank];
     std::size_t element_bytes;
@@ -27,7 +27,7 @@ struct CopyPart {
     bool to_user;
     bool user_on_device;
     int user_device;
-    std::byte* owned;                      // a copy of the source, where the caller cannot wait
+    std::byte* owned;  // a copy of the source, where the caller cannot wait
 };
 
 void copy_with_device(const CopyPart& part, std::byte* chunk) {
@@ -52,7 +52,8 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
         }
         std::byte* user = part.user + u * static_cast<std::int64_t>(part.element_bytes);
         std::byte* own = chunk + c * static_cast<std::int64_t>(part.element_bytes);
-        driver::check(driver, driver.copy(part.to_user ? user : own, part.to_user ? own : user, run, stream), "copy between an array and device memory");
+        driver::check(driver, driver.copy(part.to_user ? user : own, part.to_user ? own : user, run, stream),
+                      "copy between an array and device memory");
         std::size_t k = axes;
         while (k-- > 0) {
             if (++index[k] < part.sizes[k]) break;
@@ -63,9 +64,7 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
-void destroy_copy_part(void* payload) noexcept {
-    delete[] static_cast<CopyPart*>(payload)->owned;
-}
+void destroy_copy_part(void* payload) noexcept { delete[] static_cast<CopyPart*>(payload)->owned; }
 
 /// Inside a task nobody may wait: the source is read here and now, and the copy goes on from there.
 void read_source_now(CopyPart& part) {
@@ -94,9 +93,12 @@ void read_source_now(CopyPart& part) {
 void run_copy_part(void* payload, TaskContext& context) {
     const CopyPart& part = *static_cast<CopyPart*>(payload);
     auto* chunk = static_cast<std::byte*>(context.addresses[part.access]);
-    if (part.user_on_device) copy_with_device(part, chunk);
-    else if (part.to_user) copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
-    else copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
+    if (part.user_on_device)
+        copy_with_device(part, chunk);
+    else if (part.to_user)
+        copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
+    else
+        copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
 }
 
 /// Joins made on the way, and tasks that must be published.
@@ -116,7 +118,8 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     Binding* b = array->binding();
     if (b != nullptr) return *b;
     if (!reads)
-        throw InvalidArgument(array->name() + " is not bound to a runtime: use rt.allocate or rt.array instead of copying into it");
+        throw InvalidArgument(array->name() +
+                              " is not bound to a runtime: use rt.allocate or rt.array instead of copying into it");
     Region missing;
     for (std::size_t k = 0; k < array->rank(); ++k) missing.emplace_back(region.begin[k], region.end[k]);
     throw UninitializedRead(array->name(), missing);
@@ -128,7 +131,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     core.check_open();
     if (graph::is_empty(region)) return;
     if (core.inside_own_task() && to_user)
-        throw DeadlockError("a task of runtime " + std::to_string(core.number()) + " copies an array of its own runtime, which may never end: submit a task "
+        throw DeadlockError("a task of runtime " + std::to_string(core.number()) +
+                            " copies an array of its own runtime, which may never end: submit a task "
                             "that reads the array instead");
     driver::PointerInfo place;
     if (!core.driver().pointer_info(user, &place).ok()) place = {};
@@ -158,13 +162,16 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             const std::size_t bytes = core.rounded(b.data->chunks[i].size_bytes);
             if (bytes > core.limit_bytes(0))
                 throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
-                                  "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) + " bytes on the host, where at most " +
-                                      std::to_string(core.limit_bytes(0)) + " can be used; try smaller chunks, or KMM_HOST_MEM=" + std::to_string(bytes) + " or more");
+                                  "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
+                                      " bytes on the host, where at most " + std::to_string(core.limit_bytes(0)) +
+                                      " can be used; try smaller chunks, or KMM_HOST_MEM=" + std::to_string(bytes) +
+                                      " or more");
         }
         if (to_user) {
             Task* t = core.pool().take();
             batch.tasks.push_back(t);
-            for (const std::size_t i : chunks) b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), t->predecessors);
+            for (const std::size_t i : chunks)
+                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), t->predecessors);
             gate = core.table().add(t);
         }
         Task* all = core.pool().take();
@@ -197,7 +204,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 chunk_offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[k];
             }
             // Axes beyond the rank have one element: the last one is the row that copies run along.
-            for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes}) std::rotate(values, values + array->rank(), values + max_rank);
+            for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
+                std::rotate(values, values + array->rank(), values + max_rank);
             c.user = user + user_offset * static_cast<std::int64_t>(array->element_bytes());
             if (core.inside_own_task()) read_source_now(c);
             graph::Access access;
@@ -242,7 +250,8 @@ void run_fill(void* payload, TaskContext& context) {
         return;
     }
     auto* to = static_cast<std::byte*>(context.addresses[0]);
-    for (std::size_t i = 0; i < f.count; ++i) std::copy(f.pattern, f.pattern + f.element_bytes, to + i * f.element_bytes);
+    for (std::size_t i = 0; i < f.count; ++i)
+        std::copy(f.pattern, f.pattern + f.element_bytes, to + i * f.element_bytes);
 }
 
 }  // namespace
@@ -257,9 +266,11 @@ void array_copy_in(const ArrayRef& array, const Box& region, const void* source,
 
 EventId array_fill(const ArrayRef& array, const void* value) {
     Binding* b = array->binding();
-    if (b == nullptr) throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
+    if (b == nullptr)
+        throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
     if (array->element_bytes() > sizeof(FillPart::pattern))
-        throw InvalidArgument("fill takes elements of 1 to 64 bytes; those of " + array->name() + " have " + std::to_string(array->element_bytes()));
+        throw InvalidArgument("fill takes elements of 1 to 64 bytes; those of " + array->name() + " have " +
+                              std::to_string(array->element_bytes()));
     RuntimeCore& core = *b->runtime;
     // One submit has one kind of launcher: chunks at home on devices are filled there, the others on the host.
     EventId events[2];

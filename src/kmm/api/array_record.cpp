@@ -12,15 +12,17 @@ void row_major_strides(const Box& box, std::int64_t* strides) noexcept {
     }
 }
 
-void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source, const std::int64_t* source_strides,
-                      const std::int64_t* sizes, std::size_t element_bytes) noexcept {
+void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source,
+                      const std::int64_t* source_strides, const std::int64_t* sizes,
+                      std::size_t element_bytes) noexcept {
     std::int64_t size[max_rank], to[max_rank], from[max_rank];
     std::size_t n = 0;
     // Innermost first, axes of one element left out, neighbours joined where both sides are contiguous.
     for (std::size_t k = max_rank; k-- > 0;) {
         if (sizes[k] == 0) return;
         if (sizes[k] == 1) continue;
-        if (n > 0 && destination_strides[k] == to[n - 1] * size[n - 1] && source_strides[k] == from[n - 1] * size[n - 1]) {
+        if (n > 0 && destination_strides[k] == to[n - 1] * size[n - 1] &&
+            source_strides[k] == from[n - 1] * size[n - 1]) {
             size[n - 1] *= sizes[k];
             continue;
         }
@@ -54,9 +56,11 @@ void copy_box_on_host(void* destination, const std::int64_t* destination_strides
     }
 }
 
-Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks) :
-    runtime(std::move(core)), layout(array.rank(), array.box(), std::move(chunks)), histories(layout.chunks().size()),
-    data(std::make_unique<memory::Array>()) {
+Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks)
+    : runtime(std::move(core)),
+      layout(array.rank(), array.box(), std::move(chunks)),
+      histories(layout.chunks().size()),
+      data(std::make_unique<memory::Array>()) {
     data->set_name(array.name());
     data->rank = array.rank();
     data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
@@ -72,11 +76,12 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
     }
 }
 
-ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes) :
-    rank_(rank), type_(type), element_bytes_(element_bytes) {
+ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes)
+    : rank_(rank), type_(type), element_bytes_(element_bytes) {
     for (std::size_t k = 0; k < rank; ++k) {
         if (shape[k] < 0)
-            throw InvalidArgument("an array cannot have size " + std::to_string(shape[k]) + " along axis " + std::to_string(k) + ": use 0 or more");
+            throw InvalidArgument("an array cannot have size " + std::to_string(shape[k]) + " along axis " +
+                                  std::to_string(k) + ": use 0 or more");
         box_.end[k] = shape[k];
     }
 }
@@ -109,27 +114,31 @@ void ArrayRecord::bind(std::unique_ptr<Binding> binding) noexcept {
 
 // ---------------------------------------------------------------------------------------------------- for the templates
 
-ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes, std::size_t) {
+ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
+                    std::size_t) {
     return std::make_shared<ArrayRecord>(rank, shape, type, element_bytes);
 }
 
-ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes, std::size_t,
-                          const std::vector<ChunkGeometry>& chunks) {
+ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type,
+                          std::size_t element_bytes, std::size_t, const std::vector<ChunkGeometry>& chunks) {
     core.check_open();
     auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes);
     std::vector<ChunkGeometry> kept;
     for (const ChunkGeometry& c : chunks) {
         if (graph::is_empty(c.box)) continue;
         if (!graph::contains(array->box(), c.box))
-            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " lies outside the array " + graph::to_text(array->box(), rank));
+            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " lies outside the array " +
+                                  graph::to_text(array->box(), rank));
         if (c.home.is_device() && c.home.as_device().get() >= core.num_devices())
-            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on GPU " + std::to_string(c.home.as_device().get()) +
-                                  ", but the runtime has " + std::to_string(core.num_devices()) + " (numbered from 0)");
+            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on GPU " +
+                                  std::to_string(c.home.as_device().get()) + ", but the runtime has " +
+                                  std::to_string(core.num_devices()) + " (numbered from 0)");
         kept.push_back(c);
     }
     std::size_t first = 0, second = 0;
     if (plan::Layout::find_overlap(kept, &first, &second))
-        throw InvalidArgument("chunks " + graph::to_text(kept[first].box, rank) + " and " + graph::to_text(kept[second].box, rank) + " overlap");
+        throw InvalidArgument("chunks " + graph::to_text(kept[first].box, rank) + " and " +
+                              graph::to_text(kept[second].box, rank) + " overlap");
     Box gap;
     if (plan::Layout::find_gap(array->box(), kept, &gap))
         throw InvalidArgument("no chunk covers region " + graph::to_text(gap, rank) + " of the array");
@@ -137,39 +146,28 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
     return array;
 }
 
-bool array_is_bound(const ArrayRecord& a) noexcept {
-    return a.binding() != nullptr;
-}
+bool array_is_bound(const ArrayRecord& a) noexcept { return a.binding() != nullptr; }
 
-const std::int64_t* array_shape(const ArrayRecord& a) noexcept {
-    return a.shape();
-}
+const std::int64_t* array_shape(const ArrayRecord& a) noexcept { return a.shape(); }
 
-void array_set_name(ArrayRecord& a, std::string name) {
-    a.set_name(std::move(name));
-}
+void array_set_name(ArrayRecord& a, std::string name) { a.set_name(std::move(name)); }
 
-std::string array_name(const ArrayRecord& a) {
-    return a.name();
-}
+std::string array_name(const ArrayRecord& a) { return a.name(); }
 
 namespace {
 
 Binding& bound(const ArrayRecord& a, const char* what) {
     Binding* b = a.binding();
     if (b == nullptr)
-        throw InvalidArgument(a.name() + " is not bound to a runtime yet, so that it has no " + what + ": write it first, or make it with rt.array or rt.allocate");
+        throw InvalidArgument(a.name() + " is not bound to a runtime yet, so that it has no " + what +
+                              ": write it first, or make it with rt.array or rt.allocate");
     return *b;
 }
 
 }  // namespace
 
-std::vector<ChunkGeometry> array_chunks(const ArrayRecord& a) {
-    return bound(a, "distribution").layout.chunks();
-}
+std::vector<ChunkGeometry> array_chunks(const ArrayRecord& a) { return bound(a, "distribution").layout.chunks(); }
 
-std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord& a) {
-    return bound(a, "runtime").runtime;
-}
+std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord& a) { return bound(a, "runtime").runtime; }
 
 }  // namespace kmm::detail

@@ -60,7 +60,8 @@ class ArrayRecord {
 void row_major_strides(const Box& box, std::int64_t* strides) noexcept;
 
 /// Copies `sizes` elements between two strided host boxes; rows that are contiguous on both sides go as one.
-void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source, const std::int64_t* source_strides,
-                      const std::int64_t* sizes, std::size_t element_bytes) noexcept;
+void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source,
+                      const std::int64_t* source_strides, const std::int64_t* sizes,
+                      std::size_t element_bytes) noexcept;
 
 }  // namespace kmm::detail

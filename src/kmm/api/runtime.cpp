@@ -6,7 +6,9 @@ namespace kmm {
 
 namespace {
 detail::RuntimeCore& core_of(Runtime& runtime) noexcept { return static_cast<detail::RuntimeCore&>(runtime); }
-const detail::RuntimeCore& core_of(const Runtime& runtime) noexcept { return static_cast<const detail::RuntimeCore&>(runtime); }
+const detail::RuntimeCore& core_of(const Runtime& runtime) noexcept {
+    return static_cast<const detail::RuntimeCore&>(runtime);
+}
 
 std::shared_ptr<detail::RuntimeCore> core_of(std::shared_ptr<Runtime> runtime) {
     if (!runtime) throw InvalidArgument("RuntimeHandle: the pointer to the runtime is null; use make_runtime()");

@@ -13,9 +13,7 @@ std::shared_ptr<RuntimeCore> start_runtime(const RuntimeConfig& config) {
     return core;
 }
 
-const SystemInfo& runtime_info(const RuntimeCore& core) noexcept {
-    return core.info();
-}
+const SystemInfo& runtime_info(const RuntimeCore& core) noexcept { return core.info(); }
 
 bool runtime_is_done(RuntimeCore& core, EventId event) {
     const graph::TaskNumber number = core.number_of(event);
@@ -49,43 +47,31 @@ bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_cl
 EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_events) {
     std::vector<graph::Predecessor> members;
     for (std::size_t i = 0; i < num_events; ++i)
-        if (const graph::TaskNumber number = core.number_of(events[i]); number != 0) graph::add_predecessor(members, number, true);
+        if (const graph::TaskNumber number = core.number_of(events[i]); number != 0)
+            graph::add_predecessor(members, number, true);
     if (members.empty()) return EventId();
     if (members.size() == 1) return core.event_of(members.front().number);
     return core.event_of(core.submit_join(members, false));
 }
 
-EventId runtime_barrier(RuntimeCore& core) {
-    return core.barrier_event_of(core.submit_join({}, true));
-}
+EventId runtime_barrier(RuntimeCore& core) { return core.barrier_event_of(core.submit_join({}, true)); }
 
-void runtime_synchronize(RuntimeCore& core) {
-    core.synchronize();
-}
+void runtime_synchronize(RuntimeCore& core) { core.synchronize(); }
 
-void runtime_close(RuntimeCore& core) {
-    core.close();
-}
+void runtime_close(RuntimeCore& core) { core.close(); }
 
-bool runtime_is_idle(RuntimeCore& core) {
-    return core.idle();
-}
+bool runtime_is_idle(RuntimeCore& core) { return core.idle(); }
 
-void runtime_trim(RuntimeCore& core) {
-    core.check_open();
-}
+void runtime_trim(RuntimeCore& core) { core.check_open(); }
 
-RuntimeStats runtime_stats(RuntimeCore& core) {
-    return core.stats();
-}
+RuntimeStats runtime_stats(RuntimeCore& core) { return core.stats(); }
 
-std::string runtime_report(RuntimeCore& core, ReportFormat format) {
-    return core.report(format);
-}
+std::string runtime_report(RuntimeCore& core, ReportFormat format) { return core.report(format); }
 
 MemoryId runtime_memory_for_address(RuntimeCore& core, const void* address) {
     driver::PointerInfo info;
-    if (!core.driver().pointer_info(address, &info).ok() || info.kind != driver::MemoryKind::device) return MemoryId::host();
+    if (!core.driver().pointer_info(address, &info).ok() || info.kind != driver::MemoryKind::device)
+        return MemoryId::host();
     const SystemInfo& system = core.info();
     for (const DeviceInfo& d : system.devices())
         if (d.device_ordinal() == info.device) return d.memory_id();
@@ -98,11 +84,13 @@ void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) 
                                                                          : driver::Kind::host;
     if (launcher.kind != LauncherInfo::Kind::kernel || mode == core.driver().kind()) return;
     const char* compiled = mode == driver::Kind::cuda ? "cuda" : mode == driver::Kind::hip ? "hip" : "host";
-    throw NotAvailable("the kernel submitted at " + to_string(launcher.location) + " was compiled for the " + compiled +
-                           " driver, but this runtime uses the " + core.driver_name() + " driver: compile the file with " +
-                           (core.driver().kind() == driver::Kind::host ? "the C++ compiler (emulation), or make the runtime with KMM_DRIVER=" + std::string(compiled)
-                                                                       : std::string("nvcc (list it in kmm_target_kernels), or make the runtime with KMM_DRIVER=host")),
-                       launcher.location);
+    throw NotAvailable(
+        "the kernel submitted at " + to_string(launcher.location) + " was compiled for the " + compiled +
+            " driver, but this runtime uses the " + core.driver_name() + " driver: compile the file with " +
+            (core.driver().kind() == driver::Kind::host
+                 ? "the C++ compiler (emulation), or make the runtime with KMM_DRIVER=" + std::string(compiled)
+                 : std::string("nvcc (list it in kmm_target_kernels), or make the runtime with KMM_DRIVER=host")),
+        launcher.location);
 }
 
 }  // namespace kmm::detail

@@ -24,8 +24,8 @@ struct DraftAccess {
     Box region;
     AccessKind kind = AccessKind::read;
     bool empty = false;
-    std::uint32_t task = 0;      // position in the submit
-    std::uint32_t access = 0;    // position in the task
+    std::uint32_t task = 0;    // position in the submit
+    std::uint32_t access = 0;  // position in the task
     std::uint32_t argument = 0;
     std::uint32_t chunk = 0;
     bool whole = false;
@@ -42,9 +42,7 @@ struct NewBinding {
     std::unique_ptr<Binding> binding;
 };
 
-constexpr bool writes(AccessKind kind) noexcept {
-    return kind != AccessKind::read;
-}
+constexpr bool writes(AccessKind kind) noexcept { return kind != AccessKind::read; }
 
 Region region_of(const Box& box, std::size_t rank) {
     Region r;
@@ -89,7 +87,8 @@ struct Submission::Draft final : graph::JoinMaker {
         return p;
     }
     [[noreturn]] void throw_conflict(const DraftAccess& a, const DraftAccess& b) const {
-        throw ConflictingAccess(a.array->name(), party(a), party(b), region_of(graph::intersection(a.region, b.region), a.array->rank()), launcher.location);
+        throw ConflictingAccess(a.array->name(), party(a), party(b),
+                                region_of(graph::intersection(a.region, b.region), a.array->rank()), launcher.location);
     }
 
     void bind_new_arrays();
@@ -134,32 +133,37 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher) : dra
 Submission::~Submission() {
     for (Task* t : draft_->tasks) draft_->core->pool().give(t);
     draft_->clear();
-    if (draft_ == kept_draft) draft_->in_use = false;
-    else delete draft_;
+    if (draft_ == kept_draft)
+        draft_->in_use = false;
+    else
+        delete draft_;
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
     if (where.is_device() && where.as_device().get() >= draft_->core->num_devices())
         throw InvalidResourceException("GPU " + std::to_string(where.as_device().get()) + " is not one of the " +
-                                           std::to_string(draft_->core->num_devices()) + " devices of the runtime (numbered from 0)",
+                                           std::to_string(draft_->core->num_devices()) +
+                                           " devices of the runtime (numbered from 0)",
                                        draft_->launcher.location);
     const bool host = draft_->launcher.kind == LauncherInfo::Kind::host;
     if (host != where.is_host())
         throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
-                                            : "a device launcher cannot run on the host: name a device", draft_->launcher.location);
+                                            : "a device launcher cannot run on the host: name a device",
+                                       draft_->launcher.location);
     draft_->tasks.reserve(draft_->tasks.size() + 1);
     Task* t = draft_->core->pool().take();
     draft_->tasks.push_back(t);
-    t->kind = draft_->launcher.kind == LauncherInfo::Kind::host                ? TaskKind::host
+    t->kind = draft_->launcher.kind == LauncherInfo::Kind::host              ? TaskKind::host
               : draft_->launcher.kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
-                                                                               : TaskKind::kernel;
+                                                                             : TaskKind::kernel;
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     t->where = where;
     t->memory = where.is_host() ? 0u : 1u + where.as_device().get();
     t->chunk = chunk;
 }
 
-std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument) {
+std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, const Box& region,
+                                     std::uint32_t argument) {
     Task& t = draft_->current();
     DraftAccess& a = draft_->accesses.emplace_back();
     a.array = array.get();
@@ -208,9 +212,7 @@ void Submission::set_finish(FinishParameters finish, const void* recipe, std::si
     d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks.size() - 1), at});
 }
 
-void Submission::add_patch(AddressPatch patch) {
-    draft_->current().patches.push_back(patch);
-}
+void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_back(patch); }
 
 // ---------------------------------------------------------------------------------------------------- checks
 
@@ -229,7 +231,9 @@ void Submission::Draft::bind_new_arrays() {
         bool written = false;
         for (const DraftAccess& b : accesses) {
             if (b.array != &array) continue;
-            if (!writes(b.kind)) throw UninitializedRead(array.name(), region_of(b.empty ? array.box() : b.region, array.rank()), launcher.location);
+            if (!writes(b.kind))
+                throw UninitializedRead(array.name(), region_of(b.empty ? array.box() : b.region, array.rank()),
+                                        launcher.location);
             written = true;
             if (b.empty) continue;
             const Task& t = *tasks[b.task];
@@ -241,9 +245,10 @@ void Submission::Draft::bind_new_arrays() {
         if (plan::Layout::find_overlap(chunks, &first, &second)) throw_conflict(*from[first], *from[second]);
         Box gap;
         if (plan::Layout::find_gap(array.box(), chunks, &gap))
-            throw InvalidArgument("no task writes to region " + graph::to_text(gap, array.rank()) + " of " + array.name() +
-                                      ", whose first write this is: let the tasks cover the array, or make it with rt.array",
-                                  launcher.location);
+            throw InvalidArgument(
+                "no task writes to region " + graph::to_text(gap, array.rank()) + " of " + array.name() +
+                    ", whose first write this is: let the tasks cover the array, or make it with rt.array",
+                launcher.location);
         bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(chunks))});
         a.binding = bindings.back().binding.get();
     }
@@ -252,15 +257,18 @@ void Submission::Draft::bind_new_arrays() {
 void Submission::Draft::find_chunks() {
     for (DraftAccess& a : accesses) {
         if (a.binding->runtime.get() != core)
-            throw InvalidArgument(a.array->name() + " belongs to runtime " + std::to_string(a.binding->runtime->number()) + ", but was used with runtime " +
+            throw InvalidArgument(a.array->name() + " belongs to runtime " +
+                                      std::to_string(a.binding->runtime->number()) + ", but was used with runtime " +
                                       std::to_string(core->number()) + ": copy its content to an array of this runtime",
                                   launcher.location);
         if (a.empty) continue;
         const std::size_t i = a.binding->layout.find(a.region);
         if (i == plan::Layout::none)
-            throw NotAvailable("argument " + std::to_string(a.argument) + " of chunk " + std::to_string(a.task) + " uses region " +
-                                   graph::to_text(a.region, a.array->rank()) + " of " + a.array->name() +
-                                   ", which crosses chunks of its distribution; this version of kmm runs tasks on regions inside one chunk: use tiles that "
+            throw NotAvailable("argument " + std::to_string(a.argument) + " of chunk " + std::to_string(a.task) +
+                                   " uses region " + graph::to_text(a.region, a.array->rank()) + " of " +
+                                   a.array->name() +
+                                   ", which crosses chunks of its distribution; this version of kmm runs tasks on "
+                                   "regions inside one chunk: use tiles that "
                                    "match the array's chunks, or an array of one chunk",
                                launcher.location);
         a.chunk = static_cast<std::uint32_t>(i);
@@ -273,17 +281,21 @@ void Submission::Draft::check_pair(const DraftAccess& a, const DraftAccess& b) c
     if (!writes(a.kind) && !writes(b.kind)) return;
     if (!graph::overlaps(a.region, b.region)) {
         if (both_write && tasks[a.task]->memory != tasks[b.task]->memory)
-            throw NotAvailable("chunks " + std::to_string(a.task) + " and " + std::to_string(b.task) + " of this submit write parts of one chunk of " +
-                                   a.array->name() + " from different memories, which this version of kmm does not merge: use tiles that match the "
-                                   "array's chunks, or several submits",
-                               launcher.location);
+            throw NotAvailable(
+                "chunks " + std::to_string(a.task) + " and " + std::to_string(b.task) +
+                    " of this submit write parts of one chunk of " + a.array->name() +
+                    " from different memories, which this version of kmm does not merge: use tiles that match the "
+                    "array's chunks, or several submits",
+                launcher.location);
         return;
     }
     if (both_write) throw_conflict(a, b);
-    throw NotAvailable("argument " + std::to_string((writes(a.kind) ? b : a).argument) + " reads region " + graph::to_text(graph::intersection(a.region, b.region), a.array->rank()) +
-                           " of " + a.array->name() + ", which the same submit writes; this version of kmm takes no snapshots: for an in-place update pass "
-                           "write(...) alone, else read from another array",
-                       launcher.location);
+    throw NotAvailable(
+        "argument " + std::to_string((writes(a.kind) ? b : a).argument) + " reads region " +
+            graph::to_text(graph::intersection(a.region, b.region), a.array->rank()) + " of " + a.array->name() +
+            ", which the same submit writes; this version of kmm takes no snapshots: for an in-place update pass "
+            "write(...) alone, else read from another array",
+        launcher.location);
 }
 
 void Submission::Draft::check_conflicts() {
@@ -294,7 +306,9 @@ void Submission::Draft::check_conflicts() {
         if (!a.empty) order.push_back(&a);
     }
     if (!any_write || order.size() < 2) return;
-    const auto same_chunk = [](const DraftAccess* a, const DraftAccess* b) { return a->binding == b->binding && a->chunk == b->chunk; };
+    const auto same_chunk = [](const DraftAccess* a, const DraftAccess* b) {
+        return a->binding == b->binding && a->chunk == b->chunk;
+    };
     if (order.size() > 16) {
         std::sort(order.begin(), order.end(), [](const DraftAccess* a, const DraftAccess* b) {
             if (a->binding != b->binding) return a->binding < b->binding;
@@ -302,7 +316,8 @@ void Submission::Draft::check_conflicts() {
             return a->task != b->task ? a->task < b->task : a->access < b->access;
         });
         for (std::size_t i = 0; i < order.size(); ++i)
-            for (std::size_t j = i + 1; j < order.size() && same_chunk(order[i], order[j]); ++j) check_pair(*order[i], *order[j]);
+            for (std::size_t j = i + 1; j < order.size() && same_chunk(order[i], order[j]); ++j)
+                check_pair(*order[i], *order[j]);
         return;
     }
     for (std::size_t i = 0; i < order.size(); ++i)
@@ -315,7 +330,8 @@ void Submission::Draft::check_contents() const {
         if (a.empty || writes(a.kind)) continue;
         Box missing;
         if (!a.binding->histories[a.chunk].covers(a.region, &missing))
-            throw UninitializedRead(a.array->name(), region_of(graph::intersection(missing, a.region), a.array->rank()), launcher.location);
+            throw UninitializedRead(a.array->name(), region_of(graph::intersection(missing, a.region), a.array->rank()),
+                                    launcher.location);
     }
 }
 
@@ -328,7 +344,8 @@ void Submission::Draft::describe_accesses() {
         const Box& box = a.binding->layout.chunks()[a.chunk].box;
         row_major_strides(box, t.layouts[a.access].strides);
         std::int64_t offset = 0;
-        for (std::size_t k = 0; k < a.array->rank(); ++k) offset += (a.region.begin[k] - box.begin[k]) * t.layouts[a.access].strides[k];
+        for (std::size_t k = 0; k < a.array->rank(); ++k)
+            offset += (a.region.begin[k] - box.begin[k]) * t.layouts[a.access].strides[k];
         access.chunk = &a.binding->data->chunks[a.chunk];
         access.offset_bytes = static_cast<std::size_t>(offset) * a.array->element_bytes();
         const graph::ChunkHistory& history = a.binding->histories[a.chunk];
@@ -339,10 +356,10 @@ void Submission::Draft::describe_accesses() {
             access.first_of_chunk = false;
         }
         switch (a.kind) {
-            case AccessKind::read: first->needs_content = true; break;
-            // What else the chunk holds must stay, even where other tasks will have written it only by the time this one runs.
-            case AccessKind::write: first->needs_content = first->needs_content || !a.whole || history.any_content(); break;
-            case AccessKind::overwrite: first->needs_content = first->needs_content || !a.whole; break;
+        case AccessKind::read: first->needs_content = true; break;
+        // What else the chunk holds must stay, even where other tasks will have written it only by the time this one runs.
+        case AccessKind::write: first->needs_content = first->needs_content || !a.whole || history.any_content(); break;
+        case AccessKind::overwrite: first->needs_content = first->needs_content || !a.whole; break;
         }
         if (writes(a.kind)) {
             first->writes_chunk = true;
@@ -358,7 +375,8 @@ void Submission::Draft::check_sizes() const {
             if (a.chunk != nullptr && a.first_of_chunk) bytes += core->rounded(a.chunk->size_bytes);
         if (bytes <= core->limit_bytes(t->memory)) continue;
         const MemoryId memory = t->memory == 0 ? MemoryId::host() : MemoryId(t->where.as_device());
-        throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t->memory), core->out_of_memory_text(*t, true), launcher.location);
+        throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t->memory), core->out_of_memory_text(*t, true),
+                          launcher.location);
     }
 }
 
@@ -378,8 +396,10 @@ EventId Submission::Draft::take_places() {
         if (a.empty) continue;
         Task& t = *tasks[a.task];
         graph::ChunkHistory& history = a.binding->histories[a.chunk];
-        if (a.kind == AccessKind::read) history.read(a.region, t.number, t.predecessors, *this);
-        else history.write(a.region, t.number, a.kind == AccessKind::write, t.predecessors);
+        if (a.kind == AccessKind::read)
+            history.read(a.region, t.number, t.predecessors, *this);
+        else
+            history.write(a.region, t.number, a.kind == AccessKind::write, t.predecessors);
     }
     if (tasks.size() == 1) return core->event_of(tasks.front()->number);
     Task* all = core->pool().take();
@@ -389,9 +409,11 @@ EventId Submission::Draft::take_places() {
 }
 
 void Submission::Draft::share_info() {
-    const std::string_view name = launcher.name == nullptr ? std::string_view() : std::string_view(launcher.name, launcher.name_length);
+    const std::string_view name =
+        launcher.name == nullptr ? std::string_view() : std::string_view(launcher.name, launcher.name_length);
     const bool same = info != nullptr && info->num_chunks == tasks.size() && info->launcher == launcher.kind &&
-                      info->location.line() == launcher.location.line() && info->location.file() == launcher.location.file() &&
+                      info->location.line() == launcher.location.line() &&
+                      info->location.file() == launcher.location.file() &&
                       info->location.function() == launcher.location.function() && info->name == name;
     if (!same) {
         auto fresh = std::make_shared<graph::SubmitInfo>();
@@ -423,7 +445,8 @@ EventId Submission::commit() {
         d.check_sizes();
         for (const Finish& f : d.finishes) {
             Task& t = *d.tasks[f.task];
-            f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(), t.kernel.parameters);
+            f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(),
+                       t.kernel.parameters);
         }
         event = d.take_places();
         d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());

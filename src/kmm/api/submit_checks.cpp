@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "kmm/execute/device_error.hpp"
 #include "kmm/error.hpp"
+#include "kmm/execute/device_error.hpp"
 
 namespace kmm::detail {
 
@@ -24,11 +24,12 @@ struct Launch {
         throw InvalidArgument(name() + ": " + what + " " + axis_names[axis] + " is 0; it must be at least 1", where);
     }
     /// `axis` -1: the limit has none.
-    [[noreturn]] void throw_above(const char* what, int axis, std::int64_t value, std::int64_t limit, const char* remedy) const {
+    [[noreturn]] void throw_above(const char* what, int axis, std::int64_t value, std::int64_t limit,
+                                  const char* remedy) const {
         std::string text = name() + ": " + what;
         if (axis >= 0) text += std::string(" ") + axis_names[axis];
-        text += " is " + std::to_string(value) + ", but GPU " + std::to_string(int {device.device_id().get()}) + " (" + device.name() +
-                ") allows at most " + std::to_string(limit) + "; " + remedy;
+        text += " is " + std::to_string(value) + ", but GPU " + std::to_string(int{device.device_id().get()}) + " (" +
+                device.name() + ") allows at most " + std::to_string(limit) + "; " + remedy;
         throw InvalidArgument(text, where);
     }
 
@@ -42,8 +43,9 @@ struct Launch {
             }
             threads *= block[axis];  // each factor is below a device's limit of about a thousand
         }
-        if (threads > std::int64_t {limits.max_threads_per_block}) {
-            throw_above("the number of threads per block", -1, threads, limits.max_threads_per_block, "use a smaller block");
+        if (threads > std::int64_t{limits.max_threads_per_block}) {
+            throw_above("the number of threads per block", -1, threads, limits.max_threads_per_block,
+                        "use a smaller block");
         }
         if (shared_bytes > limits.max_shared_memory_per_block) {
             throw_above("the dynamic shared memory in bytes", -1, static_cast<std::int64_t>(shared_bytes),
@@ -54,7 +56,7 @@ struct Launch {
         const DeviceDescription& limits = device.description();
         for (int axis = 0; axis < 3; axis++) {
             if (grid[axis] == 0) throw_zero("grid", axis);
-            if (grid[axis] > std::int64_t {limits.max_grid_dim[axis]}) {
+            if (grid[axis] > std::int64_t{limits.max_grid_dim[axis]}) {
                 throw_above("grid", axis, grid[axis], limits.max_grid_dim[axis],
                             "use smaller chunks or more elements per block along this axis");
             }
@@ -69,26 +71,29 @@ ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInf
         return owner.is_device() ? ResourceId::host(owner.as_device()) : owner;
     }
     if (!owner.is_device()) {
-        throw InvalidResourceException(
-            "a GPU or GPUKernel launcher cannot run on the host: name a device as the owner of the chunk, or use Host(f)", where);
+        throw InvalidResourceException("a GPU or GPUKernel launcher cannot run on the host: name a device as the owner "
+                                       "of the chunk, or use Host(f)",
+                                       where);
     }
     const DeviceId device = owner.as_device();
     if (device.get() >= info.num_devices()) {
-        throw InvalidResourceException("GPU " + std::to_string(int {device.get()}) + " is not one of the " +
-                                           std::to_string(info.num_devices()) + " devices of the runtime (numbered from 0)",
+        throw InvalidResourceException("GPU " + std::to_string(int{device.get()}) + " is not one of the " +
+                                           std::to_string(info.num_devices()) +
+                                           " devices of the runtime (numbered from 0)",
                                        where);
     }
     const DeviceStreamSet streams = owner.stream_affinity();
     if (!streams.is_empty() && streams != DeviceStreamSet::all()) {
-        throw NotAvailable("sets of streams (ResourceId(device, streams)) are not offered by this version of kmm; name the device alone",
+        throw NotAvailable("sets of streams (ResourceId(device, streams)) are not offered by this version of kmm; name "
+                           "the device alone",
                            where);
     }
     return ResourceId(device);
 }
 
-bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device, const SourceLocation& where,
-                 KernelDraft& draft) {
-    const Launch launch {device, where};
+bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,
+                 const SourceLocation& where, KernelDraft& draft) {
+    const Launch launch{device, where};
     launch.check_block(geometry.block, geometry.shared_bytes);
     for (int axis = 0; axis < 3; axis++) {
         if (!geometry.has_grid && geometry.elements[axis] == 0) launch.throw_zero("elements_per_block", axis);
@@ -97,7 +102,7 @@ bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const
     std::int64_t grid[3];
     for (int axis = 0; axis < 3; axis++) {
         const std::int64_t size = chunk.size[static_cast<std::size_t>(axis)];
-        grid[axis] = geometry.has_grid ? std::int64_t {geometry.grid[axis]} : (size - 1) / geometry.elements[axis] + 1;
+        grid[axis] = geometry.has_grid ? std::int64_t{geometry.grid[axis]} : (size - 1) / geometry.elements[axis] + 1;
     }
     launch.check_grid(grid);
     for (int axis = 0; axis < 3; axis++) {
@@ -110,15 +115,16 @@ bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const
 
 void check_launch_geometry(const DeviceInfo& device, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3],
                            std::size_t shared_bytes) {
-    const Launch launch {device, SourceLocation()};
+    const Launch launch{device, SourceLocation()};
     launch.check_block(block, shared_bytes);
     launch.check_grid({grid[0], grid[1], grid[2]});
 }
 
 void check_scratch(std::size_t scratch_bytes, const SourceLocation& where) {
     if (scratch_bytes == 0) return;
-    throw NotAvailable(
-        "declared scratch memory (GPU::scratch) is not offered by this version of kmm; pass an array with overwrite(..) instead", where);
+    throw NotAvailable("declared scratch memory (GPU::scratch) is not offered by this version of kmm; pass an array "
+                       "with overwrite(..) instead",
+                       where);
 }
 
 }  // namespace kmm::detail

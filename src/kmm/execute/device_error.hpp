@@ -14,8 +14,8 @@
 namespace kmm::detail {
 
 DriverKind driver_kind(driver::Kind kind) noexcept;
-const char* driver_text(driver::Kind kind) noexcept;                 ///< "cuda"
-const char* mode_text(LauncherInfo::Mode mode) noexcept;             ///< "CUDA (nvcc)"
+const char* driver_text(driver::Kind kind) noexcept;      ///< "cuda"
+const char* mode_text(LauncherInfo::Mode mode) noexcept;  ///< "CUDA (nvcc)"
 
 /// The exception for a failed call on `device`; clears the thread's pending native error. `attempted` completes
 /// "... failed", e.g. "a copy in a task".

@@ -14,17 +14,15 @@ Resource::~Resource() = default;
 HostResource::~HostResource() = default;
 DeviceResource::~DeviceResource() = default;
 
-DeviceResource::DeviceResource(const DeviceInfo& info, driver::Driver& driver, void* stream) :
-    DeviceInfo(info),
-    driver_(&driver),
-    stream_(stream) {}
+DeviceResource::DeviceResource(const DeviceInfo& info, driver::Driver& driver, void* stream)
+    : DeviceInfo(info), driver_(&driver), stream_(stream) {}
 
 namespace {
 
 using detail::max_rank;
 using detail::StridedBox;
 
-driver::StreamHandle handle(void* stream) noexcept { return driver::StreamHandle {stream}; }
+driver::StreamHandle handle(void* stream) noexcept { return driver::StreamHandle{stream}; }
 
 /// One axis of a strided operation on two boxes (a fill has one). Strides in bytes.
 struct Axis2 {
@@ -44,7 +42,7 @@ struct AxisList {
         for (std::size_t k = rank; k-- > 0;) {
             if (sizes[k] <= 0) empty = true;
             if (sizes[k] == 1) continue;
-            const Axis2 next {sizes[k], to.strides[k] * element_bytes, from.strides[k] * element_bytes};
+            const Axis2 next{sizes[k], to.strides[k] * element_bytes, from.strides[k] * element_bytes};
             if (count > 0) {
                 Axis2& last = axes[count - 1];
                 if (next.to_stride == last.to_stride * last.size && next.from_stride == last.from_stride * last.size) {
@@ -72,7 +70,8 @@ struct AxisList {
 
 /// Calls `action(to_offset, from_offset)` (bytes) for every index of the axes.
 template<typename Action>
-void for_each_index(const Axis2* axes, std::size_t count, std::int64_t to_offset, std::int64_t from_offset, const Action& action) {
+void for_each_index(const Axis2* axes, std::size_t count, std::int64_t to_offset, std::int64_t from_offset,
+                    const Action& action) {
     if (count == 0) {
         action(to_offset, from_offset);
         return;
@@ -95,26 +94,30 @@ bool is_plane_pitch(std::int64_t plane, std::int64_t row, std::int64_t height) n
 }  // namespace
 
 void DeviceResource::synchronize() const {
-    detail::check_device(*driver_, device_ordinal(), driver_->synchronize_stream(handle(stream_)), "waiting for a task's stream");
+    detail::check_device(*driver_, device_ordinal(), driver_->synchronize_stream(handle(stream_)),
+                         "waiting for a task's stream");
 }
 
 void DeviceResource::copy_bytes(const void* from, void* to, std::size_t num_bytes) const {
     if (num_bytes == 0) return;
-    detail::check_device(*driver_, device_ordinal(), driver_->copy(to, from, num_bytes, handle(stream_)), "a copy in a task");
+    detail::check_device(*driver_, device_ordinal(), driver_->copy(to, from, num_bytes, handle(stream_)),
+                         "a copy in a task");
 }
 
 void DeviceResource::fill_elements(void* pointer, const void* value, std::size_t element_bytes, std::size_t n) const {
     if (n == 0) return;
-    detail::check_device(*driver_, device_ordinal(), driver_->fill(pointer, value, element_bytes, n, handle(stream_)), "a fill in a task");
+    detail::check_device(*driver_, device_ordinal(), driver_->fill(pointer, value, element_bytes, n, handle(stream_)),
+                         "a fill in a task");
 }
 
-void DeviceResource::fill_bytes(void* pointer, std::size_t num_bytes, const void* pattern, std::size_t pattern_bytes) const {
+void DeviceResource::fill_bytes(void* pointer, std::size_t num_bytes, const void* pattern,
+                                std::size_t pattern_bytes) const {
     if (pattern_bytes < 1 || pattern_bytes > 64) {
         throw InvalidArgument("fill_bytes: the pattern has " + std::to_string(pattern_bytes) + " bytes; give 1 to 64");
     }
     if (num_bytes % pattern_bytes != 0) {
-        throw InvalidArgument("fill_bytes: " + std::to_string(num_bytes) + " bytes are not a multiple of the pattern's " +
-                              std::to_string(pattern_bytes) + " bytes");
+        throw InvalidArgument("fill_bytes: " + std::to_string(num_bytes) +
+                              " bytes are not a multiple of the pattern's " + std::to_string(pattern_bytes) + " bytes");
     }
     fill_elements(pointer, pattern, pattern_bytes, num_bytes / pattern_bytes);
 }
@@ -170,7 +173,8 @@ void DeviceResource::copy_box(std::size_t rank, const std::int64_t* to_sizes, co
         }
         copy.destination = at(to.data, to_offset);
         copy.source = at(from.data, from_offset);
-        detail::check_device(*driver_, device_ordinal(), driver_->copy_box(copy, handle(stream_)), "a strided copy in a task");
+        detail::check_device(*driver_, device_ordinal(), driver_->copy_box(copy, handle(stream_)),
+                             "a strided copy in a task");
     });
 }
 
@@ -179,7 +183,8 @@ void DeviceResource::require_kernel_mode(detail::LauncherInfo::Mode mode) const 
 }
 
 void DeviceResource::launch_packed(const void* kernel, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3],
-                                   std::uint32_t shared_bytes, const void* parameters, std::size_t parameter_bytes) const {
+                                   std::uint32_t shared_bytes, const void* parameters,
+                                   std::size_t parameter_bytes) const {
     detail::check_launch_geometry(*this, grid, block, shared_bytes);
     driver::KernelLaunch launch;
     launch.function = kernel;
@@ -189,7 +194,8 @@ void DeviceResource::launch_packed(const void* kernel, const std::uint32_t (&gri
     launch.parameters = parameters;
     launch.parameter_bytes = parameter_bytes;
     launch.failure = failure_;
-    detail::check_device(*driver_, device_ordinal(), driver_->prepare_kernel(kernel, shared_bytes), "preparing a kernel");
+    detail::check_device(*driver_, device_ordinal(), driver_->prepare_kernel(kernel, shared_bytes),
+                         "preparing a kernel");
     detail::check_device(*driver_, device_ordinal(), driver_->launch(launch, handle(stream_)), "launching a kernel");
 }
 

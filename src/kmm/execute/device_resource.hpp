@@ -13,12 +13,14 @@ namespace kmm::detail {
 class DeviceResourceAccess {
   public:
     /// One for each lane, made once: the device's description is copied. `driver` must outlive it.
-    static std::unique_ptr<DeviceResource> make(const DeviceInfo& info, driver::Driver& driver, driver::StreamHandle stream) {
+    static std::unique_ptr<DeviceResource> make(const DeviceInfo& info, driver::Driver& driver,
+                                                driver::StreamHandle stream) {
         return std::unique_ptr<DeviceResource>(new DeviceResource(info, driver, stream.native));
     }
     /// Before each task: which chunk it works on, and where kernels that it launches report what they throw (host driver
     /// only; may be null). `chunk` must live until the task's function has returned, `failure` until its work is done.
-    static void begin_task(DeviceResource& resource, const DomainChunk& chunk, driver::KernelFailure* failure) noexcept {
+    static void begin_task(DeviceResource& resource, const DomainChunk& chunk,
+                           driver::KernelFailure* failure) noexcept {
         resource.chunk_ = &chunk;
         resource.failure_ = failure;
     }

@@ -26,17 +26,18 @@ bool must_skip(const graph::Task& task, const FailedTasks& failed) {
 
 }  // namespace
 
-DeviceThread::DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports, ErrorMaker& errors) :
-    device_(device),
-    lanes_(lanes),
-    driver_(lanes.driver()),
-    failed_(failed),
-    runtime_(runtime),
-    reports_(reports),
-    errors_(errors),
-    states_(lanes.size() / lanes.num_devices()),
-    first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
-    scratch_(lanes) {
+DeviceThread::DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime,
+                           Reports& reports, ErrorMaker& errors)
+    : device_(device),
+      lanes_(lanes),
+      driver_(lanes.driver()),
+      failed_(failed),
+      runtime_(runtime),
+      reports_(reports),
+      errors_(errors),
+      states_(lanes.size() / lanes.num_devices()),
+      first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
+      scratch_(lanes) {
     thread_ = std::thread([this] { run(); });
 }
 
@@ -55,8 +56,10 @@ DeviceThread::~DeviceThread() {
 void DeviceThread::push(std::vector<Instruction>& instructions) {
     {
         std::lock_guard<graph::SpinLock> guard(queue_lock_);
-        if (queue_.empty()) queue_.swap(instructions);
-        else for (Instruction& i : instructions) queue_.push_back(std::move(i));
+        if (queue_.empty())
+            queue_.swap(instructions);
+        else
+            for (Instruction& i : instructions) queue_.push_back(std::move(i));
         queue_filled_.store(true, std::memory_order_seq_cst);
     }
     instructions.clear();
@@ -106,7 +109,9 @@ void DeviceThread::run() {
         } while (!busy && std::chrono::steady_clock::now() < until);
         if (busy) continue;
         arm_watches();
-        sleeper_.wait([this] { return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst); });
+        sleeper_.wait([this] {
+            return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst);
+        });
     }
 }
 
@@ -125,8 +130,10 @@ void DeviceThread::feed(Instruction& i) {
                     auto* to = reinterpret_cast<void*>(i.destination);
                     const auto* from = reinterpret_cast<const void*>(i.source);
                     if (i.from != 0 && i.to != 0)
-                        status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1), i.bytes, stream);
-                    else status = driver_.copy(to, from, i.bytes, stream);
+                        status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1),
+                                                   i.bytes, stream);
+                    else
+                        status = driver_.copy(to, from, i.bytes, stream);
                     if (status.ok()) break;
                 }
             }
@@ -309,13 +316,17 @@ void DeviceThread::arm_watches() {
     bool armed = true;
     for (std::size_t slot = 0; slot < states_.size(); ++slot) {
         Lane& l = states_[slot];
-        if (l.pending.empty() || l.watched >= l.pending.front().position || l.pending.front().event.native == nullptr) continue;
+        if (l.pending.empty() || l.watched >= l.pending.front().position || l.pending.front().event.native == nullptr)
+            continue;
         Status status;
-        if (l.watch_stream.native == nullptr) status = driver_.create_stream(lanes_.ordinal(device_), true, 0, &l.watch_stream);
+        if (l.watch_stream.native == nullptr)
+            status = driver_.create_stream(lanes_.ordinal(device_), true, 0, &l.watch_stream);
         if (status.ok()) status = driver_.wait_event(l.watch_stream, l.pending.front().event);
         if (status.ok()) status = driver_.host_callback(l.watch_stream, &DeviceThread::watch_fired, this);
-        if (status.ok()) l.watched = l.pending.front().position;
-        else armed = false;
+        if (status.ok())
+            l.watched = l.pending.front().position;
+        else
+            armed = false;
     }
     // Without a callback the thread must look by itself: it waits for the device in a call that ends.
     if (!armed) {

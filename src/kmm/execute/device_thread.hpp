@@ -30,7 +30,8 @@ class ErrorMaker {
 
 class DeviceThread {
   public:
-    DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports, ErrorMaker& errors);
+    DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports,
+                 ErrorMaker& errors);
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
@@ -43,10 +44,10 @@ class DeviceThread {
         Position position;
     };
     struct Lane {
-        std::deque<Pending> pending;   ///< recorded, not seen to have passed
+        std::deque<Pending> pending;  ///< recorded, not seen to have passed
         Position recorded = 0;
         Position fed = 0;
-        Position watched = 0;          ///< a callback is armed for this position
+        Position watched = 0;  ///< a callback is armed for this position
         StreamHandle watch_stream;
         bool touched = false;
     };
@@ -79,14 +80,14 @@ class DeviceThread {
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
 
-    std::vector<Lane> states_;         ///< by index within the device
+    std::vector<Lane> states_;  ///< by index within the device
     std::vector<LaneId> touched_;
     std::vector<EventHandle> events_;  ///< free
     struct PreparedKernel {
         const void* function = nullptr;
         std::uint32_t shared_bytes = 0;
     };
-    PreparedKernel last_prepared_;     ///< most launches repeat the kernel before
+    PreparedKernel last_prepared_;  ///< most launches repeat the kernel before
     std::unordered_map<const void*, std::uint32_t> prepared_;
     LaneId first_lane_;
     Lanes::Scratch scratch_;

@@ -9,15 +9,16 @@ namespace kmm::execute {
 namespace {
 
 thread_local const void* current_runtime = nullptr;
-thread_local HostPool* this_pool = nullptr;       // while this thread runs a host function
-thread_local HostPool* helping_pool = nullptr;    // while it helps the planner
+thread_local HostPool* this_pool = nullptr;     // while this thread runs a host function
+thread_local HostPool* helping_pool = nullptr;  // while it helps the planner
 
 // So many threads of one pool may wait for other runtimes at the same time before it looks like a deadlock.
 constexpr std::size_t most_waiting = 64;
 
 }  // namespace
 
-TaskScope::TaskScope(const void* runtime, bool device_views) noexcept : previous_(current_runtime), device_views_(device_views) {
+TaskScope::TaskScope(const void* runtime, bool device_views) noexcept
+    : previous_(current_runtime), device_views_(device_views) {
     current_runtime = runtime;
     if (device_views_) ++detail::device_access_depth;
 }
@@ -27,14 +28,12 @@ TaskScope::~TaskScope() {
     current_runtime = previous_;
 }
 
-const void* TaskScope::current() noexcept {
-    return current_runtime;
-}
+const void* TaskScope::current() noexcept { return current_runtime; }
 
 // ---------------------------------------------------------------------------------------------------- host functions
 
-HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports) :
-    runtime_(runtime), device_views_(device_views), reports_(reports) {
+HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports)
+    : runtime_(runtime), device_views_(device_views), reports_(reports) {
     for (std::size_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
@@ -85,9 +84,7 @@ void HostPool::execute(graph::Task& task) {
     reports_.post(std::move(m));
 }
 
-HostPool* HostPool::of_this_thread() noexcept {
-    return this_pool;
-}
+HostPool* HostPool::of_this_thread() noexcept { return this_pool; }
 
 bool HostPool::begin_wait() {
     std::lock_guard<std::mutex> guard(threads_mutex_);
@@ -105,15 +102,15 @@ void HostPool::end_wait() noexcept {
 
 // ---------------------------------------------------------------------------------------------------- device functions
 
-Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_threads, Lanes& lanes, FailedTasks& failed,
-                     const void* runtime, bool device_views, Runner& runner, Reports& reports) :
-    device_(device),
-    lanes_(lanes),
-    failed_(failed),
-    runtime_(runtime),
-    device_views_(device_views),
-    runner_(runner),
-    reports_(reports) {
+Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_threads, Lanes& lanes,
+                     FailedTasks& failed, const void* runtime, bool device_views, Runner& runner, Reports& reports)
+    : device_(device),
+      lanes_(lanes),
+      failed_(failed),
+      runtime_(runtime),
+      device_views_(device_views),
+      runner_(runner),
+      reports_(reports) {
     for (const LaneId lane : lanes_of_threads) threads_.emplace_back([this, lane] { run(lane); });
 }
 
@@ -122,9 +119,7 @@ Launchers::~Launchers() {
     for (std::thread& t : threads_) t.join();
 }
 
-void Launchers::push(graph::Task& task) {
-    queue_.push(task, false);
-}
+void Launchers::push(graph::Task& task) { queue_.push(task, false); }
 
 void Launchers::run(LaneId lane) {
     const RuntimeThread mark(runtime_);
@@ -150,7 +145,8 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scr
         Status status;
         const StreamHandle stream = lanes_.stream(lane, &status);
         driver::check(lanes_.driver(), status, "creating a stream for a device function");
-        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, scratch), "ordering a device function after its inputs");
+        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, scratch),
+                      "ordering a device function after its inputs");
         TaskScope scope(runtime_, device_views_);
         runner_.run_device_function(task, device_, stream);
         task.drop_payload();

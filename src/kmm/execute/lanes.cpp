@@ -2,8 +2,11 @@
 
 namespace kmm::execute {
 
-Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device) :
-    driver_(driver), ordinals_(std::move(ordinals)), lanes_per_device_(lanes_per_device), lanes_(ordinals_.size() * lanes_per_device) {
+Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device)
+    : driver_(driver),
+      ordinals_(std::move(ordinals)),
+      lanes_per_device_(lanes_per_device),
+      lanes_(ordinals_.size() * lanes_per_device) {
     for (Lane& l : lanes_) l.known.assign(lanes_.size(), 0);
 }
 

@@ -33,7 +33,9 @@ class Lanes {
 
     /// The lane's stream, made at first use. Only the thread that feeds the lane calls it. Null handle: see `*status`.
     StreamHandle stream(LaneId lane, Status* status) noexcept;
-    std::uint32_t device(LaneId lane) const noexcept { return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_; }
+    std::uint32_t device(LaneId lane) const noexcept {
+        return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_;
+    }
 
     /// The feeder has put everything up to `position` on the stream.
     void enqueued(LaneId lane, Position position) noexcept {
@@ -41,10 +43,16 @@ class Lanes {
         l.enqueued.store(position, std::memory_order_release);
         l.enqueued.notify_all();
     }
-    Position enqueued(LaneId lane) const noexcept { return lanes_[index(lane)].enqueued.load(std::memory_order_acquire); }
+    Position enqueued(LaneId lane) const noexcept {
+        return lanes_[index(lane)].enqueued.load(std::memory_order_acquire);
+    }
     /// The device has finished everything up to `position`.
-    void completed(LaneId lane, Position position) noexcept { lanes_[index(lane)].completed.store(position, std::memory_order_release); }
-    bool passed(graph::Fence fence) const noexcept { return lanes_[index(fence.lane)].completed.load(std::memory_order_acquire) >= fence.position; }
+    void completed(LaneId lane, Position position) noexcept {
+        lanes_[index(lane)].completed.store(position, std::memory_order_release);
+    }
+    bool passed(graph::Fence fence) const noexcept {
+        return lanes_[index(fence.lane)].completed.load(std::memory_order_acquire) >= fence.position;
+    }
 
     /// One event for each device, for `come_after`. One per thread.
     class Scratch {

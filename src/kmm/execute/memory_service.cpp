@@ -22,14 +22,19 @@ constexpr unsigned most_touching_threads = 16;
 // Between two allocations of the driver, so that no block of ours crosses from one into the next.
 constexpr std::size_t gap = 512;
 
-std::size_t round_up(std::size_t value, std::size_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 
-MemoryService::MemoryService(driver::Driver& driver, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes, bool virtual_memory, const void* runtime, Reports& reports) :
-    driver_(driver), ordinals_(std::move(ordinals)), limits_(std::move(limits_bytes)), virtual_memory_(virtual_memory), runtime_(runtime), reports_(reports), ranges_(limits_.size() - 1) {
+MemoryService::MemoryService(driver::Driver& driver, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
+                             bool virtual_memory, const void* runtime, Reports& reports)
+    : driver_(driver),
+      ordinals_(std::move(ordinals)),
+      limits_(std::move(limits_bytes)),
+      virtual_memory_(virtual_memory),
+      runtime_(runtime),
+      reports_(reports),
+      ranges_(limits_.size() - 1) {
     thread_ = std::thread([this] { run(); });
 }
 
@@ -78,8 +83,10 @@ void MemoryService::run() {
             request = requests_.front();
             requests_.pop_front();
         }
-        if (request.memory == 0) grow_host(request.bytes);
-        else grow_device(request.memory - 1, request.bytes);
+        if (request.memory == 0)
+            grow_host(request.bytes);
+        else
+            grow_device(request.memory - 1, request.bytes);
         reports_.help();
     }
 }
@@ -100,7 +107,8 @@ void MemoryService::touch(std::byte* address, std::size_t bytes) {
     const std::size_t share = round_up((bytes + threads - 1) / threads, huge_page);
     const auto run = [=](std::size_t begin) {
         // Once a small page: where there are no huge pages each of them faults.
-        for (std::size_t i = begin; i < std::min(begin + share, bytes); i += 4096) *reinterpret_cast<volatile std::byte*>(address + i) = std::byte{0};
+        for (std::size_t i = begin; i < std::min(begin + share, bytes); i += 4096)
+            *reinterpret_cast<volatile std::byte*>(address + i) = std::byte{0};
     };
     std::vector<std::thread> others;
     for (std::size_t begin = share; begin < bytes; begin += share) others.emplace_back(run, begin);
@@ -110,7 +118,8 @@ void MemoryService::touch(std::byte* address, std::size_t bytes) {
 
 void MemoryService::grow_host(std::size_t bytes) {
     const std::size_t left = limits_[0] - std::min(limits_[0], host_bytes_);
-    std::size_t offered = std::min(left, std::max(bytes, std::clamp(host_bytes_, smallest_host_step, largest_host_step)));
+    std::size_t offered =
+        std::min(left, std::max(bytes, std::clamp(host_bytes_, smallest_host_step, largest_host_step)));
     const auto begin = std::chrono::steady_clock::now();
     void* reservation = MAP_FAILED;
     void* address = MAP_FAILED;
@@ -120,7 +129,8 @@ void MemoryService::grow_host(std::size_t bytes) {
         mapped = round_up(offered, huge_page);
         // One huge page more than needed: the segment begins at one, and never touches its neighbours (a copy must not
         // cross from one page-locked range into another).
-        reservation = ::mmap(nullptr, mapped + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        reservation = ::mmap(nullptr, mapped + huge_page, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (reservation != MAP_FAILED) {
             address = reinterpret_cast<void*>(round_up(reinterpret_cast<std::size_t>(reservation), huge_page));
             // The host driver pins nothing: its pages may come when they are used.
@@ -152,7 +162,8 @@ void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
     Range& r = ranges_[device];
     const std::size_t limit = limits_[device + 1];
     const std::size_t left = limit - std::min(limit, r.offered_bytes);
-    const std::size_t wanted = std::min(left, std::max(bytes, std::clamp(r.offered_bytes, smallest_device_step, largest_device_step)));
+    const std::size_t wanted =
+        std::min(left, std::max(bytes, std::clamp(r.offered_bytes, smallest_device_step, largest_device_step)));
     if (wanted == 0) {
         answer(device + 1, nullptr, 0);
         return;
@@ -172,7 +183,9 @@ void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
     // No virtual memory, or not even one piece of it: a plain allocation of what is needed at least.
     for (const std::size_t attempt : {wanted, std::min(left, bytes)}) {
         void* address = nullptr;
-        if (!driver_.allocate(ordinals_[device], attempt + gap, &address).ok() && !driver_.allocate(ordinals_[device], attempt, &address).ok()) continue;
+        if (!driver_.allocate(ordinals_[device], attempt + gap, &address).ok() &&
+            !driver_.allocate(ordinals_[device], attempt, &address).ok())
+            continue;
         r.allocations.push_back(address);
         r.offered_bytes += attempt;
         r.mapped_bytes = std::max(r.mapped_bytes, r.offered_bytes);
@@ -193,7 +206,8 @@ bool MemoryService::map_more(std::uint32_t device, Range& r, std::size_t bytes) 
     }
     while (r.mapped_bytes < r.offered_bytes + bytes && r.mapped_bytes < r.reserved_bytes) {
         Piece piece;
-        piece.bytes = std::min({round_up(r.offered_bytes + bytes - r.mapped_bytes, r.granularity), largest_piece, r.reserved_bytes - r.mapped_bytes});
+        piece.bytes = std::min({round_up(r.offered_bytes + bytes - r.mapped_bytes, r.granularity), largest_piece,
+                                r.reserved_bytes - r.mapped_bytes});
         piece.address = r.base + r.mapped_bytes;
         if (!driver_.create_physical(own, piece.bytes, &piece.handle).ok()) break;
         bool ok = driver_.map(piece.address, piece.bytes, piece.handle).ok();

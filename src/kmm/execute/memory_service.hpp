@@ -20,7 +20,8 @@ class MemoryService {
   public:
     /// Limits by memory: 0 the host, 1 + d device d. `virtual_memory`: device memory is one address range per device that
     /// grows by mapping; else one driver allocation for each step.
-    MemoryService(driver::Driver& driver, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes, bool virtual_memory, const void* runtime, Reports& reports);
+    MemoryService(driver::Driver& driver, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
+                  bool virtual_memory, const void* runtime, Reports& reports);
     ~MemoryService();
 
     /// Answered by Message::grown, with 0 bytes if the driver refuses.

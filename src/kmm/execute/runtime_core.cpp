@@ -46,9 +46,8 @@ void RuntimeCore::help() noexcept {
 void RuntimeCore::planner_loop() {
     while (!stop_planner_.load()) {
         help();
-        planner_sleeper_.wait([this] {
-            return (!inbox_.empty() && !baton_.load(std::memory_order_seq_cst)) || stop_planner_.load();
-        });
+        planner_sleeper_.wait(
+            [this] { return (!inbox_.empty() && !baton_.load(std::memory_order_seq_cst)) || stop_planner_.load(); });
     }
 }
 
@@ -73,20 +72,20 @@ void RuntimeCore::turn() {
 
 void RuntimeCore::handle(Message& m) {
     switch (m.what) {
-        case Message::What::submit: scheduler_->submit(*m.task); break;
-        case Message::What::advance:
-            if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
-            scheduler_->advance(m.lane, m.position);
-            break;
-        case Message::What::launched: scheduler_->launched(*m.task, m.lane, m.position, m.error); break;
-        case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
-        case Message::What::task_failed: scheduler_->task_failed(*m.task, m.error); break;
-        case Message::What::copy_failed:
-            scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
-            break;
-        case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes); break;
-        case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
-        case Message::What::look: break;
+    case Message::What::submit: scheduler_->submit(*m.task); break;
+    case Message::What::advance:
+        if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
+        scheduler_->advance(m.lane, m.position);
+        break;
+    case Message::What::launched: scheduler_->launched(*m.task, m.lane, m.position, m.error); break;
+    case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
+    case Message::What::task_failed: scheduler_->task_failed(*m.task, m.error); break;
+    case Message::What::copy_failed:
+        scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
+        break;
+    case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes); break;
+    case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
+    case Message::What::look: break;
     }
 }
 
@@ -103,17 +102,11 @@ void RuntimeCore::instruct(std::uint32_t device, schedule::Instruction&& instruc
     outgoing_[device].push_back(std::move(instruction));
 }
 
-void RuntimeCore::launch(std::uint32_t device, Task& task) {
-    launchers_[device]->push(task);
-}
+void RuntimeCore::launch(std::uint32_t device, Task& task) { launchers_[device]->push(task); }
 
-void RuntimeCore::run_on_host(Task& task) {
-    to_host_.push_back(&task);
-}
+void RuntimeCore::run_on_host(Task& task) { to_host_.push_back(&task); }
 
-void RuntimeCore::grow(memory::MemoryIndex memory, std::size_t bytes) {
-    memory_service_->grow(memory, bytes);
-}
+void RuntimeCore::grow(memory::MemoryIndex memory, std::size_t bytes) { memory_service_->grow(memory, bytes); }
 
 bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
     return from != 0 && to != 0 && peers_[to - 1][from - 1];
@@ -135,21 +128,23 @@ void RuntimeCore::settled(Task& task) noexcept {
     }
     pending_.fetch_sub(1, std::memory_order_seq_cst);  // before the look at who waits for it
     if (admit_waiting_.load(std::memory_order_seq_cst) != 0) {
-        { std::lock_guard<std::mutex> guard(admit_mutex_); }
+        {
+            std::lock_guard<std::mutex> guard(admit_mutex_);
+        }
         admit_wake_.notify_all();
     }
 }
 
 void RuntimeCore::recycle(Task& task) noexcept {
-    if (task.payload != nullptr && task.body.destroy != nullptr) to_host_.push_back(&task);
-    else pool_.give(&task);
+    if (task.payload != nullptr && task.body.destroy != nullptr)
+        to_host_.push_back(&task);
+    else
+        pool_.give(&task);
 }
 
 // ---------------------------------------------------------------------------------------------------- Reports
 
-void RuntimeCore::post(Message&& message) {
-    inbox_.push(std::move(message));
-}
+void RuntimeCore::post(Message&& message) { inbox_.push(std::move(message)); }
 
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {
     thread_local std::unique_ptr<DeviceResource> resource;
@@ -179,7 +174,8 @@ void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute:
     } drop{*driver_, event};
     if (capture_legacy) {
         driver::check(*driver_, driver_->record_event(event, stream), "order the legacy stream after a task's inputs");
-        driver::check(*driver_, driver_->wait_event(driver::legacy_stream(), event), "order the legacy stream after a task's inputs");
+        driver::check(*driver_, driver_->wait_event(driver::legacy_stream(), event),
+                      "order the legacy stream after a task's inputs");
     }
     (void)driver_->take_last_error();
     task.body.run(task.payload, context);
@@ -195,7 +191,8 @@ void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute:
 
 void RuntimeCore::admit() {
     const std::size_t most = config_.max_pending_tasks;
-    if (most == 0 || pending_.load(std::memory_order_relaxed) < most || execute::TaskScope::current() != nullptr) return;
+    if (most == 0 || pending_.load(std::memory_order_relaxed) < most || execute::TaskScope::current() != nullptr)
+        return;
     std::unique_lock<std::mutex> lock(admit_mutex_);
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) < most; });

@@ -26,19 +26,19 @@
 
 namespace kmm::detail {
 
-class RuntimeCore final :
-    public Runtime,
-    public std::enable_shared_from_this<RuntimeCore>,
-    private schedule::Outbox,
-    private execute::Reports,
-    private execute::ErrorMaker,
-    private execute::Launchers::Runner {
+class RuntimeCore final : public Runtime,
+                          public std::enable_shared_from_this<RuntimeCore>,
+                          private schedule::Outbox,
+                          private execute::Reports,
+                          private execute::ErrorMaker,
+                          private execute::Launchers::Runner {
   public:
     using Task = graph::Task;
     using TaskNumber = graph::TaskNumber;
 
     /// NA IA DE OM.
-    static std::shared_ptr<RuntimeCore> start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver = nullptr);
+    static std::shared_ptr<RuntimeCore> start(const RuntimeConfig& config,
+                                              std::shared_ptr<driver::Driver> driver = nullptr);
     ~RuntimeCore();
 
     // ---- constant after the start
@@ -67,7 +67,9 @@ class RuntimeCore final :
     void release_array(memory::Array* array) noexcept;
 
     // ---- events
-    EventId event_of(TaskNumber number) const noexcept { return EventId((static_cast<std::uint64_t>(number_) << 48) | number); }
+    EventId event_of(TaskNumber number) const noexcept {
+        return EventId((static_cast<std::uint64_t>(number_) << 48) | number);
+    }
     /// A barrier's event says so in its number, so that a wait for it can report what nobody has been told yet.
     EventId barrier_event_of(TaskNumber number) const noexcept { return EventId(event_of(number).get() | barrier_bit); }
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }

@@ -26,18 +26,18 @@ class KernelException final : public DeviceError, public std::nested_exception {
 
 DriverKind driver_kind(driver::Kind kind) {
     switch (kind) {
-        case driver::Kind::cuda: return DriverKind::CUDA;
-        case driver::Kind::hip: return DriverKind::HIP;
-        case driver::Kind::host: break;
+    case driver::Kind::cuda: return DriverKind::CUDA;
+    case driver::Kind::hip: return DriverKind::HIP;
+    case driver::Kind::host: break;
     }
     return DriverKind::Host;
 }
 
 const char* kind_text(LauncherInfo::Kind kind) {
     switch (kind) {
-        case LauncherInfo::Kind::kernel: return "GPUKernel";
-        case LauncherInfo::Kind::device_function: return "GPU";
-        case LauncherInfo::Kind::host: break;
+    case LauncherInfo::Kind::kernel: return "GPUKernel";
+    case LauncherInfo::Kind::device_function: return "GPU";
+    case LauncherInfo::Kind::host: break;
     }
     return "Host";
 }
@@ -50,12 +50,13 @@ graph::TaskNumber RuntimeCore::number_of(EventId event) const {
     const std::uint64_t value = event.get();
     if (value == 0) return 0;
     if (event.runtime_number() != number_)
-        throw InvalidArgument("event " + std::to_string(value & number_mask) + " belongs to runtime " + std::to_string(event.runtime_number()) +
-                              ", but was used with runtime " + std::to_string(number_) + ": ask the runtime that issued it");
+        throw InvalidArgument("event " + std::to_string(value & number_mask) + " belongs to runtime " +
+                              std::to_string(event.runtime_number()) + ", but was used with runtime " +
+                              std::to_string(number_) + ": ask the runtime that issued it");
     const TaskNumber number = value & number_mask;
     if (number > table_.last())
-        throw InvalidArgument("event " + std::to_string(number) + " was never issued by runtime " + std::to_string(number_) +
-                              " (the latest is " + std::to_string(table_.last()) + ")");
+        throw InvalidArgument("event " + std::to_string(number) + " was never issued by runtime " +
+                              std::to_string(number_) + " (the latest is " + std::to_string(table_.last()) + ")");
     return number;
 }
 
@@ -105,7 +106,9 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     std::uint64_t pending_before = pending_.load();
     while (!is_settled(number)) {
         auto until = clock::now() + std::chrono::hours(24);
-        if (!warned) until = std::min(until, clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(config_.watchdog)));
+        if (!warned)
+            until = std::min(until, clock::now() + std::chrono::duration_cast<clock::duration>(
+                                                       std::chrono::duration<double>(config_.watchdog)));
         if (deadline != nullptr) until = std::min(until, *deadline);
         shard.wake.wait_until(lock, until);
         if (deadline != nullptr && clock::now() >= *deadline) break;
@@ -113,8 +116,9 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
         if (table_.settled_up_to() == settled_before && pending_.load() == pending_before && !is_settled(number)) {
             warned = true;
             lock.unlock();
-            log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " + std::to_string(config_.watchdog) +
-                                             " s; a thread waits for event " + std::to_string(number) + "\n" + report(ReportFormat::Text));
+            log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
+                                             std::to_string(config_.watchdog) + " s; a thread waits for event " +
+                                             std::to_string(number) + "\n" + report(ReportFormat::Text));
             lock.lock();
         }
         settled_before = table_.settled_up_to();
@@ -185,7 +189,9 @@ std::string RuntimeCore::place_text(const ResourceId& where) const {
 TaskFailure RuntimeCore::describe_failure(const Task& task) const {
     TaskFailure f;
     if (task.info != nullptr) {
-        f.task.task_name = task.info->name.empty() ? kind_text(task.info->launcher) + (" at " + to_string(task.info->location)) : task.info->name;
+        f.task.task_name = task.info->name.empty()
+                               ? kind_text(task.info->launcher) + (" at " + to_string(task.info->location))
+                               : task.info->name;
         f.task.num_chunks = task.info->num_chunks;
         f.task.where = task.info->location;
     }
@@ -220,9 +226,11 @@ std::shared_ptr<graph::Failure> RuntimeCore::make_failure(Task& task, std::excep
 }
 
 std::exception_ptr RuntimeCore::device_error(std::uint32_t device, driver::Status status, const char* attempted) {
-    const std::string text = std::string(attempted) + " on " + place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))) + " failed: " +
-                             driver_->error_name(status) + " (" + driver_->error_text(status) + ")";
-    return std::make_exception_ptr(GPUDriverException(text, driver_kind(driver_->kind()), ordinals_[device], status.native, driver_->error_name(status),
+    const std::string text = std::string(attempted) + " on " +
+                             place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))) +
+                             " failed: " + driver_->error_name(status) + " (" + driver_->error_text(status) + ")";
+    return std::make_exception_ptr(GPUDriverException(text, driver_kind(driver_->kind()), ordinals_[device],
+                                                      status.native, driver_->error_name(status),
                                                       status.code == driver::Code::device_lost));
 }
 
@@ -231,7 +239,8 @@ std::exception_ptr RuntimeCore::kernel_error(Task& task, std::exception_ptr thro
     try {
         std::rethrow_exception(thrown);
     } catch (...) {
-        return std::make_exception_ptr(KernelException(text, driver_kind(driver_->kind()), static_cast<int>(task.memory) - 1, 0, "exception in kernel"));
+        return std::make_exception_ptr(KernelException(text, driver_kind(driver_->kind()),
+                                                       static_cast<int>(task.memory) - 1, 0, "exception in kernel"));
     }
 }
 
@@ -239,7 +248,8 @@ void RuntimeCore::log_undelivered() noexcept {
     try {
         std::lock_guard<std::mutex> guard(failures_mutex_);
         for (const auto& root : roots_)
-            if (!root->delivered.load()) log::write(log::Level::error, "a failure that nobody asked for: " + text_of(root->error));
+            if (!root->delivered.load())
+                log::write(log::Level::error, "a failure that nobody asked for: " + text_of(root->error));
     } catch (...) {
         // Out of memory while building the text of a message: there is nobody left to tell.
         std::fputs("kmm: a failure that nobody asked for could not be described\n", stderr);

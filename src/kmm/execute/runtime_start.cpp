@@ -29,7 +29,8 @@ void watch_forks() {
 
 /// Physical memory, or what the container may use if that is less.
 std::size_t machine_memory_bytes() {
-    std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    std::size_t bytes =
+        static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
         std::ifstream file(path);
         std::size_t limit = 0;
@@ -58,12 +59,15 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
     }
     if (kind == driver::Kind::host) {
         if (config.virtual_devices < 1 || config.virtual_devices > MAX_DEVICES)
-            throw InvalidArgument("virtual_devices is " + std::to_string(config.virtual_devices) + ": use 1 to " + std::to_string(MAX_DEVICES));
+            throw InvalidArgument("virtual_devices is " + std::to_string(config.virtual_devices) + ": use 1 to " +
+                                  std::to_string(MAX_DEVICES));
         driver::HostOptions options;
         options.num_devices = static_cast<int>(config.virtual_devices);
-        const std::size_t tier = static_cast<std::size_t>(static_cast<double>(machine_memory_bytes()) * config.host_memory_fraction);
-        options.memory_bytes = config.virtual_device_memory != 0 ? config.virtual_device_memory
-                                                                 : std::min(tier, config.host_memory_limit) / 3 / config.virtual_devices;
+        const std::size_t tier =
+            static_cast<std::size_t>(static_cast<double>(machine_memory_bytes()) * config.host_memory_fraction);
+        options.memory_bytes = config.virtual_device_memory != 0
+                                   ? config.virtual_device_memory
+                                   : std::min(tier, config.host_memory_limit) / 3 / config.virtual_devices;
         // Memory below 2 MiB cannot be mapped in pages; the driver then still gives it piece by piece.
         options.memory_bytes = std::max<std::size_t>(options.memory_bytes, 4096);
         options.num_threads = static_cast<int>(config.host_threads);
@@ -72,23 +76,29 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
     std::string reason;
     auto driver = driver::open(kind, &reason);
     if (driver == nullptr)
-        throw NotAvailable(std::string("the ") + (kind == driver::Kind::cuda ? "cuda" : "hip") + " driver cannot be used: " + reason +
-                           "; use KMM_DRIVER=auto or host");
+        throw NotAvailable(std::string("the ") + (kind == driver::Kind::cuda ? "cuda" : "hip") +
+                           " driver cannot be used: " + reason + "; use KMM_DRIVER=auto or host");
     return driver;
 }
 
 void check_fraction(double value, const char* name) {
-    if (!(value > 0 && value <= 1)) throw InvalidArgument(std::string(name) + " is " + std::to_string(value) + ": use a value above 0 and at most 1");
+    if (!(value > 0 && value <= 1))
+        throw InvalidArgument(std::string(name) + " is " + std::to_string(value) +
+                              ": use a value above 0 and at most 1");
 }
 
 void check_config(const RuntimeConfig& c) {
     check_fraction(c.device_memory_fraction, "device_memory_fraction");
     check_fraction(c.host_memory_fraction, "host_memory_fraction");
     if (c.device_concurrent_streams < 1 || c.device_concurrent_streams > 64)
-        throw InvalidArgument("device_concurrent_streams is " + std::to_string(c.device_concurrent_streams) + ": use 1 to 64");
-    if (!c.spill_directory.empty()) throw NotAvailable("the disk tier is not offered by this version of kmm: leave spill_directory (KMM_SPILL_DIR) empty");
+        throw InvalidArgument("device_concurrent_streams is " + std::to_string(c.device_concurrent_streams) +
+                              ": use 1 to 64");
+    if (!c.spill_directory.empty())
+        throw NotAvailable(
+            "the disk tier is not offered by this version of kmm: leave spill_directory (KMM_SPILL_DIR) empty");
     if (c.device_memory_kind == DeviceMemoryKind::Resource)
-        throw NotAvailable("device memory from an rmm resource is not offered by this version of kmm: leave device_memory_kind (KMM_DEVICE_POOL) alone");
+        throw NotAvailable("device memory from an rmm resource is not offered by this version of kmm: leave "
+                           "device_memory_kind (KMM_DEVICE_POOL) alone");
 }
 
 std::size_t free_memory_now(const void* driver, int ordinal) {
@@ -112,17 +122,22 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         core->start_threads();
         // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
-            if (execute::RuntimeThread::of(dying)) std::thread([dying] { delete dying; }).detach();
-            else delete dying;
+            if (execute::RuntimeThread::of(dying))
+                std::thread([dying] { delete dying; }).detach();
+            else
+                delete dying;
         });
     } catch (const driver::DriverError& e) {
         throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
     }
 }
 
-RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) :
-    config_(config), driver_(std::move(driver)), number_(next_runtime_number.fetch_add(1)), fork_generation_(fork_generation.load()),
-    started_(std::chrono::steady_clock::now()) {
+RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver)
+    : config_(config),
+      driver_(std::move(driver)),
+      number_(next_runtime_number.fetch_add(1)),
+      fork_generation_(fork_generation.load()),
+      started_(std::chrono::steady_clock::now()) {
     if (number_ == 0) number_ = next_runtime_number.fetch_add(1);
     on_host_driver_ = driver_->kind() == driver::Kind::host;
     const int present = driver_->device_count();
@@ -130,8 +145,8 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
         for (int i = 0; i < present; ++i) ordinals_.push_back(i);
     for (const int d : config_.devices) {
         if (d < 0 || d >= present)
-            throw InvalidArgument("devices names GPU " + std::to_string(d) + ", but the " + driver_->name() + " driver has " + std::to_string(present) +
-                                  " (numbered from 0)");
+            throw InvalidArgument("devices names GPU " + std::to_string(d) + ", but the " + driver_->name() +
+                                  " driver has " + std::to_string(present) + " (numbered from 0)");
         if (std::find(ordinals_.begin(), ordinals_.end(), d) != ordinals_.end())
             throw InvalidArgument("devices names GPU " + std::to_string(d) + " twice");
         ordinals_.push_back(d);
@@ -142,8 +157,11 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
 }
 
 void RuntimeCore::set_limits() {
-    const auto fraction_of = [](double fraction, std::size_t whole) { return static_cast<std::size_t>(fraction * static_cast<double>(whole)); };
-    std::size_t host = std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, machine_memory_bytes()));
+    const auto fraction_of = [](double fraction, std::size_t whole) {
+        return static_cast<std::size_t>(fraction * static_cast<double>(whole));
+    };
+    std::size_t host =
+        std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, machine_memory_bytes()));
     limits_.push_back(0);
     for (const int ordinal : ordinals_) {
         std::size_t free_bytes = 0, total = 0;
@@ -193,7 +211,9 @@ void RuntimeCore::describe() {
             system.peer_access[i * n + j] = peers_[i][j];
         }
     }
-    system.driver = on_host_driver_ ? DriverKind::Host : driver_->kind() == driver::Kind::cuda ? DriverKind::CUDA : DriverKind::HIP;
+    system.driver = on_host_driver_                         ? DriverKind::Host
+                    : driver_->kind() == driver::Kind::cuda ? DriverKind::CUDA
+                                                            : DriverKind::HIP;
     system.driver_version = driver_->version();
     system.host_memory_bytes = machine_memory_bytes();
     system.runtime_number = number_;
@@ -210,17 +230,22 @@ void RuntimeCore::start_threads() {
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
     lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
-    memory_service_ = std::make_unique<execute::MemoryService>(*driver_, ordinals_, limits_, driver_->capabilities().virtual_memory, this,
-                                                               static_cast<execute::Reports&>(*this));
+    memory_service_ =
+        std::make_unique<execute::MemoryService>(*driver_, ordinals_, limits_, driver_->capabilities().virtual_memory,
+                                                 this, static_cast<execute::Reports&>(*this));
     for (std::uint32_t d = 0; d < num_devices(); ++d) {
-        device_threads_.push_back(std::make_unique<execute::DeviceThread>(d, *lanes_, failed_tasks_, this, static_cast<execute::Reports&>(*this),
+        device_threads_.push_back(std::make_unique<execute::DeviceThread>(d, *lanes_, failed_tasks_, this,
+                                                                          static_cast<execute::Reports&>(*this),
                                                                           static_cast<execute::ErrorMaker&>(*this)));
         std::vector<graph::LaneId> lanes;
-        for (std::uint32_t i = 0; i < launchers_per_device; ++i) lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
-        launchers_.push_back(std::make_unique<execute::Launchers>(d, lanes, *lanes_, failed_tasks_, this, on_host_driver_,
-                                                                  static_cast<execute::Launchers::Runner&>(*this), static_cast<execute::Reports&>(*this)));
+        for (std::uint32_t i = 0; i < launchers_per_device; ++i)
+            lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
+        launchers_.push_back(std::make_unique<execute::Launchers>(
+            d, lanes, *lanes_, failed_tasks_, this, on_host_driver_, static_cast<execute::Launchers::Runner&>(*this),
+            static_cast<execute::Reports&>(*this)));
     }
-    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_, static_cast<execute::Reports&>(*this));
+    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_,
+                                                     static_cast<execute::Reports&>(*this));
     planner_thread_ = std::thread([this] {
         execute::RuntimeThread mark(this);
         planner_loop();
@@ -261,9 +286,11 @@ RuntimeCore::~RuntimeCore() {
 }
 
 void RuntimeCore::check_open() const {
-    if (closed_.load(std::memory_order_relaxed)) throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
+    if (closed_.load(std::memory_order_relaxed))
+        throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
     if (fork_generation_ != fork_generation.load(std::memory_order_relaxed))
-        throw Closed("runtime " + std::to_string(number_) + " was made before a fork and cannot be used in the child: make one there");
+        throw Closed("runtime " + std::to_string(number_) +
+                     " was made before a fork and cannot be used in the child: make one there");
 }
 
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.

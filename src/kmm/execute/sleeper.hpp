@@ -28,12 +28,15 @@ class Sleeper {
         do {
             for (int i = 0; i < 32; ++i) {
                 if (ready()) return;
-                if (many_cores()) graph::cpu_relax();
-                else std::this_thread::yield();
+                if (many_cores())
+                    graph::cpu_relax();
+                else
+                    std::this_thread::yield();
             }
         } while (std::chrono::steady_clock::now() < until);
         state_.store(asleep, std::memory_order_seq_cst);
-        while (!ready() && state_.load(std::memory_order_seq_cst) == asleep) state_.wait(asleep, std::memory_order_seq_cst);
+        while (!ready() && state_.load(std::memory_order_seq_cst) == asleep)
+            state_.wait(asleep, std::memory_order_seq_cst);
         state_.store(awake, std::memory_order_seq_cst);
     }
     /// Called after what `ready` looks at was changed.

@@ -24,7 +24,8 @@ class TaskQueue {
             std::lock_guard<std::mutex> guard(mutex_);
             tasks_.push_back(&task);
             size_.store(tasks_.size(), std::memory_order_seq_cst);
-            const std::size_t taken_care_of = (keep_one ? 1u : 0u) + (looking_.load(std::memory_order_seq_cst) ? 1u : 0u);
+            const std::size_t taken_care_of =
+                (keep_one ? 1u : 0u) + (looking_.load(std::memory_order_seq_cst) ? 1u : 0u);
             wake = sleeping_ > 0 && tasks_.size() > taken_care_of;
         }
         if (wake) wake_.notify_one();

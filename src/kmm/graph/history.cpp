@@ -27,8 +27,10 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     for (const Segment& s : segments_) {
         std::vector<Box> next;
         for (const Box& b : open) {
-            if (overlaps(b, s.box)) subtract(b, s.box, [&](const Box& piece) { next.push_back(piece); });
-            else next.push_back(b);
+            if (overlaps(b, s.box))
+                subtract(b, s.box, [&](const Box& piece) { next.push_back(piece); });
+            else
+                next.push_back(b);
         }
         open = std::move(next);
         if (open.empty()) return true;
@@ -50,7 +52,8 @@ void ChunkHistory::read(const Box& region, TaskNumber task, std::vector<Predeces
     }
 }
 
-void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, std::vector<Predecessor>& predecessors) {
+void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
+                         std::vector<Predecessor>& predecessors) {
     const auto come_after = [&](const Segment& s) {
         if (s.writer != task) add_predecessor(predecessors, s.writer, keeps_content);
         for (const TaskNumber reader : s.readers)

@@ -58,8 +58,10 @@ class FenceSet {
         std::vector<Fence> more;
         for (std::uint32_t i = 0; i < count; ++i) {
             if (passed(from[i])) continue;
-            if (n < inline_capacity) kept[n] = from[i];
-            else more.push_back(from[i]);
+            if (n < inline_capacity)
+                kept[n] = from[i];
+            else
+                more.push_back(from[i]);
             ++n;
         }
         if (n == count) return;

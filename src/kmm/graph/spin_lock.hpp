@@ -21,8 +21,10 @@ class SpinLock {
             if (!held_.exchange(true, std::memory_order_acquire)) return;
             // Sixty-four pauses are about a microsecond; longer means that the holder lost its core.
             for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
-                if (i < 64) cpu_relax();
-                else std::this_thread::yield();
+                if (i < 64)
+                    cpu_relax();
+                else
+                    std::this_thread::yield();
             }
         }
     }

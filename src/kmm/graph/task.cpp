@@ -125,7 +125,8 @@ TaskNumber TaskTable::add(Task* task) {
 }
 
 Task* TaskTable::locate(TaskNumber number) const noexcept {
-    if (number <= settled_up_to_.load(std::memory_order_relaxed) || number > last_.load(std::memory_order_relaxed)) return nullptr;
+    if (number <= settled_up_to_.load(std::memory_order_relaxed) || number > last_.load(std::memory_order_relaxed))
+        return nullptr;
     const TaskNumber relative = number - first_page_number_;
     return pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size];
 }

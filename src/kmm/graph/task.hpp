@@ -21,7 +21,7 @@
 
 namespace kmm::memory {
 struct Chunk;
-}
+}  // namespace kmm::memory
 
 namespace kmm::graph {
 
@@ -48,10 +48,12 @@ struct Access {
     memory::Chunk* chunk = nullptr;  ///< null: an empty region
     std::size_t offset_bytes = 0;    ///< of the region's first element from the start of the chunk
     AccessKind kind = AccessKind::read;
-    bool needs_content = false;      ///< valid where first_of_chunk: what the chunk holds must be there before the task runs
-    bool first_of_chunk = true;      ///< no earlier access of this task names the same chunk
-    bool writes_chunk = false;       ///< valid where first_of_chunk: some access of the task writes the chunk
-    bool replaces_chunk = false;     ///< valid where first_of_chunk: the task writes all of it, so everything else came before
+    bool needs_content =
+        false;  ///< valid where first_of_chunk: what the chunk holds must be there before the task runs
+    bool first_of_chunk = true;  ///< no earlier access of this task names the same chunk
+    bool writes_chunk = false;   ///< valid where first_of_chunk: some access of the task writes the chunk
+    bool replaces_chunk =
+        false;  ///< valid where first_of_chunk: the task writes all of it, so everything else came before
 };
 
 struct Predecessor {
@@ -69,9 +71,9 @@ struct SubmitInfo {
 
 /// A failure that began at one task. Shared by all tasks that it cancelled.
 struct RootFailure {
-    std::exception_ptr error;    ///< the TaskError that wait() throws
-    std::exception_ptr cause;    ///< what the user's code or the driver threw
-    TaskFailure failure;         ///< the same in words
+    std::exception_ptr error;  ///< the TaskError that wait() throws
+    std::exception_ptr cause;  ///< what the user's code or the driver threw
+    TaskFailure failure;       ///< the same in words
     TaskNumber number = 0;
     std::atomic<bool> delivered{false};
 };
@@ -96,10 +98,10 @@ struct Task {
     TaskNumber number = 0;
     std::atomic<TaskState> state{TaskState::waiting};
     TaskKind kind = TaskKind::join;
-    bool is_barrier = false;         ///< a join that waits for everything with a lower number
+    bool is_barrier = false;  ///< a join that waits for everything with a lower number
     std::uint32_t chunk_index = 0;
     ResourceId where;
-    std::uint32_t memory = 0;        ///< index of the memory it runs in: 0 host, 1 + device
+    std::uint32_t memory = 0;  ///< index of the memory it runs in: 0 host, 1 + device
     DomainChunk chunk;
     std::shared_ptr<const SubmitInfo> info;
 
@@ -107,11 +109,11 @@ struct Task {
     std::vector<Access> accesses;
     std::vector<AccessLayout> layouts;
     std::vector<AddressPatch> patches;
-    std::vector<void*> addresses;    ///< one for each access; set when it is issued
+    std::vector<void*> addresses;  ///< one for each access; set when it is issued
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
-    std::uint64_t array_pins = 0;    ///< accesses that were counted in their arrays
+    std::uint64_t array_pins = 0;  ///< accesses that were counted in their arrays
 
     // ---- order
     std::vector<Predecessor> predecessors;
@@ -122,10 +124,10 @@ struct Task {
     std::vector<Successor> successors;
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    bool announced = false;          ///< its successors know its positions
+    bool announced = false;                          ///< its successors know its positions
     std::vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
-    FenceSet waits;                  ///< what its work must come after
-    FenceSet completion;             ///< what "it is done" means on lanes; empty for host tasks
+    FenceSet waits;                                  ///< what its work must come after
+    FenceSet completion;                             ///< what "it is done" means on lanes; empty for host tasks
     LaneId lane = LaneId::none;
     Position position = 0;
     TaskNumber latest_predecessor = 0;
@@ -142,8 +144,8 @@ struct Task {
 
     // ---- result
     std::shared_ptr<Failure> failure;
-    std::exception_ptr thrown;       ///< what the task itself ended with, as far as it is known
-    void* failed_tasks = nullptr;    ///< execute's list of failed tasks, for a kernel that looks at its turn
+    std::exception_ptr thrown;             ///< what the task itself ended with, as far as it is known
+    void* failed_tasks = nullptr;          ///< execute's list of failed tasks, for a kernel that looks at its turn
     driver::KernelFailure kernel_failure;  ///< written by the driver before the launch counts as completed
     std::atomic<std::uint32_t> waiters{0};
 

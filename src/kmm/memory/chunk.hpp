@@ -41,7 +41,7 @@ struct Replica {
     bool indexed = false;
     std::uint64_t key_rank = 0;
     std::uint64_t key_tick = 0;
-    std::uint64_t tick = 0;  ///< when it was used last
+    std::uint64_t tick = 0;        ///< when it was used last
     std::uint64_t content_at = 0;  ///< when the copy that filled it was requested
 
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
@@ -60,21 +60,22 @@ struct Replica {
 };
 
 struct Chunk {
-    Array* array = nullptr;       // constant
-    std::uint32_t index = 0;      // constant
-    std::size_t size_bytes = 0;   // constant; may be 0
-    std::uint64_t version = 0;    ///< number of writes so far; 0: nothing was written
+    Array* array = nullptr;      // constant
+    std::uint32_t index = 0;     // constant
+    std::size_t size_bytes = 0;  // constant; may be 0
+    std::uint64_t version = 0;   ///< number of writes so far; 0: nothing was written
     // Ticks of residency's clock, to tell after a failed copy what came before it.
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
     std::uint64_t written_at = 0;   ///< the latest write
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
-    std::uint64_t hold = 0;       ///< number of the task that is being given memory: its chunks are no victims
+    std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
     std::vector<Replica> replicas;
     /// Tasks that will use the chunk and have not been issued, in order: 2 * number + (1 if it replaces the content).
     std::vector<std::uint64_t> next_uses;
     std::size_t next_use_head = 0;
-    std::vector<graph::Task*> ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
-    std::vector<graph::Task*> waiting;      ///< tasks that wait for a pin of this chunk to go
+    std::vector<graph::Task*>
+        ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
+    std::vector<graph::Task*> waiting;  ///< tasks that wait for a pin of this chunk to go
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
 };

@@ -9,9 +9,9 @@ namespace {
 using graph::Access;
 using graph::Task;
 
-constexpr std::uint64_t rank_useless = 0;      // stale, or about to be replaced: costs nothing to lose
-constexpr std::uint64_t rank_clean = 1;        // nobody will use it and another copy is valid
-constexpr std::uint64_t rank_dirty = 2;        // nobody will use it, but it must be written down
+constexpr std::uint64_t rank_useless = 0;  // stale, or about to be replaced: costs nothing to lose
+constexpr std::uint64_t rank_clean = 1;    // nobody will use it and another copy is valid
+constexpr std::uint64_t rank_dirty = 2;    // nobody will use it, but it must be written down
 constexpr std::uint64_t rank_used = 1ull << 62;
 constexpr std::uint64_t rank_never = ~0ull;
 
@@ -34,7 +34,8 @@ template<typename F> void for_each_chunk(Task& task, F&& f) {
 
 }  // namespace
 
-Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes) : requests_(requests), spaces_(limits_bytes.size()) {
+Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes)
+    : requests_(requests), spaces_(limits_bytes.size()) {
     for (std::size_t m = 0; m < spaces_.size(); ++m) spaces_[m].counters.limit_bytes = limits_bytes[m];
 }
 
@@ -74,7 +75,8 @@ void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task) {
             chunk.next_uses.clear();
             chunk.next_use_head = 0;
         } else if (chunk.next_use_head >= 1024) {
-            chunk.next_uses.erase(chunk.next_uses.begin(), chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head));
+            chunk.next_uses.erase(chunk.next_uses.begin(),
+                                  chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head));
             chunk.next_use_head = 0;
         }
         reindex_all(chunk);
@@ -130,7 +132,8 @@ std::size_t Residency::evictable_bytes(MemoryIndex m) const {
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica& r = chunk.replicas[m];
     if (r.version != chunk.version || chunk.version == 0) return rank_useless;
-    if (chunk.array->released && !has_next_use(chunk)) return rank_useless;  // no handle is left and no task will read it
+    if (chunk.array->released && !has_next_use(chunk))
+        return rank_useless;  // no handle is left and no task will read it
     const bool clean = valid_elsewhere(chunk, m);
     if (m == 0 && !clean) return rank_never;  // there is no tier below to save it in
     if (!has_next_use(chunk)) return clean ? rank_clean : rank_dirty;
@@ -212,7 +215,8 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         Replica& h = chunk.replicas[0];
         if (h.pinned()) return Found::pinned;
         // What can never be saved must not cost others their copies on the host.
-        if (h.address == 0 && spaces_[0].heap.round_up(chunk.size_bytes) > spaces_[0].counters.limit_bytes) return Found::none;
+        if (h.address == 0 && spaces_[0].heap.round_up(chunk.size_bytes) > spaces_[0].counters.limit_bytes)
+            return Found::none;
         // The chunk that is being saved must not be a victim of the search for its own place.
         const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
         const Found found = h.address != 0 ? Found::yes : allocate(chunk, 0);
@@ -307,7 +311,8 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
 
 void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     const MemoryIndex from = source_for(chunk, to);
-    if (from == to) return;  // nobody holds it any more: its content was about to be replaced and the one to do so failed
+    if (from == to)
+        return;  // nobody holds it any more: its content was about to be replaced and the one to do so failed
     Replica& s = chunk.replicas[from];
     Replica& d = chunk.replicas[to];
     FenceSet waits = s.arrivals;
@@ -448,8 +453,10 @@ void Residency::pin(Task& task) {
 void Residency::unpin(Task& task, const Fence* fence) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
         Replica& r = c.replicas[task.memory];
-        if (a.writes_chunk) --r.writer_pins;
-        else --r.reader_pins;
+        if (a.writes_chunk)
+            --r.writer_pins;
+        else
+            --r.reader_pins;
         if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
         if (!r.pinned() && r.version != c.version && task.memory != 0 && r.address != 0) release(c, task.memory);
         reindex_all(c);
@@ -458,12 +465,12 @@ void Residency::unpin(Task& task, const Fence* fence) {
 }
 
 Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std::uint64_t copied_at,
-                                 const std::shared_ptr<graph::RootFailure>& cause) {
+                               const std::shared_ptr<graph::RootFailure>& cause) {
     if (chunk.replaced_at > copied_at) return Spoiled::destination;  // only tasks from before may still look at it
     const Replica& source = chunk.replicas[from];
     // An eviction gives its source away at once; and a write since may stand on what never arrived.
-    const bool source_is_good =
-        chunk.written_at < copied_at && source.address != 0 && source.version == chunk.version && source.content_at < copied_at;
+    const bool source_is_good = chunk.written_at < copied_at && source.address != 0 &&
+                                source.version == chunk.version && source.content_at < copied_at;
     if (source_is_good) {
         // Other replicas may be copies of the one that never came: they are fetched again.
         for (MemoryIndex m = 0; m < chunk.replicas.size(); ++m)

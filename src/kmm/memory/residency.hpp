@@ -22,8 +22,8 @@ class Requests {
   public:
     /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task that
     /// the copy is for, or null for an eviction.
-    virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                       const FenceSet& waits, graph::Task* task) = 0;
+    virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                       std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
     virtual bool passed(Fence fence) const noexcept = 0;
@@ -42,7 +42,7 @@ struct MemoryCounters {
     std::size_t limit_bytes = 0;
     std::size_t current_bytes = 0;
     std::size_t peak_bytes = 0;
-    std::size_t capacity_bytes = 0;   ///< taken from the driver
+    std::size_t capacity_bytes = 0;  ///< taken from the driver
     std::uint64_t evictions = 0;
     std::uint64_t evicted_bytes = 0;  ///< written down because no other copy was valid
     std::uint64_t dropped_bytes = 0;  ///< dropped because another copy was valid, or nobody needs it
@@ -96,7 +96,8 @@ class Residency {
     // ---- failures
     /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made of
     /// it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
-    Spoiled copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
+    Spoiled copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
+                        const std::shared_ptr<graph::RootFailure>& cause);
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
     // ---- arrays

@@ -5,8 +5,8 @@
 
 namespace kmm::plan {
 
-Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks) :
-    rank_(rank), array_(array), chunks_(std::move(chunks)) {
+Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks)
+    : rank_(rank), array_(array), chunks_(std::move(chunks)) {
     regular_ = detect_grid();
 }
 
@@ -33,7 +33,8 @@ bool Layout::detect_grid() {
         for (std::size_t k = 0; k < max_rank; ++k) {
             if (c.box.begin[k] % chunk_size_[k] != 0) return false;
             if (c.box.end[k] != std::min(c.box.begin[k] + chunk_size_[k], array_.end[k])) return false;
-            index = index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(c.box.begin[k] / chunk_size_[k]);
+            index =
+                index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(c.box.begin[k] / chunk_size_[k]);
         }
         if (seen[index]) return false;
         seen[index] = true;
@@ -69,8 +70,10 @@ bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks
     for (const ChunkGeometry& c : chunks) {
         std::vector<Box> next;
         for (const Box& b : open) {
-            if (graph::overlaps(b, c.box)) graph::subtract(b, c.box, [&](const Box& piece) { next.push_back(piece); });
-            else next.push_back(b);
+            if (graph::overlaps(b, c.box))
+                graph::subtract(b, c.box, [&](const Box& piece) { next.push_back(piece); });
+            else
+                next.push_back(b);
         }
         open = std::move(next);
     }
@@ -93,7 +96,9 @@ bool Layout::find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t*
     std::vector<std::size_t> order(chunks.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return chunks[a].box.begin[axis] != chunks[b].box.begin[axis] ? chunks[a].box.begin[axis] < chunks[b].box.begin[axis] : a < b;
+        return chunks[a].box.begin[axis] != chunks[b].box.begin[axis]
+                   ? chunks[a].box.begin[axis] < chunks[b].box.begin[axis]
+                   : a < b;
     });
     std::vector<std::size_t> open;
     for (const std::size_t i : order) {

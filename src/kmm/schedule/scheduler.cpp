@@ -21,24 +21,30 @@ constexpr std::size_t index_of(LaneId lane) noexcept { return static_cast<std::s
 
 }  // namespace
 
-Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options, std::vector<std::size_t> limits_bytes) :
-    outbox_(outbox),
-    table_(table),
-    options_(options),
-    lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
-    queues_(limits_bytes.size()),
-    next_lane_(options.num_devices, 0),
-    residency_(*this, std::move(limits_bytes)) {
+Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options,
+                     std::vector<std::size_t> limits_bytes)
+    : outbox_(outbox),
+      table_(table),
+      options_(options),
+      lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
+      queues_(limits_bytes.size()),
+      next_lane_(options.num_devices, 0),
+      residency_(*this, std::move(limits_bytes)) {
     counters_.by_device.resize(options.num_devices);
     for (std::uint32_t d = 0; d < options.num_devices; ++d) {
         for (std::uint32_t i = 0; i < lanes_per_device_; ++i) {
             Lane lane;
             lane.info.device = d;
-            if (i < options.compute_lanes) lane.info.role = LaneRole::compute;
-            else if (i == options.compute_lanes) lane.info.role = LaneRole::up;
-            else if (i == options.compute_lanes + 1) lane.info.role = LaneRole::down;
-            else if (i == options.compute_lanes + 2) lane.info.role = LaneRole::peer;
-            else lane.info.role = LaneRole::launcher;
+            if (i < options.compute_lanes)
+                lane.info.role = LaneRole::compute;
+            else if (i == options.compute_lanes)
+                lane.info.role = LaneRole::up;
+            else if (i == options.compute_lanes + 1)
+                lane.info.role = LaneRole::down;
+            else if (i == options.compute_lanes + 2)
+                lane.info.role = LaneRole::peer;
+            else
+                lane.info.role = LaneRole::launcher;
             lanes_.push_back(std::move(lane));
         }
     }
@@ -48,11 +54,11 @@ LaneId Scheduler::lane(std::uint32_t device, LaneRole role, std::uint32_t index)
     const std::uint32_t base = device * lanes_per_device_;
     const std::uint32_t k = options_.compute_lanes;
     switch (role) {
-        case LaneRole::compute: return static_cast<LaneId>(base + index);
-        case LaneRole::up: return static_cast<LaneId>(base + k);
-        case LaneRole::down: return static_cast<LaneId>(base + k + 1);
-        case LaneRole::peer: return static_cast<LaneId>(base + k + 2);
-        case LaneRole::launcher: break;
+    case LaneRole::compute: return static_cast<LaneId>(base + index);
+    case LaneRole::up: return static_cast<LaneId>(base + k);
+    case LaneRole::down: return static_cast<LaneId>(base + k + 1);
+    case LaneRole::peer: return static_cast<LaneId>(base + k + 2);
+    case LaneRole::launcher: break;
     }
     return static_cast<LaneId>(base + k + 3 + index);
 }
@@ -65,7 +71,8 @@ void Scheduler::submit(Task& task) {
     for (Access& a : task.accesses) {
         if (a.chunk == nullptr) continue;
         ++a.chunk->array->users;
-        if (a.first_of_chunk) residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
+        if (a.first_of_chunk)
+            residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
     }
     for (const Predecessor& p : task.predecessors) {
         Task* before = table_.find(p.number);
@@ -103,9 +110,9 @@ void Scheduler::run_steps() {
         const Step step = steps_.back();
         steps_.pop_back();
         switch (step.what) {
-            case Step::What::check: check(*step.task); break;
-            case Step::What::announce: announce(*step.task); break;
-            case Step::What::settle: settle(*step.task); break;
+        case Step::What::check: check(*step.task); break;
+        case Step::What::announce: announce(*step.task); break;
+        case Step::What::settle: settle(*step.task); break;
         }
     }
 }
@@ -127,7 +134,8 @@ void Scheduler::check(Task& task) {
         return;
     }
     if (state != TaskState::waiting) return;
-    const bool free_to_go = task.kind == TaskKind::host ? task.unsettled_predecessors == 0 : task.unissued_predecessors == 0;
+    const bool free_to_go =
+        task.kind == TaskKind::host ? task.unsettled_predecessors == 0 : task.unissued_predecessors == 0;
     if (free_to_go) make_ready(task);
 }
 
@@ -152,7 +160,8 @@ void Scheduler::set_failure(Task& task, const std::shared_ptr<graph::Failure>& f
 
 void Scheduler::settle(Task& task) {
     if (task.state.load(std::memory_order_relaxed) == TaskState::settled) return;
-    if (task.thrown != nullptr && task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
+    if (task.thrown != nullptr && task.failure == nullptr)
+        task.failure = outbox_.make_failure(task, task.thrown, nullptr);
     for (const Task::Successor& s : task.successors) {
         Task& next = *s.task;
         if (!task.announced) --next.unissued_predecessors;
@@ -164,9 +173,12 @@ void Scheduler::settle(Task& task) {
     for (Access& a : task.accesses)
         if (a.chunk != nullptr) drop_user(*a.chunk->array, 1);
     if (task.kind != TaskKind::join) {
-        if (task.failure == nullptr) ++counters_.succeeded;
-        else if (task.failure->root->number == task.number) ++counters_.failed;
-        else ++counters_.cancelled;
+        if (task.failure == nullptr)
+            ++counters_.succeeded;
+        else if (task.failure->root->number == task.number)
+            ++counters_.failed;
+        else
+            ++counters_.cancelled;
     }
     task.state.store(TaskState::settled, std::memory_order_release);
     --unsettled_;
@@ -231,9 +243,7 @@ void Scheduler::leave_fetch(Task& task) {
     }
 }
 
-void Scheduler::residency_changed(Task& task) {
-    changed_.push_back(&task);
-}
+void Scheduler::residency_changed(Task& task) { changed_.push_back(&task); }
 
 void Scheduler::rekey() {
     for (std::size_t i = 0; i < changed_.size(); ++i) {
@@ -285,7 +295,8 @@ void Scheduler::dispatch() {
 bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
     if (m == 0) return true;
     const std::uint32_t d = m - 1;
-    const std::size_t in = lanes_[index_of(lane(d, LaneRole::up))].bytes_in_flight + lanes_[index_of(lane(d, LaneRole::peer))].bytes_in_flight;
+    const std::size_t in = lanes_[index_of(lane(d, LaneRole::up))].bytes_in_flight +
+                           lanes_[index_of(lane(d, LaneRole::peer))].bytes_in_flight;
     const std::size_t out = lanes_[index_of(lane(d, LaneRole::down))].bytes_in_flight;
     // In a small memory a few chunks are a large part of it: no more than a quarter of it is on its way.
     const std::size_t most = std::min(options_.link_bytes_in_flight, std::max<std::size_t>(1, residency_.limit(m) / 4));
@@ -343,34 +354,34 @@ void Scheduler::try_issue(Task& task) {
     Queue& q = queues_[task.memory];
     const Placement placement = residency_.place(task);
     switch (placement) {
-        case Placement::granted: break;
-        case Placement::lost:
-            task.thrown = residency_.lost_cause()->cause;
-            cancel(task);
-            return;
-        case Placement::busy_chunk:
-            task.blocked = true;
-            ++num_blocked_;
-            return;
-        case Placement::wait_growth:
-        case Placement::wait_pins:
-        case Placement::full:
-            task.blocked = true;
-            ++num_blocked_;
-            ++counters_.memory_waits;
-            q.blocked.push_back(&task);
-            q.stalled = true;
-            any_stalled_ = true;
-            return;
+    case Placement::granted: break;
+    case Placement::lost:
+        task.thrown = residency_.lost_cause()->cause;
+        cancel(task);
+        return;
+    case Placement::busy_chunk:
+        task.blocked = true;
+        ++num_blocked_;
+        return;
+    case Placement::wait_growth:
+    case Placement::wait_pins:
+    case Placement::full:
+        task.blocked = true;
+        ++num_blocked_;
+        ++counters_.memory_waits;
+        q.blocked.push_back(&task);
+        q.stalled = true;
+        any_stalled_ = true;
+        return;
     }
     ++num_issued_;
     ++executing_;
     ++q.in_flight;
     switch (task.kind) {
-        case TaskKind::kernel: issue_kernel(task); break;
-        case TaskKind::device_function: issue_launch(task); break;
-        case TaskKind::host: issue_host(task); break;
-        case TaskKind::join: break;
+    case TaskKind::kernel: issue_kernel(task); break;
+    case TaskKind::device_function: issue_launch(task); break;
+    case TaskKind::host: issue_host(task); break;
+    case TaskKind::join: break;
     }
 }
 
@@ -379,7 +390,8 @@ LaneId Scheduler::choose_lane(Task& task) noexcept {
     const std::uint32_t device = task.memory - 1;
     if (task.latest_predecessor_lane != LaneId::none) {
         const Lane& l = lanes_[index_of(task.latest_predecessor_lane)];
-        if (l.info.device == device && l.info.role == LaneRole::compute && l.completed < l.issued) return task.latest_predecessor_lane;
+        if (l.info.device == device && l.info.role == LaneRole::compute && l.completed < l.issued)
+            return task.latest_predecessor_lane;
     }
     std::uint32_t best = 0;
     std::size_t least = ~std::size_t{0};
@@ -441,12 +453,14 @@ void Scheduler::issue_host(Task& task) {
 }
 
 void Scheduler::start_on_host(Task& task) {
-    if (task.thrown != nullptr || task.failure != nullptr) host_done(task, task.thrown);
-    else outbox_.run_on_host(task);
+    if (task.thrown != nullptr || task.failure != nullptr)
+        host_done(task, task.thrown);
+    else
+        outbox_.run_on_host(task);
 }
 
-Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                      const FenceSet& waits, Task* task) {
+Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                      std::uintptr_t destination, const FenceSet& waits, Task* task) {
     // The lane belongs to the device that the link belongs to: the destination's, but for the way down.
     const std::uint32_t device = to != 0 ? to - 1 : from - 1;
     const LaneRole role = from == 0 ? LaneRole::up : to == 0 ? LaneRole::down : LaneRole::peer;
@@ -507,7 +521,8 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 }
 
 void Scheduler::executed(Task& task) {
-    if (task.kernel_failure.error != nullptr) task_failed(task, outbox_.kernel_error(task, std::exchange(task.kernel_failure.error, nullptr)));
+    if (task.kernel_failure.error != nullptr)
+        task_failed(task, outbox_.kernel_error(task, std::exchange(task.kernel_failure.error, nullptr)));
     --executing_;
     --queues_[task.memory].in_flight;
     task.state.store(TaskState::executed, std::memory_order_relaxed);
@@ -525,8 +540,10 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
     task.completion.add(fence);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     residency_.unpin(task, &fence);
-    if (thrown != nullptr) task.thrown = thrown;
-    else announce(task);
+    if (thrown != nullptr)
+        task.thrown = thrown;
+    else
+        announce(task);
     Instruction watch;
     watch.op = Instruction::Op::watch;
     watch.lane = lane_id;
@@ -551,12 +568,15 @@ void Scheduler::task_failed(Task& task, std::exception_ptr error) {
 void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_ptr error) {
     for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
         if (entry.position > position) break;
-        if (entry.task != nullptr) task_failed(*entry.task, error);
-        else copy_failed(*entry.chunk, entry.from, entry.to, entry.copied_at, error);
+        if (entry.task != nullptr)
+            task_failed(*entry.task, error);
+        else
+            copy_failed(*entry.chunk, entry.from, entry.to, entry.copied_at, error);
     }
 }
 
-void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at, std::exception_ptr error) {
+void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
+                            std::exception_ptr error) {
     auto cause = std::make_shared<graph::RootFailure>();
     cause->cause = error;
     cause->error = error;

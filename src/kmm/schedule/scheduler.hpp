@@ -46,8 +46,8 @@ struct Instruction {
     Op op = Op::kernel;
     LaneId lane = LaneId::none;
     Position position = 0;
-    FenceSet waits;         ///< fences of other lanes that had not passed when it was issued
-    Task* task = nullptr;   ///< for copies: whom the copy is for, or null
+    FenceSet waits;        ///< fences of other lanes that had not passed when it was issued
+    Task* task = nullptr;  ///< for copies: whom the copy is for, or null
     memory::Chunk* chunk = nullptr;
     MemoryIndex from = 0;
     MemoryIndex to = 0;
@@ -61,8 +61,8 @@ struct Instruction {
 class Outbox {
   public:
     virtual void instruct(std::uint32_t device, Instruction&& instruction) = 0;
-    virtual void launch(std::uint32_t device, Task& task) = 0;   ///< device function; answer: `launched`
-    virtual void run_on_host(Task& task) = 0;                    ///< answer: `host_done`
+    virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
+    virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
     /// The task is finished; `task.failure` says how. It must leave the table now.
@@ -109,7 +109,8 @@ struct SchedulerCounters {
 
 class Scheduler final : private memory::Requests {
   public:
-    Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options, std::vector<std::size_t> limits_bytes);
+    Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options,
+              std::vector<std::size_t> limits_bytes);
 
     // ---- lanes, numbered device by device: compute, up, down, peer, launchers
     std::uint32_t lanes_per_device() const noexcept { return lanes_per_device_; }
@@ -129,7 +130,8 @@ class Scheduler final : private memory::Requests {
     /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
     void task_failed(Task& task, std::exception_ptr error);
     /// The copy requested at `copied_at` did not happen. Comes before the lane advances past it.
-    void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at, std::exception_ptr error);
+    void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
+                     std::exception_ptr error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
     /// No handle of the array is left; it is freed (through `on_free`) when its tasks are settled.
     void release(memory::Array& array);
@@ -148,8 +150,8 @@ class Scheduler final : private memory::Requests {
   private:
     struct InFlight {
         Position position = 0;
-        Task* task = nullptr;             ///< null for copies
-        memory::Chunk* chunk = nullptr;   ///< for copies
+        Task* task = nullptr;            ///< null for copies
+        memory::Chunk* chunk = nullptr;  ///< for copies
         std::size_t bytes = 0;
         MemoryIndex from = 0;
         MemoryIndex to = 0;
@@ -174,11 +176,11 @@ class Scheduler final : private memory::Requests {
         Task* task;
         friend auto operator<=>(const FetchKey&, const FetchKey&) = default;
     };
-    struct Queue {  ///< ready tasks of one memory
-        std::deque<Task*> resident;   ///< nothing is missing
+    struct Queue {                   ///< ready tasks of one memory
+        std::deque<Task*> resident;  ///< nothing is missing
         std::set<FetchKey> fetch;
         std::set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
-        std::vector<Task*> blocked;   ///< had no memory; tried again when some may have become free
+        std::vector<Task*> blocked;                     ///< had no memory; tried again when some may have become free
         bool stalled = false;
         std::uint32_t in_flight = 0;
         std::uint64_t fetched_bytes = 0;
@@ -192,7 +194,9 @@ class Scheduler final : private memory::Requests {
     Fence copy(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                const FenceSet& waits, Task* task) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
-    bool passed(Fence fence) const noexcept override { return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed; }
+    bool passed(Fence fence) const noexcept override {
+        return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed;
+    }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return outbox_.linked(from, to); }
     void residency_changed(Task& task) override;
     void unblocked(Task& task) override;
@@ -231,14 +235,14 @@ class Scheduler final : private memory::Requests {
     std::vector<Queue> queues_;
     std::vector<Step> steps_;
     std::deque<Task*> barriers_;
-    std::vector<Task*> finished_;       ///< settled, to be recycled when nobody holds a pointer
-    std::vector<Task*> changed_;        ///< in a fetch queue, with missing bytes that may have changed
+    std::vector<Task*> finished_;  ///< settled, to be recycled when nobody holds a pointer
+    std::vector<Task*> changed_;   ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
     std::vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
-    std::uint64_t executing_ = 0;      ///< tasks issued or launching, not executed
+    std::uint64_t executing_ = 0;  ///< tasks issued or launching, not executed
     std::uint32_t growing_ = 0;
     SchedulerCounters counters_;
     std::vector<std::uint32_t> next_lane_;

@@ -26,7 +26,7 @@ class fence_set {
   public:
     fence_set() = default;
     explicit fence_set(fence f) : fences_{f} {}
-    void add(fence f);                      ///< keeps the later position; O(size)
+    void add(fence f);  ///< keeps the later position; O(size)
     void add(const fence_set& other);
     /// Drops every fence for which `passed(fence)` is true.
     template<typename P> void prune(P&& passed) {
@@ -84,7 +84,9 @@ class heap {
     /// owner that has just emptied the heap because the pieces lay in each other's way.
     void merge_all();
 
-    std::size_t round_up(std::size_t size_bytes) const noexcept { return (size_bytes + alignment_ - 1) / alignment_ * alignment_; }
+    std::size_t round_up(std::size_t size_bytes) const noexcept {
+        return (size_bytes + alignment_ - 1) / alignment_ * alignment_;
+    }
     std::size_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
     /// Largest request that would succeed now, lazy merging included. O(free pieces).

@@ -2,16 +2,16 @@
 #include "kmm/kmm.hpp"
 
 #if defined(FMT_VERSION) || defined(SPDLOG_VERSION) || defined(CUDART_VERSION)
-#    error "kmm/kmm.hpp brings fmt, spdlog or CUDA into a plain C++ file"
+#error "kmm/kmm.hpp brings fmt, spdlog or CUDA into a plain C++ file"
 #endif
 #if defined(_GLIBCXX_IOSTREAM) || defined(_GLIBCXX_THREAD)
-#    error "kmm/kmm.hpp includes <iostream> or <thread>"
+#error "kmm/kmm.hpp includes <iostream> or <thread>"
 #endif
 
 #include <vector>
 
 int main() {
     auto runtime = kmm::make_runtime();
-    auto numbers = runtime.allocate(std::vector<int> {1, 2, 3});
-    return numbers.copy_to_vector() == std::vector<int> {1, 2, 3} ? 0 : 1;
+    auto numbers = runtime.allocate(std::vector<int>{1, 2, 3});
+    return numbers.copy_to_vector() == std::vector<int>{1, 2, 3} ? 0 : 1;
 }

@@ -7,16 +7,16 @@
 #include <rmm/version_config.hpp>
 
 #if RMM_VERSION_MAJOR != 25 || RMM_VERSION_MINOR != 10
-#    error "rmm/version_config.hpp and the package disagree"
+#error "rmm/version_config.hpp and the package disagree"
 #endif
 
 #include <cstdio>
 
 int main() {
     rmm::mr::cuda_memory_resource upstream;
-    rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource> pool {&upstream, 1 << 20};
+    rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource> pool{&upstream, 1 << 20};
     rmm::cuda_stream stream;
-    rmm::device_buffer buffer {100, stream.view(), &pool};
+    rmm::device_buffer buffer{100, stream.view(), &pool};
     buffer.resize(1000, stream.view());
     stream.synchronize();
     std::printf("%zu bytes\n", buffer.size());

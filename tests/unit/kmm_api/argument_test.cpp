@@ -20,8 +20,8 @@ std::vector<int> numbers(std::size_t n) {
 }
 
 struct Seen {
-    std::atomic<int64_t> begin {-1}, end {-1}, sum {0};
-    std::atomic<int> calls {0};
+    std::atomic<int64_t> begin{-1}, end{-1}, sum{0};
+    std::atomic<int> calls{0};
 };
 
 }  // namespace
@@ -36,7 +36,8 @@ TEST(Arguments, a_host_function_sees_exactly_its_region_with_global_indices) {
                            s.end = v.end();
                            for (int64_t i = v.begin(); i < v.end(); i++) s.sum += v[i];
                            s.calls++;
-                       }), _x, A[range(_x - 1, _x + 2)]);
+                       }),
+                       _x, A[range(_x - 1, _x + 2)]);
     rt.synchronize();
     const int64_t expected[3][2] = {{0, 5}, {3, 9}, {7, 10}};
     for (int k = 0; k < 3; k++) {
@@ -50,10 +51,12 @@ TEST(Arguments, a_host_function_sees_exactly_its_region_with_global_indices) {
 TEST(Arguments, a_region_wholly_outside_is_an_empty_view_at_the_border) {
     auto rt = small_runtime();
     auto A = rt.allocate(numbers(10));
-    std::atomic<int> empty {0};
+    std::atomic<int> empty{0};
     rt.wait(rt.parallel_submit(10, kmm::Host([&](kmm::Subview<int> left, kmm::Subview<int> right) {
-        if (left.is_empty() && left.begin() == 0 && right.is_empty() && right.begin() == 10) empty++;
-    }), A[_x - 100], A[_x + 100]));
+                                   if (left.is_empty() && left.begin() == 0 && right.is_empty() && right.begin() == 10)
+                                       empty++;
+                               }),
+                               A[_x - 100], A[_x + 100]));
     EXPECT_EQ(empty, 2);
 }
 
@@ -61,7 +64,7 @@ TEST(Arguments, a_two_dimensional_region_keeps_the_strides_of_its_chunk_on_host_
     auto rt = small_runtime();
     std::vector<int> data = numbers(6 * 10);
     auto A = rt.allocate(data.data(), 6, 10);
-    std::atomic<int> wrong {0}, seen {0};
+    std::atomic<int> wrong{0}, seen{0};
     auto check = [&](auto where, auto view) {
         for (int64_t i = where.begin(0); i < where.end(0); i++) {
             for (int64_t j = where.begin(1); j < where.end(1); j++) {
@@ -73,21 +76,23 @@ TEST(Arguments, a_two_dimensional_region_keeps_the_strides_of_its_chunk_on_host_
     };
     rt.wait(rt.parallel_submit({10, 6}, {5, 3}, kmm::Host(check), bounds(_y, _x), A[_y][_x]));
     rt.wait(rt.parallel_submit({10, 6}, {5, 3}, kmm::GPU([&](kmm::DeviceResource& device, auto where, auto view) {
-        device.synchronize();  // the content is there in stream order
-        check(where, view);
-    }), bounds(_y, _x), A[_y][_x]));
+                                   device.synchronize();  // the content is there in stream order
+                                   check(where, view);
+                               }),
+                               bounds(_y, _x), A[_y][_x]));
     EXPECT_EQ(wrong, 0);
     EXPECT_EQ(seen, 2 * 60);
 }
 
 TEST(Arguments, values_are_copied_for_each_task_and_the_callers_variables_are_free_after_submit) {
     auto rt = small_runtime();
-    std::atomic<int> sum {0};
+    std::atomic<int> sum{0};
     std::vector<int> value = {1, 2, 3};
     auto event = rt.parallel_submit(4, 1, kmm::Host([&](std::vector<int>& mine) {
-        mine[0] += 10;
-        sum += mine[0];
-    }), value);
+                                        mine[0] += 10;
+                                        sum += mine[0];
+                                    }),
+                                    value);
     value.clear();
     rt.wait(event);
     EXPECT_EQ(sum, 4 * 11);
@@ -95,10 +100,13 @@ TEST(Arguments, values_are_copied_for_each_task_and_the_callers_variables_are_fr
 
 TEST(Arguments, a_function_may_take_references_values_and_rvalue_references) {
     auto rt = small_runtime();
-    std::atomic<int> calls {0};
+    std::atomic<int> calls{0};
     rt.submit(kmm::ResourceId::host(), kmm::Host([&](int& a, const int& b, int c) { calls += a + b + c; }), 1, 2, 3);
-    rt.submit(kmm::ResourceId::host(), kmm::Host([&](std::vector<int>&& a) { calls += a[0]; }), std::vector<int> {10});
-    rt.submit(kmm::ResourceId::host(), kmm::Host([&calls, n = 0]() mutable { n++; calls += 100 * n; }));
+    rt.submit(kmm::ResourceId::host(), kmm::Host([&](std::vector<int>&& a) { calls += a[0]; }), std::vector<int>{10});
+    rt.submit(kmm::ResourceId::host(), kmm::Host([&calls, n = 0]() mutable {
+                  n++;
+                  calls += 100 * n;
+              }));
     rt.synchronize();
     EXPECT_EQ(calls, 116);
 }
@@ -110,15 +118,17 @@ TEST(Arguments, a_scalar_arrives_as_a_view_of_rank_0) {
     rt.submit(kmm::DeviceId(1), kmm::GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<int, 0> v) {
                   device.synchronize();
                   v()++;
-              }), write(s));
+              }),
+              write(s));
     EXPECT_EQ(s.get(), 42);
 }
 
 TEST(Arguments, an_axis_converts_to_another_index_type_and_a_narrow_one_fails_the_task) {
     auto rt = small_runtime();
-    std::atomic<int> end {0};
-    rt.wait(rt.submit(kmm::ResourceId::host(), kmm::Host([&](kmm::Range<int> r, kmm::Bounds<1, int> b) { end = r.end + b.end(0); }), kmm::range(3, 7),
-                      bounds(_x + 4)));
+    std::atomic<int> end{0};
+    rt.wait(rt.submit(kmm::ResourceId::host(),
+                      kmm::Host([&](kmm::Range<int> r, kmm::Bounds<1, int> b) { end = r.end + b.end(0); }),
+                      kmm::range(3, 7), bounds(_x + 4)));
     EXPECT_EQ(end, 12);
     auto event = rt.submit(kmm::ResourceId::host(), kmm::Host([](kmm::Range<signed char>) {}), kmm::range(0, 1000));
     try {
@@ -153,7 +163,9 @@ template<>
 struct kmm::ArgumentHandler<Labelled> {
     using type = LabelledTask;
     explicit ArgumentHandler(Labelled that) : that_(that) {}
-    void initialize(const kmm::TaskGroupInit& init) { that_.value += 100 * static_cast<int>(init.domain.chunks.size()); }
+    void initialize(const kmm::TaskGroupInit& init) {
+        that_.value += 100 * static_cast<int>(init.domain.chunks.size());
+    }
     type before_submit(kmm::TaskInstance& task) { return {that_.value, task.chunk.offset[0]}; }
     void commit(const kmm::TaskGroupCommit&) {}
     void after_submit(const kmm::TaskSubmissionResult& result) { last_event = result.event_id; }
@@ -169,13 +181,13 @@ struct kmm::ArgumentUnpack<Space, LabelledTask> {
 
 TEST(Arguments, an_own_handler_sees_the_domain_each_chunk_and_the_event) {
     auto rt = small_runtime();
-    std::atomic<int64_t> sum {0};
-    auto event = rt.parallel_submit(4, 2, kmm::Host([&](int64_t value) { sum += value; }), Labelled {1});
+    std::atomic<int64_t> sum{0};
+    auto event = rt.parallel_submit(4, 2, kmm::Host([&](int64_t value) { sum += value; }), Labelled{1});
     rt.wait(event);
     EXPECT_EQ(sum, 2 * (1 + 200) + 2);
     EXPECT_EQ(kmm::ArgumentHandler<Labelled>::last_event, event);
     sum = 0;
-    rt.wait(rt.submit(kmm::ResourceId::host(), kmm::Host([&](int64_t value) { sum += value; }), Labelled {1}));
+    rt.wait(rt.submit(kmm::ResourceId::host(), kmm::Host([&](int64_t value) { sum += value; }), Labelled{1}));
     EXPECT_EQ(sum, 101);
 }
 
@@ -190,7 +202,8 @@ struct OwnLauncher {
     kmm::SourceLocation location() const { return kmm::SourceLocation("own.cpp", 7, "f"); }
     void operator()(kmm::Resource& resource, kmm::DomainChunk chunk, int factor) {
         if (factor < 0) throw std::runtime_error("negative");
-        if (resource.is<kmm::HostResource>() && resource.cast_if<kmm::DeviceResource>() == nullptr) *sum += factor * chunk.offset[0];
+        if (resource.is<kmm::HostResource>() && resource.cast_if<kmm::DeviceResource>() == nullptr)
+            *sum += factor * chunk.offset[0];
     }
 };
 }  // namespace
@@ -206,17 +219,18 @@ struct kmm::IntoDomain<OwnDomain> {
 
 TEST(Arguments, an_own_domain_and_an_own_launcher_work_together) {
     auto rt = small_runtime();
-    std::atomic<int64_t> sum {0};
-    rt.wait(rt.parallel_submit(OwnDomain {4}, OwnLauncher {&sum}, 10));
+    std::atomic<int64_t> sum{0};
+    rt.wait(rt.parallel_submit(OwnDomain{4}, OwnLauncher{&sum}, 10));
     EXPECT_EQ(sum, 60);
-    EXPECT_THROW(rt.parallel_submit(OwnDomain {-1}, OwnLauncher {&sum}, 10), std::logic_error);
-    const std::string text = kmm_test::text_of<kmm::TaskError>([&] { rt.wait(rt.parallel_submit(OwnDomain {1}, OwnLauncher {&sum}, -1)); });
+    EXPECT_THROW(rt.parallel_submit(OwnDomain{-1}, OwnLauncher{&sum}, 10), std::logic_error);
+    const std::string text =
+        kmm_test::text_of<kmm::TaskError>([&] { rt.wait(rt.parallel_submit(OwnDomain{1}, OwnLauncher{&sum}, -1)); });
     EXPECT_TRUE(kmm_test::contains(text, "task \"own\"") && kmm_test::contains(text, "own.cpp:7")) << text;
 }
 
 TEST(Arguments, two_plain_integers_before_the_launcher_tile_the_domain) {
     auto rt = small_runtime();
-    std::atomic<int> tasks {0};
+    std::atomic<int> tasks{0};
     const long n = 10;
     const long chunk = 3;
     rt.wait(rt.parallel_submit(n, chunk, kmm::Host([&](kmm::Range<int64_t>) { tasks++; }), _x));

@@ -22,30 +22,29 @@ std::vector<int> numbers(std::size_t n) {
 }  // namespace
 
 TEST(Arrays, shapes_and_types_are_known_without_a_runtime) {
-    kmm::Array<float, 2> m {{3, 4}};
-    EXPECT_EQ(m.size(), (kmm::Dim<2> {3, 4}));
+    kmm::Array<float, 2> m{{3, 4}};
+    EXPECT_EQ(m.size(), (kmm::Dim<2>{3, 4}));
     EXPECT_EQ(m.size(1), 4);
     EXPECT_EQ(m.size(5), 1);
     EXPECT_EQ(m.volume(), 12);
     EXPECT_EQ(m.rank(), 2U);
     EXPECT_TRUE(m.type_info() == typeid(float) && m.dtype() == kmm::DataType::of<float>());
     EXPECT_FALSE(m.has_instance());
-    EXPECT_TRUE(kmm::Array<int> {0}.is_empty());
+    EXPECT_TRUE(kmm::Array<int>{0}.is_empty());
     EXPECT_EQ(kmm::Array<int>().volume(), 1);
     EXPECT_EQ(kmm::Scalar<int>().volume(), 1);
     EXPECT_TRUE(contains(text_of<kmm::InvalidArgument>([] { kmm::Array<int, 2>({4, -1}); }), "axis 1 is -1"));
 }
 
 TEST(Arrays, what_needs_a_binding_says_how_to_get_one) {
-    kmm::Array<int> a {4};
+    kmm::Array<int> a{4};
     a.named("flux");
     EXPECT_EQ(a.name(), "flux");
     std::vector<int> v(4);
-    for (const std::string& text : {text_of<kmm::InvalidArgument>([&] { a.distribution(); }),
-                                    text_of<kmm::InvalidArgument>([&] { a.chunk_size(); }),
-                                    text_of<kmm::InvalidArgument>([&] { a.instance(); }),
-                                    text_of<kmm::InvalidArgument>([&] { a.fill(3); }),
-                                    text_of<kmm::InvalidArgument>([&] { a.copy_from(v); })}) {
+    for (const std::string& text :
+         {text_of<kmm::InvalidArgument>([&] { a.distribution(); }),
+          text_of<kmm::InvalidArgument>([&] { a.chunk_size(); }), text_of<kmm::InvalidArgument>([&] { a.instance(); }),
+          text_of<kmm::InvalidArgument>([&] { a.fill(3); }), text_of<kmm::InvalidArgument>([&] { a.copy_from(v); })}) {
         EXPECT_TRUE(contains(text, "flux") && contains(text, "rt.allocate")) << text;
     }
     EXPECT_THROW(a.runtime(), kmm::InvalidArgument);
@@ -55,10 +54,10 @@ TEST(Arrays, what_needs_a_binding_says_how_to_get_one) {
 
 TEST(Arrays, copies_of_a_handle_share_later_data_and_reset_detaches_one) {
     auto rt = small_runtime();
-    kmm::Array<int> a {4};
+    kmm::Array<int> a{4};
     kmm::Array<int> b = a;
     rt.parallel_submit(4, 2, kmm::GPU([](kmm::DeviceResource& d, auto v) { d.fill(v, 9); }), write(a[_x]));
-    EXPECT_EQ(b.copy_to_vector(), (std::vector<int> {9, 9, 9, 9}));
+    EXPECT_EQ(b.copy_to_vector(), (std::vector<int>{9, 9, 9, 9}));
     EXPECT_EQ(b.chunk_size(0), 2);
     a.reset();
     EXPECT_FALSE(a.has_instance());
@@ -69,7 +68,7 @@ TEST(Arrays, the_explicit_forms_have_the_distributions_that_they_name) {
     auto rt = small_runtime(2);
     auto blocks = rt.array<int, 2>({5, 3}).distribution();
     EXPECT_EQ(blocks.num_chunks(), 2U);
-    EXPECT_EQ(blocks.chunk(0).size, (kmm::Dim<2> {3, 3}));
+    EXPECT_EQ(blocks.chunk(0).size, (kmm::Dim<2>{3, 3}));
     EXPECT_EQ(blocks.chunk(1).owner_id, kmm::MemoryId(kmm::DeviceId(1)));
     EXPECT_EQ(rt.array<int>(1).distribution().num_chunks(), 1U);
     auto tiles = rt.array<int>(10, 4).distribution();
@@ -88,10 +87,10 @@ TEST(Arrays, an_instance_makes_another_handle_of_the_same_elements_and_type) {
     auto a = rt.allocate({1, 2, 3});
     kmm::Array<int> b(a.instance());
     a.fill(5);
-    EXPECT_EQ(b.copy_to_vector(), (std::vector<int> {5, 5, 5}));
+    EXPECT_EQ(b.copy_to_vector(), (std::vector<int>{5, 5, 5}));
     EXPECT_THROW(kmm::Array<float>(a.instance()), kmm::InvalidArgument);
-    auto made = kmm::ArrayInstance<1>::create(rt.worker(), kmm::Distribution<1>(10, 5, {kmm::MemoryId::host(), kmm::DeviceId(1)}),
-                                              kmm::DataType::of<int>());
+    auto made = kmm::ArrayInstance<1>::create(
+        rt.worker(), kmm::Distribution<1>(10, 5, {kmm::MemoryId::host(), kmm::DeviceId(1)}), kmm::DataType::of<int>());
     EXPECT_EQ(kmm::Array<int>(made).chunk_size(0), 5);
     EXPECT_EQ(&made->runtime(), &rt.worker());
 }
@@ -138,15 +137,18 @@ TEST(Copies, views_of_any_layout_are_sources_and_destinations) {
     const kmm::View<int, 2> whole(data.data(), kmm::views::dynamic_domain<2>(kmm::Dim<2>(6, 10)));
     auto packed = rt.allocate(whole);
     EXPECT_EQ(packed.copy_to_vector(), data);
-    const auto part = kmm::Subview<int, 2>::from_region(data.data() + 12, kmm::Bounds<2>(kmm::Range<>(1, 5), kmm::Range<>(2, 6)), whole.strides());
+    const auto part = kmm::Subview<int, 2>::from_region(
+        data.data() + 12, kmm::Bounds<2>(kmm::Range<>(1, 5), kmm::Range<>(2, 6)), whole.strides());
     auto A = rt.allocate(part);
-    EXPECT_EQ(A.size(), (kmm::Dim<2> {4, 4}));
+    EXPECT_EQ(A.size(), (kmm::Dim<2>{4, 4}));
     EXPECT_EQ(A.copy_to_vector()[5], 23);
     std::vector<int> transposed(24, 0);
     const long strides[2] = {1, 6};
-    const auto columns = kmm::ViewStridedMut<int, 2>::from_region(transposed.data(), kmm::Bounds<2>(kmm::Dim<2>(4, 4)), strides);
+    const auto columns =
+        kmm::ViewStridedMut<int, 2>::from_region(transposed.data(), kmm::Bounds<2>(kmm::Dim<2>(4, 4)), strides);
     A.copy_to(columns);
-    EXPECT_TRUE(transposed[0] == 12 && transposed[1] == 22 && transposed[6] == 13 && transposed[21] == 45 && transposed[4] == 0);
+    EXPECT_TRUE(transposed[0] == 12 && transposed[1] == 22 && transposed[6] == 13 && transposed[21] == 45 &&
+                transposed[4] == 0);
     transposed[6] = 99;
     A.copy_from(columns);
     EXPECT_EQ(A.copy_to_vector()[1], 99);
@@ -182,7 +184,7 @@ TEST(Copies, a_vector_is_resized_and_zero_elements_are_fine) {
     EXPECT_TRUE(empty.is_empty());
     empty.copy_from(std::vector<int>());
     EXPECT_TRUE(empty.copy_to_vector().empty());
-    kmm::Array<int> unbound {0};
+    kmm::Array<int> unbound{0};
     EXPECT_TRUE(unbound.copy_to_vector().empty());
 }
 
@@ -202,7 +204,7 @@ TEST(Copies, fill_replaces_every_element_of_every_size) {
         char bytes[5];
     };
     auto A = rt.array<Odd>(7, 3);
-    rt.wait(A.fill(Odd {{1, 2, 3, 4, 5}}));
+    rt.wait(A.fill(Odd{{1, 2, 3, 4, 5}}));
     for (const Odd& element : A.copy_to_vector()) EXPECT_EQ(element.bytes[4], 5);
     auto B = rt.array<double, 2>({3, 3});
     B.fill(0.5);

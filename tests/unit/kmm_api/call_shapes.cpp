@@ -46,7 +46,8 @@ auto gpu_gets() {
     return kmm::GPU([](kmm::DeviceResource&, auto&& argument) { Exactly<Wanted>()(argument); });
 }
 
-inline void what_tasks_receive(const kmm::RuntimeHandle& rt, kmm::Array<float> a, kmm::Array<double, 2> m, kmm::Scalar<int> s) {
+inline void what_tasks_receive(const kmm::RuntimeHandle& rt, kmm::Array<float> a, kmm::Array<double, 2> m,
+                               kmm::Scalar<int> s) {
     rt.parallel_submit(1, host_gets<kmm::View<float>>(), a);
     rt.parallel_submit(1, host_gets<kmm::View<float>>(), read(a));
     rt.parallel_submit(1, host_gets<kmm::Subview<float>>(), a[_x]);
@@ -77,39 +78,48 @@ inline void what_tasks_receive(const kmm::RuntimeHandle& rt, kmm::Array<float> a
     rt.parallel_submit(1, gpu_gets<kmm::GPUView<int, 0>>(), s);
 }
 
-inline void submits(const kmm::RuntimeHandle& rt, kmm::Array<float> a, kmm::Array<float> b, kmm::Array<float> c, kmm::Array<float, 2> m) {
+inline void submits(const kmm::RuntimeHandle& rt, kmm::Array<float> a, kmm::Array<float> b, kmm::Array<float> c,
+                    kmm::Array<float, 2> m) {
     const long n = 1000;
     const long chunk_size = n / 10;
     const dim3 block_size = 256;
     const auto nothing = kmm::Host([](auto&&...) {});
-    kmm::EventId event = rt.parallel_submit(n, chunk_size, kmm::GPUKernel(add, block_size), _x, write(c[_x]), a[_x], b[_x]);
-    event = rt.parallel_submit({n, n}, {1, 1}, kmm::GPUKernel(shapes, {16, 16}).shared_memory(10).grid(1).elements_per_block(4).named("shapes"),
-                               bounds(_y, _x), write(m[_y][_x]), overwrite(m), read(a), read(m[range(_y - 1, _y + 2)][_]), 3.0);
+    kmm::EventId event =
+        rt.parallel_submit(n, chunk_size, kmm::GPUKernel(add, block_size), _x, write(c[_x]), a[_x], b[_x]);
+    event = rt.parallel_submit(
+        {n, n}, {1, 1},
+        kmm::GPUKernel(shapes, {16, 16}).shared_memory(10).grid(1).elements_per_block(4).named("shapes"),
+        bounds(_y, _x), write(m[_y][_x]), overwrite(m), read(a), read(m[range(_y - 1, _y + 2)][_]), 3.0);
     event = rt.parallel_submit({n, n}, nothing, _x);
     event = rt.parallel_submit(n, nothing, _x);
     event = rt.parallel_submit(kmm::TileDomain(10, 2), OwnLauncher(), 1, _x);
     event = rt.parallel_submit(kmm::BlockDomain({10, 10}).tiles({5, 5}), nothing);
     event = rt.parallel_submit(kmm::CyclicDomain(10, 2), nothing);
-    event = rt.parallel_submit(kmm::Dim<2> {3, 4}, nothing);
+    event = rt.parallel_submit(kmm::Dim<2>{3, 4}, nothing);
     event = rt.parallel_submit(kmm::DomainDim(3, 4, 5), nothing);
     event = rt.parallel_submit(std::vector<kmm::DomainChunk>(), nothing);
     event = rt.parallel_submit(kmm::Domain(), nothing);
     event = rt.parallel_submit(follow(10, 2, a[_x]), nothing);
     event = rt.parallel_submit(chunks_of(a), nothing);
     event = rt.submit(kmm::ResourceId::host(), nothing, a);
-    event = rt.submit(kmm::DeviceId(0), kmm::GPU([](const kmm::DeviceResource& device, kmm::GPUView<float> from, kmm::GPUViewMut<float> to) {
-                                            device.copy(from, to);
-                                            device.fill(to, 3);
-                                            device.launch(1, 2, 0, add, kmm::Range<int64_t>(3), to, from, from);
-                                        }).scratch(0).named("copy"), a, write(b));
+    event =
+        rt.submit(kmm::DeviceId(0),
+                  kmm::GPU([](const kmm::DeviceResource& device, kmm::GPUView<float> from, kmm::GPUViewMut<float> to) {
+                      device.copy(from, to);
+                      device.fill(to, 3);
+                      device.launch(1, 2, 0, add, kmm::Range<int64_t>(3), to, from, from);
+                  })
+                      .scratch(0)
+                      .named("copy"),
+                  a, write(b));
     static_cast<void>(event);
 }
 
 inline void arrays(const kmm::RuntimeHandle& rt) {
     const long n = 10;
-    kmm::Array<float> a {n};
-    kmm::Array<int> zero {0}, zeros {{0}}, one {{256}}, round(n);
-    kmm::Array<float, 2> m {{n, n}};
+    kmm::Array<float> a{n};
+    kmm::Array<int> zero{0}, zeros{{0}}, one{{256}}, round(n);
+    kmm::Array<float, 2> m{{n, n}};
     kmm::Scalar<float> s;
     auto t = kmm::Scalar<float>();
     kmm::Array<float, 8> deep({1, 2, 3, 4, 5, 6, 7, 8});
@@ -131,7 +141,8 @@ inline void arrays(const kmm::RuntimeHandle& rt) {
     m = rt.array<float, 2>({n, n}, {3, 3});
     m = rt.array<float, 2>({n, n}, kmm::Distribution<2>::blocks({n, n}, rt.info()));
     a = kmm::Array<float>(a.instance());
-    a = kmm::Array<float>(kmm::ArrayInstance<1>::create(rt.worker(), kmm::Distribution<1>::single(n), kmm::DataType::of<float>()));
+    a = kmm::Array<float>(
+        kmm::ArrayInstance<1>::create(rt.worker(), kmm::Distribution<1>::single(n), kmm::DataType::of<float>()));
 
     a.copy_to(v.data());
     a.copy_to(v.data(), v.size());
@@ -158,7 +169,8 @@ inline void arrays(const kmm::RuntimeHandle& rt) {
     a.named("a").reset();
     const kmm::ArrayBase& base = a;
     static_cast<void>(base.size(0) + a.volume() + a.chunk_size(0) + a.size().volume());
-    static_cast<void>(zero.is_empty() || zeros.is_empty() || one.is_empty() || round.is_empty() || t.is_empty() || deep.is_empty());
+    static_cast<void>(zero.is_empty() || zeros.is_empty() || one.is_empty() || round.is_empty() || t.is_empty() ||
+                      deep.is_empty());
 
     auto lease = rt.lease(write(a[3]), kmm::MemoryId::host());
     static_assert(std::is_same_v<decltype(lease), kmm::Lease<float, 1>>);
@@ -179,7 +191,9 @@ inline void events(const kmm::RuntimeHandle& rt, kmm::EventId e) {
     static_cast<void>(rt.wait_until(e, std::chrono::system_clock::now()));
     static_cast<void>(rt.wait_until(e, std::chrono::steady_clock::now() + std::chrono::minutes(1)));
     static_cast<void>(rt.is_done(e) || rt.status(e) == kmm::EventStatus::Failed || rt.error(e) != nullptr);
-    static_cast<void>(rt.constrain_to(kmm::DeviceId(0)).constrain_to(kmm::ResourceId::host()).constrain_to({kmm::DeviceId(0), kmm::DeviceId(1)}));
+    static_cast<void>(rt.constrain_to(kmm::DeviceId(0))
+                          .constrain_to(kmm::ResourceId::host())
+                          .constrain_to({kmm::DeviceId(0), kmm::DeviceId(1)}));
     static_cast<void>(rt.record_stream(kmm::DeviceId(0), nullptr));
     rt.stream_wait(kmm::DeviceId(0), nullptr, e);
     kmm::Runtime& worker = rt.worker();

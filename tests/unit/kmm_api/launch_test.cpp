@@ -13,8 +13,8 @@ using kmm_test::text_of;
 
 namespace {
 
-__global__ void mixed(char c, kmm::GPUSubviewMut<double, 2> out, short s, const float* pointer, kmm::GPUSubviewStrided<int, 2> strided,
-                      float f, kmm::Bounds<2, int> where, bool b) {
+__global__ void mixed(char c, kmm::GPUSubviewMut<double, 2> out, short s, const float* pointer,
+                      kmm::GPUSubviewStrided<int, 2> strided, float f, kmm::Bounds<2, int> where, bool b) {
     for (int i = where.begin(0); i < where.end(0); i++) {
         for (int j = where.begin(1); j < where.end(1); j++) {
             out[i][j] = c + s + double(f) + b + double(pointer[0]) + strided[i][j];
@@ -37,7 +37,8 @@ __global__ void use_shared(kmm::GPUViewMut<int> out) {
     out[0] = memory[1000];
 }
 
-std::vector<int> grid_of(const kmm::RuntimeHandle& rt, kmm::DomainDim size, const kmm::GPUKernel<void (*)(kmm::GPUViewMut<int>)>& kernel) {
+std::vector<int> grid_of(const kmm::RuntimeHandle& rt, kmm::DomainDim size,
+                         const kmm::GPUKernel<void (*)(kmm::GPUViewMut<int>)>& kernel) {
     auto count = rt.allocate({0, 0, 0});
     rt.wait(rt.parallel_submit(kmm::TileDomain(size, size), kernel, write(count)));
     return count.copy_to_vector();
@@ -51,9 +52,9 @@ TEST(Kernels, parameters_of_every_kind_arrive_packed_and_converted) {
     for (int i = 0; i < 40; i++) numbers[static_cast<std::size_t>(i)] = i;
     auto in = rt.allocate(numbers.data(), 4, 10);
     auto offset = rt.allocate({0.0F, 0.5F});
-    kmm::Array<double, 2> out {{4, 10}};
-    rt.parallel_submit({10, 4}, {5, 2}, kmm::GPUKernel(mixed, 1, dim3(1024, 1024)), 'a', write(out[_y][_x]), 1000, offset[1], in[_y][_x], 0.25,
-                       bounds(_y, _x), true);
+    kmm::Array<double, 2> out{{4, 10}};
+    rt.parallel_submit({10, 4}, {5, 2}, kmm::GPUKernel(mixed, 1, dim3(1024, 1024)), 'a', write(out[_y][_x]), 1000,
+                       offset[1], in[_y][_x], 0.25, bounds(_y, _x), true);
     const std::vector<double> result = out.copy_to_vector();
     for (std::size_t i = 0; i < 40; i++) {
         EXPECT_EQ(result[i], 'a' + 1000 + 0.25 + 1 + 0.5 + static_cast<double>(i)) << i;
@@ -62,20 +63,21 @@ TEST(Kernels, parameters_of_every_kind_arrive_packed_and_converted) {
 
 TEST(Kernels, the_grid_covers_the_chunk_axis_by_axis) {
     auto rt = small_runtime();
-    EXPECT_EQ(grid_of(rt, {100, 7, 3}, kmm::GPUKernel(count_blocks, dim3(32, 2))), (std::vector<int> {4, 4, 3}));
-    EXPECT_EQ(grid_of(rt, {100, 7}, kmm::GPUKernel(count_blocks, 4, dim3(50, 7))), (std::vector<int> {2, 1, 1}));
-    EXPECT_EQ(grid_of(rt, 6, kmm::GPUKernel(count_blocks, 32, dim3())), (std::vector<int> {6, 1, 1}));
-    EXPECT_EQ(grid_of(rt, 6, kmm::GPUKernel(count_blocks, 32).grid(dim3(2, 3, 4))), (std::vector<int> {2, 3, 4}));
-    EXPECT_EQ(grid_of(rt, 6, kmm::GPUKernel(count_blocks, 32).elements_per_block(3)), (std::vector<int> {2, 1, 1}));
+    EXPECT_EQ(grid_of(rt, {100, 7, 3}, kmm::GPUKernel(count_blocks, dim3(32, 2))), (std::vector<int>{4, 4, 3}));
+    EXPECT_EQ(grid_of(rt, {100, 7}, kmm::GPUKernel(count_blocks, 4, dim3(50, 7))), (std::vector<int>{2, 1, 1}));
+    EXPECT_EQ(grid_of(rt, 6, kmm::GPUKernel(count_blocks, 32, dim3())), (std::vector<int>{6, 1, 1}));
+    EXPECT_EQ(grid_of(rt, 6, kmm::GPUKernel(count_blocks, 32).grid(dim3(2, 3, 4))), (std::vector<int>{2, 3, 4}));
+    EXPECT_EQ(grid_of(rt, 6, kmm::GPUKernel(count_blocks, 32).elements_per_block(3)), (std::vector<int>{2, 1, 1}));
 }
 
 TEST(Kernels, submit_launches_one_block_and_an_empty_chunk_none) {
     auto rt = small_runtime();
     auto count = rt.allocate({0, 0, 0});
     rt.wait(rt.submit(kmm::DeviceId(0), kmm::GPUKernel(count_blocks, 64), write(count)));
-    EXPECT_EQ(count.copy_to_vector(), (std::vector<int> {1, 1, 1}));
-    rt.wait(rt.parallel_submit(std::vector<kmm::DomainChunk> {{kmm::DeviceId(0), 5, 0}}, kmm::GPUKernel(count_blocks, 64), write(count)));
-    EXPECT_EQ(count.copy_to_vector(), (std::vector<int> {1, 1, 1}));
+    EXPECT_EQ(count.copy_to_vector(), (std::vector<int>{1, 1, 1}));
+    rt.wait(rt.parallel_submit(std::vector<kmm::DomainChunk>{{kmm::DeviceId(0), 5, 0}},
+                               kmm::GPUKernel(count_blocks, 64), write(count)));
+    EXPECT_EQ(count.copy_to_vector(), (std::vector<int>{1, 1, 1}));
 }
 
 TEST(Kernels, a_geometry_that_the_device_cannot_run_is_refused_at_submit_with_axis_limit_and_place) {
@@ -87,7 +89,8 @@ TEST(Kernels, a_geometry_that_the_device_cannot_run_is_refused_at_submit_with_ax
     EXPECT_TRUE(contains(refused(kmm::GPUKernel(nothing, 1).grid(dim3(1, 1, 0))), "grid z is 0"));
     EXPECT_TRUE(contains(refused(kmm::GPUKernel(nothing, 1).elements_per_block(0)), "elements_per_block x is 0"));
     const std::string threads = refused(kmm::GPUKernel(nothing, dim3(512, 4)));
-    EXPECT_TRUE(contains(threads, "2048") && contains(threads, "1024") && contains(threads, "launch_test.cpp")) << threads;
+    EXPECT_TRUE(contains(threads, "2048") && contains(threads, "1024") && contains(threads, "launch_test.cpp"))
+        << threads;
     EXPECT_TRUE(contains(refused(kmm::GPUKernel(nothing, dim3(1, 1, 65536))), "block z is 65536"));
     const std::string grid = refused(kmm::GPUKernel(nothing, 1), {1, 65536});
     EXPECT_TRUE(contains(grid, "grid y is 65536") && contains(grid, "65535")) << grid;
@@ -104,15 +107,18 @@ TEST(Kernels, dynamic_shared_memory_is_as_large_as_asked_for) {
 
 TEST(Launchers, a_host_launcher_runs_device_chunks_on_the_host_and_a_device_launcher_refuses_the_host) {
     auto rt = small_runtime();
-    std::atomic<int> on_host {0};
+    std::atomic<int> on_host{0};
     auto A = rt.allocate({7});
     rt.wait(rt.submit(kmm::DeviceId(1), kmm::Host([&](kmm::View<int> v) { on_host += v[0]; }), A));
-    rt.wait(rt.parallel_submit(std::vector<kmm::DomainChunk> {{kmm::DeviceId(0), 0, 1}, {kmm::ResourceId::host(), -3, 1}},
-                               kmm::Host([&](kmm::Range<int64_t> r) { on_host += static_cast<int>(r.begin); }), _x));
+    rt.wait(
+        rt.parallel_submit(std::vector<kmm::DomainChunk>{{kmm::DeviceId(0), 0, 1}, {kmm::ResourceId::host(), -3, 1}},
+                           kmm::Host([&](kmm::Range<int64_t> r) { on_host += static_cast<int>(r.begin); }), _x));
     EXPECT_EQ(on_host, 4);
-    EXPECT_THROW(rt.submit(kmm::ResourceId::host(), kmm::GPU([](kmm::DeviceResource&) {})), kmm::InvalidResourceException);
+    EXPECT_THROW(rt.submit(kmm::ResourceId::host(), kmm::GPU([](kmm::DeviceResource&) {})),
+                 kmm::InvalidResourceException);
     EXPECT_THROW(rt.submit(kmm::ResourceId::host(), kmm::GPUKernel(nothing, 1)), kmm::InvalidResourceException);
-    const std::string text = text_of<kmm::InvalidResourceException>([&] { rt.submit(kmm::DeviceId(2), kmm::GPUKernel(nothing, 1)); });
+    const std::string text =
+        text_of<kmm::InvalidResourceException>([&] { rt.submit(kmm::DeviceId(2), kmm::GPUKernel(nothing, 1)); });
     EXPECT_TRUE(contains(text, "GPU 2") && contains(text, "2 devices")) << text;
 }
 

@@ -12,7 +12,7 @@ using kmm_test::text_of;
 
 namespace {
 const auto no_function = kmm::Host([](auto&&...) { ADD_FAILURE() << "a refused task ran"; });
-}
+}  // namespace
 
 TEST(Refusals, each_feature_that_waits_names_itself) {
     auto rt = small_runtime();
@@ -24,10 +24,12 @@ TEST(Refusals, each_feature_that_waits_names_itself) {
     };
     const std::uint64_t before = rt.stats().tasks_submitted;
     refused("reduce", [&] { rt.parallel_submit(2, no_function, reduce(kmm::Reduction::Sum, A)); });
-    refused("accumulate", [&] { rt.parallel_submit(2, no_function, accumulate(kmm::Reduction::Max, privatize(_y), A[_x])); });
+    refused("accumulate",
+            [&] { rt.parallel_submit(2, no_function, accumulate(kmm::Reduction::Max, privatize(_y), A[_x])); });
     refused("follow", [&] { rt.parallel_submit(follow(2, 1, A[_x]), no_function); });
     refused("chunks_of", [&] { rt.parallel_submit(chunks_of(A), no_function); });
-    refused("stream", [&] { rt.submit(kmm::ResourceId(kmm::DeviceId(0), {1}), kmm::GPU([](kmm::DeviceResource&) {})); });
+    refused("stream",
+            [&] { rt.submit(kmm::ResourceId(kmm::DeviceId(0), {1}), kmm::GPU([](kmm::DeviceResource&) {})); });
     refused("scratch", [&] { rt.submit(kmm::DeviceId(0), kmm::GPU([](kmm::DeviceResource&) {}).scratch(10)); });
     refused("constrain_to", [&] { rt.constrain_to(kmm::DeviceId(0)); });
     refused("adopt", [&] { rt.adopt(memory.data(), 2); });
@@ -45,8 +47,10 @@ TEST(Refusals, each_feature_that_waits_names_itself) {
 
 TEST(Refusals, blas_and_scratch_fail_the_task_that_asks) {
     auto rt = small_runtime();
-    for (const auto& event : {rt.submit(kmm::DeviceId(0), kmm::GPU([](kmm::DeviceResource& d) { static_cast<void>(d.blas()); })),
-                              rt.submit(kmm::DeviceId(0), kmm::GPU([](kmm::DeviceResource& d) { static_cast<void>(d.scratch<int>(3)); }))}) {
+    for (const auto& event :
+         {rt.submit(kmm::DeviceId(0), kmm::GPU([](kmm::DeviceResource& d) { static_cast<void>(d.blas()); })),
+          rt.submit(kmm::DeviceId(0),
+                    kmm::GPU([](kmm::DeviceResource& d) { static_cast<void>(d.scratch<int>(3)); }))}) {
         try {
             rt.wait(event);
             FAIL() << "the task did not fail";
@@ -58,12 +62,14 @@ TEST(Refusals, blas_and_scratch_fail_the_task_that_asks) {
 
 TEST(Refusals, a_refused_first_write_leaves_the_array_unbound_and_usable) {
     auto rt = small_runtime();
-    kmm::Array<int> A {10};
+    kmm::Array<int> A{10};
     auto B = rt.allocate({1.0F, 2.0F});
-    EXPECT_THROW(rt.parallel_submit(10, 5, no_function, write(A[_x]), reduce(kmm::Reduction::Sum, B)), kmm::NotAvailable);
+    EXPECT_THROW(rt.parallel_submit(10, 5, no_function, write(A[_x]), reduce(kmm::Reduction::Sum, B)),
+                 kmm::NotAvailable);
     EXPECT_FALSE(A.has_instance());
     rt.parallel_submit(10, 5, kmm::Host([](kmm::SubviewMut<int> v) {
-        for (auto i = v.begin(); i < v.end(); i++) v[i] = 3;
-    }), write(A[_x]));
+                           for (auto i = v.begin(); i < v.end(); i++) v[i] = 3;
+                       }),
+                       write(A[_x]));
     EXPECT_EQ(A.copy_to_vector(), std::vector<int>(10, 3));
 }

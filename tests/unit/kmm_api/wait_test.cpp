@@ -14,7 +14,8 @@ using Steady = std::chrono::steady_clock;
 TEST(Deadlines, the_longest_durations_have_no_bound) {
     EXPECT_FALSE(kmm::detail::deadline_after(std::chrono::hours::max()).bounded);
     EXPECT_FALSE(kmm::detail::deadline_after(std::chrono::nanoseconds::max()).bounded);
-    EXPECT_FALSE(kmm::detail::deadline_after(std::chrono::duration<double>(std::numeric_limits<double>::infinity())).bounded);
+    EXPECT_FALSE(
+        kmm::detail::deadline_after(std::chrono::duration<double>(std::numeric_limits<double>::infinity())).bounded);
 }
 
 TEST(Deadlines, a_negative_or_zero_duration_ends_now_and_a_fraction_is_rounded_up) {

@@ -148,7 +148,9 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
     constexpr std::int64_t rows = 6, columns = 7;
     for (unsigned seed = 0; seed < 300; seed++) {
         std::mt19937 random(seed);
-        const auto pick = [&](std::int64_t low, std::int64_t high) { return std::uniform_int_distribution<std::int64_t>(low, high)(random); };
+        const auto pick = [&](std::int64_t low, std::int64_t high) {
+            return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+        };
         TaskNumber next = 0;
         Joins joins(next);
         ChunkHistory h;
@@ -164,11 +166,14 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
             std::set<TaskNumber> writers, readers;
             const auto for_elements = [&](auto&& f) {
                 for (std::int64_t i = b.begin[0]; i < b.end[0]; i++)
-                    for (std::int64_t j = b.begin[1]; j < b.end[1]; j++) f(model[static_cast<std::size_t>(i * columns + j)]);
+                    for (std::int64_t j = b.begin[1]; j < b.end[1]; j++)
+                        f(model[static_cast<std::size_t>(i * columns + j)]);
             };
             for_elements([&](Element& e) {
-                if (e.writer == 0) covered = false;
-                else writers.insert(e.writer);
+                if (e.writer == 0)
+                    covered = false;
+                else
+                    writers.insert(e.writer);
                 readers.insert(e.readers.begin(), e.readers.end());
             });
             Box missing;
@@ -187,7 +192,8 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
                 needed.insert(readers.begin(), readers.end());
                 std::set<TaskNumber> got = numbers(p, joins);
                 // A join stands for readers of a whole segment: more than those of the region at most.
-                ASSERT_TRUE(std::includes(got.begin(), got.end(), needed.begin(), needed.end())) << "seed " << seed << " step " << step;
+                ASSERT_TRUE(std::includes(got.begin(), got.end(), needed.begin(), needed.end()))
+                    << "seed " << seed << " step " << step;
                 for (const Predecessor& q : p)
                     if (q.data) ASSERT_TRUE(writers.count(q.number) != 0) << "seed " << seed << " step " << step;
                 for_elements([&](Element& e) {

@@ -20,12 +20,11 @@ Box box(std::int64_t r0, std::int64_t r1, std::int64_t c0 = 0, std::int64_t c1 =
     b.end[1] = c1;
     return b;
 }
-ChunkGeometry chunk(const Box& b) {
-    return {MemoryId::host(), b};
-}
+ChunkGeometry chunk(const Box& b) { return {MemoryId::host(), b}; }
 
 TEST(Layout, a_regular_grid_in_any_order_is_renumbered_row_major_and_finds_regions) {
-    std::vector<ChunkGeometry> chunks{chunk(box(4, 6, 3, 5)), chunk(box(0, 4, 0, 3)), chunk(box(0, 4, 3, 5)), chunk(box(4, 6, 0, 3))};
+    std::vector<ChunkGeometry> chunks{chunk(box(4, 6, 3, 5)), chunk(box(0, 4, 0, 3)), chunk(box(0, 4, 3, 5)),
+                                      chunk(box(4, 6, 0, 3))};
     const Layout layout(2, box(0, 6, 0, 5), chunks);
     EXPECT_EQ(layout.chunks()[0].box.begin[1], 0);
     EXPECT_EQ(layout.chunks()[1].box.begin[1], 3);

@@ -31,7 +31,8 @@ class Script final : public Requests {
         Fence fence;
         Task* task;
     };
-    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits, Task* task) override {
+    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits,
+               Task* task) override {
         const Fence fence{static_cast<LaneId>(100 + to), ++position};
         copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
         return fence;
@@ -84,7 +85,9 @@ class ResidencyTest : public ::testing::Test {
             a.writes_chunk = u.writes;
             a.replaces_chunk = u.replaces;
             a.needs_content = !u.replaces;
-            a.kind = !u.writes ? kmm::detail::AccessKind::read : u.replaces ? kmm::detail::AccessKind::overwrite : kmm::detail::AccessKind::write;
+            a.kind = !u.writes    ? kmm::detail::AccessKind::read
+                     : u.replaces ? kmm::detail::AccessKind::overwrite
+                                  : kmm::detail::AccessKind::write;
             t.accesses.push_back(a);
             residency_->add_next_use(*u.chunk, t.number, u.replaces);
         }
@@ -142,12 +145,14 @@ TEST_F(ResidencyTest, a_copy_comes_after_the_writers_of_its_source_and_the_users
     read_on(0, c);
     ASSERT_EQ(script_.copies.size(), 1u);
     const auto& waits = script_.copies[0].waits;
-    EXPECT_TRUE(std::any_of(waits.begin(), waits.end(), [&](const Fence& f) { return f.lane == writer.lane && f.position >= writer.position; }));
+    EXPECT_TRUE(std::any_of(waits.begin(), waits.end(),
+                            [&](const Fence& f) { return f.lane == writer.lane && f.position >= writer.position; }));
     // A write on the device comes after the copy out of it.
     Task& t = make_task(1, {{&c, true, false}});
     ASSERT_EQ(place(t), Placement::granted);
     const Fence out = script_.copies[0].fence;
-    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(), [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
+    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(),
+                            [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
 }
 
 TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_fence_of_the_copy) {
@@ -160,7 +165,8 @@ TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_
     EXPECT_EQ(script_.copies[0].to, 0u);
     EXPECT_EQ(script_.copies[0].task, nullptr);
     const Fence out = script_.copies[0].fence;
-    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(), [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
+    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(),
+                            [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
     EXPECT_EQ(residency_->counters(1).evicted_bytes, unit);
     EXPECT_EQ(residency_->counters(1).peak_bytes, unit);
 }
@@ -169,8 +175,8 @@ TEST_F(ResidencyTest, a_clean_chunk_is_dropped_without_a_copy_and_before_a_dirty
     start({64 * unit, 2 * unit});
     auto a = make_array(3);
     overwrite_on(0, a->chunks[0]);
-    read_on(1, a->chunks[0]);          // clean: the host has it too
-    overwrite_on(1, a->chunks[1]);     // dirty
+    read_on(1, a->chunks[0]);       // clean: the host has it too
+    overwrite_on(1, a->chunks[1]);  // dirty
     script_.copies.clear();
     overwrite_on(1, a->chunks[2]);
     EXPECT_TRUE(script_.copies.empty());
@@ -322,7 +328,8 @@ TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) 
     overwrite_on(1, a->chunks[1]);
     ASSERT_EQ(script_.copies.size(), 1u);
     auto cause = std::make_shared<kmm::graph::RootFailure>();
-    EXPECT_EQ(residency_->copy_failed(a->chunks[0], 1, 0, a->chunks[0].copied_at, cause), kmm::memory::Spoiled::everywhere);
+    EXPECT_EQ(residency_->copy_failed(a->chunks[0], 1, 0, a->chunks[0].copied_at, cause),
+              kmm::memory::Spoiled::everywhere);
     Task& reader = make_task(0, {{&a->chunks[0], false, false}});
     EXPECT_EQ(place(reader), Placement::lost);
     EXPECT_EQ(residency_->lost_cause(), cause);

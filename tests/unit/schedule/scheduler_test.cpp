@@ -60,7 +60,8 @@ class Stage final : public Outbox {
         bool writes = false;
         bool replaces = false;
     };
-    Task& make_task(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses, const std::vector<TaskNumber>& after = {}) {
+    Task& make_task(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses,
+                    const std::vector<TaskNumber>& after = {}) {
         tasks_.push_back(std::make_unique<Task>());
         Task& t = *tasks_.back();
         t.kind = kind;
@@ -78,7 +79,8 @@ class Stage final : public Outbox {
         table.add(&t);
         return t;
     }
-    Task& submit(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses, const std::vector<TaskNumber>& after = {}) {
+    Task& submit(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses,
+                 const std::vector<TaskNumber>& after = {}) {
         Task& t = make_task(kind, memory, uses, after);
         scheduler->submit(t);
         return t;
@@ -119,9 +121,10 @@ class Stage final : public Outbox {
         return it != completed.end() && it->second >= f.position;
     }
     std::size_t copies(MemoryIndex from, MemoryIndex to) const {
-        return static_cast<std::size_t>(std::count_if(instructions.begin(), instructions.end(), [&](const Instruction& i) {
-            return i.op == Instruction::Op::copy && i.from == from && i.to == to;
-        }));
+        return static_cast<std::size_t>(
+            std::count_if(instructions.begin(), instructions.end(), [&](const Instruction& i) {
+                return i.op == Instruction::Op::copy && i.from == from && i.to == to;
+            }));
     }
 
     // Outbox
@@ -135,7 +138,8 @@ class Stage final : public Outbox {
         table.remove(t.number);
     }
     void recycle(Task&) noexcept override {}
-    std::shared_ptr<Failure> make_failure(Task& task, std::exception_ptr thrown, const std::shared_ptr<RootFailure>& root) override {
+    std::shared_ptr<Failure> make_failure(Task& task, std::exception_ptr thrown,
+                                          const std::shared_ptr<RootFailure>& root) override {
         auto failure = std::make_shared<Failure>();
         failure->root = root;
         if (thrown != nullptr) {
@@ -150,7 +154,9 @@ class Stage final : public Outbox {
         const auto it = failures.find(number);
         return it == failures.end() ? nullptr : it->second;
     }
-    std::exception_ptr out_of_memory(Task&) override { return std::make_exception_ptr(std::runtime_error("out of memory")); }
+    std::exception_ptr out_of_memory(Task&) override {
+        return std::make_exception_ptr(std::runtime_error("out of memory"));
+    }
     std::exception_ptr kernel_error(Task&, std::exception_ptr thrown) override { return thrown; }
 
     TaskTable table;
@@ -212,7 +218,8 @@ TEST(Scheduler, passes_over_more_data_than_fits_run_chunk_by_chunk) {
     for (std::size_t c = 0; c < chunks; c++) last[c] = s.submit(TaskKind::host, 0, {{&a.chunks[c], true, true}}).number;
     Task& gate = s.make_task(TaskKind::host, 0, {});
     for (std::size_t p = 0; p < passes; p++)
-        for (std::size_t c = 0; c < chunks; c++) last[c] = s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, false}}, {last[c], gate.number}).number;
+        for (std::size_t c = 0; c < chunks; c++)
+            last[c] = s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, false}}, {last[c], gate.number}).number;
     s.finish();
     ASSERT_TRUE(s.ran.size() == chunks) << "nothing may run before the gate";
     s.scheduler->submit(gate);
@@ -227,7 +234,8 @@ TEST(Scheduler, a_failure_cancels_what_needs_its_result_and_nothing_else) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(3);
     Task& root = s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
-    Task& needs = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {root.number});
+    Task& needs =
+        s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {root.number});
     Task& other = s.submit(TaskKind::kernel, 1, {{&a.chunks[2], true, true}});
     Task& order_only = s.make_task(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
     order_only.predecessors = {{root.number, false}, {needs.number, false}};
@@ -291,7 +299,9 @@ TEST(Scheduler, one_at_a_time_runs_in_the_order_of_submission) {
     Stage s({64 * unit, 64 * unit, 64 * unit}, options);
     Array& a = s.make_array(6);
     std::vector<TaskNumber> expected;
-    for (std::size_t c = 0; c < 6; c++) expected.push_back(s.submit(c % 3 == 0 ? TaskKind::host : TaskKind::kernel, c % 3, {{&a.chunks[c], true, true}}).number);
+    for (std::size_t c = 0; c < 6; c++)
+        expected.push_back(
+            s.submit(c % 3 == 0 ? TaskKind::host : TaskKind::kernel, c % 3, {{&a.chunks[c], true, true}}).number);
     s.dispatch();
     EXPECT_EQ(s.on_host.size() + s.instructions.size(), 1u);
     s.finish();
@@ -303,8 +313,10 @@ TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_i
     Array& a = s.make_array(3);
     Task& source = s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
     s.finish();
-    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {source.number});
-    Task& second = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[2], true, true}}, {source.number});
+    Task& first =
+        s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {source.number});
+    Task& second =
+        s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[2], true, true}}, {source.number});
     s.dispatch();
     ASSERT_EQ(s.copies(0, 1), 1u);
     const auto error = std::make_exception_ptr(std::runtime_error("the link is gone"));
