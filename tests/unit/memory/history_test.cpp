@@ -195,7 +195,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
                 ASSERT_TRUE(std::includes(got.begin(), got.end(), needed.begin(), needed.end()))
                     << "seed " << seed << " step " << step;
                 for (const Predecessor& q : p)
-                    if (q.data) ASSERT_TRUE(writers.count(q.number) != 0) << "seed " << seed << " step " << step;
+                    ASSERT_TRUE(!q.data || writers.count(q.number) != 0) << "seed " << seed << " step " << step;
                 for_elements([&](Element& e) {
                     e.writer = task;
                     e.readers.clear();

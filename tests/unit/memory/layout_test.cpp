@@ -80,7 +80,9 @@ TEST(Layout, gaps_and_overlaps_are_found_by_brute_force_too) {
         }
         Box gap;
         ASSERT_EQ(Layout::find_gap(array, chunks, &gap), any_gap) << "seed " << seed;
-        if (any_gap) ASSERT_EQ(count[gap.begin[0]][gap.begin[1]], 0);
+        if (any_gap) {
+            ASSERT_EQ(count[gap.begin[0]][gap.begin[1]], 0);
+        }
     }
 }
 

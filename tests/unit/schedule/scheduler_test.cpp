@@ -299,7 +299,7 @@ TEST(Scheduler, one_at_a_time_runs_in_the_order_of_submission) {
     Stage s({64 * unit, 64 * unit, 64 * unit}, options);
     Array& a = s.make_array(6);
     std::vector<TaskNumber> expected;
-    for (std::size_t c = 0; c < 6; c++)
+    for (std::uint32_t c = 0; c < 6; c++)
         expected.push_back(
             s.submit(c % 3 == 0 ? TaskKind::host : TaskKind::kernel, c % 3, {{&a.chunks[c], true, true}}).number);
     s.dispatch();
