@@ -38,22 +38,48 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
 }
 
 HostPool::~HostPool() {
-    queue_.stop();
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
     for (std::thread& t : threads_) t.join();
 }
 
 void HostPool::push(graph::Task& task) {
-    // A thread of the pool that pushes while it helps the planner takes the first task itself.
-    queue_.push(task, helping_pool == this);
+    bool wake = false;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        queue_.push_back(&task);
+        // A thread of the pool that pushes while it helps the planner takes the first task itself.
+        const bool own = helping_pool == this;
+        wake = sleeping_ > 0 && (!own || queue_.size() > 1);
+    }
+    if (wake) wake_.notify_one();
 }
 
 void HostPool::run() {
     const RuntimeThread mark(runtime_);
-    while (graph::Task* task = queue_.take()) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        while (queue_.empty() && !stop_ && surplus_ == 0) {
+            ++sleeping_;
+            wake_.wait(lock);
+            --sleeping_;
+        }
+        if (surplus_ > 0 && queue_.empty() && !stop_) {
+            --surplus_;
+            return;
+        }
+        if (queue_.empty()) return;
+        graph::Task* task = queue_.front();
+        queue_.pop_front();
+        lock.unlock();
         execute(*task);
         helping_pool = this;
         reports_.help();
         helping_pool = nullptr;
+        lock.lock();
     }
 }
 
@@ -87,17 +113,23 @@ void HostPool::execute(graph::Task& task) {
 HostPool* HostPool::of_this_thread() noexcept { return this_pool; }
 
 bool HostPool::begin_wait() {
-    std::lock_guard<std::mutex> guard(threads_mutex_);
+    std::lock_guard<std::mutex> guard(mutex_);
     if (waiting_ >= most_waiting) return false;
-    if (!queue_.keep_one()) threads_.emplace_back([this] { run(); });
     ++waiting_;
+    if (surplus_ > 0)
+        --surplus_;
+    else
+        threads_.emplace_back([this] { run(); });
     return true;
 }
 
 void HostPool::end_wait() noexcept {
-    std::lock_guard<std::mutex> guard(threads_mutex_);
-    --waiting_;
-    queue_.drop_one();
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        --waiting_;
+        ++surplus_;
+    }
+    wake_.notify_one();
 }
 
 // ---------------------------------------------------------------------------------------------------- device functions
@@ -115,18 +147,36 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_t
 }
 
 Launchers::~Launchers() {
-    queue_.stop();
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
     for (std::thread& t : threads_) t.join();
 }
 
-void Launchers::push(graph::Task& task) { queue_.push(task, false); }
+void Launchers::push(graph::Task& task) {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        queue_.push_back(&task);
+    }
+    wake_.notify_one();
+}
 
 void Launchers::run(LaneId lane) {
     const RuntimeThread mark(runtime_);
     (void)lanes_.driver().set_current_device(lanes_.ordinal(device_));
     Lanes::Scratch scratch(lanes_);
     graph::Position position = 0;
-    while (graph::Task* task = queue_.take()) {
+    for (;;) {
+        graph::Task* task = nullptr;
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+            if (queue_.empty()) return;
+            task = queue_.front();
+            queue_.pop_front();
+        }
         Message m;
         m.what = Message::What::launched;
         m.task = task;

@@ -4,13 +4,14 @@
 // a task helps the planner, so that a chain of host tasks goes on without waking anybody.
 #pragma once
 
+#include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "kmm/execute/lanes.hpp"
 #include "kmm/execute/messages.hpp"
-#include "kmm/execute/task_queue.hpp"
 
 namespace kmm::execute {
 
@@ -50,9 +51,13 @@ class HostPool {
     const void* runtime_;
     bool device_views_;
     Reports& reports_;
-    TaskQueue queue_;
-    std::mutex threads_mutex_;
-    std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait; for each of them another one was added
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<graph::Task*> queue_;
+    std::size_t sleeping_ = 0;
+    std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
+    std::size_t surplus_ = 0;  ///< threads that were added for them and should end
+    bool stop_ = false;
     std::vector<std::thread> threads_;
 };
 
@@ -83,7 +88,10 @@ class Launchers {
     bool device_views_;
     Runner& runner_;
     Reports& reports_;
-    TaskQueue queue_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<graph::Task*> queue_;
+    bool stop_ = false;
     std::vector<std::thread> threads_;
 };
 
