@@ -154,9 +154,12 @@ TEST(Row080, messages_carry_the_place_of_the_launcher_and_its_name) {
     ASSERT_NE(named, nullptr);
     EXPECT_TRUE(says(*named, "the named one"));
     EXPECT_TRUE(says(*named, "launchers_test.cu:" + std::to_string(line))) << named->what();
-    const int other = __LINE__ + 1;
-    const auto unnamed =
-        thrown_by<kmm::TaskError>([&] { rt.wait(rt.submit(device(0), GPU([](kmm::DeviceResource&) { throw 3; }))); });
+    int other = 0;
+    const auto failing_on_device = [&] {
+        other = __LINE__ + 1;
+        return GPU([](kmm::DeviceResource&) { throw 3; });
+    };
+    const auto unnamed = thrown_by<kmm::TaskError>([&] { rt.wait(rt.submit(device(0), failing_on_device())); });
     ASSERT_NE(unnamed, nullptr);
     EXPECT_TRUE(says(*unnamed, "launchers_test.cu:" + std::to_string(other))) << unnamed->what();
     EXPECT_TRUE(says(*unnamed, "GPU")) << unnamed->what();
