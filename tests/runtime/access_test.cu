@@ -233,14 +233,15 @@ void run_axpy(const RuntimeHandle& rt, std::int64_t n, std::int64_t chunk, int p
 }
 
 TEST(Row059, four_passes_of_axpy_out_of_core_have_no_wrong_element) {
-    constexpr std::int64_t chunk = 4096, n = 32 * chunk - 17;
+    const std::int64_t chunk = repeat(4096, 256), n = 32 * chunk - 17;
+    const auto chunk_bytes = static_cast<std::size_t>(chunk) * sizeof(float);
     const std::size_t available = devices_available();
     if (available == 0) GTEST_SKIP() << "no device";
     for (const std::size_t devices : {1, 2, 4}) {
         if (devices > available) break;
         RuntimeConfig config = config_with(devices);
         for (const std::size_t pairs : {1, 2, 8}) {  // of the 32 that there are: 4x oversubscribed with 8 on one device
-            config.device_memory_limit = pairs * working_set({chunk * 4, chunk * 4});
+            config.device_memory_limit = pairs * working_set({chunk_bytes, chunk_bytes});
             const RuntimeHandle rt = kmm::make_runtime(config);
             SCOPED_TRACE(std::to_string(devices) + " devices, room for " + std::to_string(pairs) + " pairs");
             for (std::size_t d = 0; d < devices; d++) run_axpy(rt, n, chunk, 4, d, false);
