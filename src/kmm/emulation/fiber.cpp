@@ -225,7 +225,11 @@ void Fiber::switch_to(Fiber& from, Fiber& to, bool for_ever) noexcept {
     if (address_sanitizer_present()) {
         __sanitizer_start_switch_fiber(for_ever ? nullptr : &from.fake_stack_, to.stack_, to.stack_bytes_);
     }
-    if (race_detector_present()) __tsan_switch_to_fiber(to.race_fiber_, tsan_switch_without_order);
+    if (race_detector_present()) {
+        // A thread may run as one of the host driver's fibers now and as another the next time.
+        from.race_fiber_ = __tsan_get_current_fiber();
+        __tsan_switch_to_fiber(to.race_fiber_, tsan_switch_without_order);
+    }
     jump(from, to);
     from.arrived();
 }
