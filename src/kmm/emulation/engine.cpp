@@ -235,7 +235,11 @@ unsigned linear_thread(const unsigned (&t)[3]) noexcept { return t[0] + blockDim
 // ---- launches
 
 Engine::~Engine() {
-    if (race_detector_present()) RaceBudget::give_back_kept(fibers_.size());
+    if (race_detector_present()) {
+        // The thread that ends did not see the fibers' last blocks, which used what is freed here.
+        race_acquire(&block_ends_);
+        RaceBudget::give_back_kept(fibers_.size());
+    }
     free_fibers();
 }
 
