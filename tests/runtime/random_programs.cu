@@ -87,10 +87,10 @@ template<std::size_t N> class Program {
     Program(kmm::RuntimeHandle rt, std::uint64_t seed) : rt_(rt), random_(seed) {}
 
     void run() {
-        const int count = pick(2, 4);
-        for (int i = 0; i < count; i++) arrays_.push_back(make());
-        const int steps = pick(5, 30);
-        for (int i = 0; i < steps && !::testing::Test::HasFailure(); i++) one_step();
+        const std::int64_t count = pick(2, 4);
+        for (std::int64_t i = 0; i < count; i++) arrays_.push_back(make());
+        const std::int64_t steps = pick(5, 30);
+        for (std::int64_t i = 0; i < steps && !::testing::Test::HasFailure(); i++) one_step();
         for (auto& a : arrays_) compare(a, "at the end");
     }
 
