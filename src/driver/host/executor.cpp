@@ -24,7 +24,8 @@ constexpr std::uint64_t turns_per_worker = 4;
 
 // The list of ready streams must stand still for this long before extra workers join.
 constexpr std::chrono::milliseconds patience{2};
-constexpr std::chrono::seconds extra_lifetime{1};
+// The race detector calls a thread that has ended and not yet been joined a leak, also while the process ends.
+constexpr std::chrono::seconds extra_lifetime{races::tracked ? 3600 : 1};
 // Bounds what a program can cause; a GPU runs at most 128 kernels at once.
 constexpr int max_extra_workers = 256;
 constexpr int extra_worker = -1;
@@ -230,25 +231,27 @@ void Executor::work(int number) noexcept {
     --num_extra_;
     const auto self = std::find_if(extras_.begin(), extras_.end(),
                                    [](const std::thread& t) { return t.get_id() == std::this_thread::get_id(); });
-    if (self != extras_.end()) gone_.splice(gone_.end(), extras_, self);
+    if (self == extras_.end()) return;
+    gone_.splice(gone_.end(), extras_, self);
+    alarm_.notify_one();  // the supervisor joins it: until then the system keeps its stack
 }
 
 void Executor::supervise() noexcept {
     std::unique_lock lock(mutex_);
     for (;;) {
-        alarm_.wait(lock, [this] { return watched_ || stopping_; });
+        alarm_.wait(lock, [this] { return watched_ || stopping_ || !gone_.empty(); });
         if (stopping_) return;
+        if (!gone_.empty()) {
+            std::list<std::thread> ended;
+            ended.swap(gone_);
+            lock.unlock();
+            for (std::thread& thread : ended) thread.join();
+            lock.lock();
+            continue;
+        }
         const std::uint64_t seen = pops_;
         alarm_.wait_for(lock, patience, [this] { return stopping_; });
         if (stopping_) return;
-        std::list<std::thread> ended;
-        ended.swap(gone_);
-        if (!ended.empty()) {
-            lock.unlock();
-            for (std::thread& thread : ended) thread.join();
-            ended.clear();
-            lock.lock();
-        }
         if (num_ready_ == 0)
             watched_ = false;
         else if (pops_ == seen)

@@ -1,6 +1,7 @@
 // Runs the blocks of an emulated launch: which thread of a block runs, who waits for whom. Owns the built-in variables and,
 // for each OS thread, a pool of fibers. Must not know the driver, parameters or kernels (kernel.hpp calls those). Runs on
-// the OS thread that called run_blocks; nothing here is shared between OS threads but the race detector's budget.
+// the OS thread that called run_blocks; OS threads share nothing but what the race detector limits (RaceBudget, and the
+// spare stacks of fiber.cpp).
 //
 // One fiber runs the threads of a block as a plain loop. When a thread has to wait, the fiber stays with it, and another
 // fiber goes on with the loop; the first to find every thread of the block waiting or returned lets them go on, each
@@ -42,10 +43,8 @@ using detail::WarpFunction;
 constexpr unsigned warp_size = 32;
 // CUDA promises 16 for any type and 128 for what is loaded as a whole transaction.
 constexpr std::size_t dynamic_shared_alignment = 128;
-// The detector of g++ 12 ends the process at 8128 threads and fibers. A third of what is left to us after the program's own
-// threads may stay with OS threads between launches (making one takes g++'s detector a millisecond).
+// The detector of g++ 12 ends the process at 8128 threads and fibers; the rest is for the program's own.
 constexpr std::size_t race_fibers_running = 4096;
-constexpr std::size_t race_fibers_kept = 2048;
 
 /// Ends a thread whose block has failed elsewhere: thrown where it waits, so that its destructors run.
 struct Discarded {};
@@ -71,41 +70,28 @@ struct Warp {
     char tokens[warp_size][2] = {};
 };
 
-/// How many fibers the race detector holds in the process, for all OS threads together. A launch takes what it needs
-/// beyond the fibers that its OS thread keeps, all at once: so nobody waits here while holding a part.
+/// How many fibers of the race detector run in the process, for all OS threads together. A launch takes all that it needs
+/// at once: so nobody waits here while holding a part.
 class RaceBudget {
   public:
-    static void take(std::size_t fibers) {
+    explicit RaceBudget(std::size_t fibers) : fibers_(fibers) {
         std::unique_lock lock(mutex_);
-        given_back_.wait(lock, [&] { return running_ == 0 || running_ + fibers <= race_fibers_running; });
-        running_ += fibers;
+        given_back_.wait(lock, [&] { return running_ == 0 || running_ + fibers_ <= race_fibers_running; });
+        running_ += fibers_;
     }
-    /// After the launch: whether they may be kept.
-    static bool keep(std::size_t fibers) {
+    ~RaceBudget() {
         const std::lock_guard lock(mutex_);
-        if (kept_ + fibers > race_fibers_kept) return false;
-        kept_ += fibers;
-        give_back_locked(fibers);
-        return true;
-    }
-    static void give_back(std::size_t fibers) {
-        const std::lock_guard lock(mutex_);
-        give_back_locked(fibers);
-    }
-    static void give_back_kept(std::size_t fibers) {
-        const std::lock_guard lock(mutex_);
-        kept_ -= fibers;
-    }
-
-  private:
-    static void give_back_locked(std::size_t fibers) {
-        running_ -= fibers;
+        running_ -= fibers_;
         given_back_.notify_all();
     }
+    RaceBudget(const RaceBudget&) = delete;
+    RaceBudget& operator=(const RaceBudget&) = delete;
+
+  private:
+    const std::size_t fibers_;
     static inline std::mutex mutex_;
     static inline std::condition_variable given_back_;
     static inline std::size_t running_ = 0;
-    static inline std::size_t kept_ = 0;
 };
 
 struct FreeDeleter {
@@ -234,14 +220,7 @@ unsigned linear_thread(const unsigned (&t)[3]) noexcept { return t[0] + blockDim
 
 // ---- launches
 
-Engine::~Engine() {
-    if (race_detector_present()) {
-        // The thread that ends did not see the fibers' last blocks, which used what is freed here.
-        race_acquire(&block_ends_);
-        RaceBudget::give_back_kept(fibers_.size());
-    }
-    free_fibers();
-}
+Engine::~Engine() { free_fibers(); }
 
 void Engine::run(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry, const void* parameters,
                  std::uint64_t first, std::uint64_t last, detail::StartThreads start) {
@@ -261,20 +240,11 @@ void Engine::run(const driver::HostKernel& kernel, const driver::HostLaunchGeome
 // All fibers are made here, on the OS thread's own stack: memory that one emulated thread takes and another gives back
 // would look like a race of the kernel.
 void Engine::run_with_race_detection(std::uint64_t threads, std::uint64_t first, std::uint64_t last) {
-    struct Share {
+    const RaceBudget budget(threads);
+    struct FreeFibers {
         Engine& engine;
-        const std::size_t kept, extra;
-        Share(Engine& e, std::size_t needed)
-            : engine(e), kept(e.fibers_.size()), extra(needed > kept ? needed - kept : 0) {
-            if (extra > 0) RaceBudget::take(extra);
-        }
-        ~Share() {
-            if (extra == 0 || (engine.fibers_.size() == kept + extra && RaceBudget::keep(extra))) return;
-            engine.free_fibers();
-            RaceBudget::give_back(extra);
-            RaceBudget::give_back_kept(kept);
-        }
-    } share(*this, threads);
+        ~FreeFibers() { engine.free_fibers(); }
+    } afterwards{*this};
     while (fibers_.size() < threads) idle_.push_front(make_fiber());
     for (std::uint64_t b = first; b < last; b++) run_block(b);
 }
@@ -658,12 +628,20 @@ void run_blocks(const driver::HostKernel& kernel, const driver::HostLaunchGeomet
     if (current != nullptr) {
         throw KernelError("an emulated kernel started another one: launches from a kernel are not available");
     }
-    if (owned == nullptr) owned = std::make_unique<Engine>();
     struct Current {
-        explicit Current(Engine* engine) { current = engine; }
+        explicit Current(Engine& engine) { current = &engine; }
         ~Current() { current = nullptr; }
-    } in_kernel_now(owned.get());
+    };
     const kmm::detail::DeviceAccessScope device_access;
+    if (race_detector_present()) {
+        // The launches of an OS thread may belong to streams that know nothing of each other: they must share no memory.
+        Engine engine;
+        const Current in_kernel_now(engine);
+        engine.run(kernel, geometry, parameters, first, last, start);
+        return;
+    }
+    if (owned == nullptr) owned = std::make_unique<Engine>();
+    const Current in_kernel_now(*owned);
     owned->run(kernel, geometry, parameters, first, last, start);
 }
 
