@@ -1,4 +1,6 @@
 // Access modes: what a task sees, and what later tasks and copies see of what it stored.
+#include <cmath>
+
 #include "harness.hpp"
 
 namespace {
@@ -440,6 +442,107 @@ TEST(Row066, values_and_functors_are_copied_per_task) {
         gate.open();
         EXPECT_EQ(out.copy_to_vector(), std::vector<std::int64_t>(4, 531));
     });
+}
+
+// ---------------------------------------------------------------------------------------------------- row 68
+
+__global__ void copy_raw(kmm::GPUViewMut<std::int32_t> to, kmm::GPUView<std::int32_t> from) {
+    const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < static_cast<std::int64_t>(to.size())) to[i] = from[i];
+}
+
+/// Writes the even elements only, after noting what it found.
+__global__ void write_even(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int32_t> x,
+                           kmm::GPUSubviewMut<std::int32_t> found) {
+    const std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= range.end) return;
+    found[i] = x[i];
+    if (i % 2 == 0) x[i] = static_cast<std::int32_t>(i);
+}
+
+TEST(Row068, debug_mode_fills_fresh_and_overwritten_memory_with_a_pattern) {
+    KMM_NEED_DEVICES(1);
+    constexpr std::int64_t n = 300;
+    constexpr auto pattern = static_cast<std::int32_t>(0xFFFCFFEE);
+    RuntimeConfig config = config_with(1);
+    config.debug_mode = true;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    for (const bool on_host : {false, true}) {
+        SCOPED_TRACE(on_host ? "host task" : "kernel");
+        auto x = rt.array<std::int32_t>(n, Dim<1>(n));
+        auto found = rt.array<std::int32_t>(n, Dim<1>(n));
+        const auto run = [&](std::int64_t begin, std::int64_t size) {
+            const std::vector chunks{chunk_of(on_host ? host() : device(0), begin, size)};
+            if (on_host) {
+                rt.parallel_submit(chunks,
+                                   Host([](kmm::Range<std::int64_t> range, kmm::SubviewMut<std::int32_t> v,
+                                           kmm::SubviewMut<std::int32_t> f) {
+                                       for (std::int64_t i = range.begin; i < range.end; i++) {
+                                           f[i] = v[i];
+                                           if (i % 2 == 0) v[i] = static_cast<std::int32_t>(i);
+                                       }
+                                   }),
+                                   _x, overwrite(x[_x]), overwrite(found[_x]));
+            } else {
+                rt.parallel_submit(chunks, kernel(write_even), _x, overwrite(x[_x]), overwrite(found[_x]));
+            }
+        };
+        run(0, n);
+        std::vector<std::int32_t> expected(n, pattern);
+        EXPECT_EQ(found.copy_to_vector(), expected) << "fresh memory";
+        for (std::int64_t i = 0; i < n; i += 2) expected[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+        EXPECT_EQ(x.copy_to_vector(), expected) << "what the task left alone";
+        // A part is overwritten: the pattern is there, and the rest keeps its values.
+        x.copy_from(counting<std::int32_t>(n));
+        run(100, 7);
+        std::vector<std::int32_t> kept = counting<std::int32_t>(n);
+        for (const std::size_t i : {101, 103, 105}) kept[i] = pattern;
+        EXPECT_EQ(x.copy_to_vector(), kept) << "part of a chunk";
+        EXPECT_EQ(found.copy_to_vector()[103], pattern);
+    }
+    // As floating-point numbers the pattern is none.
+    auto floats = rt.array<double>(n, Dim<1>(n));
+    rt.submit(host(), Host([](kmm::ViewMut<double>) {}), overwrite(floats));
+    for (const double value : floats.copy_to_vector()) ASSERT_TRUE(std::isnan(value));
+}
+
+TEST(Row068, debug_mode_fills_the_overwritten_block_of_a_matrix_and_logs_regions_outside) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.debug_mode = true;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    std::vector<std::string> lines;
+    kmm::set_log_handler(
+        [](int, const char* text, void* user) { static_cast<std::vector<std::string>*>(user)->push_back(text); },
+        &lines);
+    auto a = rt.array<std::int16_t, 2>({6, 10}, {6, 10}).named("matrix");
+    a.copy_from(std::vector<std::int16_t>(60, 1));
+    rt.parallel_submit(std::vector{DomainChunk{device(0), kmm::DomainPoint(8, 2), kmm::DomainDim(4, 3)}},
+                       GPU([](kmm::DeviceResource&, kmm::GPUSubviewMut<std::int16_t, 2>) {}), overwrite(a[_y][_x]));
+    const std::vector<std::int16_t> values = a.copy_to_vector();
+    kmm::set_log_handler(nullptr, nullptr);
+    for (std::size_t y = 0; y < 6; y++)
+        for (std::size_t x = 0; x < 10; x++)
+            EXPECT_EQ(values[10 * y + x], y >= 2 && y < 5 && x >= 8 ? static_cast<std::int16_t>(0xFFEE) : 1);
+    const auto logged = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+        return line.find("{2...5, 8...12}") != std::string::npos && line.find("matrix") != std::string::npos;
+    });
+    EXPECT_NE(logged, lines.end());
+}
+
+TEST(Row068, normal_mode_transfers_nothing_for_fresh_memory) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto from = rt.array<std::int32_t>(1000, Dim<1>(1000));
+    from.fill(3);
+    rt.synchronize();
+    const kmm::RuntimeStats before = rt.stats();
+    Array<std::int32_t> to(1000);
+    rt.submit(device(0), GPUKernel(copy_raw, dim3(block)).grid(dim3(16)), overwrite(to), from);
+    rt.synchronize();
+    const kmm::RuntimeStats after = rt.stats() - before;
+    EXPECT_EQ(after.host_to_device.bytes + after.device_to_host.bytes + after.device_to_device.bytes, 0u);
+    EXPECT_EQ(to.copy_to_vector(), std::vector<std::int32_t>(1000, 3));
 }
 
 // ---------------------------------------------------------------------------------------------------- what is not offered

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -177,6 +178,34 @@ Bounds<N> evaluate_access(const M& mapper, const DomainChunk& chunk, const Bound
     } else {
         return clip<N>(Bounds<N>(mapper(chunk, array)), array);
     }
+}
+
+/// The same before it is clipped.
+template<std::size_t N, typename M>
+Bounds<N> evaluate_unclipped(const M& mapper, const DomainChunk& chunk, const Bounds<N>& array) {
+    if constexpr (std::is_same<M, All>::value) {
+        return array;
+    } else if constexpr (std::is_same<M, OneToOne>::value) {
+        Bounds<N> region;
+        for (std::size_t k = 0; k + 1 <= N; k++) region[k] = IndexMap(Axis(k)).apply(chunk);
+        return region;
+    } else if constexpr (is_index_v<M>) {
+        return Bounds<N>(into_index_map(mapper).apply(chunk));
+    } else if constexpr (std::is_same<M, MultiIndexMap<N>>::value) {
+        return mapper(chunk);
+    } else {
+        return Bounds<N>(mapper(chunk, array));
+    }
+}
+
+/// Whether a part of `region` lies outside `array`; an open end (INT64_MAX: "the rest of the axis") does not.
+template<std::size_t N>
+bool lies_outside(const Bounds<N>& region, const Bounds<N>& array) {
+    for (std::size_t k = 0; k + 1 <= N; k++) {
+        const bool open_end = region[k].end == std::numeric_limits<default_index_type>::max();
+        if (region[k].begin < array[k].begin || (region[k].end > array[k].end && !open_end)) return true;
+    }
+    return false;
 }
 
 // Whether a call operator, if there is exactly one, maps a chunk. A generic lambda must not be asked: it is a value.

@@ -48,7 +48,13 @@ class AccessHandler {
 
     void initialize(const TaskGroupInit&) {}
     type before_submit(TaskInstance& task) {
-        const Bounds<N> region = evaluate_access<N>(mapper_, task.chunk, Bounds<N>(array_->size()));
+        const Bounds<N> indices(array_->size());
+        const Bounds<N> region = evaluate_access<N>(mapper_, task.chunk, indices);
+        if (task.submission.logs_regions()) {
+            const Bounds<N> wanted = evaluate_unclipped<N>(mapper_, task.chunk, indices);
+            if (lies_outside(wanted, indices))
+                task.submission.log_outside(array_->record(), to_box(wanted), task.argument);
+        }
         return type{region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
     }
     void commit(const TaskGroupCommit&) {}

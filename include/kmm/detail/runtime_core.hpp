@@ -139,6 +139,9 @@ class Submission {
     /// One access of the current task, already clipped to the array; `argument` is the argument's number for messages.
     /// Returns the access's number within the task (0, 1, ...). An empty region is a valid access without memory.
     std::uint32_t add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument);
+    /// Debug mode: logs that the mapping of the coming access gives `wanted`, of which a part lies outside the array.
+    bool logs_regions() const noexcept { return logs_regions_; }
+    void log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument);
     /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed.
     void* allocate_payload(std::size_t bytes, std::size_t alignment);
     void set_body(void* payload, const TaskBody& body);
@@ -155,6 +158,7 @@ class Submission {
 
   private:
     Draft* draft_;
+    bool logs_regions_;
 };
 
 // ---- the runtime, for RuntimeHandle

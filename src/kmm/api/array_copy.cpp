@@ -237,21 +237,32 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     core.throw_failure(last);
 }
 
+/// The element follows behind.
 struct FillPart {
-    std::byte pattern[64];
     std::size_t element_bytes;
     std::size_t count;
+    std::byte* element() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
+constexpr std::size_t largest_pattern = 64;  // of Driver::fill
+
 void run_fill(void* payload, TaskContext& context) {
-    const FillPart& f = *static_cast<FillPart*>(payload);
-    if (const auto* device = context.resource->cast_if<DeviceResource>()) {
-        device->fill_bytes(context.addresses[0], f.element_bytes * f.count, f.pattern, f.element_bytes);
-        return;
+    FillPart& f = *static_cast<FillPart*>(payload);
+    auto* const to = static_cast<std::byte*>(context.addresses[0]);
+    const auto* device = context.resource->cast_if<DeviceResource>();
+    if (device == nullptr) {
+        for (std::size_t i = 0; i < f.count; ++i) std::copy_n(f.element(), f.element_bytes, to + i * f.element_bytes);
+    } else if (f.element_bytes <= largest_pattern) {
+        device->fill_bytes(to, f.element_bytes * f.count, f.element(), f.element_bytes);
+    } else {
+        // The first element in pieces, then what is there again and again behind itself.
+        for (std::size_t at = 0; at < f.element_bytes; at += largest_pattern) {
+            const std::size_t piece = std::min(largest_pattern, f.element_bytes - at);
+            device->fill_bytes(to + at, piece, f.element() + at, piece);
+        }
+        for (std::size_t done = 1; done < f.count; done *= 2)
+            device->copy_bytes(to, to + done * f.element_bytes, std::min(done, f.count - done) * f.element_bytes);
     }
-    auto* to = static_cast<std::byte*>(context.addresses[0]);
-    for (std::size_t i = 0; i < f.count; ++i)
-        std::copy(f.pattern, f.pattern + f.element_bytes, to + i * f.element_bytes);
 }
 
 }  // namespace
@@ -268,9 +279,6 @@ EventId array_fill(const ArrayRef& array, const void* value) {
     Binding* b = array->binding();
     if (b == nullptr)
         throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
-    if (array->element_bytes() > sizeof(FillPart::pattern))
-        throw InvalidArgument("fill takes elements of 1 to 64 bytes; those of " + array->name() + " have " +
-                              std::to_string(array->element_bytes()));
     RuntimeCore& core = *b->runtime;
     // One submit has one kind of launcher: chunks at home on devices are filled there, the others on the host.
     EventId events[2];
@@ -285,10 +293,11 @@ EventId array_fill(const ArrayRef& array, const void* value) {
             if (c.home.is_device() != on_device) continue;
             submission.begin_task(on_device ? ResourceId(c.home.as_device()) : ResourceId::host(), DomainChunk{});
             submission.add_access(array, AccessKind::overwrite, c.box, 0);
-            auto* f = new (submission.allocate_payload(sizeof(FillPart), alignof(FillPart))) FillPart;
-            std::copy_n(static_cast<const std::byte*>(value), array->element_bytes(), f->pattern);
-            f->element_bytes = array->element_bytes();
-            f->count = static_cast<std::size_t>(graph::volume(c.box));
+            const std::size_t bytes = array->element_bytes();
+            const auto count = static_cast<std::size_t>(graph::volume(c.box));
+            void* const payload = submission.allocate_payload(sizeof(FillPart) + bytes, alignof(FillPart));
+            auto* const f = new (payload) FillPart{bytes, count};
+            std::copy_n(static_cast<const std::byte*>(value), bytes, f->element());
             submission.set_body(f, {run_fill, nullptr});
         }
         events[on_device ? 0 : 1] = submission.commit();

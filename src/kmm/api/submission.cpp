@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kmm/api/array_record.hpp"
+#include "kmm/values/log.hpp"
 
 namespace kmm::detail {
 
@@ -125,7 +126,8 @@ Submission::Draft* take_draft() {
 
 }  // namespace
 
-Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher) : draft_(take_draft()) {
+Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher)
+    : draft_(take_draft()), logs_regions_(runtime.config().debug_mode) {
     draft_->core = &runtime;
     draft_->launcher = launcher;
 }
@@ -177,6 +179,17 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     t.accesses.back().kind = kind;
     t.layouts.emplace_back();
     return a.access;
+}
+
+void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
+    const std::size_t rank = array->rank();
+    const Task& t = draft_->current();
+    std::string text = "argument " + std::to_string(argument) + " of chunk " + std::to_string(t.chunk_index);
+    if (draft_->launcher.name != nullptr)
+        text += " of '" + std::string(draft_->launcher.name, draft_->launcher.name_length) + "'";
+    text += " asks for region " + graph::to_text(wanted, rank) + " of " + array->name() + ", whose indices are " +
+            graph::to_text(array->box(), rank) + ": it gets the part inside";
+    log::write(log::warn, text);
 }
 
 void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
@@ -347,6 +360,11 @@ void Submission::Draft::describe_accesses() {
         for (std::size_t k = 0; k < a.array->rank(); ++k)
             offset += (a.region.begin[k] - box.begin[k]) * t.layouts[a.access].strides[k];
         access.chunk = &a.binding->data->chunks[a.chunk];
+        if (core->config().debug_mode && a.kind == AccessKind::overwrite) {
+            graph::Unset& unset = t.unset.emplace_back();
+            unset.access = a.access;
+            for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = a.region.end[k] - a.region.begin[k];
+        }
         access.offset_bytes = static_cast<std::size_t>(offset) * a.array->element_bytes();
         const graph::ChunkHistory& history = a.binding->histories[a.chunk];
         Access* first = &access;

@@ -1,5 +1,6 @@
 #include "kmm/execute/device_thread.hpp"
 
+#include "kmm/execute/debug_pattern.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::execute {
@@ -174,6 +175,7 @@ Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
         return {};
     }
     if (task.kernel.function == nullptr) return {};  // an empty chunk launches nothing
+    if (const Status status = fill_unset(task, driver_, stream); !status.ok()) return status;
     driver::KernelLaunch launch;
     launch.function = task.kernel.function;
     launch.grid = {task.kernel.grid[0], task.kernel.grid[1], task.kernel.grid[2]};

@@ -3,6 +3,7 @@
 #include "driver/check.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/detail/device_access.hpp"
+#include "kmm/execute/debug_pattern.hpp"
 
 namespace kmm::execute {
 
@@ -101,6 +102,7 @@ void HostPool::execute(graph::Task& task) {
         context.addresses = task.addresses.data();
         context.layouts = task.layouts.data();
         context.chunk = &task.chunk;
+        fill_unset_on_host(task);
         task.body.run(task.payload, context);
     } catch (...) {
         m.error = std::current_exception();
@@ -197,6 +199,7 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scr
         driver::check(lanes_.driver(), status, "creating a stream for a device function");
         driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, scratch),
                       "ordering a device function after its inputs");
+        driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
         TaskScope scope(runtime_, device_views_);
         runner_.run_device_function(task, device_, stream);
         task.drop_payload();

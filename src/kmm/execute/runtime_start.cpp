@@ -226,7 +226,7 @@ void RuntimeCore::start_threads() {
     options.compute_lanes = static_cast<std::uint32_t>(config_.device_concurrent_streams);
     options.launcher_lanes = launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
-    options.one_at_a_time = config_.debug_mode;
+    options.debug = config_.debug_mode;
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
     lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());

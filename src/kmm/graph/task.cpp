@@ -56,6 +56,7 @@ void Task::recycle() noexcept {
     layouts.clear();
     patches.clear();
     addresses.clear();
+    unset.clear();
     kernel = {};
     array_pins = 0;
     predecessors.clear();

@@ -56,6 +56,13 @@ struct Access {
         false;  ///< valid where first_of_chunk: the task writes all of it, so everything else came before
 };
 
+/// Debug mode: what a task finds without content, to be filled with a pattern before it runs (execute/debug_pattern.hpp).
+struct Unset {
+    std::uint32_t access = 0;
+    bool whole_chunk = false;  ///< the whole chunk of the access, not only its region
+    std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
+};
+
 struct Predecessor {
     TaskNumber number = 0;
     bool data = false;  ///< a failure there cancels this task; else it is order only
@@ -110,6 +117,7 @@ struct Task {
     std::vector<AccessLayout> layouts;
     std::vector<AddressPatch> patches;
     std::vector<void*> addresses;  ///< one for each access; set when it is issued
+    std::vector<Unset> unset;      ///< debug mode only
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;

@@ -34,8 +34,8 @@ template<typename F> void for_each_chunk(Task& task, F&& f) {
 
 }  // namespace
 
-Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes)
-    : requests_(requests), spaces_(limits_bytes.size()) {
+Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset)
+    : requests_(requests), find_unset_(find_unset), spaces_(limits_bytes.size()) {
     for (std::size_t m = 0; m < spaces_.size(); ++m) spaces_[m].counters.limit_bytes = limits_bytes[m];
 }
 
@@ -392,6 +392,8 @@ Placement Residency::place(Task& task) {
         const Replica& r = a.chunk->replicas[m];
         task.addresses[i] = reinterpret_cast<void*>(r.address + a.offset_bytes);
         if (!a.first_of_chunk) continue;
+        if (find_unset_ && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
+            task.unset.push_back({static_cast<std::uint32_t>(i), true, {}});
         task.waits.add(r.arrivals);
         if (a.writes_chunk) task.waits.add(r.copy_reads);
     }

@@ -64,7 +64,8 @@ enum class Spoiled : std::uint8_t { destination, all_but_source, everywhere };
 
 class Residency {
   public:
-    Residency(Requests& requests, std::vector<std::size_t> limits_bytes);
+    /// `find_unset`: debug mode, `place` lists in Task::unset the chunks that come without content.
+    Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset = false);
 
     // ---- capacity
     /// The answer to Requests::grow. 0 bytes: the driver refused; what there is must do until something is freed.
@@ -144,6 +145,7 @@ class Residency {
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
 
     Requests& requests_;
+    const bool find_unset_;
     std::vector<Space> spaces_;
     std::uint64_t tick_ = 0;
     std::shared_ptr<graph::RootFailure> lost_cause_;

@@ -29,7 +29,7 @@ Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOpt
       lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
       queues_(limits_bytes.size()),
       next_lane_(options.num_devices, 0),
-      residency_(*this, std::move(limits_bytes)) {
+      residency_(*this, std::move(limits_bytes), options.debug) {
     counters_.by_device.resize(options.num_devices);
     for (std::uint32_t d = 0; d < options.num_devices; ++d) {
         for (std::uint32_t i = 0; i < lanes_per_device_; ++i) {
@@ -280,7 +280,7 @@ void Scheduler::dispatch() {
     run_steps();
     for (;;) {
         const std::uint64_t before = num_issued_;
-        if (options_.one_at_a_time) {
+        if (options_.debug) {
             dispatch_in_order();
         } else {
             for (MemoryIndex m = 0; m < queues_.size(); ++m) dispatch_memory(m);

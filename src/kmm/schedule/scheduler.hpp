@@ -87,7 +87,7 @@ struct SchedulerOptions {
     std::uint32_t compute_lanes = 8;
     std::uint32_t launcher_lanes = 2;
     std::uint32_t host_threads = 1;
-    bool one_at_a_time = false;  ///< debug mode: in the order of submission, one after the other
+    bool debug = false;  ///< one task at a time, in the order of submission; Task::unset is filled in
     // Two or three milliseconds of a link at 50 GB/s: enough to keep it busy, little enough that what is submitted a
     // moment later can still change the order.
     std::size_t link_bytes_in_flight = 160u << 20;

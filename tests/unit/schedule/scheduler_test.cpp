@@ -293,9 +293,9 @@ TEST(Scheduler, a_barrier_is_done_when_everything_before_it_is_settled) {
     EXPECT_EQ(s.table.find(barrier.number), nullptr);
 }
 
-TEST(Scheduler, one_at_a_time_runs_in_the_order_of_submission) {
+TEST(Scheduler, debug_runs_in_the_order_of_submission) {
     SchedulerOptions options;
-    options.one_at_a_time = true;
+    options.debug = true;
     Stage s({64 * unit, 64 * unit, 64 * unit}, options);
     Array& a = s.make_array(6);
     std::vector<TaskNumber> expected;
