@@ -139,6 +139,35 @@ TEST(Row096, an_exception_of_a_device_function_is_nested_in_a_task_error) {
     });
 }
 
+__global__ void narrow(kmm::Range<int> range, kmm::GPUSubviewMut<std::int64_t> v) {
+    if (threadIdx.x == 0) v[range.begin] = 1;
+}
+
+TEST(Row050, a_range_that_does_not_fit_its_parameter_fails_the_task_on_the_host_and_on_devices) {
+    for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {
+        constexpr std::int64_t far = std::int64_t{1} << 40;
+        const auto check = [&](EventId event, const Array<std::int64_t>& a, const char* name) {
+            const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(event); });
+            ASSERT_NE(error, nullptr);
+            EXPECT_EQ(error->task_name(), name);
+            EXPECT_TRUE(nests<std::overflow_error>(*error, ""));
+            EXPECT_THROW(a.copy_to_vector(), kmm::TaskError);
+        };
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        check(rt.parallel_submit(std::vector{chunk_of(host(), 0, 4)},
+                                 Host([](kmm::Range<int>, kmm::SubviewMut<std::int64_t>) {}).named("on host"), _x + far,
+                                 write(a[_x])),
+              a, "on host");
+        auto b = rt.allocate(counting<std::int64_t>(n));
+        check(rt.parallel_submit(std::vector{chunk_of(device(0), 0, 4)}, GPUKernel(narrow, dim3(32)).named("in kernel"),
+                                 _x + far, write(b[_x])),
+              b, "in kernel");
+        auto c = rt.allocate(counting<std::int64_t>(n));
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, 4)}, GPUKernel(narrow, dim3(32)), _x, write(c[_x]));
+        EXPECT_EQ(c.copy_to_vector().at(0), 1);
+    });
+}
+
 #if !KMM_USE_CUDA
 TEST(Row096, an_exception_and_a_failed_assertion_of_an_emulated_kernel_fail_the_task_and_nothing_else) {
     for_each_configuration(working_set({n * 8}), [](RuntimeHandle rt) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <new>
 #include <string>
 #include <tuple>
@@ -164,7 +165,12 @@ class TaskBuilder {
             KernelRecipe<typename KernelSignature<typename L::function_type>::type, typename Handlers::type...>;
         draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
         draft.parameter_bytes = Recipe::parameter_bytes;
-        Recipe::submit(submission_, draft, std::get<I>(stored)...);
+        // As in a Host function, an argument that does not fit its parameter is a failure of the task.
+        try {
+            Recipe::submit(submission_, draft, std::get<I>(stored)...);
+        } catch (...) {
+            submission_.fail_task(std::current_exception());
+        }
     }
 
     template<std::size_t I>

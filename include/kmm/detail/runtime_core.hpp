@@ -147,6 +147,8 @@ class Submission {
     void set_body(void* payload, const TaskBody& body);
     /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.
     void* set_kernel(const KernelDraft& draft);
+    /// The current task will fail with `error` instead of running.
+    void fail_task(std::exception_ptr error);
     /// `recipe` is copied by value semantics of bytes: `recipe_bytes` of trivially copyable data for `finish`.
     void set_finish(FinishParameters finish, const void* recipe, std::size_t recipe_bytes);
     void add_patch(AddressPatch patch);

@@ -207,8 +207,10 @@ inline Result shared_memory_opt_in(int* out, int device) noexcept {
 /// The device of the driver library's current context, which every copy of the runtime in the process follows; where the
 /// thread has none yet, the device that this copy of the runtime would use.
 inline Result current_device(int* out) noexcept {
+    CUcontext context = nullptr;  // asked for first: without one, the question for its device is an error
     CUdevice device = 0;
-    if (entry.context_get_device(&device) == CUDA_SUCCESS) {
+    if (entry.context_get_current(&context) == CUDA_SUCCESS && context != nullptr &&
+        entry.context_get_device(&device) == CUDA_SUCCESS) {
         *out = device;
         return 0;
     }

@@ -215,6 +215,8 @@ void* Submission::set_kernel(const KernelDraft& k) {
     return parameters;
 }
 
+void Submission::fail_task(std::exception_ptr error) { draft_->current().thrown = std::move(error); }
+
 void Submission::set_finish(FinishParameters finish, const void* recipe, std::size_t recipe_bytes) {
     constexpr std::size_t unit = sizeof(std::max_align_t);
     Draft& d = *draft_;

@@ -347,7 +347,7 @@ void Scheduler::dispatch_in_order() {
 }
 
 void Scheduler::try_issue(Task& task) {
-    if (task.failure != nullptr) {
+    if (task.failure != nullptr || task.thrown != nullptr) {
         cancel(task);
         return;
     }

@@ -32,6 +32,10 @@ constexpr const char* known_variables[] = {
     "KMM_HOST_THREADS",     "KMM_MAX_PENDING",     "KMM_MEMORY_WAIT",        "KMM_WATCHDOG",    "KMM_LOG_LEVEL",
 };
 
+// Of the build and the tests: nothing that a program sets to change its runtime.
+constexpr const char* variables_of_others[] = {"KMM_JOBS", "KMM_CUDA_ARCHITECTURES"};
+constexpr std::string_view prefix_of_tests = "KMM_TEST_";
+
 std::string lower_case(std::string_view text) {
     std::string result(text);
     for (char& c : result) {
@@ -155,8 +159,10 @@ void warn_about_unknown_variables() {
         std::string_view name = *entry;
         name = name.substr(0, name.find('='));
         if (name.substr(0, 4) != "KMM_") continue;
-        const bool known = std::any_of(std::begin(known_variables), std::end(known_variables),
-                                       [&](const char* that) { return name == that; });
+        const auto same = [&](const char* that) { return name == that; };
+        const bool known = std::any_of(std::begin(known_variables), std::end(known_variables), same) ||
+                           std::any_of(std::begin(variables_of_others), std::end(variables_of_others), same) ||
+                           name.substr(0, prefix_of_tests.size()) == prefix_of_tests;
         if (!known) unknown += (unknown.empty() ? "" : ", ") + std::string(name);
     }
     if (unknown.empty()) return;
