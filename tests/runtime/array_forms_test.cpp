@@ -119,7 +119,9 @@ TEST(Row030, copy_from_into_chunks_of_every_rank_comes_back_unchanged) {
             const Dim<N> shape = shape_of<N>();
             const auto values = counting<std::int64_t>(static_cast<std::size_t>(shape.volume()), 17);
             auto a = rt.array<std::int64_t, N>(shape, chunk_shape_of<N>());
-            if (N > 0) ASSERT_GT(a.distribution().num_chunks(), 1u);
+            if (N > 0) {
+                ASSERT_GT(a.distribution().num_chunks(), 1u);
+            }
             a.copy_from(values);
             ASSERT_EQ(a.copy_to_vector(), values);
             // And into chunks that already hold something, from a plain pointer.
