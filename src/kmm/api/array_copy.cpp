@@ -137,7 +137,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     driver::PointerInfo place;
     if (!core.driver().pointer_info(user, &place).ok()) place = {};
     const std::shared_ptr<RuntimeCore> keep = b.runtime;
-    auto info = std::make_shared<graph::SubmitInfo>();
+    auto info = std::make_unique<graph::SubmitInfo>();
     info->name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
     info->launcher = LauncherInfo::Kind::host;
     core.admit();
@@ -148,6 +148,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     for (std::size_t i = 0; i < b.layout.chunks().size(); ++i)
         if (graph::overlaps(b.layout.chunks()[i].box, region)) chunks.push_back(i);
     info->num_chunks = static_cast<std::uint32_t>(chunks.size());
+    graph::SubmitInfoSource infos;
+    infos.reset(std::move(info));
     {
         std::lock_guard<std::mutex> guard(core.order());
         graph::TaskNumber gate = 0;
@@ -182,7 +184,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             batch.tasks.push_back(t);
             core.table().add(t);
             t->kind = TaskKind::host;
-            t->info = info;
+            infos.give_to(t->info);
             t->chunk_index = static_cast<std::uint32_t>(&i - chunks.data());
             t->where = ResourceId::host();
             CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;

@@ -4,9 +4,9 @@
 
 namespace kmm::detail {
 
-void row_major_strides(const Box& box, std::int64_t* strides) noexcept {
+void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank) noexcept {
     std::int64_t step = 1;
-    for (std::size_t k = max_rank; k-- > 0;) {
+    for (std::size_t k = rank; k-- > 0;) {
         strides[k] = step;
         step *= box.end[k] - box.begin[k];
     }
@@ -59,7 +59,7 @@ void copy_box_on_host(void* destination, const std::int64_t* destination_strides
 Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks)
     : runtime(std::move(core)),
       layout(array.rank(), array.box(), std::move(chunks)),
-      histories(layout.chunks().size()),
+      histories(layout.chunks().size(), graph::ChunkHistory(array.rank())),
       data(std::make_unique<memory::Array>()) {
     data->set_name(array.name());
     data->rank = array.rank();
@@ -71,6 +71,7 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
         c.array = data.get();
         c.index = static_cast<std::uint32_t>(i);
         c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
+        chunk_bytes.push_back(c.size_bytes);
         c.replicas.resize(1 + runtime->num_devices());
         data->boxes.push_back(box);
     }

@@ -22,7 +22,9 @@ struct Binding {
     std::shared_ptr<RuntimeCore> runtime;
     plan::Layout layout;
     std::vector<graph::ChunkHistory> histories;  ///< one for each chunk; order lock
-    std::unique_ptr<memory::Array> data;         ///< given to the runtime when the array ends
+    /// Of each chunk, as in its record, whose cache line belongs to the planner.
+    std::vector<std::size_t> chunk_bytes;
+    std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
 
     Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks);
 };
@@ -56,8 +58,8 @@ class ArrayRecord {
     std::atomic<Binding*> binding_{nullptr};
 };
 
-/// Strides in elements of a packed row-major box.
-void row_major_strides(const Box& box, std::int64_t* strides) noexcept;
+/// Strides in elements of a packed row-major box, for the first `rank` axes.
+void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank = max_rank) noexcept;
 
 /// Copies `sizes` elements between two strided host boxes; rows that are contiguous on both sides go as one.
 void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source,

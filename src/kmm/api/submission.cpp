@@ -64,7 +64,7 @@ struct Submission::Draft final : graph::JoinMaker {
     std::size_t recipe_bytes = 0;
     std::vector<NewBinding> bindings;
     std::vector<DraftAccess*> order;
-    std::shared_ptr<const graph::SubmitInfo> info;  ///< of the submit before: a loop submits from one place
+    graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     bool in_use = false;
 
     Task& current() { return *tasks.back(); }
@@ -171,7 +171,7 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     a.array = array.get();
     a.region = region;
     a.kind = kind;
-    a.empty = graph::is_empty(region);
+    a.empty = graph::is_empty(region, array->rank());
     a.task = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     a.access = static_cast<std::uint32_t>(t.accesses.size());
     a.argument = argument;
@@ -287,14 +287,14 @@ void Submission::Draft::find_chunks() {
                                    "match the array's chunks, or an array of one chunk",
                                launcher.location);
         a.chunk = static_cast<std::uint32_t>(i);
-        a.whole = graph::equal(a.region, a.binding->layout.chunks()[i].box);
+        a.whole = graph::equal(a.region, a.binding->layout.chunks()[i].box, a.array->rank());
     }
 }
 
 void Submission::Draft::check_pair(const DraftAccess& a, const DraftAccess& b) const {
     const bool both_write = writes(a.kind) && writes(b.kind);
     if (!writes(a.kind) && !writes(b.kind)) return;
-    if (!graph::overlaps(a.region, b.region)) {
+    if (!graph::overlaps(a.region, b.region, a.array->rank())) {
         if (both_write && tasks[a.task]->memory != tasks[b.task]->memory)
             throw NotAvailable(
                 "chunks " + std::to_string(a.task) + " and " + std::to_string(b.task) +
@@ -357,7 +357,7 @@ void Submission::Draft::describe_accesses() {
         Access& access = t.accesses[a.access];
         if (a.empty) continue;
         const Box& box = a.binding->layout.chunks()[a.chunk].box;
-        row_major_strides(box, t.layouts[a.access].strides);
+        row_major_strides(box, t.layouts[a.access].strides, a.array->rank());
         std::int64_t offset = 0;
         for (std::size_t k = 0; k < a.array->rank(); ++k)
             offset += (a.region.begin[k] - box.begin[k]) * t.layouts[a.access].strides[k];
@@ -389,10 +389,14 @@ void Submission::Draft::describe_accesses() {
 }
 
 void Submission::Draft::check_sizes() const {
-    for (const Task* t : tasks) {
+    for (std::size_t i = 0; i < accesses.size();) {
+        const Task* const t = tasks[accesses[i].task];
         std::size_t bytes = 0;
-        for (const Access& a : t->accesses)
-            if (a.chunk != nullptr && a.first_of_chunk) bytes += core->rounded(a.chunk->size_bytes);
+        for (const std::uint32_t task = accesses[i].task; i < accesses.size() && accesses[i].task == task; ++i) {
+            const DraftAccess& a = accesses[i];
+            if (!a.empty && t->accesses[a.access].first_of_chunk)
+                bytes += core->rounded(a.binding->chunk_bytes[a.chunk]);
+        }
         if (bytes <= core->limit_bytes(t->memory)) continue;
         const MemoryId memory = t->memory == 0 ? MemoryId::host() : MemoryId(t->where.as_device());
         throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t->memory), core->out_of_memory_text(*t, true),
@@ -431,19 +435,20 @@ EventId Submission::Draft::take_places() {
 void Submission::Draft::share_info() {
     const std::string_view name =
         launcher.name == nullptr ? std::string_view() : std::string_view(launcher.name, launcher.name_length);
-    const bool same = info != nullptr && info->num_chunks == tasks.size() && info->launcher == launcher.kind &&
-                      info->location.line() == launcher.location.line() &&
-                      info->location.file() == launcher.location.file() &&
-                      info->location.function() == launcher.location.function() && info->name == name;
+    const graph::SubmitInfo* const last = info.get();
+    const bool same = last != nullptr && last->num_chunks == tasks.size() && last->launcher == launcher.kind &&
+                      last->location.line() == launcher.location.line() &&
+                      last->location.file() == launcher.location.file() &&
+                      last->location.function() == launcher.location.function() && last->name == name;
     if (!same) {
-        auto fresh = std::make_shared<graph::SubmitInfo>();
+        auto fresh = std::make_unique<graph::SubmitInfo>();
         fresh->name = name;
         fresh->location = launcher.location;
         fresh->num_chunks = static_cast<std::uint32_t>(tasks.size());
         fresh->launcher = launcher.kind;
-        info = std::move(fresh);
+        info.reset(std::move(fresh));
     }
-    for (Task* t : tasks) t->info = info;
+    for (Task* t : tasks) info.give_to(t->info);
 }
 
 EventId Submission::commit() {

@@ -188,7 +188,7 @@ std::string RuntimeCore::place_text(const ResourceId& where) const {
 
 TaskFailure RuntimeCore::describe_failure(const Task& task) const {
     TaskFailure f;
-    if (task.info != nullptr) {
+    if (task.info) {
         f.task.task_name = task.info->name.empty()
                                ? kind_text(task.info->launcher) + (" at " + to_string(task.info->location))
                                : task.info->name;

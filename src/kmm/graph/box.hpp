@@ -1,4 +1,5 @@
-// Boxes of array indices without their rank: intersections, remainders, text. Pure.
+// Boxes of array indices without their rank: intersections, remainders, text. Pure. Where the rank is known, giving it
+// saves looking at axes that are [0, 1) in every box.
 #pragma once
 
 #include <string>
@@ -10,23 +11,23 @@ namespace kmm::graph {
 using detail::Box;
 using detail::max_rank;
 
-inline bool is_empty(const Box& b) noexcept {
-    for (std::size_t k = 0; k < max_rank; ++k)
+inline bool is_empty(const Box& b, std::size_t rank = max_rank) noexcept {
+    for (std::size_t k = 0; k < rank; ++k)
         if (b.begin[k] >= b.end[k]) return true;
     return false;
 }
-inline bool equal(const Box& a, const Box& b) noexcept {
-    for (std::size_t k = 0; k < max_rank; ++k)
+inline bool equal(const Box& a, const Box& b, std::size_t rank = max_rank) noexcept {
+    for (std::size_t k = 0; k < rank; ++k)
         if (a.begin[k] != b.begin[k] || a.end[k] != b.end[k]) return false;
     return true;
 }
-inline bool contains(const Box& outer, const Box& inner) noexcept {
-    for (std::size_t k = 0; k < max_rank; ++k)
+inline bool contains(const Box& outer, const Box& inner, std::size_t rank = max_rank) noexcept {
+    for (std::size_t k = 0; k < rank; ++k)
         if (inner.begin[k] < outer.begin[k] || inner.end[k] > outer.end[k]) return false;
     return true;
 }
-inline bool overlaps(const Box& a, const Box& b) noexcept {
-    for (std::size_t k = 0; k < max_rank; ++k)
+inline bool overlaps(const Box& a, const Box& b, std::size_t rank = max_rank) noexcept {
+    for (std::size_t k = 0; k < rank; ++k)
         if (a.begin[k] >= b.end[k] || b.begin[k] >= a.end[k]) return false;
     return true;
 }

@@ -14,20 +14,17 @@ void add_predecessor(std::vector<Predecessor>& predecessors, TaskNumber number, 
 
 bool ChunkHistory::content_outside(const Box& region) const noexcept {
     for (const Segment& s : segments_)
-        if (!contains(region, s.box)) return true;
+        if (!contains(region, s.box, rank_)) return true;
     return false;
 }
 
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
-    std::vector<Box> open;
-    if (segments_.size() == 1) {
-        if (contains(segments_.front().box, region)) return true;
-    }
-    open.push_back(region);
+    if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
+    std::vector<Box> open{region};
     for (const Segment& s : segments_) {
         std::vector<Box> next;
         for (const Box& b : open) {
-            if (overlaps(b, s.box))
+            if (overlaps(b, s.box, rank_))
                 subtract(b, s.box, [&](const Box& piece) { next.push_back(piece); });
             else
                 next.push_back(b);
@@ -41,7 +38,7 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
 
 void ChunkHistory::read(const Box& region, TaskNumber task, std::vector<Predecessor>& predecessors, JoinMaker& joins) {
     for (Segment& s : segments_) {
-        if (!overlaps(s.box, region)) continue;
+        if (!overlaps(s.box, region, rank_)) continue;
         add_predecessor(predecessors, s.writer, true);
         if (!s.readers.empty() && s.readers.back() == task) continue;
         if (s.readers.size() >= max_readers) {
@@ -59,7 +56,7 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
         for (const TaskNumber reader : s.readers)
             if (reader != task) add_predecessor(predecessors, reader, false);
     };
-    if (segments_.size() == 1 && contains(region, segments_.front().box)) {
+    if (segments_.size() == 1 && contains(region, segments_.front().box, rank_)) {
         Segment& s = segments_.front();
         come_after(s);
         s.box = region;
@@ -69,7 +66,7 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
     }
     scratch_.clear();
     for (Segment& s : segments_) {
-        if (!overlaps(s.box, region)) {
+        if (!overlaps(s.box, region, rank_)) {
             scratch_.push_back(std::move(s));
             continue;
         }
@@ -82,7 +79,7 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
 
 void ChunkHistory::writers(const Box& region, std::vector<Predecessor>& predecessors) const {
     for (const Segment& s : segments_)
-        if (overlaps(s.box, region)) add_predecessor(predecessors, s.writer, true);
+        if (overlaps(s.box, region, rank_)) add_predecessor(predecessors, s.writer, true);
 }
 
 void ChunkHistory::users(std::vector<TaskNumber>& tasks) const {

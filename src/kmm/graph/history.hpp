@@ -22,6 +22,8 @@ class JoinMaker {
 
 class ChunkHistory {
   public:
+    /// Of a chunk of an array of this rank: axes beyond it are not looked at.
+    explicit ChunkHistory(std::size_t rank = max_rank) noexcept : rank_(rank) {}
     /// Whether anything of the chunk was ever written.
     bool any_content() const noexcept { return !segments_.empty(); }
     /// Whether something outside `region` was ever written.
@@ -44,6 +46,7 @@ class ChunkHistory {
         TaskNumber writer = 0;
         std::vector<TaskNumber> readers;
     };
+    std::size_t rank_;
     std::vector<Segment> segments_;
     std::vector<Segment> scratch_;
     // More readers than this are replaced by one join of them: a later write then has few predecessors.

@@ -43,6 +43,25 @@ void Task::reserve() {
     open_data_predecessors.reserve(usual_accesses);
 }
 
+void Task::prefetch() const noexcept {
+    constexpr std::size_t line = 64;
+    const auto* const begin = reinterpret_cast<const char*>(this);
+    for (std::size_t at = 0; at < sizeof(Task); at += line) __builtin_prefetch(begin + at, 1);
+}
+
+void Task::prefetch_lists() const noexcept {
+    constexpr std::size_t line = 64;
+    const auto fetch = [](const auto& list) {
+        const auto* const begin = reinterpret_cast<const char*>(list.data());
+        const std::size_t bytes = usual_accesses * sizeof(*list.data());
+        for (std::size_t at = 0; at < bytes; at += line) __builtin_prefetch(begin + at, 1);
+    };
+    fetch(accesses);
+    fetch(layouts);
+    fetch(patches);
+    fetch(predecessors);
+}
+
 void Task::recycle() noexcept {
     drop_payload();
     number = 0;
@@ -86,25 +105,36 @@ void Task::recycle() noexcept {
 
 TaskPool::~TaskPool() = default;
 
-Task* TaskPool::take() {
-    std::lock_guard<SpinLock> guard(lock_);
-    if (free_.empty()) {
-        slabs_.push_back(std::make_unique<Task[]>(slab_size));
-        free_.reserve(slabs_.size() * slab_size);
-        for (std::size_t i = slab_size; i-- > 0;) {
-            slabs_.back()[i].reserve();
-            free_.push_back(&slabs_.back()[i]);
-        }
+void TaskPool::add_slab() {
+    slabs_.push_back(std::make_unique<Task[]>(slab_size));
+    takers_.tasks.reserve(slabs_.size() * slab_size);
+    givers_.tasks.reserve(slabs_.size() * slab_size);
+    for (std::size_t i = slab_size; i-- > 0;) {
+        slabs_.back()[i].reserve();
+        takers_.tasks.push_back(&slabs_.back()[i]);
     }
-    Task* task = free_.back();
-    free_.pop_back();
+}
+
+Task* TaskPool::take() {
+    std::lock_guard<SpinLock> guard(takers_.lock);
+    std::vector<Task*>& free = takers_.tasks;
+    if (free.empty()) {
+        std::lock_guard<SpinLock> guard_givers(givers_.lock);
+        free.swap(givers_.tasks);
+        if (free.empty()) add_slab();
+    }
+    Task* const task = free.back();
+    free.pop_back();
+    // The planner wrote to the record last. Fetching the next ones while this one is being filled hides most of that.
+    if (free.size() >= 2) free[free.size() - 2]->prefetch();
+    if (!free.empty()) free.back()->prefetch_lists();
     return task;
 }
 
 void TaskPool::give(Task* task) noexcept {
     task->recycle();
-    std::lock_guard<SpinLock> guard(lock_);
-    free_.push_back(task);  // cannot allocate: take() reserved room for every record
+    std::lock_guard<SpinLock> guard(givers_.lock);
+    givers_.tasks.push_back(task);  // cannot allocate: both lists have room for every record
 }
 
 TaskNumber TaskTable::add(Task* task) {
@@ -135,6 +165,12 @@ Task* TaskTable::locate(TaskNumber number) const noexcept {
 Task* TaskTable::find(TaskNumber number) noexcept {
     std::lock_guard<SpinLock> guard(lock_);
     return locate(number);
+}
+
+void TaskTable::find(const std::vector<Predecessor>& predecessors, std::vector<Task*>& out) {
+    out.reserve(out.size() + predecessors.size());
+    std::lock_guard<SpinLock> guard(lock_);
+    for (const Predecessor& p : predecessors) out.push_back(locate(p.number));
 }
 
 void TaskTable::remove(TaskNumber number) noexcept {

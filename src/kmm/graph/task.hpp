@@ -74,6 +74,65 @@ struct SubmitInfo {
     SourceLocation location;
     std::uint32_t num_chunks = 0;
     detail::LauncherInfo::Kind launcher = detail::LauncherInfo::Kind::host;
+    mutable std::atomic<std::int64_t> references{0};
+
+    void release(std::int64_t count) const noexcept {
+        if (references.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;
+    }
+};
+
+/// One task's share of a SubmitInfo.
+class SubmitInfoRef {
+  public:
+    SubmitInfoRef() = default;
+    ~SubmitInfoRef() { reset(); }
+    SubmitInfoRef(const SubmitInfoRef&) = delete;
+    SubmitInfoRef& operator=(const SubmitInfoRef&) = delete;
+    void reset() noexcept {
+        if (info_ != nullptr) info_->release(1);
+        info_ = nullptr;
+    }
+    /// Takes over one count.
+    void adopt(const SubmitInfo* info) noexcept {
+        reset();
+        info_ = info;
+    }
+    const SubmitInfo* operator->() const noexcept { return info_; }
+    explicit operator bool() const noexcept { return info_ != nullptr; }
+
+  private:
+    const SubmitInfo* info_ = nullptr;
+};
+
+/// Hands out a SubmitInfo to tasks. Counts many references at once: the count's cache line goes between the thread that
+/// submits and the one that settles. Not thread-safe.
+class SubmitInfoSource {
+  public:
+    SubmitInfoSource() = default;
+    ~SubmitInfoSource() { reset(nullptr); }
+    SubmitInfoSource(const SubmitInfoSource&) = delete;
+    SubmitInfoSource& operator=(const SubmitInfoSource&) = delete;
+    void reset(std::unique_ptr<SubmitInfo> info) noexcept {
+        if (info_ != nullptr) info_->release(counted_);
+        info_ = info.release();
+        counted_ = 0;
+        if (info_ != nullptr) count_more();
+    }
+    const SubmitInfo* get() const noexcept { return info_; }
+    void give_to(SubmitInfoRef& ref) noexcept {
+        if (counted_ == 1) count_more();
+        --counted_;
+        ref.adopt(info_);
+    }
+
+  private:
+    void count_more() noexcept {
+        info_->references.fetch_add(counted_at_once, std::memory_order_relaxed);
+        counted_ += counted_at_once;
+    }
+    static constexpr std::int64_t counted_at_once = 1024;
+    const SubmitInfo* info_ = nullptr;
+    std::int64_t counted_ = 0;  ///< references that are counted and not given away; at least one while there is an info
 };
 
 /// A failure that began at one task. Shared by all tasks that it cancelled.
@@ -110,7 +169,7 @@ struct Task {
     ResourceId where;
     std::uint32_t memory = 0;  ///< index of the memory it runs in: 0 host, 1 + device
     DomainChunk chunk;
-    std::shared_ptr<const SubmitInfo> info;
+    SubmitInfoRef info;
 
     // ---- what it does
     std::vector<Access> accesses;
@@ -167,6 +226,9 @@ struct Task {
     void drop_payload() noexcept;
     /// Room for what most tasks have, so that a fresh record costs no growing of lists.
     void reserve();
+    /// Fetches the record, or the memory of its lists, into the cache of a thread that will soon fill it.
+    void prefetch() const noexcept;
+    void prefetch_lists() const noexcept;
     /// Makes the record as new, keeping the memory of its vectors.
     void recycle() noexcept;
 
@@ -177,7 +239,8 @@ struct Task {
     void* extra_storage_ = nullptr;
 };
 
-/// Free task records. Threads take and give in batches. Any thread.
+/// Free task records. Any thread; O(1). Submitting threads take and the planner gives, so each side has a list and a lock of
+/// its own: an empty list of takers is exchanged for the givers'.
 class TaskPool {
   public:
     ~TaskPool();
@@ -185,9 +248,15 @@ class TaskPool {
     void give(Task* task) noexcept;
 
   private:
-    SpinLock lock_;
-    std::vector<Task*> free_;
-    std::vector<std::unique_ptr<Task[]>> slabs_;
+    struct alignas(64) List {
+        SpinLock lock;
+        std::vector<Task*> tasks;
+    };
+    void add_slab();
+
+    List takers_;
+    List givers_;
+    std::vector<std::unique_ptr<Task[]>> slabs_;  ///< under both locks
     static constexpr std::size_t slab_size = 64;
 };
 
@@ -200,6 +269,8 @@ class TaskTable {
     TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept;
+    /// Appends the records of all `predecessors` to `out`, null where settled, and takes the lock once.
+    void find(const std::vector<Predecessor>& predecessors, std::vector<Task*>& out);
     /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
     template<typename F> auto with(TaskNumber number, F&& f) {
         std::lock_guard<SpinLock> guard(lock_);

@@ -74,8 +74,11 @@ void Scheduler::submit(Task& task) {
         if (a.first_of_chunk)
             residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
     }
-    for (const Predecessor& p : task.predecessors) {
-        Task* before = table_.find(p.number);
+    found_.clear();
+    table_.find(task.predecessors, found_);
+    for (std::size_t i = 0; i < task.predecessors.size(); ++i) {
+        const Predecessor& p = task.predecessors[i];
+        Task* before = found_[i];
         if (before == nullptr) {
             if (p.data)
                 if (const auto failure = outbox_.find_failure(p.number)) set_failure(task, failure);
@@ -415,8 +418,11 @@ void Scheduler::issue_kernel(Task& task) {
     task.completion.add(fence);
     for (const graph::AddressPatch& p : task.patches)
         std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
-    for (const Predecessor& p : task.predecessors)
-        if (p.data && table_.find(p.number) != nullptr) task.open_data_predecessors.push_back(p.number);
+    found_.clear();
+    table_.find(task.predecessors, found_);
+    for (std::size_t i = 0; i < found_.size(); ++i)
+        if (found_[i] != nullptr && task.predecessors[i].data)
+            task.open_data_predecessors.push_back(task.predecessors[i].number);
     Instruction instruction;
     instruction.op = Instruction::Op::kernel;
     instruction.lane = id;

@@ -235,6 +235,7 @@ class Scheduler final : private memory::Requests {
     std::vector<Queue> queues_;
     std::vector<Step> steps_;
     std::deque<Task*> barriers_;
+    std::vector<Task*> found_;     ///< for looking up predecessors
     std::vector<Task*> finished_;  ///< settled, to be recycled when nobody holds a pointer
     std::vector<Task*> changed_;   ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
