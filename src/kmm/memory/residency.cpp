@@ -64,24 +64,22 @@ void Residency::add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces
 }
 
 void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task) {
-    for (std::size_t i = chunk.next_use_head; i < chunk.next_uses.size(); ++i) {
-        if (chunk.next_uses[i] >> 1 != task) continue;
-        if (i != chunk.next_use_head) {
-            chunk.next_uses.erase(chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(i));
-            return;
-        }
-        ++chunk.next_use_head;
-        if (chunk.next_use_head == chunk.next_uses.size()) {
-            chunk.next_uses.clear();
-            chunk.next_use_head = 0;
-        } else if (chunk.next_use_head >= 1024) {
-            chunk.next_uses.erase(chunk.next_uses.begin(),
-                                  chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head));
-            chunk.next_use_head = 0;
-        }
-        reindex_all(chunk);
-        return;
+    // Tasks are issued nearly in order: what stands before this one moves up, not the long rest behind it.
+    auto& uses = chunk.next_uses;
+    const auto head = uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head);
+    const auto at = std::find_if(head, uses.end(), [task](std::uint64_t use) { return use >> 1 == task; });
+    if (at == uses.end()) return;
+    const bool was_first = at == head;
+    std::move_backward(head, at, at + 1);
+    ++chunk.next_use_head;
+    if (chunk.next_use_head == uses.size()) {
+        uses.clear();
+        chunk.next_use_head = 0;
+    } else if (chunk.next_use_head >= 1024 && 2 * chunk.next_use_head >= uses.size()) {
+        uses.erase(uses.begin(), uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head));
+        chunk.next_use_head = 0;
     }
+    if (was_first) reindex_all(chunk);
 }
 
 // ---------------------------------------------------------------------------------------------------- questions
