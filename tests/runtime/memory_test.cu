@@ -309,6 +309,36 @@ TEST(Row008, exceeding_the_limit_of_one_device_evicts_only_there) {
     for (int i = 0; i < 3; i++) EXPECT_TRUE(is_filled(right[static_cast<std::size_t>(i)], static_cast<float>(i + 1)));
 }
 
+TEST(Trim, memory_that_is_free_goes_back_to_the_driver_and_is_taken_again_when_it_is_needed) {
+    KMM_NEED_DEVICES(1);
+    constexpr std::int64_t large = std::int64_t{24} << 20;  // 96 MiB
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = std::size_t{200} << 20;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    const auto free_now = [&] { return rt.info().device(DeviceId(0)).free_memory(); };
+    const std::size_t before = free_now();
+    auto kept = one_chunk<float>(rt, n);
+    fill_on(rt, 0, kept, 3.0f);
+    for (int round = 0; round < 3; round++) {
+        {
+            auto a = one_chunk<float>(rt, large);
+            auto b = one_chunk<float>(rt, large);
+            a.fill(1.0f);
+            b.fill(2.0f);
+            rt.synchronize();
+            EXPECT_LE(free_now() + 2 * large * sizeof(float), before);
+            rt.trim_memory();  // what is in use stays
+            std::vector<float> last(1);
+            b.copy_to(last.data(), Point<1>(large - 1), Dim<1>(1));
+            EXPECT_EQ(last[0], 2.0f);
+        }
+        rt.trim_memory();
+        // On a GPU others may take and give memory meanwhile; most of it must be there again.
+        EXPECT_GE(free_now() + 100 * 1024 * 1024, before);
+    }
+    EXPECT_TRUE(is_filled(kept, 3.0f));
+}
+
 TEST(Row008, devices_have_separate_addresses_and_are_not_the_host) {
     KMM_NEED_DEVICES(2);
     const RuntimeHandle rt = kmm::make_runtime(config_with(2));

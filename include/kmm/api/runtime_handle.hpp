@@ -224,7 +224,8 @@ class RuntimeHandle {
     std::string report(ReportFormat format = ReportFormat::Text) const {
         return detail::runtime_report(*core_, format);
     }
-    /// Gives cached memory back to the driver and the system. Blocks for them.
+    /// Gives memory that no array uses back to the driver and the system: pinned segments, and the end of each device's
+    /// range. Blocks for them; tasks go on meanwhile, and what is needed later is taken again. CL.
     void trim_memory() const { detail::runtime_trim(*core_); }
     /// Waits for everything, then refuses further submits; arrays lose their data. TE DL.
     void close() const { detail::runtime_close(*core_); }

@@ -62,7 +62,7 @@ void runtime_close(RuntimeCore& core) { core.close(); }
 
 bool runtime_is_idle(RuntimeCore& core) { return core.idle(); }
 
-void runtime_trim(RuntimeCore& core) { core.check_open(); }
+void runtime_trim(RuntimeCore& core) { core.trim(); }
 
 RuntimeStats runtime_stats(RuntimeCore& core) { return core.stats(); }
 

@@ -55,7 +55,7 @@ MemoryService::~MemoryService() {
             (void)driver_.release_physical(p.handle);
         }
         if (r.base != nullptr) (void)driver_.release_addresses(r.base, r.reserved_bytes);
-        for (void* p : r.allocations) (void)driver_.free(p);
+        for (const Allocation& a : r.allocations) (void)driver_.free(a.address);
     }
 }
 
@@ -65,6 +65,16 @@ void MemoryService::grow(memory::MemoryIndex memory, std::size_t at_least_bytes)
         requests_.push_back({memory, at_least_bytes});
     }
     wake_.notify_one();
+}
+
+void MemoryService::trim() {
+    std::promise<void> trimmed;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        requests_.push_back({0, 0, &trimmed});
+    }
+    wake_.notify_one();
+    trimmed.get_future().wait();
 }
 
 MemoryService::Figures MemoryService::figures() const {
@@ -83,7 +93,10 @@ void MemoryService::run() {
             request = requests_.front();
             requests_.pop_front();
         }
-        if (request.memory == 0)
+        if (request.trimmed != nullptr) {
+            trim_all();
+            request.trimmed->set_value();
+        } else if (request.memory == 0)
             grow_host(request.bytes);
         else
             grow_device(request.memory - 1, request.bytes);
@@ -148,7 +161,7 @@ void MemoryService::grow_host(std::size_t bytes) {
         answer(0, nullptr, 0);
         return;
     }
-    segments_.push_back({address, reservation, mapped + huge_page});
+    segments_.push_back({address, offered, mapped, reservation, mapped + huge_page});
     host_bytes_ += offered;
     {
         std::lock_guard<std::mutex> guard(mutex_);
@@ -161,9 +174,10 @@ void MemoryService::grow_host(std::size_t bytes) {
 void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
     Range& r = ranges_[device];
     const std::size_t limit = limits_[device + 1];
-    const std::size_t left = limit - std::min(limit, r.offered_bytes);
+    const std::size_t offered_so_far = r.offered_bytes + r.allocated_bytes;
+    const std::size_t left = limit - std::min(limit, offered_so_far);
     const std::size_t wanted =
-        std::min(left, std::max(bytes, std::clamp(r.offered_bytes, smallest_device_step, largest_device_step)));
+        std::min(left, std::max(bytes, std::clamp(offered_so_far, smallest_device_step, largest_device_step)));
     if (wanted == 0) {
         answer(device + 1, nullptr, 0);
         return;
@@ -186,13 +200,54 @@ void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
         if (!driver_.allocate(ordinals_[device], attempt + gap, &address).ok() &&
             !driver_.allocate(ordinals_[device], attempt, &address).ok())
             continue;
-        r.allocations.push_back(address);
-        r.offered_bytes += attempt;
-        r.mapped_bytes = std::max(r.mapped_bytes, r.offered_bytes);
+        r.allocations.push_back({address, attempt});
+        r.allocated_bytes += attempt;
         answer(device + 1, address, attempt);
         return;
     }
     answer(device + 1, nullptr, 0);
+}
+
+void MemoryService::trim_all() {
+    std::size_t unpinned = 0;
+    std::erase_if(segments_, [&](const Segment& s) {
+        if (!reports_.take_back(0, s.address, s.offered_bytes)) return false;
+        (void)driver_.unregister_host(s.address);
+        ::munmap(s.reservation, s.reserved_bytes);
+        host_bytes_ -= s.offered_bytes;
+        unpinned += s.pinned_bytes;
+        return true;
+    });
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        figures_.pinned_bytes -= unpinned;
+    }
+    for (std::uint32_t d = 0; d < ranges_.size(); ++d) trim_device(d);
+}
+
+void MemoryService::trim_device(std::uint32_t device) {
+    Range& r = ranges_[device];
+    std::size_t unmapped = 0;
+    while (!r.pieces.empty()) {
+        const Piece piece = r.pieces.back();
+        const auto begin = static_cast<std::size_t>(static_cast<std::byte*>(piece.address) - r.base);
+        const std::size_t offered = r.offered_bytes - std::min(r.offered_bytes, begin);
+        if (offered != 0 && !reports_.take_back(device + 1, piece.address, offered)) break;
+        (void)driver_.unmap(piece.address, piece.bytes);
+        (void)driver_.release_physical(piece.handle);
+        r.pieces.pop_back();
+        r.offered_bytes -= offered;
+        r.mapped_bytes -= piece.bytes;
+        unmapped += piece.bytes;
+    }
+    std::erase_if(r.allocations, [&](const Allocation& a) {
+        if (!reports_.take_back(device + 1, a.address, a.offered_bytes)) return false;
+        (void)driver_.free(a.address);
+        r.allocated_bytes -= a.offered_bytes;
+        return true;
+    });
+    std::lock_guard<std::mutex> guard(mutex_);
+    figures_.mapped_bytes -= unmapped;
 }
 
 // Maps until `bytes` more can be offered, in pieces; keeps what it got when the driver stops giving. True if anything is new.

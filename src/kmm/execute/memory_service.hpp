@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,6 +25,9 @@ class MemoryService {
                   bool virtual_memory, const void* runtime, Reports& reports);
     ~MemoryService();
 
+    /// Gives back what is free: pinned segments, and of each device's range the end. Blocks until it is done, which takes
+    /// milliseconds for each gigabyte. Any thread but the planner.
+    void trim();
     /// Answered by Message::grown, with 0 bytes if the driver refuses.
     void grow(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
@@ -37,11 +41,14 @@ class MemoryService {
 
   private:
     struct Request {
-        memory::MemoryIndex memory;
-        std::size_t bytes;
+        memory::MemoryIndex memory = 0;
+        std::size_t bytes = 0;
+        std::promise<void>* trimmed = nullptr;  ///< set: a request to trim
     };
     struct Segment {
         void* address = nullptr;
+        std::size_t offered_bytes = 0;
+        std::size_t pinned_bytes = 0;
         void* reservation = nullptr;
         std::size_t reserved_bytes = 0;
     };
@@ -50,19 +57,26 @@ class MemoryService {
         void* address = nullptr;
         std::size_t bytes = 0;
     };
+    struct Allocation {
+        void* address = nullptr;
+        std::size_t offered_bytes = 0;
+    };
     struct Range {
         std::byte* base = nullptr;
         std::size_t reserved_bytes = 0;
-        std::size_t mapped_bytes = 0;
-        std::size_t offered_bytes = 0;
+        std::size_t mapped_bytes = 0;   ///< from the base
+        std::size_t offered_bytes = 0;  ///< from the base; never more than is mapped
         std::size_t granularity = 0;
         std::vector<Piece> pieces;
-        std::vector<void*> allocations;  ///< without virtual memory
+        std::vector<Allocation> allocations;  ///< without virtual memory, or where mapping was refused
+        std::size_t allocated_bytes = 0;
     };
 
     void run();
     void grow_host(std::size_t bytes);
     void grow_device(std::uint32_t device, std::size_t bytes);
+    void trim_all();
+    void trim_device(std::uint32_t device);
     bool map_more(std::uint32_t device, Range& range, std::size_t bytes);
     void touch(std::byte* address, std::size_t bytes);
     void answer(memory::MemoryIndex memory, const void* address, std::size_t bytes);

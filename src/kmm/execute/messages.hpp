@@ -88,6 +88,8 @@ class Reports {
     virtual void post(Message&& message) = 0;
     /// Runs the planner on this thread if nobody does and there is something to do.
     virtual void help() noexcept = 0;
+    /// Takes memory that was reported as grown back from the planner, if all of it is free. Waits for a turn of the planner.
+    virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes) = 0;
     /// A record whose payload has just been destroyed.
     virtual void discard(graph::Task& task) noexcept = 0;
 

@@ -146,6 +146,13 @@ void RuntimeCore::recycle(Task& task) noexcept {
 
 void RuntimeCore::post(Message&& message) { inbox_.push(std::move(message)); }
 
+bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes) {
+    return while_planning([&] {
+        if (!inbox_.empty()) turn();  // arrays that were released just now
+        return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes);
+    });
+}
+
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {
     thread_local std::unique_ptr<DeviceResource> resource;
     thread_local const RuntimeCore* owner = nullptr;
@@ -236,6 +243,11 @@ graph::TaskNumber RuntimeCore::submit_join(const std::vector<graph::Predecessor>
     }
     plan_published(was_idle);
     return number;
+}
+
+void RuntimeCore::trim() {
+    check_open();
+    memory_service_->trim();
 }
 
 // ---------------------------------------------------------------------------------------------------- reports

@@ -88,6 +88,8 @@ class RuntimeCore final : public Runtime,
     void synchronize();
     void close();
     bool idle() const noexcept { return pending_.load(std::memory_order_acquire) == 0; }
+    /// Gives free memory back to the driver; blocks until it did.
+    void trim();
     RuntimeStats stats();
     std::string report(ReportFormat format);
     std::string out_of_memory_text(const Task& task, bool at_submit);
@@ -121,6 +123,7 @@ class RuntimeCore final : public Runtime,
     // execute::Reports
     void post(execute::Message&& message) override;
     void help() noexcept override;
+    bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes) override;
     void discard(Task& task) noexcept override { pool_.give(&task); }
     // execute::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;

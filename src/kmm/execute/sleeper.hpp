@@ -39,9 +39,9 @@ class Sleeper {
             state_.wait(asleep, std::memory_order_seq_cst);
         state_.store(awake, std::memory_order_seq_cst);
     }
-    /// Called after what `ready` looks at was changed.
+    /// Called after what `ready` looks at was changed. Both sides must use sequentially consistent operations for that: then
+    /// either the sleeper sees the change or this sees the sleeper.
     void wake() noexcept {
-        std::atomic_thread_fence(std::memory_order_seq_cst);
         if (state_.load(std::memory_order_seq_cst) == awake) return;
         if (state_.exchange(awake, std::memory_order_seq_cst) == asleep) state_.notify_one();
     }

@@ -51,6 +51,17 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     space.counters.capacity_bytes += bytes;
 }
 
+bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes) {
+    Space& space = spaces_[memory];
+    space.heap.prune([this](const rmm::heap::fence& f) {
+        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+    });
+    if (!space.heap.remove_region(address, bytes)) return false;
+    space.counters.capacity_bytes -= bytes;
+    space.refusals = 0;
+    return true;
+}
+
 // ---------------------------------------------------------------------------------------------------- the future
 
 void Residency::add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces) {

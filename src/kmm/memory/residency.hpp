@@ -70,6 +70,9 @@ class Residency {
     // ---- capacity
     /// The answer to Requests::grow. 0 bytes: the driver refused; what there is must do until something is freed.
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
+    /// Takes memory that `grown` gave out of the heap again, if all of it is free and nobody on a device still uses it.
+    /// O(free pieces).
+    bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
