@@ -59,7 +59,5 @@ function(kmm_install_packages)
     ${PROJECT_BINARY_DIR}/packages/rmm-config-version.cmake ${module_dir}/RmmInterop.cmake DESTINATION ${rmm_dir})
   install(FILES ${PROJECT_BINARY_DIR}/packages/kmm-config.cmake
     ${PROJECT_BINARY_DIR}/packages/kmm-config-version.cmake ${module_dir}/KmmKernels.cmake DESTINATION ${kmm_dir})
-  if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
-    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-  endif()
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endfunction()
