@@ -1,4 +1,7 @@
-// The settings of a runtime, and where they come from: the program or the environment. Plain values; any thread.
+// The settings of a runtime, and where they come from: the program or the environment. docs/configuration.md is the same
+// as a table.
+//
+// Owns: nothing; plain values. Must not know: drivers, devices, the runtime that reads them. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +15,15 @@
 
 namespace kmm {
 
-/// How pinned host memory is obtained.
+/// How pinned host memory is obtained. Either value changes nothing yet: a runtime pins segments that it keeps until
+/// `trim_memory` or its end.
 enum struct HostMemoryKind : std::uint8_t {
     CachingPool,  ///< freed memory is kept for reuse
     NoPool,       ///< one driver call for each buffer
 };
 
-/// How device memory is obtained.
+/// How device memory is obtained. `Resource` is refused (NotAvailable); the other values change nothing yet: a runtime maps
+/// one range of addresses for each device piece by piece, and where the driver cannot it takes large blocks.
 enum struct DeviceMemoryKind : std::uint8_t {
     DefaultPool,  ///< the driver's default pool
     PrivatePool,  ///< a pool of the driver of our own
@@ -29,9 +34,9 @@ enum struct DeviceMemoryKind : std::uint8_t {
     Automatic,    ///< Vmm where the driver can, else CachingPool
 };
 
-/// Where a runtime with DeviceMemoryKind::Resource takes device memory from: a reference to a memory resource that
-/// outlives the runtime. rmm/interop with kmm makes one from any `rmm::device_async_resource_ref`. Both functions are
-/// called from any thread, with the device current; `allocate` may throw.
+/// Where a runtime with DeviceMemoryKind::Resource takes device memory from: two functions and a memory resource that
+/// outlives the runtime. Both functions are called from any thread, with the device current; `allocate` may throw. No
+/// runtime takes memory from it yet, and nothing makes one from an `rmm::device_async_resource_ref`.
 struct DeviceMemorySource {
     std::shared_ptr<void> resource;
     void* (*allocate)(void* resource, std::size_t bytes, std::size_t alignment, void* stream) = nullptr;
@@ -39,48 +44,58 @@ struct DeviceMemorySource {
 };
 
 /// Passing an object of your own ignores the environment; start from default_config_from_environment() to combine both.
-/// All sizes in bytes.
+/// All sizes in bytes. In brackets the variable that default_config_from_environment() reads into the field.
 struct RuntimeConfig {
+    /// [KMM_HOST_POOL] Changes nothing yet.
     HostMemoryKind host_memory_kind = HostMemoryKind::CachingPool;
+    /// [KMM_HOST_MEM, a size] Of the host tier, which also stays below `host_memory_fraction`.
     std::size_t host_memory_limit = std::numeric_limits<std::size_t>::max();
-    /// Take host memory in blocks of this size and sub-allocate; 0: off.
+    /// [KMM_HOST_BLOCK] Take host memory in blocks of this size and sub-allocate; 0: off. Changes nothing yet.
     std::size_t host_memory_block_size = 0;
+    /// [KMM_DEVICE_POOL] Changes nothing yet, but that `Resource` is refused.
     DeviceMemoryKind device_memory_kind = DeviceMemoryKind::Automatic;
-    /// Of each device; includes pool slack and temporaries, not adopted memory.
+    /// [KMM_DEVICE_MEM, a size] Of each device; includes pool slack and temporaries, not adopted memory. The limit in force
+    /// is min(this, `device_memory_fraction` of the total - `device_memory_keep_free`).
     std::size_t device_memory_limit = std::numeric_limits<std::size_t>::max();
-    /// Of each device, left to others.
+    /// [KMM_DEVICE_KEEP_FREE] Of each device, left to others.
     std::size_t device_memory_keep_free = 0;
+    /// [KMM_DEVICE_BLOCK] As host_memory_block_size, of each device. Changes nothing yet.
     std::size_t device_memory_block_size = 0;
-    /// Compute streams of each device, 1..64.
+    /// [KMM_DEVICE_STREAMS] Compute streams of each device, 1..64.
     std::size_t device_concurrent_streams = 8;
-    /// Tasks run one at a time in submission order; fresh memory is filled with a pattern.
+    /// [KMM_DEBUG] Tasks run one at a time in submission order; fresh and `overwrite` memory is filled with a pattern;
+    /// regions that lie partly outside their array are logged.
     bool debug_mode = false;
 
+    /// [KMM_DRIVER]
     DriverKind driver = DriverKind::Auto;
-    /// Native ordinals; the i-th becomes DeviceId(i); only these are touched. Empty: all.
+    /// [KMM_DEVICES] Native ordinals; the i-th becomes DeviceId(i); only these are touched. Empty: all.
     std::vector<int> devices{};
-    /// Devices of the host driver.
+    /// [KMM_VIRTUAL_DEVICES] Devices of the host driver, 1..64.
     std::size_t virtual_devices = 1;
-    /// Of each device of the host driver, taken out of the host tier's limit; 0: a third of the host tier / N.
+    /// [KMM_VIRTUAL_DEVICE_MEM] Of each device of the host driver; 0: a third of the host tier / N. Comes out of the host
+    /// tier where host_memory_limit is not set.
     std::size_t virtual_device_memory = 0;
-    /// Of the device's total.
+    /// [KMM_DEVICE_MEM, a percentage] Of the device's total. The host driver's devices are used whole.
     double device_memory_fraction = 0.95;
-    /// Of physical memory or of the container limit, whichever is smaller.
+    /// [KMM_HOST_MEM, a percentage] Of physical memory or of the container limit, whichever is smaller.
     double host_memory_fraction = 0.75;
-    /// Existing writable directory; empty: no disk tier.
+    /// [KMM_SPILL_DIR] Existing writable directory; empty: no disk tier. Not offered yet: anything else is NotAvailable.
     std::string spill_directory{};
+    /// [KMM_SPILL_LIMIT, a size] Changes nothing yet.
     std::size_t spill_limit = std::numeric_limits<std::size_t>::max();
-    /// Of the space that is free when the runtime starts.
+    /// [KMM_SPILL_LIMIT, a percentage] Of the space that is free when the runtime starts. Changes nothing yet.
     double spill_fraction = 0.9;
-    /// Pool for host tasks and emulated kernels; 0: usable CPUs.
+    /// [KMM_HOST_THREADS] Pool for host tasks and emulated kernels; 0: usable CPUs.
     std::size_t host_threads = 0;
-    /// A submit beyond this many unfinished tasks waits; 0: no limit.
+    /// [KMM_MAX_PENDING] A submit beyond this many unfinished tasks waits, unless it is made inside a task; 0: no limit.
     std::size_t max_pending_tasks = 1'000'000;
     /// In GPU(f) tasks, work on the legacy default stream is ordered after the inputs and awaited.
     bool legacy_stream_capture = true;
-    /// Seconds that a task waits for memory which only the program can release.
+    /// [KMM_MEMORY_WAIT] Seconds that a task waits for memory which only the program can release. Changes nothing yet: such
+    /// a task fails as soon as nothing else runs that could free memory.
     double memory_wait = 10;
-    /// A wait of this many seconds without any progress logs, once, who waits for what; 0: off.
+    /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what; 0: off.
     double watchdog = 30;
     /// For DeviceMemoryKind::Resource: one for each device.
     std::vector<DeviceMemorySource> device_resource{};
