@@ -32,6 +32,8 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
 endif()
 
 enable_language(CUDA)
+# 12.5 is the first toolkit that declares cudaGetDriverEntryPointByVersion and cuCtxRecordEvent, on which vendor_cuda.hpp
+# stands. 13.0 is the only one that has been tried.
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)
   message(FATAL_ERROR "KMM needs nvcc 12.5 or newer, but ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_VERSION}: "
     "set CMAKE_CUDA_COMPILER, or configure with -DKMM_CUDA=OFF.")
