@@ -1,4 +1,6 @@
-// Comparisons of arithmetic values that are right for every mix of types. Pure; host and device.
+// Comparisons of arithmetic values that are right for every mix of types.
+//
+// Owns: nothing; pure functions. Must not know: errors, which checked_math.hpp adds. Any thread, host and device.
 #pragma once
 
 #include <limits>

@@ -1,4 +1,7 @@
-// Arithmetic that reports overflow: std::overflow_error on the host, a failed kernel on a device. Pure.
+// Arithmetic that reports overflow: std::overflow_error on the host, a failed kernel on a device.
+//
+// Owns: nothing; pure functions. Must not know: how a failure is reported, which detail/panic.hpp does, so that no exception
+// type is needed here. Any thread, host and device.
 #pragma once
 
 #include <limits>

@@ -1,4 +1,6 @@
-// Rounding functions of integers. Pure; host and device. A divisor or multiple of 0 is undefined behaviour, as for `/`.
+// Rounding functions of integers. A divisor or multiple of 0 is undefined behaviour, as for `/`.
+//
+// Owns: nothing; pure functions. Must not know: what is rounded (tiles, bytes, grids). Any thread, host and device.
 #pragma once
 
 #include <type_traits>

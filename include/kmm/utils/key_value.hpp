@@ -1,4 +1,6 @@
-// A value with the index it came from, for reductions such as "where is the smallest element". Pure; host and device.
+// A value with the index it came from, for reductions such as "where is the smallest element".
+//
+// Owns: nothing; a plain value. Must not know: reductions. Any thread, host and device.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,7 @@
 // What the threads tell the planner.
+//
+// Owns: messages between `push` and `take`. Must not know: the scheduler, drivers, what a message leads to. Any thread posts;
+// the one that holds the planner's baton takes.
 #pragma once
 
 #include <exception>

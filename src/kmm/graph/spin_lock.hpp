@@ -1,4 +1,6 @@
 // A lock for sections of a few instructions: spins briefly, then yields. Never held over a call that can block.
+//
+// Owns: one flag. Must not know: what it guards. Any thread.
 #pragma once
 
 #include <atomic>
