@@ -54,5 +54,7 @@ if(KMM_SANITIZER)
 elseif(KMM_WERROR)
   target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
+# Messages name our files by their place in the tree, not by where it was built.
+target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 target_include_directories(kmm_common INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(kmm_common INTERFACE Threads::Threads)

@@ -1,6 +1,8 @@
 // Implements <rmm/cuda_device.hpp>. Any thread.
 #include "rmm/cuda_device.hpp"
 
+#include <string>
+
 #include "rmm/aligned.hpp"
 #include "rmm/status.hpp"
 
@@ -35,7 +37,13 @@ std::size_t percent_of_free_device_memory(int percent) {
 
 cuda_set_device_raii::cuda_set_device_raii(cuda_device_id dev_id)
     : old_device_{get_current_cuda_device()}, needs_reset_{dev_id.value() >= 0 && old_device_ != dev_id} {
-    if (needs_reset_) detail::check(detail::the_driver().set_current_device(dev_id.value()));
+    if (!needs_reset_) return;
+    detail::driver::Driver& driver = detail::the_driver();
+    const int present = driver.device_count();
+    if (dev_id.value() >= present)
+        throw rmm::cuda_error("device " + std::to_string(dev_id.value()) + " cannot be made current: the " +
+                              driver.name() + " driver has " + std::to_string(present) + " (numbered from 0)");
+    detail::check(driver.set_current_device(dev_id.value()));
 }
 
 cuda_set_device_raii::~cuda_set_device_raii() noexcept {

@@ -19,7 +19,8 @@ void refuse_alignment(std::size_t alignment) {
 void refuse_plain_alignment(std::size_t alignment) {
     RMM_EXPECTS(is_pow2(alignment), "alignment " + std::to_string(alignment) + " is not a power of two");
     throw rmm::bad_alloc("alignment " + std::to_string(alignment) +
-                         " is above 256, the alignment of device memory; use an aligned_resource_adaptor");
+                         " is above 256, the alignment of device memory: ask for that many bytes more and align the "
+                         "address");
 }
 
 }  // namespace detail

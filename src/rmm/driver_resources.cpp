@@ -20,7 +20,7 @@ namespace driver = rmm::detail::driver;
 void* allocate_pinned(std::size_t bytes, const char* what) {
     void* ptr = nullptr;
     const driver::Status status = rmm::detail::the_driver().allocate_pinned(bytes, &ptr);
-    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what);
+    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what, rmm::detail::memory_place::host);
     return ptr;
 }
 

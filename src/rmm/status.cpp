@@ -1,6 +1,8 @@
 // Implements status.hpp.
 #include "rmm/status.hpp"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 
@@ -22,6 +24,12 @@ const char* driver_word(driver::Driver& d) {
 
 std::string place(const std::source_location& where) {
     return std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
+}
+
+std::string describe_host_memory() {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    return "host   total " + format_size(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page) + "   free " +
+           format_size(static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page);
 }
 
 std::string describe(driver::Driver& d, driver::Status status) {
@@ -47,7 +55,8 @@ void check(driver::Status status, std::source_location where) {
     throw rmm::cuda_error(std::string(driver_word(d)) + " error at: " + place(where) + describe(d, status));
 }
 
-void throw_allocation_failure(driver::Status status, std::size_t bytes, const char* what, std::source_location where) {
+void throw_allocation_failure(driver::Status status, std::size_t bytes, const char* what, memory_place memory,
+                              std::source_location where) {
     driver::Driver& d = the_driver();
     (void)d.take_last_error();
     std::string text = std::string(driver_word(d)) + " error (failed to allocate " + std::to_string(bytes) +
@@ -55,9 +64,16 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
     if (status.code != driver::Code::out_of_memory) throw rmm::bad_alloc(text);
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
+    const std::string asked = std::string(": ") + what + " was asked for " + format_size(bytes) + "\n  ";
+    if (memory == memory_place::host) {
+        text += "\nout of memory on the host" + asked + describe_host_memory() +
+                "\n  try: smaller or fewer page-locked allocations; page-locked memory cannot be swapped out";
+        throw rmm::out_of_memory(text, shortage);
+    }
     const int device = current_device();
-    text += "\nout of memory on " + device_name(device) + ": " + what + " was asked for " + format_size(bytes) +
-            "\n  " + describe_device_memory(device, &shortage);
+    text += "\nout of memory on " + device_name(device) + asked + describe_device_memory(device, &shortage) +
+            "\n  try: free what is no longer needed, smaller allocations, or a pool_memory_resource, which uses freed "
+            "memory again";
     throw rmm::out_of_memory(text, shortage);
 }
 

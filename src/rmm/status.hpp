@@ -26,8 +26,12 @@ inline driver::StreamHandle handle_of(cuda_stream_view stream) noexcept { return
 /// Throws rmm::cuda_error, "<DRIVER> error at: FILE:LINE: NAME DESCRIPTION", unless ok; clears the driver's last error.
 void check(driver::Status status, std::source_location where = std::source_location::current());
 
+/// Whose memory ran out.
+enum class memory_place { device, host };
+
 /// Throws for an allocation that the driver refused: rmm::out_of_memory or rmm::bad_alloc, with the sizes.
 [[noreturn]] void throw_allocation_failure(driver::Status status, std::size_t bytes, const char* what,
+                                           memory_place memory = memory_place::device,
                                            std::source_location where = std::source_location::current());
 
 /// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down.

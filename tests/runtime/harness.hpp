@@ -84,6 +84,14 @@ inline RuntimeConfig config_with(std::size_t num_devices) {
     return config;
 }
 
+/// Leaves `bytes` to the host. Virtual devices are taken out of the host's limit, so that theirs must be set before; with
+/// fewer bytes than a third of that they would be made smaller.
+inline void limit_host_memory(RuntimeConfig& config, std::size_t bytes) {
+    config.host_memory_limit = bytes;
+    if (config.driver == kmm::DriverKind::Host)
+        config.host_memory_limit += config.virtual_devices * config.device_memory_limit;
+}
+
 /// Bytes that chunks of these sizes take together.
 inline std::size_t working_set(std::initializer_list<std::size_t> chunk_bytes) {
     std::size_t sum = 0;

@@ -75,7 +75,8 @@ TEST(Row107, a_task_that_can_never_fit_on_a_device_is_refused_at_submit_with_eve
 TEST(Row107, a_task_that_can_never_fit_on_the_host_is_refused_at_submit) {
     KMM_NEED_DEVICES(1);
     RuntimeConfig config = config_with(1);
-    config.host_memory_limit = 2 * bytes;
+    config.device_memory_limit = 4 * bytes;
+    limit_host_memory(config, 2 * bytes);
     const RuntimeHandle rt = kmm::make_runtime(config);
     Array<float> a(3 * n), small(n);
     auto set = Host([](kmm::ViewMut<float> v) {
@@ -97,7 +98,7 @@ TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_me
     KMM_NEED_DEVICES(1);
     RuntimeConfig config = config_with(1);
     config.device_memory_limit = 4 * bytes;
-    config.host_memory_limit = 4 * bytes + 1024;  // and the single elements below
+    limit_host_memory(config, 4 * bytes + 1024);  // and the single elements below
     const RuntimeHandle rt = kmm::make_runtime(config);
     std::vector<Array<float>> arrays;
     std::vector<EventId> events;
@@ -149,8 +150,8 @@ TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_ot
     constexpr std::int64_t unit = 16384;
     constexpr std::size_t unit_bytes = unit * sizeof(float);
     RuntimeConfig config = config_with(1);
-    config.host_memory_limit = 8 * unit_bytes;
     config.device_memory_limit = 19 * unit_bytes;
+    limit_host_memory(config, 8 * unit_bytes);
     const RuntimeHandle rt = kmm::make_runtime(config);
     std::vector<Array<float>> small;
     Gate gate;

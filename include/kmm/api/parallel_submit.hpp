@@ -102,6 +102,15 @@ struct LauncherScratch<
     static std::size_t get(const L& launcher, const DomainChunk& chunk) { return launcher.scratch_bytes(chunk); }
 };
 
+template<typename L>
+void check_function(const L& launcher, const SourceLocation& where) {
+    if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) {
+        if (launcher.kernel() == nullptr) throw_no_function(where);
+    } else if constexpr (std::is_pointer_v<typename LauncherTraits<L>::stored_type>) {
+        if (LauncherTraits<L>::stored(launcher) == nullptr) throw_no_function(where);
+    }
+}
+
 // ---- a task that calls a function
 
 /// The copy of the function and the stored arguments of one task.
@@ -203,6 +212,7 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
         info.mode = kernel_mode;
         runtime_check_kernel_mode(core, info);
     }
+    check_function(launcher, info.location);
     const SystemInfo& system = runtime_info(core);
     for (std::size_t i = 0; i < num_chunks; i++) {
         chunks[i].owner_id = task_resource(chunks[i].owner_id, L::execution_space, system, info.location);

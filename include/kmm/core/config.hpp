@@ -73,8 +73,8 @@ struct RuntimeConfig {
     std::vector<int> devices{};
     /// [KMM_VIRTUAL_DEVICES] Devices of the host driver, 1..64.
     std::size_t virtual_devices = 1;
-    /// [KMM_VIRTUAL_DEVICE_MEM] Of each device of the host driver; 0: a third of the host tier / N. Comes out of the host
-    /// tier where host_memory_limit is not set.
+    /// [KMM_VIRTUAL_DEVICE_MEM] Of each device of the host driver; 0: a third of the host tier / N. What the devices may use
+    /// comes out of the host tier; all together get at most three quarters of it.
     std::size_t virtual_device_memory = 0;
     /// [KMM_DEVICE_MEM, a percentage] Of the device's total. The host driver's devices are used whole.
     double device_memory_fraction = 0.95;

@@ -28,6 +28,9 @@ bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const
 /// NA unless 0: declared scratch memory is not offered by this version.
 void check_scratch(std::size_t scratch_bytes, const SourceLocation& where);
 
+/// IA: the launcher was given a null pointer to a function.
+[[noreturn]] void throw_no_function(const SourceLocation& where);
+
 /// The public face of a runtime. It lives as long as the core.
 Runtime& runtime_face(RuntimeCore& core) noexcept;
 

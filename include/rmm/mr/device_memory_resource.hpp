@@ -8,6 +8,7 @@
 
 #include <rmm/aligned.hpp>
 #include <rmm/cuda_stream_view.hpp>
+#include <rmm/detail/error.hpp>  // users of any resource lean on its exceptions and macros
 #include <rmm/detail/export.hpp>
 #include <rmm/detail/nvtx/ranges.hpp>
 #include <rmm/detail/resource_traits.hpp>

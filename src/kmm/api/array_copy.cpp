@@ -130,6 +130,10 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     RuntimeCore& core = *b.runtime;
     core.check_open();
     if (graph::is_empty(region)) return;
+    if (user == nullptr)
+        throw InvalidArgument(std::string(to_user ? "copy_to from " : "copy_from to ") + array->name() +
+                              ": the pointer to the program's " + std::to_string(graph::volume(region)) +
+                              " elements is null");
     if (core.inside_own_task() && to_user)
         throw DeadlockError("a task of runtime " + std::to_string(core.number()) +
                             " copies an array of its own runtime, which may never end: submit a task "

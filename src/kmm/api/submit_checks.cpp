@@ -120,6 +120,12 @@ void check_launch_geometry(const DeviceInfo& device, const std::uint32_t (&grid)
     launch.check_grid({grid[0], grid[1], grid[2]});
 }
 
+void throw_no_function(const SourceLocation& where) {
+    throw InvalidArgument("the function of the launcher " + (where.is_known() ? "at " + to_string(where) + " " : "") +
+                              "is a null pointer",
+                          where);
+}
+
 void check_scratch(std::size_t scratch_bytes, const SourceLocation& where) {
     if (scratch_bytes == 0) return;
     throw NotAvailable("declared scratch memory (GPU::scratch) is not offered by this version of kmm; pass an array "

@@ -162,16 +162,21 @@ void RuntimeCore::set_limits() {
     };
     std::size_t host =
         std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, machine_memory_bytes()));
+    // Virtual devices live in the machine's memory too: what they may use is taken out of the host tier, of which a quarter
+    // stays for the host however large they were asked to be.
+    const std::size_t most_of_virtual_device = (host - host / 4) / std::max<std::size_t>(1, ordinals_.size());
     limits_.push_back(0);
     for (const int ordinal : ordinals_) {
         std::size_t free_bytes = 0, total = 0;
         driver::check(*driver_, driver_->memory_info(ordinal, &free_bytes, &total), "ask a device for its memory");
-        std::size_t limit = on_host_driver_ ? total : fraction_of(config_.device_memory_fraction, total);
+        std::size_t limit = fraction_of(config_.device_memory_fraction, total);
         limit -= std::min(limit, config_.device_memory_keep_free);
         limit = std::min(limit, config_.device_memory_limit);
+        if (on_host_driver_) {
+            limit = std::min(limit, most_of_virtual_device);
+            host -= limit;
+        }
         limits_.push_back(limit);
-        // Virtual devices live in the machine's memory too.
-        if (on_host_driver_ && config_.host_memory_limit == SIZE_MAX) host -= std::min(host / 2, limit);
     }
     limits_[0] = host;
 }

@@ -205,6 +205,10 @@ RuntimeConfig default_config_from_environment() {
     read_count("KMM_MAX_PENDING", 0, std::numeric_limits<std::size_t>::max(), config.max_pending_tasks);
     read_seconds("KMM_MEMORY_WAIT", config.memory_wait);
     read_seconds("KMM_WATCHDOG", config.watchdog);
+    // The log reads it by itself, at the first message; here it is only checked, so that a slip is known at the start.
+    if (const auto level = read("KMM_LOG_LEVEL"))
+        if (const char* const accepted = log::refuse_level(*level))
+            refuse("KMM_LOG_LEVEL", *level, std::string("use ") + accepted);
     static std::once_flag warned;
     std::call_once(warned, warn_about_unknown_variables);
     return config;

@@ -57,6 +57,12 @@ int level_from_environment() noexcept {
     return warn;
 }
 
+}  // namespace
+
+const char* refuse_level(const std::string& name) { return parse_level(name) ? nullptr : accepted_names; }
+
+namespace {
+
 std::atomic<int>& current_level() noexcept {
     static std::atomic<int> level{level_from_environment()};
     return level;

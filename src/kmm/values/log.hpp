@@ -12,6 +12,9 @@ enum Level : int { trace = 0, debug, info, warn, error, critical, off };
 int level() noexcept;
 inline bool wants(Level wanted) noexcept { return wanted >= level(); }
 
+/// What KMM_LOG_LEVEL may say; null if `name` is one of these.
+const char* refuse_level(const std::string& name);
+
 /// One line, without a newline at the end. Never throws; a failure to write is ignored.
 void write(Level level, const char* text) noexcept;
 inline void write(Level level, const std::string& text) noexcept { write(level, text.c_str()); }

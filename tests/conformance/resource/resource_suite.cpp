@@ -266,7 +266,9 @@ TEST_P(ResourceConformance, a_request_that_cannot_be_met_throws_and_leaves_the_r
     } catch (const rmm::out_of_memory& e) {
         EXPECT_NE(std::string(e.what()).find("out_of_memory"), std::string::npos);
         EXPECT_EQ(e.shortage().requested_bytes, PiB);
-        EXPECT_GT(e.shortage().device_total_bytes, 0u);
+        if (e.shortage().device >= 0) {
+            EXPECT_GT(e.shortage().device_total_bytes, 0u) << e.what();
+        }
     }
     EXPECT_EQ(ptr, nullptr);
     EXPECT_TRUE(driver().take_last_error().ok());

@@ -84,7 +84,7 @@ TEST(Row010, malformed_variables_are_refused_with_name_value_and_accepted_forms)
         {"KMM_DEVICES", "1,1"},         {"KMM_DEVICES", "-1"},           {"KMM_VIRTUAL_DEVICES", "0"},
         {"KMM_VIRTUAL_DEVICES", "1.5"}, {"KMM_VIRTUAL_DEVICE_MEM", "x"}, {"KMM_SPILL_LIMIT", "1e30"},
         {"KMM_HOST_THREADS", "many"},   {"KMM_MAX_PENDING", "-5"},       {"KMM_MEMORY_WAIT", "nan"},
-        {"KMM_WATCHDOG", "-1"},
+        {"KMM_WATCHDOG", "-1"},         {"KMM_LOG_LEVEL", "verbose"},
     };
     for (const auto& [name, value] : bad) {
         const Environment environment{{name, value}};

@@ -14,6 +14,25 @@ namespace {
 const auto no_function = kmm::Host([](auto&&...) { ADD_FAILURE() << "a refused task ran"; });
 }  // namespace
 
+namespace {
+void does_nothing() {}
+}  // namespace
+
+TEST(Refusals, null_pointers_are_refused_and_the_process_lives) {
+    const kmm::RuntimeHandle rt = small_runtime();
+    EXPECT_THROW(rt.allocate(static_cast<const float*>(nullptr), 3), kmm::InvalidArgument);
+    EXPECT_EQ(rt.allocate(static_cast<const float*>(nullptr), 0).volume(), 0) << "nothing is looked at";
+    const auto a = rt.allocate({1.0f, 2.0f});
+    EXPECT_THROW(a.copy_to(static_cast<float*>(nullptr)), kmm::InvalidArgument);
+    EXPECT_THROW(a.copy_from(static_cast<const float*>(nullptr)), kmm::InvalidArgument);
+    using Function = void (*)();
+    EXPECT_THROW(rt.submit(kmm::ResourceId::host(), kmm::Host(Function{nullptr})), kmm::InvalidArgument);
+    EXPECT_NO_THROW(rt.wait(rt.submit(kmm::ResourceId::host(), kmm::Host(Function{&does_nothing}))));
+    EXPECT_THROW(rt.submit(kmm::ResourceId(kmm::DeviceId(0)), kmm::GPUKernel(Function{nullptr}, 32)),
+                 kmm::InvalidArgument);
+    EXPECT_EQ(a.copy_to_vector(), (std::vector<float>{1, 2}));
+}
+
 TEST(Refusals, each_feature_that_waits_names_itself) {
     auto rt = small_runtime();
     auto A = rt.allocate({1.0F, 2.0F});
