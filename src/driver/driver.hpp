@@ -141,6 +141,18 @@ struct KernelFailure {
     std::exception_ptr error;
 };
 
+/// What a driver with `asynchronous_kernel_errors` tells and asks about one kernel; others never look at it. Called on the
+/// thread that runs the kernel; must neither throw nor call the driver.
+struct KernelHooks {
+    /// Where an exception of the kernel goes, before the launch counts as completed. Null: the stream fails.
+    KernelFailure* failure = nullptr;
+    /// The kernel's turn has come: true means that it is skipped (a task that it needs has failed meanwhile).
+    bool (*skip)(void* user) = nullptr;
+    /// The kernel has ended with an exception, and what comes after it on the device has not begun.
+    void (*failed)(void* user) = nullptr;
+    void* user = nullptr;
+};
+
 /// A kernel by handle: what `cudaGetFuncBySymbol` returned in the user's file, or a `HostKernel*` on the host driver.
 /// Parameters are packed as the ABI wants them: in order, each at its natural alignment. They are copied by the call.
 struct KernelLaunch {
@@ -150,11 +162,7 @@ struct KernelLaunch {
     std::uint32_t shared_bytes = 0;
     const void* parameters = nullptr;
     std::size_t parameter_bytes = 0;
-    KernelFailure* failure = nullptr;
-    /// Drivers with `asynchronous_kernel_errors` call it when the kernel's turn has come, on the thread that would run it:
-    /// true means that the kernel is skipped (a task that it needs has failed meanwhile). Others never call it.
-    bool (*skip)(void* user) = nullptr;
-    void* skip_user = nullptr;
+    KernelHooks hooks;
 };
 
 using HostCallback = void (*)(void* user);  ///< must neither throw nor call the driver

@@ -1,6 +1,8 @@
 // Failures and events: rows 37 and 95 to 104.
 #include "harness.hpp"
 
+#include <unistd.h>
+
 #include <mutex>
 
 #include "kmm/utils/panic.hpp"
@@ -138,6 +140,94 @@ TEST(Row096, an_exception_of_a_device_function_is_nested_in_a_task_error) {
         }
     });
 }
+
+#if KMM_USE_CUDA
+__global__ void faults_after(long long nanoseconds) {
+    for (long long t = 0; t < nanoseconds; t += 1000) __nanosleep(1000);
+    *reinterpret_cast<volatile int*>(8) = 1;
+}
+
+/// In a process of its own: the fault ends CUDA in the whole process.
+[[noreturn]] void wait_for_a_kernel_that_faults(long long nanoseconds) {
+    alarm(60);  // a hang ends the process with a signal
+    int wrong = 0;
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto other = rt.array<std::int64_t>(n, Distribution<1>::single(n, MemoryId::host()));
+    other.fill(4);
+    const EventId event =
+        rt.submit(device(0), GPUKernel(faults_after, dim3(1)).grid(dim3(1)).named("wild"), nanoseconds);
+    try {
+        rt.wait(event);
+        wrong |= 1;
+    } catch (const kmm::TaskError& error) {
+        if (error.task_name() != "wild") wrong |= 2;
+    }
+    try {
+        rt.synchronize();
+        wrong |= 4;
+    } catch (const kmm::TaskError&) {
+        // told a second time, to the one who asks for everything
+    } catch (...) {
+        wrong |= 8;
+    }
+    // What is on the host is still there.
+    for (const std::int64_t v : other.copy_to_vector())
+        if (v != 4) wrong |= 16;
+    _exit(wrong & ~4);
+}
+
+TEST(Row096, a_kernel_that_faults_fails_its_task_and_nobody_waits_for_ever) {
+    KMM_NEED_DEVICES(1);
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(wait_for_a_kernel_that_faults(0), testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(wait_for_a_kernel_that_faults(100'000'000), testing::ExitedWithCode(0), "");
+}
+#else
+std::atomic<int> runs_behind_a_failure{0};
+__global__ void throws_in_the_end(Gate* gate, kmm::GPUSubviewMut<std::int64_t>) {
+    gate->wait();
+    throw std::domain_error("first");
+}
+__global__ void counts_runs(kmm::GPUSubviewMut<std::int64_t>) { runs_behind_a_failure++; }
+
+TEST(Row097, what_depends_on_a_kernel_that_throws_does_not_run_even_if_it_was_launched_before) {
+    for_each_configuration(0, [](RuntimeHandle rt) {
+        runs_behind_a_failure = 0;
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        Gate gate;
+        const OpenAtEnd open(gate);
+        rt.submit(device(0), GPUKernel(throws_in_the_end, dim3(1)).grid(dim3(1)), &gate, write(a[_]));
+        rt.submit(device(0), GPUKernel(counts_runs, dim3(1)).grid(dim3(1)), write(a[_]));
+        const EventId last =
+            rt.submit(device(0), GPU([](kmm::DeviceResource& device, kmm::GPUSubviewMut<std::int64_t> v) {
+                          device.launch(dim3(1), dim3(1), 0, counts_runs, v);
+                      }),
+                      write(a[_]));
+        gate.open();
+        EXPECT_THROW(rt.wait(last), kmm::TaskError);
+        EXPECT_EQ(runs_behind_a_failure.load(), 0);
+    });
+}
+#endif
+
+#if !KMM_USE_CUDA
+TEST(Row096, a_copy_into_an_array_that_fails_inside_a_task_fails_that_task_and_nothing_else) {
+    RuntimeConfig config = config_with(1);
+    config.virtual_device_memory = std::size_t{64} << 10;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    constexpr std::int64_t many = 1'000'000;
+    auto large = rt.array<std::int64_t>(many, Distribution<1>::single(many, MemoryId::host()));
+    large.fill(6);
+    const EventId event = rt.submit(device(0), GPU([large](kmm::DeviceResource&, kmm::GPUViewMut<std::int64_t> small) {
+                                        large.copy_from(small.data());  // the device has not that much memory
+                                    }),
+                                    overwrite(Array<std::int64_t>(10)));
+    EXPECT_THROW(rt.wait(event), kmm::TaskError);
+    EXPECT_NO_THROW(rt.wait(rt.submit(host(), Host([] {}))));
+    EXPECT_EQ(large.copy_to_vector(), std::vector<std::int64_t>(many, 6));
+    rt.wait(rt.barrier());
+}
+#endif
 
 __global__ void narrow(kmm::Range<int> range, kmm::GPUSubviewMut<std::int64_t> v) {
     if (threadIdx.x == 0) v[range.begin] = 1;

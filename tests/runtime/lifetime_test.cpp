@@ -1,6 +1,8 @@
 // Drivers, lifetimes, debug mode: rows 6, 14, 17 to 19.
 #include "harness.hpp"
 
+#include <fstream>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -207,6 +209,75 @@ TEST(Row018, every_call_in_the_child_of_a_fork_is_refused) {
     EXPECT_EQ(WEXITSTATUS(status), 0);
     EXPECT_TRUE(rt.is_done(event));
     EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(n));
+}
+
+TEST(Row018, the_child_of_a_fork_leaves_a_busy_runtime_without_waiting) {
+    KMM_NEED_DEVICES(1);
+    if (driver_under_test() != kmm::DriverKind::Host) GTEST_SKIP() << "a GPU's driver cannot be used in a child at all";
+    auto rt = std::make_unique<RuntimeHandle>(kmm::make_runtime(config_with(1)));
+    Gate gate, begun;
+    const OpenAtEnd open(gate);
+    rt->submit(device(0), GPU([=](kmm::DeviceResource&) {
+                   begun.open();
+                   gate.wait();
+               }));
+    begun.wait();
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        alarm(30);  // a hang ends the process with a signal
+        rt.reset();
+        _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+}
+
+TEST(Row116, an_unbound_array_is_bound_by_one_of_two_runtimes_that_write_it_first) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle runtimes[] = {kmm::make_runtime(config_with(1)), kmm::make_runtime(config_with(1))};
+    for (int round = 0; round < repeat(500, 50); round++) {
+        Array<std::int64_t> a(10);
+        std::atomic<int> ready{0}, accepted{0};
+        const auto write_from = [&](const RuntimeHandle& rt, std::int64_t value) {
+            ready++;
+            while (ready < 2) std::this_thread::yield();
+            try {
+                rt.submit(host(), Host([value](kmm::ViewMut<std::int64_t> v) {
+                              for (std::int64_t i = 0; i < 10; i++) v[i] = value;
+                          }),
+                          overwrite(a));
+                accepted++;
+            } catch (const kmm::InvalidArgument&) {
+                // the other one was first
+            }
+        };
+        std::thread other([&] { write_from(runtimes[0], 1); });
+        write_from(runtimes[1], 2);
+        other.join();
+        ASSERT_EQ(accepted.load(), 1);
+        const std::vector<std::int64_t> values = a.copy_to_vector();
+        ASSERT_EQ(values, std::vector<std::int64_t>(10, values[0]));
+    }
+}
+
+TEST(Row088, tasks_that_wait_for_another_runtime_leave_no_threads_behind) {
+    const auto virtual_bytes = [] {
+        std::ifstream status("/proc/self/statm");
+        std::size_t pages = 0;
+        status >> pages;
+        return pages * 4096;
+    };
+    const RuntimeHandle first = kmm::make_runtime(config_with(1)), second = kmm::make_runtime(config_with(1));
+    const auto wait_in_a_task = [&] {
+        first.wait(first.submit(host(), Host([&] { second.wait(second.submit(host(), Host([] {}))); })));
+    };
+    for (int i = 0; i < 20; i++) wait_in_a_task();
+    const std::size_t before = virtual_bytes();
+    for (int i = 0; i < 200; i++) wait_in_a_task();
+    // The stack of a thread that nobody joins is eight megabytes.
+    EXPECT_LT(virtual_bytes(), before + (std::size_t{800} << 20));
 }
 
 TEST(Row019, close_waits_throws_what_nobody_was_told_and_refuses_further_submits) {

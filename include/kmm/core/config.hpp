@@ -76,7 +76,7 @@ struct RuntimeConfig {
     /// [KMM_VIRTUAL_DEVICE_MEM] Of each device of the host driver; 0: a third of the host tier / N. What the devices may use
     /// comes out of the host tier; all together get at most three quarters of it.
     std::size_t virtual_device_memory = 0;
-    /// [KMM_DEVICE_MEM, a percentage] Of the device's total. The host driver's devices are used whole.
+    /// [KMM_DEVICE_MEM, a percentage] Of the device's total.
     double device_memory_fraction = 0.95;
     /// [KMM_HOST_MEM, a percentage] Of physical memory or of the container limit, whichever is smaller.
     double host_memory_fraction = 0.75;

@@ -23,7 +23,7 @@ namespace kmm {
 
 namespace driver {
 class Driver;
-struct KernelFailure;
+struct KernelHooks;
 }  // namespace driver
 
 class DeviceResource;
@@ -197,7 +197,7 @@ class DeviceResource final : public Resource, public DeviceInfo {
 
     driver::Driver* driver_;
     void* stream_;
-    driver::KernelFailure* failure_ = nullptr;  // where the host driver reports a kernel that throws
+    const driver::KernelHooks* hooks_ = nullptr;  // for the kernels of this task
     const DomainChunk* chunk_ = nullptr;
 };
 

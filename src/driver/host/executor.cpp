@@ -51,8 +51,8 @@ void perform_body(void* argument) {
 void begin_launch_body(void* argument) {
     Op& op = *static_cast<Op*>(argument);
     races::acquire(&op.enqueue_clock);
-    const KernelWork& kernel = op.work.kernel;
-    if (kernel.skip != nullptr && kernel.skip(kernel.skip_user)) op.skipped.store(true, std::memory_order_relaxed);
+    const KernelHooks& hooks = op.work.kernel.hooks;
+    if (hooks.skip != nullptr && hooks.skip(hooks.user)) op.skipped.store(true, std::memory_order_relaxed);
     races::release(&op.begin_clock);
 }
 
@@ -80,10 +80,12 @@ void end_launch_body(void* argument) {
     Op& op = *static_cast<Op*>(argument);
     races::acquire(&op.end_clock);
     if (op.failed.load(std::memory_order_relaxed)) {
-        if (op.work.kernel.failure != nullptr) {
-            op.work.kernel.failure->error = op.error;
+        const KernelHooks& hooks = op.work.kernel.hooks;
+        if (hooks.failure != nullptr) {
+            hooks.failure->error = op.error;
             op.failed.store(false, std::memory_order_relaxed);
         }
+        if (hooks.failed != nullptr) hooks.failed(hooks.user);
         op.error = nullptr;
     }
     op.stream->released();

@@ -122,9 +122,7 @@ void Work::set_kernel(const KernelLaunch& launch) {
     kernel.geometry = {{launch.grid.x, launch.grid.y, launch.grid.z},
                        {launch.block.x, launch.block.y, launch.block.z},
                        launch.shared_bytes};
-    kernel.failure = launch.failure;
-    kernel.skip = launch.skip;
-    kernel.skip_user = launch.skip_user;
+    kernel.hooks = launch.hooks;
     kernel.num_blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
     kernel.parameter_bytes = launch.parameter_bytes;
 }

@@ -42,9 +42,7 @@ struct CallbackWork {
 struct KernelWork {
     const HostKernel* kernel;
     HostLaunchGeometry geometry;
-    KernelFailure* failure;
-    bool (*skip)(void* user);
-    void* skip_user;
+    KernelHooks hooks;
     std::uint64_t num_blocks;
     std::size_t parameter_bytes;
 

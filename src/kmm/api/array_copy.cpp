@@ -101,16 +101,30 @@ void run_copy_part(void* payload, TaskContext& context) {
         copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
 }
 
-/// Joins made on the way, and tasks that must be published.
+/// The records of one copy, made before it takes its place in the order, and the joins made on the way. Until the first
+/// number is given they go back to the pool if something throws.
 struct Batch final : graph::JoinMaker {
     RuntimeCore& core;
-    std::vector<Task*> tasks;
+    std::vector<Task*> made;   ///< not numbered yet
+    std::vector<Task*> tasks;  ///< numbered, in order: to be published
     explicit Batch(RuntimeCore& c) : core(c) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch() {
+        for (Task* t : made) core.pool().give(t);
+    }
+    Task* make() {
+        made.reserve(made.size() + 1);
+        return made.emplace_back(core.pool().take());
+    }
+    graph::TaskNumber number(Task* t) {
+        tasks.push_back(t);
+        return core.table().add(t);
+    }
     graph::TaskNumber join(const std::vector<graph::TaskNumber>& numbers) override {
         Task* t = core.pool().take();
-        tasks.push_back(t);
         for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
-        return core.table().add(t);
+        return number(t);
     }
 };
 
@@ -145,7 +159,6 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     info->name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
     info->launcher = LauncherInfo::Kind::host;
     core.admit();
-    Batch batch(core);
     graph::TaskNumber last = 0;
     bool was_idle = false;
     std::vector<std::size_t> chunks;
@@ -154,9 +167,60 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     info->num_chunks = static_cast<std::uint32_t>(chunks.size());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
+
+    // Everything that takes long or can fail comes before the order lock: inside a task the source is read here.
+    Batch batch(core);
+    std::vector<Task*> parts;
+    for (const std::size_t i : chunks) {
+        const Box& box = b.layout.chunks()[i].box;
+        const Box part = graph::intersection(box, region);
+        Task* t = batch.make();
+        parts.push_back(t);
+        t->kind = TaskKind::host;
+        infos.give_to(t->info);
+        t->chunk_index = static_cast<std::uint32_t>(parts.size() - 1);
+        t->where = ResourceId::host();
+        CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
+        c.owned = nullptr;
+        t->payload = &c;
+        t->body = {run_copy_part, destroy_copy_part};
+        c.core = &core;
+        c.element_bytes = array->element_bytes();
+        c.access = 0;
+        c.to_user = to_user;
+        c.user_on_device = place.kind == driver::MemoryKind::device;
+        c.user_device = place.device;
+        row_major_strides(box, c.chunk_strides);
+        std::int64_t user_offset = 0, chunk_offset = 0;
+        for (std::size_t k = 0; k < max_rank; ++k) {
+            c.user_strides[k] = k < array->rank() ? user_strides[k] : 0;
+            c.sizes[k] = part.end[k] - part.begin[k];
+            user_offset += (part.begin[k] - region.begin[k]) * c.user_strides[k];
+            chunk_offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[k];
+        }
+        // Axes beyond the rank have one element: the last one is the row that copies run along.
+        for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
+            std::rotate(values, values + array->rank(), values + max_rank);
+        c.user = user + user_offset * static_cast<std::int64_t>(array->element_bytes());
+        if (core.inside_own_task()) read_source_now(c);
+        graph::Access& access = t->accesses.emplace_back();
+        access.chunk = &b.data->chunks[i];
+        access.offset_bytes = static_cast<std::size_t>(chunk_offset) * array->element_bytes();
+        if (to_user) {
+            access.needs_content = true;
+        } else {
+            access.kind = AccessKind::overwrite;
+            access.writes_chunk = true;
+            access.replaces_chunk = graph::equal(part, box);
+            access.needs_content = !access.replaces_chunk;
+        }
+        t->layouts.emplace_back();
+    }
+    Task* const gate = to_user ? batch.make() : nullptr;
+    Task* const all = batch.make();
     {
         std::lock_guard<std::mutex> guard(core.order());
-        graph::TaskNumber gate = 0;
+        core.check_open();
         for (const std::size_t i : chunks) {
             const Box part = graph::intersection(b.layout.chunks()[i].box, region);
             Box missing;
@@ -165,7 +229,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 for (std::size_t k = 0; k < array->rank(); ++k) r.emplace_back(missing.begin[k], missing.end[k]);
                 throw UninitializedRead(array->name(), r);
             }
-            const std::size_t bytes = core.rounded(b.data->chunks[i].size_bytes);
+            const std::size_t bytes = core.rounded(b.chunk_bytes[i]);
             if (bytes > core.limit_bytes(0))
                 throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
                                   "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
@@ -173,73 +237,31 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                                       " can be used; try smaller chunks, or KMM_HOST_MEM=" + std::to_string(bytes) +
                                       " or more");
         }
-        if (to_user) {
-            Task* t = core.pool().take();
-            batch.tasks.push_back(t);
+        batch.made.clear();
+        if (gate != nullptr) {
             for (const std::size_t i : chunks)
-                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), t->predecessors);
-            gate = core.table().add(t);
+                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), gate->predecessors);
+            batch.number(gate);
         }
-        Task* all = core.pool().take();
-        for (const std::size_t& i : chunks) {
-            const Box& box = b.layout.chunks()[i].box;
-            const Box part = graph::intersection(box, region);
-            Task* t = core.pool().take();
-            batch.tasks.push_back(t);
-            core.table().add(t);
-            t->kind = TaskKind::host;
-            infos.give_to(t->info);
-            t->chunk_index = static_cast<std::uint32_t>(&i - chunks.data());
-            t->where = ResourceId::host();
-            CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
-            t->payload = &c;
-            t->body = {run_copy_part, destroy_copy_part};
-            c.owned = nullptr;
-            c.core = &core;
-            c.element_bytes = array->element_bytes();
-            c.access = 0;
-            c.to_user = to_user;
-            c.user_on_device = place.kind == driver::MemoryKind::device;
-            c.user_device = place.device;
-            row_major_strides(box, c.chunk_strides);
-            std::int64_t user_offset = 0, chunk_offset = 0;
-            for (std::size_t k = 0; k < max_rank; ++k) {
-                c.user_strides[k] = k < array->rank() ? user_strides[k] : 0;
-                c.sizes[k] = part.end[k] - part.begin[k];
-                user_offset += (part.begin[k] - region.begin[k]) * c.user_strides[k];
-                chunk_offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[k];
-            }
-            // Axes beyond the rank have one element: the last one is the row that copies run along.
-            for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
-                std::rotate(values, values + array->rank(), values + max_rank);
-            c.user = user + user_offset * static_cast<std::int64_t>(array->element_bytes());
-            if (core.inside_own_task()) read_source_now(c);
-            graph::Access access;
-            access.chunk = &b.data->chunks[i];
-            access.offset_bytes = static_cast<std::size_t>(chunk_offset) * array->element_bytes();
-            graph::ChunkHistory& history = b.histories[i];
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            const Box part = graph::intersection(b.layout.chunks()[chunks[p]].box, region);
+            graph::ChunkHistory& history = b.histories[chunks[p]];
+            Task* const t = parts[p];
+            batch.number(t);
             if (to_user) {
-                access.needs_content = true;
                 history.read(part, t->number, t->predecessors, batch);
-                graph::add_predecessor(t->predecessors, gate, true);
+                graph::add_predecessor(t->predecessors, gate->number, true);
             } else {
-                access.kind = AccessKind::overwrite;
-                access.writes_chunk = true;
-                access.replaces_chunk = graph::equal(part, box);
-                access.needs_content = !access.replaces_chunk;
                 history.write(part, t->number, false, t->predecessors);
             }
-            t->accesses.push_back(access);
-            t->layouts.emplace_back();
             all->predecessors.push_back({t->number, true});
         }
-        batch.tasks.push_back(all);
-        last = core.table().add(all);
+        last = batch.number(all);
         was_idle = core.publish(batch.tasks);
     }
     core.plan_published(was_idle);
     if (core.inside_own_task()) return;
-    core.wait_settled(last, nullptr);
+    core.wait_settled(last, nullptr, true);  // the tasks use the program's memory
     core.throw_failure(last);
 }
 

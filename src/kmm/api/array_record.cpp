@@ -109,8 +109,11 @@ void ArrayRecord::set_name(std::string name) {
     name_ = std::move(name);
 }
 
-void ArrayRecord::bind(std::unique_ptr<Binding> binding) noexcept {
-    binding_.store(binding.release(), std::memory_order_release);
+bool ArrayRecord::bind(std::unique_ptr<Binding>& binding) noexcept {
+    Binding* none = nullptr;
+    if (!binding_.compare_exchange_strong(none, binding.get(), std::memory_order_acq_rel)) return false;
+    (void)binding.release();
+    return true;
 }
 
 // ---------------------------------------------------------------------------------------------------- for the templates
@@ -143,7 +146,8 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
     Box gap;
     if (plan::Layout::find_gap(array->box(), kept, &gap))
         throw InvalidArgument("no chunk covers region " + graph::to_text(gap, rank) + " of the array");
-    array->bind(std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept)));
+    auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept));
+    (void)array->bind(binding);  // nobody else knows the array yet
     return array;
 }
 

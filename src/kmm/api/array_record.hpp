@@ -45,8 +45,8 @@ class ArrayRecord {
     void set_name(std::string name);
 
     Binding* binding() const noexcept { return binding_.load(std::memory_order_acquire); }
-    /// Under the order lock of the binding's runtime, once.
-    void bind(std::unique_ptr<Binding> binding) noexcept;
+    /// Under the order lock of the binding's runtime. False, and nothing changes, if another runtime was first.
+    bool bind(std::unique_ptr<Binding>& binding) noexcept;
 
   private:
     std::size_t rank_;

@@ -414,7 +414,11 @@ TaskNumber Submission::Draft::join(const std::vector<TaskNumber>& numbers) {
 }
 
 EventId Submission::Draft::take_places() {
-    for (NewBinding& n : bindings) n.array->bind(std::move(n.binding));
+    for (NewBinding& n : bindings)
+        if (!n.array->bind(n.binding))
+            throw InvalidArgument(n.array->name() +
+                                      " was bound to another runtime a moment ago: use one array for each",
+                                  launcher.location);
     for (Task* t : tasks) core->table().add(t);
     for (const DraftAccess& a : accesses) {
         if (a.empty) continue;
@@ -462,6 +466,7 @@ EventId Submission::commit() {
     bool was_idle = false;
     {
         std::lock_guard<std::mutex> guard(core.order());
+        core.check_open();  // once more: close() takes its place in the order under the same lock
         d.bind_new_arrays();
         d.find_chunks();
         d.check_conflicts();

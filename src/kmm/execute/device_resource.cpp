@@ -193,7 +193,7 @@ void DeviceResource::launch_packed(const void* kernel, const std::uint32_t (&gri
     launch.shared_bytes = shared_bytes;
     launch.parameters = parameters;
     launch.parameter_bytes = parameter_bytes;
-    launch.failure = failure_;
+    if (hooks_ != nullptr) launch.hooks = *hooks_;
     detail::check_device(*driver_, device_ordinal(), driver_->prepare_kernel(kernel, shared_bytes),
                          "preparing a kernel");
     detail::check_device(*driver_, device_ordinal(), driver_->launch(launch, handle(stream_)), "launching a kernel");

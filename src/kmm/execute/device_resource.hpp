@@ -17,12 +17,12 @@ class DeviceResourceAccess {
                                                 driver::StreamHandle stream) {
         return std::unique_ptr<DeviceResource>(new DeviceResource(info, driver, stream.native));
     }
-    /// Before each task: which chunk it works on, and where kernels that it launches report what they throw (host driver
-    /// only; may be null). `chunk` must live until the task's function has returned, `failure` until its work is done.
+    /// Before each task: which chunk it works on, and the hooks of the kernels that it launches (may be null). Both must live
+    /// until the task's function has returned, what the hooks name until its work is done.
     static void begin_task(DeviceResource& resource, const DomainChunk& chunk,
-                           driver::KernelFailure* failure) noexcept {
+                           const driver::KernelHooks* hooks) noexcept {
         resource.chunk_ = &chunk;
-        resource.failure_ = failure;
+        resource.hooks_ = hooks;
     }
 };
 

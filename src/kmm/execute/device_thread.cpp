@@ -11,19 +11,13 @@ namespace {
 constexpr Position events_every = 16;
 // How many instructions are fed between two looks at what has completed.
 constexpr std::size_t feed_between_polls = 8;
+// A device that fails calls nobody back (CUDA drops the callbacks of a broken context): while work is pending the thread
+// looks for itself this often.
+constexpr std::chrono::milliseconds look_again{20};
 // A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
 constexpr int copy_attempts = 3;
 // Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
 constexpr std::uint32_t default_shared_bytes = 48 * 1024;
-
-/// Whether a task that `task` needs has failed: then its work must not run on what is not there.
-bool must_skip(const graph::Task& task, const FailedTasks& failed) {
-    if (!failed.any()) return false;
-    if (failed.contains(task.number)) return true;
-    for (const TaskNumber n : task.open_data_predecessors)
-        if (failed.contains(n)) return true;
-    return false;
-}
 
 }  // namespace
 
@@ -110,9 +104,11 @@ void DeviceThread::run() {
         } while (!busy && std::chrono::steady_clock::now() < until);
         if (busy) continue;
         arm_watches();
-        sleeper_.wait([this] {
-            return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst);
-        });
+        sleeper_.wait(
+            [this] {
+                return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst);
+            },
+            look_again);
     }
 }
 
@@ -170,7 +166,7 @@ void DeviceThread::feed(Instruction& i) {
 
 Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
     graph::Task& task = *i.task;
-    if (must_skip(task, failed_)) {
+    if (failed_.concern(task)) {
         failed_.add(task.number);
         return {};
     }
@@ -183,16 +179,7 @@ Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
     launch.shared_bytes = task.kernel.shared_bytes;
     launch.parameters = task.kernel.parameters;
     launch.parameter_bytes = task.kernel.parameter_bytes;
-    launch.failure = &task.kernel_failure;
-    launch.skip_user = &task;
-    task.failed_tasks = &failed_;
-    launch.skip = [](void* user) {
-        auto& t = *static_cast<graph::Task*>(user);
-        auto& failed = *static_cast<FailedTasks*>(t.failed_tasks);
-        const bool skip = must_skip(t, failed);
-        if (skip) failed.add(t.number);
-        return skip;
-    };
+    launch.hooks = failed_.hooks_of(task);
     // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory it must
     // be told that it may use that much. Both are asked for once, before the launch.
     const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};

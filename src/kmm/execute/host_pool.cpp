@@ -1,5 +1,7 @@
 #include "kmm/execute/host_pool.hpp"
 
+#include <algorithm>
+
 #include "driver/check.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/detail/device_access.hpp"
@@ -45,6 +47,7 @@ HostPool::~HostPool() {
     }
     wake_.notify_all();
     for (std::thread& t : threads_) t.join();
+    for (std::thread& t : gone_) t.join();
 }
 
 void HostPool::push(graph::Task& task) {
@@ -70,6 +73,10 @@ void HostPool::run() {
         }
         if (surplus_ > 0 && queue_.empty() && !stop_) {
             --surplus_;
+            const auto self = std::find_if(threads_.begin(), threads_.end(), [](const std::thread& t) {
+                return t.get_id() == std::this_thread::get_id();
+            });
+            gone_.splice(gone_.end(), threads_, self);
             return;
         }
         if (queue_.empty()) return;
@@ -86,7 +93,7 @@ void HostPool::run() {
 
 void HostPool::execute(graph::Task& task) {
     if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
-        task.drop_payload();  // it was cancelled: only what the user's function captured is left
+        end_payload(task);  // it was cancelled: only what the user's function captured is left
         reports_.discard(task);
         return;
     }
@@ -107,21 +114,39 @@ void HostPool::execute(graph::Task& task) {
     } catch (...) {
         m.error = std::current_exception();
     }
+    end_payload(task);
     this_pool = nullptr;
-    task.drop_payload();  // what the user's function captured ends here, on a thread where user code may run
     reports_.post(std::move(m));
+}
+
+// What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one of
+// them must be refused like a wait in the function.
+void HostPool::end_payload(graph::Task& task) noexcept {
+    TaskScope scope(runtime_, device_views_);
+    task.drop_payload();
 }
 
 HostPool* HostPool::of_this_thread() noexcept { return this_pool; }
 
-bool HostPool::begin_wait() {
-    std::lock_guard<std::mutex> guard(mutex_);
-    if (waiting_ >= most_waiting) return false;
-    ++waiting_;
-    if (surplus_ > 0)
-        --surplus_;
-    else
-        threads_.emplace_back([this] { run(); });
+bool HostPool::begin_wait() noexcept {
+    std::list<std::thread> gone;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (waiting_ >= most_waiting) return false;
+        gone.swap(gone_);
+        if (surplus_ > 0) {
+            --surplus_;
+        } else {
+            try {
+                threads_.emplace_back([this] { run(); });
+            } catch (...) {
+                gone_.swap(gone);
+                return false;
+            }
+        }
+        ++waiting_;
+    }
+    for (std::thread& t : gone) t.join();  // they are past their last look at the pool
     return true;
 }
 
@@ -167,7 +192,6 @@ void Launchers::push(graph::Task& task) {
 
 void Launchers::run(LaneId lane) {
     const RuntimeThread mark(runtime_);
-    (void)lanes_.driver().set_current_device(lanes_.ordinal(device_));
     Lanes::Scratch scratch(lanes_);
     graph::Position position = 0;
     for (;;) {
@@ -192,17 +216,31 @@ void Launchers::run(LaneId lane) {
     }
 }
 
+void Launchers::end_payload(graph::Task& task) noexcept {
+    TaskScope scope(runtime_, device_views_);
+    task.drop_payload();
+}
+
 std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scratch& scratch) {
     try {
         Status status;
+        // The function of the task before may have made another device current.
+        driver::check(lanes_.driver(), lanes_.driver().set_current_device(lanes_.ordinal(device_)),
+                      "making the device of a device function current");
         const StreamHandle stream = lanes_.stream(lane, &status);
         driver::check(lanes_.driver(), status, "creating a stream for a device function");
         driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, scratch),
                       "ordering a device function after its inputs");
+        if (failed_.concern(task)) {
+            // What is known now spares the function; kernels of a task before that still run are asked at their turn.
+            failed_.add(task.number);
+            end_payload(task);
+            return nullptr;
+        }
         driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
         TaskScope scope(runtime_, device_views_);
         runner_.run_device_function(task, device_, stream);
-        task.drop_payload();
+        task.drop_payload();  // inside the scope: destructors of what it captured are the program's code too
         return nullptr;
     } catch (...) {
         return std::current_exception();

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -40,13 +41,15 @@ class HostPool {
     void push(graph::Task& task);
     /// The pool whose thread runs user code here, or null.
     static HostPool* of_this_thread() noexcept;
-    /// A thread of the pool is about to wait for another runtime: another thread takes its place. False: too many wait.
-    bool begin_wait();
+    /// A thread of the pool is about to wait for another runtime: another thread takes its place. False: none can, since too
+    /// many wait or the system gives no more threads.
+    bool begin_wait() noexcept;
     void end_wait() noexcept;
 
   private:
     void run();
     void execute(graph::Task& task);
+    void end_payload(graph::Task& task) noexcept;
 
     const void* runtime_;
     bool device_views_;
@@ -58,7 +61,8 @@ class HostPool {
     std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ = 0;  ///< threads that were added for them and should end
     bool stop_ = false;
-    std::vector<std::thread> threads_;
+    std::list<std::thread> threads_;
+    std::list<std::thread> gone_;  ///< surplus threads that have ended, or are about to
 };
 
 /// Runs device functions of one device: each thread has a lane of its own, and may block in a library.
@@ -80,6 +84,7 @@ class Launchers {
   private:
     void run(LaneId lane);
     std::exception_ptr execute(graph::Task& task, LaneId lane, Lanes::Scratch& scratch);
+    void end_payload(graph::Task& task) noexcept;
 
     std::uint32_t device_;
     Lanes& lanes_;

@@ -21,10 +21,34 @@ StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
     if (s.native == nullptr) {
         *status = driver_.create_stream(ordinal(device(lane)), true, 0, &s);
         if (!status->ok()) return {};
-        l.stream.store(s, std::memory_order_release);
+        // After a failure here the device's thread may make it at the same time as a launcher: the first one counts.
+        StreamHandle other{};
+        if (!l.stream.compare_exchange_strong(other, s, std::memory_order_acq_rel)) {
+            (void)driver_.destroy_stream(s);
+            s = other;
+        }
     }
     *status = {};
     return s;
+}
+
+driver::KernelHooks FailedTasks::hooks_of(graph::Task& task) noexcept {
+    task.failed_tasks = this;
+    driver::KernelHooks hooks;
+    hooks.failure = &task.kernel_failure;
+    hooks.user = &task;
+    hooks.skip = [](void* user) {
+        auto& t = *static_cast<graph::Task*>(user);
+        auto& failed = *static_cast<FailedTasks*>(t.failed_tasks);
+        const bool skip = failed.concern(t);
+        if (skip) failed.add(t.number);
+        return skip;
+    };
+    hooks.failed = [](void* user) {
+        auto& t = *static_cast<graph::Task*>(user);
+        static_cast<FailedTasks*>(t.failed_tasks)->add(t.number);
+    };
+    return hooks;
 }
 
 Lanes::Scratch::~Scratch() {

@@ -112,6 +112,18 @@ class FailedTasks {
         count_.store(0, std::memory_order_release);
     }
 
+    /// Whether the task has failed, or one that it needs: then its work must not run on what is not there.
+    bool concern(const graph::Task& task) const {
+        if (!any()) return false;
+        if (contains(task.number)) return true;
+        for (const TaskNumber n : task.open_data_predecessors)
+            if (contains(n)) return true;
+        return false;
+    }
+    /// The hooks of a kernel of the task: skipped behind a failure, and a failure of its own is known before what comes
+    /// after it begins. The task's record must outlive the kernel.
+    driver::KernelHooks hooks_of(graph::Task& task) noexcept;
+
   private:
     mutable std::mutex mutex_;
     std::unordered_set<TaskNumber> numbers_;

@@ -160,7 +160,8 @@ void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute:
         resource = DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream);
         owner = this;
     }
-    DeviceResourceAccess::begin_task(*resource, task.chunk, &task.kernel_failure);
+    const driver::KernelHooks hooks = failed_tasks_.hooks_of(task);
+    DeviceResourceAccess::begin_task(*resource, task.chunk, &hooks);
     TaskContext context;
     context.addresses = task.addresses.data();
     context.layouts = task.layouts.data();
@@ -186,6 +187,7 @@ void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute:
     }
     (void)driver_->take_last_error();
     task.body.run(task.payload, context);
+    (void)driver_->set_current_device(ordinals_[device]);  // the function may have left another one current
     if (const driver::Status pending = driver_->take_last_error(); !pending.ok())
         std::rethrow_exception(device_error(device, pending, "a call in the device function left an error pending"));
     if (capture_legacy) {
@@ -238,6 +240,10 @@ graph::TaskNumber RuntimeCore::submit_join(const std::vector<graph::Predecessor>
     bool was_idle = false;
     {
         std::lock_guard<std::mutex> guard(order_);
+        if (closed_.load(std::memory_order_relaxed)) {
+            pool_.give(task);
+            check_open();
+        }
         number = table_.add(task);
         was_idle = publish(tasks);
     }

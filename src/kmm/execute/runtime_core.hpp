@@ -77,7 +77,8 @@ class RuntimeCore final : public Runtime,
     bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
     std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const;
     /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
-    bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline);
+    /// `must_wait`: nobody may go on before the task is settled, even where no other thread can take this one's place.
+    bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
     /// Throws the failure of a settled task, if it failed, and marks it delivered.
     void throw_failure(TaskNumber number);
     /// Throws the undelivered failures of tasks before `number`, if there are any.

@@ -72,15 +72,21 @@ void RuntimeCore::throw_deadlock(TaskNumber number) const {
                         " of its own runtime, which may never end: submit a task that depends on it instead");
 }
 
-bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline) {
+bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
+                               bool must_wait) {
     using clock = std::chrono::steady_clock;
     if (number == 0 || is_settled(number)) return true;
     if (deadline != nullptr && clock::now() >= *deadline) return false;
     if (inside_own_task()) throw_deadlock(number);
     // Another runtime's pool thread gives its place to another thread while it waits here.
     execute::HostPool* pool = execute::HostPool::of_this_thread();
-    if (pool != nullptr && !pool->begin_wait())
-        throw DeadlockError("64 tasks of another runtime wait for this one already; one more could wait for ever");
+    if (pool != nullptr && !pool->begin_wait()) {
+        if (!must_wait)
+            throw DeadlockError("64 tasks of another runtime wait for this one already, or the system gives no more "
+                                "threads; one more could "
+                                "wait for ever");
+        pool = nullptr;
+    }
     struct EndWait {
         execute::HostPool* pool;
         ~EndWait() {

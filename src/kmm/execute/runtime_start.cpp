@@ -122,6 +122,8 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         core->start_threads();
         // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
+            // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is left.
+            if (dying->fork_generation_ != fork_generation.load()) return;
             if (execute::RuntimeThread::of(dying))
                 std::thread([dying] { delete dying; }).detach();
             else
@@ -259,17 +261,6 @@ void RuntimeCore::start_threads() {
 }
 
 RuntimeCore::~RuntimeCore() {
-    if (fork_generation_ != fork_generation.load()) {
-        // The child of a fork has none of the threads: there is nothing that could be waited for or given back.
-        for (auto& t : device_threads_) (void)t.release();
-        for (auto& l : launchers_) (void)l.release();
-        (void)host_pool_.release();
-        (void)memory_service_.release();
-        (void)lanes_.release();
-        (void)scheduler_.release();
-        planner_thread_.detach();
-        return;
-    }
     if (planner_thread_.joinable()) {
         // Every task has to finish, and every message (the release of the last array) has to be read.
         closed_.store(true);

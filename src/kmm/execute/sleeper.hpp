@@ -1,10 +1,12 @@
 // How a thread waits for work: it looks for a short while, then sleeps until somebody wakes it.
 //
-// Owns: one flag and one futex. `wake` costs a load when the thread is awake.
+// Owns: one flag and what the thread sleeps on. `wake` costs a load when the thread is awake.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "kmm/graph/spin_lock.hpp"
@@ -22,8 +24,9 @@ inline bool many_cores() noexcept {
 
 class Sleeper {
   public:
-    /// Returns when `ready()` or after a wake. Only the owner calls it.
-    template<typename R> void wait(R&& ready) noexcept {
+    /// Returns when `ready()`, after a wake, or after `longest` if that is not zero. Only the owner calls it.
+    template<typename R>
+    void wait(R&& ready, std::chrono::milliseconds longest = std::chrono::milliseconds::zero()) noexcept {
         const auto until = std::chrono::steady_clock::now() + spin_time;
         do {
             for (int i = 0; i < 32; ++i) {
@@ -35,15 +38,23 @@ class Sleeper {
             }
         } while (std::chrono::steady_clock::now() < until);
         state_.store(asleep, std::memory_order_seq_cst);
-        while (!ready() && state_.load(std::memory_order_seq_cst) == asleep)
-            state_.wait(asleep, std::memory_order_seq_cst);
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            const auto over = [&] { return state_.load(std::memory_order_seq_cst) != asleep || ready(); };
+            if (longest == std::chrono::milliseconds::zero())
+                condition_.wait(lock, over);
+            else
+                condition_.wait_for(lock, longest, over);
+        }
         state_.store(awake, std::memory_order_seq_cst);
     }
     /// Called after what `ready` looks at was changed. Both sides must use sequentially consistent operations for that: then
     /// either the sleeper sees the change or this sees the sleeper.
     void wake() noexcept {
         if (state_.load(std::memory_order_seq_cst) == awake) return;
-        if (state_.exchange(awake, std::memory_order_seq_cst) == asleep) state_.notify_one();
+        if (state_.exchange(awake, std::memory_order_seq_cst) != asleep) return;
+        { const std::lock_guard<std::mutex> guard(mutex_); }  // the sleeper has looked, or sleeps
+        condition_.notify_one();
     }
     bool sleeping() const noexcept { return state_.load(std::memory_order_seq_cst) == asleep; }
 
@@ -51,6 +62,8 @@ class Sleeper {
     static constexpr int awake = 0;
     static constexpr int asleep = 1;
     std::atomic<int> state_{awake};
+    std::mutex mutex_;
+    std::condition_variable condition_;
 };
 
 }  // namespace kmm::execute

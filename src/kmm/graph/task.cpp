@@ -69,6 +69,8 @@ void Task::recycle() noexcept {
     kind = TaskKind::join;
     is_barrier = false;
     chunk_index = 0;
+    where = {};
+    chunk = {};
     memory = 0;
     info.reset();
     accesses.clear();

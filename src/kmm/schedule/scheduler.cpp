@@ -418,11 +418,7 @@ void Scheduler::issue_kernel(Task& task) {
     task.completion.add(fence);
     for (const graph::AddressPatch& p : task.patches)
         std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
-    found_.clear();
-    table_.find(task.predecessors, found_);
-    for (std::size_t i = 0; i < found_.size(); ++i)
-        if (found_[i] != nullptr && task.predecessors[i].data)
-            task.open_data_predecessors.push_back(task.predecessors[i].number);
+    list_open_predecessors(task);
     Instruction instruction;
     instruction.op = Instruction::Op::kernel;
     instruction.lane = id;
@@ -438,7 +434,16 @@ void Scheduler::issue_kernel(Task& task) {
     announce(task);
 }
 
+void Scheduler::list_open_predecessors(Task& task) {
+    found_.clear();
+    table_.find(task.predecessors, found_);
+    for (std::size_t i = 0; i < found_.size(); ++i)
+        if (found_[i] != nullptr && task.predecessors[i].data)
+            task.open_data_predecessors.push_back(task.predecessors[i].number);
+}
+
 void Scheduler::issue_launch(Task& task) {
+    list_open_predecessors(task);
     task.waits.prune([this](const Fence& f) { return passed(f); });
     task.state.store(TaskState::launching, std::memory_order_relaxed);
     residency_.pin(task);

@@ -215,6 +215,7 @@ class Scheduler final : private memory::Requests {
     void issue_host(Task& task);
     void executed(Task& task);
     void issue_launch(Task& task);
+    void list_open_predecessors(Task& task);
     void start_on_host(Task& task);
     void retry_all();
     void rekey();

@@ -67,7 +67,7 @@ class HostDriver : public ::testing::Test {
         launch.block = block;
         launch.parameters = &pointer;
         launch.parameter_bytes = sizeof(pointer);
-        launch.failure = failure;
+        launch.hooks.failure = failure;
         return driver().launch(launch, s);
     }
 
@@ -213,8 +213,8 @@ TEST_F(HostDriver, a_kernel_that_its_launch_skips_when_its_turn_comes_does_not_r
         kernel.block = {64, 1, 1};
         kernel.parameters = &body;
         kernel.parameter_bytes = sizeof(body);
-        kernel.skip = [](void* user) { return *static_cast<bool*>(user); };
-        kernel.skip_user = &failed;
+        kernel.hooks.skip = [](void* user) { return *static_cast<bool*>(user); };
+        kernel.hooks.user = &failed;
         return driver().launch(kernel, s);
     };
     ASSERT_TRUE(launch(&counts).ok());
