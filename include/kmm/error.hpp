@@ -91,6 +91,14 @@ class InvalidArgument : public Error {
     ~InvalidArgument() override;
 };
 
+/// Which task of which submit, for messages.
+struct TaskLabel {
+    std::string task_name;
+    std::size_t chunk_index = 0;
+    std::size_t num_chunks = 1;
+    SourceLocation where;
+};
+
 /// One of the two sides of a conflict.
 struct ConflictParty {
     std::size_t chunk_index = 0;  ///< number of the task within its submit
@@ -105,6 +113,9 @@ class ConflictingAccess : public Error {
   public:
     ConflictingAccess(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
                       const Region& overlap, SourceLocation where = SourceLocation());
+    /// Also names the tasks: `submit` is the label of any task of the submit.
+    ConflictingAccess(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
+                      const Region& overlap, const TaskLabel& submit);
     ~ConflictingAccess() override;
 
     const std::string& array_name() const noexcept;
@@ -113,6 +124,8 @@ class ConflictingAccess : public Error {
     const Region& overlap() const noexcept;
 
   private:
+    ConflictingAccess(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
+                      const Region& overlap, SourceLocation where, const TaskLabel* submit);
     struct Details;
     std::shared_ptr<const Details> details_;
 };
@@ -157,14 +170,6 @@ class OutOfMemory : public Error {
   private:
     struct Details;
     std::shared_ptr<const Details> details_;
-};
-
-/// Which task of which submit, for messages.
-struct TaskLabel {
-    std::string task_name;
-    std::size_t chunk_index = 0;
-    std::size_t num_chunks = 1;
-    SourceLocation where;
 };
 
 /// All that a TaskError says.

@@ -163,8 +163,11 @@ TEST(Row056, parts_of_one_chunk_from_several_devices_in_one_submit_are_not_avail
     const RuntimeHandle rt = kmm::make_runtime(config_with(2));
     auto a = rt.array<std::int64_t>(100, Distribution<1>::single(100, MemoryId(DeviceId(0))));
     const std::vector chunks{chunk_of(device(0), 0, 50), chunk_of(device(1), 50, 50)};
-    EXPECT_THROW(rt.parallel_submit(chunks, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0}),
-                 kmm::NotAvailable);
+    const auto error = thrown_by<kmm::NotAvailable>(
+        [&] { rt.parallel_submit(chunks, kernel(store_index).named("store"), _x, overwrite(a[_x]), std::int64_t{0}); });
+    ASSERT_NE(error, nullptr);
+    EXPECT_TRUE(says(*error, "task \"store\" chunk 0 of 2 (argument 1) and task \"store\" chunk 1 of 2 (argument 1)"))
+        << error->what();
     EXPECT_THROW(a.copy_to_vector(), kmm::UninitializedRead);
     const std::vector same{chunk_of(device(0), 0, 50), chunk_of(device(0), 50, 50)};
     rt.parallel_submit(same, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0});
@@ -261,7 +264,12 @@ TEST(Row060, reading_what_the_same_submit_writes_is_not_available_and_queues_not
     const auto ran = std::make_shared<std::atomic<int>>(0);
     auto touch = Host([ran](kmm::SubviewMut<std::int64_t>, kmm::View<std::int64_t>) { ran->fetch_add(1); });
     EXPECT_THROW(rt.submit(host(), touch, write(a[kmm::range(0, 50)]), a), kmm::NotAvailable);
-    EXPECT_THROW(rt.submit(host(), touch, overwrite(a[kmm::range(0, 50)]), a), kmm::NotAvailable);
+    const auto error = thrown_by<kmm::NotAvailable>(
+        [&] { rt.submit(host(), touch.named("touch"), overwrite(a[kmm::range(0, 50)]), a); });
+    ASSERT_NE(error, nullptr);
+    EXPECT_TRUE(says(*error, "task \"touch\" chunk 0 of 1 (argument 1) reads region {0...50}")) << error->what();
+    EXPECT_TRUE(says(*error, "which task \"touch\" chunk 0 of 1 (argument 0) of the same submit writes"))
+        << error->what();
     EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
     rt.synchronize();
     EXPECT_EQ(ran->load(), 0);
@@ -303,7 +311,7 @@ TEST(Row062, two_tasks_of_one_submit_that_write_one_element_conflict_and_nothing
         const std::vector chunks{chunk_of(where, 0, 60), chunk_of(where, 50, 50)};
         const std::uint64_t before = rt.stats().tasks_submitted;
         const auto error = thrown_by<kmm::ConflictingAccess>(
-            [&] { rt.parallel_submit(chunks, kernel(store_index), _x, write(a[_x]), std::int64_t{5}); });
+            [&] { rt.parallel_submit(chunks, kernel(store_index).named("store"), _x, write(a[_x]), std::int64_t{5}); });
         ASSERT_NE(error, nullptr);
         EXPECT_EQ(error->array_name(), "pressure");
         EXPECT_EQ(error->first().chunk_index + error->second().chunk_index, 1u);
@@ -311,6 +319,9 @@ TEST(Row062, two_tasks_of_one_submit_that_write_one_element_conflict_and_nothing
         EXPECT_EQ(error->overlap()[0].begin, 50);
         EXPECT_EQ(error->overlap()[0].end, 60);
         EXPECT_TRUE(says(*error, "pressure"));
+        EXPECT_TRUE(says(*error, "task \"store\" chunk 0 of 2 (offset {0}, size {60}")) << error->what();
+        EXPECT_TRUE(says(*error, "task \"store\" chunk 1 of 2 (offset {50}, size {50}")) << error->what();
+        EXPECT_TRUE(error->where().is_known());
         rt.synchronize();
         EXPECT_EQ(rt.stats().tasks_submitted, before);
         EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
@@ -552,7 +563,17 @@ TEST(NotOffered, a_region_that_crosses_chunks) {
     auto a = rt.array<std::int64_t>(100, Dim<1>(30));
     a.copy_from(counting<std::int64_t>(100));
     auto touch = Host([](kmm::Subview<std::int64_t>) {});
-    EXPECT_THROW(rt.submit(host(), touch, a[kmm::range(20, 40)]), kmm::NotAvailable);
+    a.named("pressure");
+    const auto named =
+        thrown_by<kmm::NotAvailable>([&] { rt.submit(host(), touch.named("touch"), a[kmm::range(20, 40)]); });
+    ASSERT_NE(named, nullptr);
+    EXPECT_TRUE(says(*named, "task \"touch\" chunk 0 of 1 (argument 0) uses region {20...40} of pressure"))
+        << named->what();
+    EXPECT_TRUE(says(*named, "pressure has chunks of {30}")) << named->what();
+    const auto nameless = thrown_by<kmm::NotAvailable>([&] { rt.submit(host(), touch, a[kmm::range(20, 40)]); });
+    ASSERT_NE(nameless, nullptr);
+    EXPECT_TRUE(says(*nameless, "task \"Host at access_test.cu:")) << nameless->what();
+    EXPECT_TRUE(nameless->where().is_known());
     EXPECT_THROW(rt.submit(host(), Host([](kmm::View<std::int64_t>) {}), a), kmm::NotAvailable);
     EXPECT_THROW(rt.submit(host(), Host([](kmm::ViewMut<std::int64_t>) {}), write(a)), kmm::NotAvailable);
     rt.wait(rt.submit(host(), touch, a[kmm::range(30, 60)]));

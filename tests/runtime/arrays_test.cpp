@@ -123,11 +123,12 @@ TEST(Row026, a_first_write_with_a_gap_or_an_overlap_is_refused_and_the_array_sta
     for_each_configuration(working_set({60 * 8}), [](RuntimeHandle rt) {
         Array<std::int64_t> a(n);
         const auto gap = thrown_by<kmm::InvalidArgument>([&] {
-            rt.parallel_submit(std::vector{chunk_of(host(), 0, 50), chunk_of(host(), 60, 60)}, count_up(), _x,
-                               overwrite(a[_x]));
+            rt.parallel_submit(std::vector{chunk_of(host(), 0, 50), chunk_of(host(), 60, 60)},
+                               count_up().named("count"), _x, overwrite(a[_x]));
         });
         ASSERT_NE(gap, nullptr);
-        EXPECT_TRUE(says(*gap, "50...60")) << gap->what();
+        EXPECT_TRUE(says(*gap, "no task writes to region {50...60}")) << gap->what();
+        EXPECT_TRUE(says(*gap, "whose first write is \"count\" (2 chunks)")) << gap->what();
         EXPECT_THROW(rt.parallel_submit(std::vector{chunk_of(host(), 0, 70), chunk_of(host(), 60, 60)}, count_up(), _x,
                                         overwrite(a[_x])),
                      kmm::ConflictingAccess);

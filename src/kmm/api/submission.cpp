@@ -7,7 +7,9 @@
 #include <string_view>
 
 #include "kmm/api/array_record.hpp"
+#include "kmm/plan/needs.hpp"
 #include "kmm/values/log.hpp"
+#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -19,17 +21,11 @@ using graph::TaskNumber;
 
 namespace {
 
+/// What the planner need not know of an access; its request is at the same position.
 struct DraftAccess {
     ArrayRecord* array = nullptr;
     Binding* binding = nullptr;
-    Box region;
-    AccessKind kind = AccessKind::read;
-    bool empty = false;
-    std::uint32_t task = 0;    // position in the submit
     std::uint32_t access = 0;  // position in the task
-    std::uint32_t argument = 0;
-    std::uint32_t chunk = 0;
-    bool whole = false;
 };
 
 struct Finish {
@@ -42,8 +38,6 @@ struct NewBinding {
     ArrayRecord* array;
     std::unique_ptr<Binding> binding;
 };
-
-constexpr bool writes(AccessKind kind) noexcept { return kind != AccessKind::read; }
 
 Region region_of(const Box& box, std::size_t rank) {
     Region r;
@@ -59,11 +53,12 @@ struct Submission::Draft final : graph::JoinMaker {
     std::vector<Task*> tasks;
     std::vector<Task*> joins;
     std::vector<DraftAccess> accesses;
+    std::vector<plan::Request> requests;  ///< one for each access
+    plan::SubmitPlan plan;
     std::vector<Finish> finishes;
     std::vector<std::max_align_t> recipes;
     std::size_t recipe_bytes = 0;
     std::vector<NewBinding> bindings;
-    std::vector<DraftAccess*> order;
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     bool in_use = false;
 
@@ -72,33 +67,19 @@ struct Submission::Draft final : graph::JoinMaker {
         tasks.clear();
         joins.clear();
         accesses.clear();
+        requests.clear();
         finishes.clear();
         recipe_bytes = 0;
         bindings.clear();
-        order.clear();
     }
-    ConflictParty party(const DraftAccess& a) const {
-        const Task& t = *tasks[a.task];
-        ConflictParty p;
-        p.chunk_index = a.task;
-        p.offset = t.chunk.offset;
-        p.size = t.chunk.size;
-        p.argument = a.argument;
-        p.resource = t.where;
-        return p;
-    }
-    [[noreturn]] void throw_conflict(const DraftAccess& a, const DraftAccess& b) const {
-        throw ConflictingAccess(a.array->name(), party(a), party(b),
-                                region_of(graph::intersection(a.region, b.region), a.array->rank()), launcher.location);
-    }
-
-    void bind_new_arrays();
-    void find_chunks();
-    void check_conflicts();
-    void check_pair(const DraftAccess& a, const DraftAccess& b) const;
-    void check_contents() const;
-    void describe_accesses();
-    void check_sizes() const;
+    void bind_arrays();
+    Binding* bind_first_write(ArrayRecord& array);
+    void make_plan();
+    [[noreturn]] void throw_refusal(const ArrayRecord& array) const;
+    ConflictParty party(const plan::Request& r) const;
+    std::string task_text(const plan::Request& r) const;
+    void describe_tasks();
+    static void fill_before(Task& t, std::uint32_t access, const Box& region);
     EventId take_places();
     void share_info();
     TaskNumber join(const std::vector<TaskNumber>& numbers) override;
@@ -169,12 +150,14 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     Task& t = draft_->current();
     DraftAccess& a = draft_->accesses.emplace_back();
     a.array = array.get();
-    a.region = region;
-    a.kind = kind;
-    a.empty = graph::is_empty(region, array->rank());
-    a.task = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     a.access = static_cast<std::uint32_t>(t.accesses.size());
-    a.argument = argument;
+    plan::Request& r = draft_->requests.emplace_back();
+    r.region = region;
+    r.kind = kind;
+    r.empty = graph::is_empty(region, array->rank());
+    r.task = t.chunk_index;
+    r.argument = argument;
+    r.memory = t.memory;
     t.accesses.emplace_back();
     t.accesses.back().kind = kind;
     t.layouts.emplace_back();
@@ -231,175 +214,135 @@ void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_
 
 // ---------------------------------------------------------------------------------------------------- checks
 
+// A task's name, its place in the submit and what it uses of the array, as messages begin.
+std::string Submission::Draft::task_text(const plan::Request& r) const {
+    return text_of(core->describe_failure(*tasks[r.task]).task) + " (argument " + std::to_string(r.argument) + ")";
+}
+
+ConflictParty Submission::Draft::party(const plan::Request& r) const {
+    const Task& t = *tasks[r.task];
+    ConflictParty p;
+    p.chunk_index = r.task;
+    p.offset = t.chunk.offset;
+    p.size = t.chunk.size;
+    p.argument = r.argument;
+    p.resource = t.where;
+    return p;
+}
+
+// What the plan refused, as the program sees it.
+void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
+    using Reason = plan::Refusal::Reason;
+    const plan::Refusal& refusal = plan.refusal();
+    const plan::Request& first = requests[refusal.first];
+    const plan::Request& second = requests[refusal.second];
+    const TaskLabel label = core->describe_failure(*tasks[first.task]).task;
+    const std::string region = graph::to_text(refusal.region, array.rank()) + " of " + array.name();
+    switch (refusal.reason) {
+    case Reason::conflict:
+        throw ConflictingAccess(array.name(), party(first), party(second), region_of(refusal.region, array.rank()),
+                                label);
+    case Reason::unwritten:
+        throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), launcher.location);
+    case Reason::gap:
+        throw InvalidArgument("no task writes to region " + region + ", whose first write is \"" + label.task_name +
+                                  "\" (" + std::to_string(label.num_chunks) +
+                                  (label.num_chunks == 1 ? " chunk" : " chunks") +
+                                  "): let the tasks cover the array, or make it with rt.array",
+                              launcher.location);
+    case Reason::crosses_chunks:
+        throw NotAvailable(task_text(first) + " uses region " + region +
+                               ", which crosses chunks of its distribution (" + array.name() + " has " +
+                               first.layout->chunks_text() +
+                               "); this version of kmm runs tasks on regions inside one chunk: use tiles that match "
+                               "the array's chunks, or an array of one chunk",
+                           launcher.location);
+    case Reason::reads_own_write:
+        throw NotAvailable(task_text(first) + " reads region " + region + ", which " + task_text(second) +
+                               " of the same submit writes; this version of kmm takes no snapshots: for an in-place "
+                               "update pass write(...) alone, else read from another array",
+                           launcher.location);
+    case Reason::several_memories:
+        throw NotAvailable(task_text(first) + " and " + task_text(second) + " write parts of one chunk of " +
+                               array.name() +
+                               " from different memories, which this version of kmm does not merge: use tiles that "
+                               "match the array's chunks, or several submits",
+                           launcher.location);
+    case Reason::none: break;
+    }
+    throw InternalError("a submit was refused without a reason", launcher.location);
+}
+
 // The first write binds: the distribution is the set of regions of the tasks.
-void Submission::Draft::bind_new_arrays() {
-    for (DraftAccess& a : accesses) {
+Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
+    std::vector<std::uint32_t> positions;
+    for (std::size_t i = 0; i < accesses.size(); ++i)
+        if (accesses[i].array == &array) positions.push_back(static_cast<std::uint32_t>(i));
+    std::vector<ChunkGeometry> chunks;
+    if (!plan.first_write(array.box(), requests, positions, chunks)) throw_refusal(array);
+    bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(chunks))});
+    return bindings.back().binding.get();
+}
+
+void Submission::Draft::bind_arrays() {
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+        DraftAccess& a = accesses[i];
         a.binding = a.array->binding();
         if (a.binding == nullptr) {
             for (NewBinding& n : bindings)
                 if (n.array == a.array) a.binding = n.binding.get();
+            if (a.binding == nullptr) a.binding = bind_first_write(*a.array);
         }
-        if (a.binding != nullptr) continue;
-        ArrayRecord& array = *a.array;
-        std::vector<ChunkGeometry> chunks;
-        std::vector<const DraftAccess*> from;
-        bool written = false;
-        for (const DraftAccess& b : accesses) {
-            if (b.array != &array) continue;
-            if (!writes(b.kind))
-                throw UninitializedRead(array.name(), region_of(b.empty ? array.box() : b.region, array.rank()),
-                                        launcher.location);
-            written = true;
-            if (b.empty) continue;
-            const Task& t = *tasks[b.task];
-            chunks.push_back({t.memory == 0 ? MemoryId::host() : MemoryId(t.where.as_device()), b.region});
-            from.push_back(&b);
-        }
-        if (!written) continue;
-        std::size_t first = 0, second = 0;
-        if (plan::Layout::find_overlap(chunks, &first, &second)) throw_conflict(*from[first], *from[second]);
-        Box gap;
-        if (plan::Layout::find_gap(array.box(), chunks, &gap))
-            throw InvalidArgument(
-                "no task writes to region " + graph::to_text(gap, array.rank()) + " of " + array.name() +
-                    ", whose first write this is: let the tasks cover the array, or make it with rt.array",
-                launcher.location);
-        bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(chunks))});
-        a.binding = bindings.back().binding.get();
-    }
-}
-
-void Submission::Draft::find_chunks() {
-    for (DraftAccess& a : accesses) {
         if (a.binding->runtime.get() != core)
             throw InvalidArgument(a.array->name() + " belongs to runtime " +
                                       std::to_string(a.binding->runtime->number()) + ", but was used with runtime " +
                                       std::to_string(core->number()) + ": copy its content to an array of this runtime",
                                   launcher.location);
-        if (a.empty) continue;
-        const std::size_t i = a.binding->layout.find(a.region);
-        if (i == plan::Layout::none)
-            throw NotAvailable("argument " + std::to_string(a.argument) + " of chunk " + std::to_string(a.task) +
-                                   " uses region " + graph::to_text(a.region, a.array->rank()) + " of " +
-                                   a.array->name() +
-                                   ", which crosses chunks of its distribution; this version of kmm runs tasks on "
-                                   "regions inside one chunk: use tiles that "
-                                   "match the array's chunks, or an array of one chunk",
-                               launcher.location);
-        a.chunk = static_cast<std::uint32_t>(i);
-        a.whole = graph::equal(a.region, a.binding->layout.chunks()[i].box, a.array->rank());
+        requests[i].layout = &a.binding->layout;
+        requests[i].histories = a.binding->histories.data();
     }
 }
 
-void Submission::Draft::check_pair(const DraftAccess& a, const DraftAccess& b) const {
-    const bool both_write = writes(a.kind) && writes(b.kind);
-    if (!writes(a.kind) && !writes(b.kind)) return;
-    if (!graph::overlaps(a.region, b.region, a.array->rank())) {
-        if (both_write && tasks[a.task]->memory != tasks[b.task]->memory)
-            throw NotAvailable(
-                "chunks " + std::to_string(a.task) + " and " + std::to_string(b.task) +
-                    " of this submit write parts of one chunk of " + a.array->name() +
-                    " from different memories, which this version of kmm does not merge: use tiles that match the "
-                    "array's chunks, or several submits",
-                launcher.location);
-        return;
-    }
-    if (both_write) throw_conflict(a, b);
-    throw NotAvailable(
-        "argument " + std::to_string((writes(a.kind) ? b : a).argument) + " reads region " +
-            graph::to_text(graph::intersection(a.region, b.region), a.array->rank()) + " of " + a.array->name() +
-            ", which the same submit writes; this version of kmm takes no snapshots: for an in-place update pass "
-            "write(...) alone, else read from another array",
-        launcher.location);
+void Submission::Draft::make_plan() {
+    if (!plan.make(requests)) throw_refusal(*accesses[plan.refusal().first].array);
 }
 
-void Submission::Draft::check_conflicts() {
-    bool any_write = false;
-    order.clear();
-    for (DraftAccess& a : accesses) {
-        any_write = any_write || writes(a.kind);
-        if (!a.empty) order.push_back(&a);
-    }
-    if (!any_write || order.size() < 2) return;
-    const auto same_chunk = [](const DraftAccess* a, const DraftAccess* b) {
-        return a->binding == b->binding && a->chunk == b->chunk;
-    };
-    if (order.size() > 16) {
-        std::sort(order.begin(), order.end(), [](const DraftAccess* a, const DraftAccess* b) {
-            if (a->binding != b->binding) return a->binding < b->binding;
-            if (a->chunk != b->chunk) return a->chunk < b->chunk;
-            return a->task != b->task ? a->task < b->task : a->access < b->access;
-        });
-        for (std::size_t i = 0; i < order.size(); ++i)
-            for (std::size_t j = i + 1; j < order.size() && same_chunk(order[i], order[j]); ++j)
-                check_pair(*order[i], *order[j]);
-        return;
-    }
-    for (std::size_t i = 0; i < order.size(); ++i)
-        for (std::size_t j = i + 1; j < order.size(); ++j)
-            if (same_chunk(order[i], order[j])) check_pair(*order[i], *order[j]);
-}
-
-void Submission::Draft::check_contents() const {
-    for (const DraftAccess& a : accesses) {
-        if (a.empty || writes(a.kind)) continue;
-        Box missing;
-        if (!a.binding->histories[a.chunk].covers(a.region, &missing))
-            throw UninitializedRead(a.array->name(), region_of(graph::intersection(missing, a.region), a.array->rank()),
-                                    launcher.location);
-    }
+// Debug mode: what an overwrite finds is filled with a pattern.
+void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& region) {
+    graph::Unset& unset = t.unset.emplace_back();
+    unset.access = access;
+    for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = region.end[k] - region.begin[k];
 }
 
 // What residency and the kernels need to know of each access. The tasks are still nobody else's.
-void Submission::Draft::describe_accesses() {
-    for (const DraftAccess& a : accesses) {
-        Task& t = *tasks[a.task];
-        Access& access = t.accesses[a.access];
-        if (a.empty) continue;
-        const Box& box = a.binding->layout.chunks()[a.chunk].box;
-        row_major_strides(box, t.layouts[a.access].strides, a.array->rank());
-        std::int64_t offset = 0;
-        for (std::size_t k = 0; k < a.array->rank(); ++k)
-            offset += (a.region.begin[k] - box.begin[k]) * t.layouts[a.access].strides[k];
-        access.chunk = &a.binding->data->chunks[a.chunk];
-        if (core->config().debug_mode && a.kind == AccessKind::overwrite) {
-            graph::Unset& unset = t.unset.emplace_back();
-            unset.access = a.access;
-            for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = a.region.end[k] - a.region.begin[k];
-        }
-        access.offset_bytes = static_cast<std::size_t>(offset) * a.array->element_bytes();
-        const graph::ChunkHistory& history = a.binding->histories[a.chunk];
-        Access* first = &access;
-        for (std::uint32_t i = 0; i < a.access; ++i) {
-            if (t.accesses[i].chunk != access.chunk || !t.accesses[i].first_of_chunk) continue;
-            first = &t.accesses[i];
-            access.first_of_chunk = false;
-        }
-        switch (a.kind) {
-        case AccessKind::read: first->needs_content = true; break;
-        // What else the chunk holds must stay, even where other tasks will have written it only by the time this one runs.
-        case AccessKind::write: first->needs_content = first->needs_content || !a.whole || history.any_content(); break;
-        case AccessKind::overwrite: first->needs_content = first->needs_content || !a.whole; break;
-        }
-        if (writes(a.kind)) {
-            first->writes_chunk = true;
-            first->replaces_chunk = first->replaces_chunk || a.whole;
-        }
-    }
-}
-
-void Submission::Draft::check_sizes() const {
-    for (std::size_t i = 0; i < accesses.size();) {
-        const Task* const t = tasks[accesses[i].task];
+void Submission::Draft::describe_tasks() {
+    const bool debug_mode = core->config().debug_mode;
+    const std::size_t count = requests.size();
+    const plan::Need* const needs = plan.needs().data();
+    for (std::size_t i = 0; i < count;) {
+        const std::uint32_t number = requests[i].task;
+        Task& t = *tasks[number];
         std::size_t bytes = 0;
-        for (const std::uint32_t task = accesses[i].task; i < accesses.size() && accesses[i].task == task; ++i) {
+        for (; i < count && requests[i].task == number; ++i) {
+            const plan::Need& need = needs[i];
+            if (need.form == plan::Form::nothing) continue;
             const DraftAccess& a = accesses[i];
-            if (!a.empty && t->accesses[a.access].first_of_chunk)
-                bytes += core->rounded(a.binding->chunk_bytes[a.chunk]);
+            const Binding& binding = *a.binding;
+            row_major_strides(binding.layout.chunks()[need.chunk].box, t.layouts[a.access].strides,
+                              binding.layout.rank());
+            Access& access = t.accesses[a.access];
+            access.chunk = &binding.data->chunks[need.chunk];
+            access.offset_bytes = need.offset * a.array->element_bytes();
+            access.first_of_chunk = need.first_of_chunk;
+            access.needs_content = need.needs_content;
+            access.writes_chunk = need.writes_chunk;
+            access.replaces_chunk = need.replaces_chunk;
+            if (need.first_of_chunk) bytes += core->rounded(binding.chunk_bytes[need.chunk]);
+            if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
         }
-        if (bytes <= core->limit_bytes(t->memory)) continue;
-        const MemoryId memory = t->memory == 0 ? MemoryId::host() : MemoryId(t->where.as_device());
-        throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t->memory), core->out_of_memory_text(*t, true),
+        if (bytes <= core->limit_bytes(t.memory)) continue;
+        const MemoryId memory = t.memory == 0 ? MemoryId::host() : MemoryId(t.where.as_device());
+        throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t.memory), core->out_of_memory_text(t, true),
                           launcher.location);
     }
 }
@@ -420,14 +363,15 @@ EventId Submission::Draft::take_places() {
                                       " was bound to another runtime a moment ago: use one array for each",
                                   launcher.location);
     for (Task* t : tasks) core->table().add(t);
-    for (const DraftAccess& a : accesses) {
-        if (a.empty) continue;
-        Task& t = *tasks[a.task];
-        graph::ChunkHistory& history = a.binding->histories[a.chunk];
-        if (a.kind == AccessKind::read)
-            history.read(a.region, t.number, t.predecessors, *this);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        const plan::Request& r = requests[i];
+        if (r.empty) continue;
+        Task& t = *tasks[r.task];
+        graph::ChunkHistory& history = accesses[i].binding->histories[plan.needs()[i].chunk];
+        if (r.kind == AccessKind::read)
+            history.read(r.region, t.number, t.predecessors, *this);
         else
-            history.write(a.region, t.number, a.kind == AccessKind::write, t.predecessors);
+            history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors);
     }
     if (tasks.size() == 1) return core->event_of(tasks.front()->number);
     Task* all = core->pool().take();
@@ -467,12 +411,9 @@ EventId Submission::commit() {
     {
         std::lock_guard<std::mutex> guard(core.order());
         core.check_open();  // once more: close() takes its place in the order under the same lock
-        d.bind_new_arrays();
-        d.find_chunks();
-        d.check_conflicts();
-        d.check_contents();
-        d.describe_accesses();
-        d.check_sizes();
+        d.bind_arrays();
+        d.make_plan();
+        d.describe_tasks();
         for (const Finish& f : d.finishes) {
             Task& t = *d.tasks[f.task];
             f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(),

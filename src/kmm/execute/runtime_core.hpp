@@ -95,6 +95,7 @@ class RuntimeCore final : public Runtime,
     std::string report(ReportFormat format);
     std::string out_of_memory_text(const Task& task, bool at_submit);
     const char* driver_name() const noexcept { return driver_->name(); }
+    TaskFailure describe_failure(const Task& task) const;   ///< the task in words, without a cause
     std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
 
   private:
@@ -138,7 +139,6 @@ class RuntimeCore final : public Runtime,
     template<typename F> auto while_planning(F&& f);
     void handle(execute::Message& message);
     void flush();
-    TaskFailure describe_failure(const Task& task) const;
     void log_undelivered() noexcept;
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
 

@@ -62,6 +62,13 @@ std::size_t Layout::find(const Box& region) const noexcept {
     return none;
 }
 
+std::string Layout::chunks_text() const {
+    if (!regular_) return std::to_string(chunks_.size()) + (chunks_.size() == 1 ? " chunk" : " chunks");
+    std::string text = "chunks of {";
+    for (std::size_t k = 0; k < rank_; ++k) text += (k > 0 ? ", " : "") + std::to_string(chunk_size_[k]);
+    return text + "}";
+}
+
 bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap) {
     std::int64_t covered = 0;
     for (const ChunkGeometry& c : chunks) covered += graph::volume(graph::intersection(c.box, array));

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "kmm/graph/box.hpp"
@@ -34,6 +33,8 @@ class Layout {
     std::size_t rank() const noexcept { return rank_; }
     const Box& array() const noexcept { return array_; }
     const std::vector<ChunkGeometry>& chunks() const noexcept { return chunks_; }
+    /// For messages: "chunks of {100, 20}" where they form a regular grid, else "7 chunks".
+    std::string chunks_text() const;
 
   private:
     bool detect_grid();

@@ -59,33 +59,34 @@ std::string submitted_at(const SourceLocation& where) {
 
 std::string array_text(const std::string& name) { return name.empty() ? "an array" : "array \"" + name + "\""; }
 
-std::string party_text(const ConflictParty& party) {
-    return "task " + std::to_string(party.chunk_index) + " (" + detail::text_of_chunk(party.offset, party.size) +
-           ", on " + detail::text_of(party.resource) + ", argument " + std::to_string(party.argument) + ")";
+std::string party_text(const ConflictParty& party, const TaskLabel* submit) {
+    std::string text = "task " + std::to_string(party.chunk_index);
+    if (submit != nullptr) {
+        TaskLabel task = *submit;
+        task.chunk_index = party.chunk_index;
+        text = detail::text_of(task);
+    }
+    return text + " (" + detail::text_of_chunk(party.offset, party.size) + ", on " + detail::text_of(party.resource) +
+           ", argument " + std::to_string(party.argument) + ")";
 }
 
 std::string conflict_text(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
-                          const Region& overlap, const SourceLocation& where) {
+                          const Region& overlap, const SourceLocation& where, const TaskLabel* submit) {
     const bool same_task = first.chunk_index == second.chunk_index && first.argument != second.argument;
-    std::string text = "conflicting access to " + array_text(array_name) + ": " + party_text(first) + " and " +
-                       party_text(second) + " both write " + detail::text_of(overlap) + submitted_at(where);
+    std::string text = "conflicting access to " + array_text(array_name) + ": " + party_text(first, submit) + " and " +
+                       party_text(second, submit) + " both write " + detail::text_of(overlap) + submitted_at(where);
     text += same_task ? "; pass one writing argument, or regions that do not overlap"
                       : "; use reduce to combine contributions, a finer mapping, or one chunk";
     return text;
 }
 
-std::string task_text(const TaskLabel& task) {
-    return "task \"" + task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
-           std::to_string(task.num_chunks);
-}
-
 std::string failure_text(const TaskFailure& failure, std::size_t num_others) {
-    std::string text = task_text(failure.task) + " (" +
+    std::string text = detail::text_of(failure.task) + " (" +
                        detail::text_of_chunk(failure.chunk.offset, failure.chunk.size) + ") on " +
                        detail::text_of(failure.resource) + " failed" + submitted_at(failure.task.where) + ": " +
                        (failure.cause.empty() ? "unknown exception" : failure.cause);
     if (failure.needed_by) {
-        text += "; needed by " + task_text(*failure.needed_by) + submitted_at(failure.needed_by->where);
+        text += "; needed by " + detail::text_of(*failure.needed_by) + submitted_at(failure.needed_by->where);
     }
     if (!failure.hint.empty()) text += "; " + failure.hint;
     if (num_others > 0) text += " (" + std::to_string(num_others) + " more failed: see also_failed())";
@@ -102,9 +103,18 @@ struct ConflictingAccess::Details {
 };
 
 ConflictingAccess::ConflictingAccess(const std::string& array_name, const ConflictParty& first,
-                                     const ConflictParty& second, const Region& overlap, SourceLocation where)
-    : Error(ErrorCode::ConflictingAccess, conflict_text(array_name, first, second, overlap, where), where),
+                                     const ConflictParty& second, const Region& overlap, SourceLocation where,
+                                     const TaskLabel* submit)
+    : Error(ErrorCode::ConflictingAccess, conflict_text(array_name, first, second, overlap, where, submit), where),
       details_(std::make_shared<const Details>(Details{array_name, first, second, overlap})) {}
+
+ConflictingAccess::ConflictingAccess(const std::string& array_name, const ConflictParty& first,
+                                     const ConflictParty& second, const Region& overlap, SourceLocation where)
+    : ConflictingAccess(array_name, first, second, overlap, where, nullptr) {}
+
+ConflictingAccess::ConflictingAccess(const std::string& array_name, const ConflictParty& first,
+                                     const ConflictParty& second, const Region& overlap, const TaskLabel& submit)
+    : ConflictingAccess(array_name, first, second, overlap, submit.where, &submit) {}
 
 const std::string& ConflictingAccess::array_name() const noexcept { return details_->array_name; }
 const ConflictParty& ConflictingAccess::first() const noexcept { return details_->first; }

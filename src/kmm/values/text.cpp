@@ -43,6 +43,11 @@ std::string text_of(const Region& region) {
     return text + "}";
 }
 
+std::string text_of(const TaskLabel& task) {
+    return "task \"" + task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
+           std::to_string(task.num_chunks);
+}
+
 std::string bytes_text(std::size_t bytes) {
     constexpr double kib = 1024.0;
     const auto value = static_cast<double>(bytes);

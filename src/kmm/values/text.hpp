@@ -19,6 +19,9 @@ std::string text_of(const Range<>& range);  ///< "0...200"
 std::string text_of(const Region& region);  ///< "{0...4, 2...8}"
 std::string bytes_text(std::size_t bytes);  ///< "2.00 GiB", "1.50 MiB", "512 B"
 
+/// task "axpy" chunk 3 of 16
+std::string text_of(const TaskLabel& task);
+
 template<typename T, std::size_t N>
 std::string text_of(const fixed_vector<T, N>& values) {
     std::string text = "{";

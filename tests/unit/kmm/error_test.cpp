@@ -107,6 +107,13 @@ TEST(Errors, a_conflict_names_array_both_sides_and_the_overlap) {
     EXPECT_EQ(error.second().chunk_index, 1u);
     EXPECT_EQ(error.overlap().size(), 1u);
     EXPECT_EQ(error.array_name(), "histogram");
+    kmm::TaskLabel label;
+    label.task_name = "count";
+    label.num_chunks = 4;
+    const kmm::ConflictingAccess named("histogram", first, second, {Range<>(0, 256)}, label);
+    for (const char* part : {"task \"count\" chunk 0 of 4 (offset {0}", "task \"count\" chunk 1 of 4 (offset {5}"}) {
+        EXPECT_NE(std::string(named.what()).find(part), std::string::npos) << part << " in " << named.what();
+    }
 }
 
 TEST(Errors, an_uninitialized_read_and_out_of_memory_tell_their_numbers) {

@@ -46,6 +46,15 @@ TEST(Layout, an_irregular_cover_keeps_its_order) {
     EXPECT_EQ(layout.find(box(1, 3)), Layout::none);
 }
 
+TEST(Layout, chunks_are_told_by_their_size_in_a_grid_and_by_their_number_else) {
+    EXPECT_EQ(Layout(1, box(0, 100), {chunk(box(0, 30)), chunk(box(30, 60)), chunk(box(60, 90)), chunk(box(90, 100))})
+                  .chunks_text(),
+              "chunks of {30}");
+    EXPECT_EQ(Layout(2, box(0, 4, 0, 6), {chunk(box(0, 4, 0, 3)), chunk(box(0, 4, 3, 6))}).chunks_text(),
+              "chunks of {4, 3}");
+    EXPECT_EQ(Layout(1, box(0, 10), {chunk(box(0, 2)), chunk(box(2, 10))}).chunks_text(), "2 chunks");
+}
+
 TEST(Layout, gaps_and_overlaps_are_found_by_brute_force_too) {
     for (unsigned seed = 0; seed < 500; seed++) {
         std::mt19937 random(seed);

@@ -1,0 +1,527 @@
+// What a submit needs of its arrays' chunks, and why one is refused; alone and against a model that looks at every element.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "kmm/plan/needs.hpp"
+
+namespace {
+
+using kmm::DeviceId;
+using kmm::MemoryId;
+using kmm::detail::AccessKind;
+using kmm::detail::Box;
+using kmm::detail::ChunkGeometry;
+using kmm::graph::ChunkHistory;
+using kmm::plan::Form;
+using kmm::plan::Layout;
+using kmm::plan::Need;
+using kmm::plan::Refusal;
+using kmm::plan::Request;
+using kmm::plan::SubmitPlan;
+using Reason = Refusal::Reason;
+
+constexpr AccessKind read = AccessKind::read;
+constexpr AccessKind write = AccessKind::write;
+constexpr AccessKind overwrite = AccessKind::overwrite;
+
+Box line(std::int64_t begin, std::int64_t end) {
+    Box b;
+    b.begin[0] = begin;
+    b.end[0] = end;
+    return b;
+}
+Box box(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
+    Box b = line(r0, r1);
+    b.begin[1] = c0;
+    b.end[1] = c1;
+    return b;
+}
+
+/// An array as a plan sees it.
+struct TestArray {
+    TestArray(std::size_t rank, const Box& all, const std::vector<Box>& boxes)
+        : layout(rank, all, geometry(boxes)), histories(boxes.size(), ChunkHistory(rank)) {}
+    /// A line of chunks of one size.
+    TestArray(std::int64_t size, std::int64_t chunk) : TestArray(1, line(0, size), cut(size, chunk)) {}
+
+    static std::vector<ChunkGeometry> geometry(const std::vector<Box>& boxes) {
+        std::vector<ChunkGeometry> chunks;
+        for (const Box& b : boxes) chunks.push_back({MemoryId::host(), b});
+        return chunks;
+    }
+    static std::vector<Box> cut(std::int64_t size, std::int64_t chunk) {
+        std::vector<Box> boxes;
+        for (std::int64_t i = 0; i < size; i += chunk) boxes.push_back(line(i, std::min(i + chunk, size)));
+        return boxes;
+    }
+    void written(const Box& region) {
+        std::vector<kmm::graph::Predecessor> predecessors;
+        histories[layout.find(region)].write(region, 1, false, predecessors);
+    }
+    TestArray& all_written() {
+        for (const ChunkGeometry& c : layout.chunks()) written(c.box);
+        return *this;
+    }
+
+    Layout layout;
+    std::vector<ChunkHistory> histories;
+};
+
+Request request(const TestArray& array, AccessKind kind, const Box& region, std::uint32_t task = 0,
+                std::uint32_t memory = 0) {
+    Request r;
+    r.region = region;
+    r.layout = &array.layout;
+    r.histories = array.histories.data();
+    r.kind = kind;
+    r.empty = kmm::graph::is_empty(region, array.layout.rank());
+    r.task = task;
+    r.memory = memory;
+    return r;
+}
+
+void expect_refused(const SubmitPlan& plan, Reason reason, std::uint32_t first, std::uint32_t second = 0) {
+    EXPECT_EQ(plan.refusal().reason, reason);
+    EXPECT_EQ(plan.refusal().first, first);
+    EXPECT_EQ(plan.refusal().second, second);
+}
+void expect_region(const SubmitPlan& plan, std::int64_t begin, std::int64_t end) {
+    EXPECT_EQ(plan.refusal().region.begin[0], begin);
+    EXPECT_EQ(plan.refusal().region.end[0], end);
+}
+
+// ---------------------------------------------------------------------------------------------------- one access
+
+TEST(SubmitPlan, a_region_is_met_in_place_in_its_chunk_at_its_offset) {
+    TestArray a(2, box(0, 6, 0, 10), {box(0, 3, 0, 5), box(0, 3, 5, 10), box(3, 6, 0, 5), box(3, 6, 5, 10)});
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, read, box(4, 6, 7, 9)), request(a, read, box(0, 3, 5, 10))}));
+    ASSERT_EQ(plan.needs().size(), 2u);
+    const Need& part = plan.needs()[0];
+    EXPECT_EQ(part.form, Form::in_place);
+    EXPECT_EQ(part.chunk, 3u);
+    EXPECT_EQ(part.offset, 1u * 5 + 2);
+    EXPECT_FALSE(part.whole_chunk);
+    const Need& whole = plan.needs()[1];
+    EXPECT_EQ(whole.chunk, 1u);
+    EXPECT_EQ(whole.offset, 0u);
+    EXPECT_TRUE(whole.whole_chunk);
+}
+
+TEST(SubmitPlan, a_scalar_is_one_whole_chunk) {
+    TestArray a(0, Box(), {Box()});
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, overwrite, Box())}));
+    EXPECT_EQ(plan.needs()[0].form, Form::in_place);
+    EXPECT_TRUE(plan.needs()[0].whole_chunk);
+    EXPECT_EQ(plan.needs()[0].offset, 0u);
+}
+
+TEST(SubmitPlan, an_empty_region_needs_nothing_wherever_it_lies) {
+    const TestArray a(30, 10);
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, read, line(25, 25)), request(a, write, line(15, 5))}));
+    for (const Need& need : plan.needs()) {
+        EXPECT_EQ(need.form, Form::nothing);
+        EXPECT_FALSE(need.first_of_chunk || need.needs_content || need.writes_chunk || need.replaces_chunk);
+    }
+}
+
+TEST(SubmitPlan, content_is_needed_by_reads_by_writes_of_what_was_written_and_by_writes_of_parts) {
+    TestArray fresh(10, 10), old(10, 10);
+    old.all_written();
+    struct Case {
+        const TestArray& array;
+        AccessKind kind;
+        Box region;
+        bool needs_content, writes, replaces;
+    };
+    const Case cases[] = {
+        {old, read, line(0, 10), true, false, false},       {old, read, line(2, 3), true, false, false},
+        {old, write, line(0, 10), true, true, true},        {old, write, line(2, 3), true, true, false},
+        {old, overwrite, line(0, 10), false, true, true},   {old, overwrite, line(2, 3), true, true, false},
+        {fresh, write, line(0, 10), false, true, true},     {fresh, write, line(2, 3), true, true, false},
+        {fresh, overwrite, line(0, 10), false, true, true}, {fresh, overwrite, line(2, 3), true, true, false},
+    };
+    SubmitPlan plan;
+    for (const Case& c : cases) {
+        ASSERT_TRUE(plan.make({request(c.array, c.kind, c.region)}));
+        const Need& need = plan.needs()[0];
+        const std::size_t i = static_cast<std::size_t>(&c - cases);
+        EXPECT_TRUE(need.first_of_chunk) << i;
+        EXPECT_EQ(need.needs_content, c.needs_content) << i;
+        EXPECT_EQ(need.writes_chunk, c.writes) << i;
+        EXPECT_EQ(need.replaces_chunk, c.replaces) << i;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- several accesses
+
+TEST(SubmitPlan, accesses_of_one_task_to_one_chunk_are_told_by_the_first_of_them) {
+    TestArray a(20, 10), b(20, 10);
+    a.all_written();
+    b.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 4)), request(b, overwrite, line(0, 10)),
+                           request(a, overwrite, line(4, 10)), request(a, read, line(10, 20)),
+                           request(a, read, line(11, 12)), request(a, overwrite, line(0, 0))}));
+    const std::vector<Need>& n = plan.needs();
+    EXPECT_TRUE(n[0].first_of_chunk && n[0].needs_content && n[0].writes_chunk);
+    EXPECT_FALSE(n[0].replaces_chunk) << "no single access replaces the chunk";
+    EXPECT_TRUE(n[1].first_of_chunk && n[1].writes_chunk && n[1].replaces_chunk) << "another array";
+    EXPECT_FALSE(n[1].needs_content);
+    EXPECT_FALSE(n[2].first_of_chunk || n[2].needs_content || n[2].writes_chunk);
+    EXPECT_EQ(n[2].offset, 4u);
+    EXPECT_TRUE(n[3].first_of_chunk && n[3].needs_content);
+    EXPECT_FALSE(n[3].writes_chunk);
+    EXPECT_FALSE(n[4].first_of_chunk);
+    EXPECT_EQ(n[4].offset, 1u);
+    EXPECT_EQ(n[5].form, Form::nothing);
+}
+
+TEST(SubmitPlan, each_task_has_a_first_access_of_its_own) {
+    TestArray a(20, 10);
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, read, line(0, 10), 0), request(a, read, line(0, 5), 0),
+                           request(a, read, line(0, 10), 1), request(a, read, line(3, 5), 1)}));
+    EXPECT_TRUE(plan.needs()[0].first_of_chunk);
+    EXPECT_FALSE(plan.needs()[1].first_of_chunk);
+    EXPECT_TRUE(plan.needs()[2].first_of_chunk);
+    EXPECT_FALSE(plan.needs()[3].first_of_chunk);
+}
+
+TEST(SubmitPlan, a_plan_that_was_refused_can_be_made_again) {
+    TestArray a(20, 10);
+    SubmitPlan plan;
+    EXPECT_FALSE(plan.make({request(a, read, line(0, 10)), request(a, overwrite, line(10, 20))}));
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(10, 20))}));
+    ASSERT_EQ(plan.needs().size(), 1u);
+    EXPECT_EQ(plan.needs()[0].chunk, 1u);
+    EXPECT_FALSE(plan.needs()[0].needs_content);
+    ASSERT_TRUE(plan.make({}));
+    EXPECT_TRUE(plan.needs().empty());
+}
+
+// ---------------------------------------------------------------------------------------------------- refusals
+
+TEST(SubmitPlan, a_region_that_crosses_chunks_is_refused) {
+    TestArray a(30, 10);
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_FALSE(plan.make({request(a, read, line(0, 10)), request(a, read, line(8, 12))}));
+    expect_refused(plan, Reason::crosses_chunks, 1);
+    expect_region(plan, 8, 12);
+}
+
+TEST(SubmitPlan, two_writes_of_one_element_are_a_conflict_within_and_between_tasks) {
+    TestArray a(30, 10);
+    a.all_written();
+    SubmitPlan plan;
+    for (const std::uint32_t task : {0u, 1u}) {
+        ASSERT_FALSE(plan.make(
+            {request(a, read, line(20, 30)), request(a, write, line(0, 6)), request(a, overwrite, line(4, 10), task)}));
+        expect_refused(plan, Reason::conflict, 1, 2);
+        expect_region(plan, 4, 6);
+    }
+}
+
+TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_is_refused_in_either_order) {
+    TestArray a(30, 10);
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_FALSE(plan.make({request(a, read, line(0, 6)), request(a, write, line(4, 10), 1)}));
+    expect_refused(plan, Reason::reads_own_write, 0, 1);
+    expect_region(plan, 4, 6);
+    ASSERT_FALSE(plan.make({request(a, overwrite, line(4, 10)), request(a, read, line(0, 6))}));
+    expect_refused(plan, Reason::reads_own_write, 1, 0);
+    expect_region(plan, 4, 6);
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(4, 10)), request(a, read, line(0, 4))}));
+}
+
+TEST(SubmitPlan, parts_of_one_chunk_are_written_from_one_memory_only) {
+    TestArray a(20, 10);
+    SubmitPlan plan;
+    ASSERT_FALSE(plan.make({request(a, overwrite, line(0, 5), 0, 1), request(a, overwrite, line(5, 10), 1, 2)}));
+    expect_refused(plan, Reason::several_memories, 0, 1);
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, 1), request(a, overwrite, line(5, 10), 1, 1)}));
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 10), 0, 1), request(a, overwrite, line(10, 20), 1, 2)}));
+    a.all_written();
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, 1), request(a, read, line(5, 10), 1, 2)}));
+}
+
+TEST(SubmitPlan, a_read_of_what_nothing_wrote_is_refused_with_the_part_that_is_missing) {
+    TestArray a(20, 10);
+    a.written(line(0, 7));
+    SubmitPlan plan;
+    EXPECT_TRUE(plan.make({request(a, read, line(2, 7))}));
+    ASSERT_FALSE(plan.make({request(a, read, line(0, 3)), request(a, read, line(5, 9))}));
+    expect_refused(plan, Reason::unwritten, 1);
+    expect_region(plan, 7, 9);
+}
+
+TEST(SubmitPlan, of_several_conflicts_the_first_is_told_however_many_accesses_there_are) {
+    constexpr std::uint32_t many = 40;
+    std::vector<TestArray> arrays;
+    arrays.reserve(3);
+    for (int i = 0; i < 3; i++) arrays.emplace_back(400, 10);
+    SubmitPlan plan;
+    for (unsigned seed = 0; seed < 100; seed++) {
+        std::mt19937 random(seed);
+        std::vector<Request> requests;
+        for (std::uint32_t task = 0; task < many; task++)
+            requests.push_back(request(arrays[random() % 3], overwrite, line(task * 10, task * 10 + 10), task));
+        std::optional<std::pair<std::uint32_t, std::uint32_t>> first;
+        for (int i = 0; i < 3; i++) {
+            auto a = static_cast<std::uint32_t>(random() % many), b = static_cast<std::uint32_t>(random() % many);
+            if (a == b) continue;
+            requests[a].layout = requests[b].layout;
+            requests[a].histories = requests[b].histories;
+            requests[a].region = requests[b].region;
+        }
+        for (std::uint32_t a = 0; a < many && !first; a++)
+            for (std::uint32_t b = a + 1; b < many && !first; b++)
+                if (requests[a].layout == requests[b].layout &&
+                    kmm::graph::overlaps(requests[a].region, requests[b].region))
+                    first = {a, b};
+        ASSERT_EQ(plan.make(requests), !first) << "seed " << seed;
+        if (first) expect_refused(plan, Reason::conflict, first->first, first->second);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- the first write
+
+std::vector<std::uint32_t> all_of(const std::vector<Request>& requests) {
+    std::vector<std::uint32_t> positions;
+    for (std::uint32_t i = 0; i < requests.size(); i++) positions.push_back(i);
+    return positions;
+}
+Request unbound(AccessKind kind, const Box& region, std::uint32_t task, std::uint32_t memory = 0) {
+    Request r;
+    r.region = region;
+    r.kind = kind;
+    r.empty = kmm::graph::is_empty(region);
+    r.task = task;
+    r.memory = memory;
+    return r;
+}
+
+TEST(FirstWrite, gives_a_chunk_for_each_region_at_home_where_it_is_written) {
+    const std::vector<Request> requests{unbound(overwrite, line(20, 30), 0, 2), unbound(write, line(0, 5), 1, 0),
+                                        unbound(overwrite, line(9, 9), 2, 1), unbound(overwrite, line(5, 20), 3, 1)};
+    SubmitPlan plan;
+    std::vector<ChunkGeometry> chunks;
+    ASSERT_TRUE(plan.first_write(line(0, 30), requests, all_of(requests), chunks));
+    ASSERT_EQ(chunks.size(), 3u);
+    EXPECT_EQ(chunks[0].home, MemoryId(DeviceId(1)));
+    EXPECT_EQ(chunks[0].box.begin[0], 20);
+    EXPECT_EQ(chunks[1].home, MemoryId::host());
+    EXPECT_EQ(chunks[2].home, MemoryId(DeviceId(0)));
+    EXPECT_EQ(chunks[2].box.end[0], 20);
+}
+
+TEST(FirstWrite, looks_only_at_the_accesses_to_its_array) {
+    const std::vector<Request> requests{unbound(read, line(0, 10), 0), unbound(overwrite, line(0, 10), 0),
+                                        unbound(overwrite, line(0, 10), 1), unbound(overwrite, line(10, 20), 1)};
+    SubmitPlan plan;
+    std::vector<ChunkGeometry> chunks;
+    ASSERT_TRUE(plan.first_write(line(0, 20), requests, {1, 3}, chunks));
+    EXPECT_EQ(chunks.size(), 2u);
+    ASSERT_FALSE(plan.first_write(line(0, 20), requests, {2, 1, 3}, chunks));
+    expect_refused(plan, Reason::conflict, 2, 1);
+    expect_region(plan, 0, 10);
+}
+
+TEST(FirstWrite, is_refused_with_a_gap_an_overlap_or_a_read) {
+    SubmitPlan plan;
+    std::vector<ChunkGeometry> chunks;
+    std::vector<Request> requests{unbound(overwrite, line(0, 0), 0), unbound(overwrite, line(0, 8), 1),
+                                  unbound(overwrite, line(10, 20), 2)};
+    ASSERT_FALSE(plan.first_write(line(0, 20), requests, all_of(requests), chunks));
+    expect_refused(plan, Reason::gap, 0);
+    expect_region(plan, 8, 10);
+
+    requests = {unbound(overwrite, line(0, 0), 0), unbound(overwrite, line(0, 12), 1),
+                unbound(overwrite, line(10, 20), 2)};
+    ASSERT_FALSE(plan.first_write(line(0, 20), requests, all_of(requests), chunks));
+    expect_refused(plan, Reason::conflict, 1, 2);
+    expect_region(plan, 10, 12);
+
+    requests = {unbound(overwrite, line(0, 20), 0), unbound(read, line(5, 6), 0)};
+    ASSERT_FALSE(plan.first_write(line(0, 20), requests, all_of(requests), chunks));
+    expect_refused(plan, Reason::unwritten, 1);
+    expect_region(plan, 5, 6);
+
+    requests = {unbound(read, line(5, 5), 0)};
+    ASSERT_FALSE(plan.first_write(line(0, 20), requests, all_of(requests), chunks));
+    expect_refused(plan, Reason::unwritten, 0);
+    expect_region(plan, 0, 20);
+}
+
+TEST(FirstWrite, of_an_array_without_elements_makes_no_chunk) {
+    const std::vector<Request> requests{unbound(overwrite, line(0, 0), 0)};
+    SubmitPlan plan;
+    std::vector<ChunkGeometry> chunks;
+    ASSERT_TRUE(plan.first_write(line(0, 0), requests, all_of(requests), chunks));
+    EXPECT_TRUE(chunks.empty());
+}
+
+// ---------------------------------------------------------------------------------------------------- a model
+
+// Elements instead of boxes: what is refused, and each first access's flags.
+TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
+    constexpr std::int64_t rows = 4, columns = 6;
+    int refused = 0, planned = 0;
+    SubmitPlan plan;
+    for (unsigned seed = 0; seed < 4000; seed++) {
+        std::mt19937 random(seed);
+        const auto pick = [&](std::int64_t low, std::int64_t high) {
+            return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+        };
+        // One array in a grid, one cut irregularly.
+        TestArray grid(2, box(0, rows, 0, columns),
+                       {box(0, 2, 0, 3), box(0, 2, 3, 6), box(2, 4, 0, 3), box(2, 4, 3, 6)});
+        TestArray other(2, box(0, rows, 0, columns), {box(0, 4, 0, 1), box(0, 1, 1, 6), box(1, 4, 1, 6)});
+        TestArray* const arrays[] = {&grid, &other};
+        std::vector<std::vector<bool>> written(2, std::vector<bool>(rows * columns, false));
+        const auto elements = [&](const Box& b, auto&& f) {
+            for (std::int64_t r = b.begin[0]; r < b.end[0]; r++)
+                for (std::int64_t c = b.begin[1]; c < b.end[1]; c++) f(static_cast<std::size_t>(r * columns + c));
+        };
+        const auto part_of = [&](const Box& chunk) {
+            if (pick(0, 1) == 0) return chunk;
+            const std::int64_t r = pick(chunk.begin[0], chunk.end[0] - 1), c = pick(chunk.begin[1], chunk.end[1] - 1);
+            return box(r, pick(r + 1, chunk.end[0]), c, pick(c + 1, chunk.end[1]));
+        };
+        for (std::size_t a = 0; a < 2; a++)
+            for (const ChunkGeometry& chunk : arrays[a]->layout.chunks()) {
+                if (pick(0, 4) == 0) continue;
+                const Box b = pick(0, 4) == 0 ? part_of(chunk.box) : chunk.box;
+                arrays[a]->written(b);
+                elements(b, [&](std::size_t i) { written[a][i] = true; });
+            }
+
+        std::vector<Request> requests;
+        std::vector<std::size_t> array_of;
+        const std::int64_t tasks = pick(1, pick(0, 5) == 0 ? 12 : 3);
+        for (std::int64_t task = 0; task < tasks; task++) {
+            const auto memory = static_cast<std::uint32_t>(pick(0, 1));
+            for (std::int64_t i = pick(1, 3); i > 0; i--) {
+                const auto a = static_cast<std::size_t>(pick(0, 1));
+                const auto& chunks = arrays[a]->layout.chunks();
+                Box b = part_of(chunks[static_cast<std::size_t>(pick(0, std::int64_t(chunks.size()) - 1))].box);
+                if (pick(0, 30) == 0) b = part_of(arrays[a]->layout.array());
+                if (pick(0, 15) == 0) b.end[0] = b.begin[0];
+                const AccessKind kind = pick(0, 3) != 0 ? read : pick(0, 1) == 0 ? write : overwrite;
+                requests.push_back(request(*arrays[a], kind, b, static_cast<std::uint32_t>(task), memory));
+                array_of.push_back(a);
+            }
+        }
+
+        // The model.
+        const auto chunk_of = [&](std::size_t i) -> std::optional<std::size_t> {
+            const auto& chunks = requests[i].layout->chunks();
+            for (std::size_t c = 0; c < chunks.size(); c++) {
+                bool inside = true;
+                elements(requests[i].region, [&](std::size_t e) {
+                    bool found = false;
+                    elements(chunks[c].box, [&](std::size_t f) { found = found || e == f; });
+                    inside = inside && found;
+                });
+                if (inside) return c;
+            }
+            return std::nullopt;
+        };
+        const auto share = [&](std::size_t i, std::size_t j) {
+            bool any = false;
+            elements(requests[i].region,
+                     [&](std::size_t e) { elements(requests[j].region, [&](std::size_t f) { any = any || e == f; }); });
+            return any;
+        };
+        Reason expected = Reason::none;
+        std::size_t first = 0, second = 0;
+        const auto refuse = [&](Reason reason, std::size_t i, std::size_t j = 0) {
+            if (expected != Reason::none) return;
+            expected = reason;
+            first = i;
+            second = j;
+        };
+        for (std::size_t i = 0; i < requests.size(); i++)
+            if (!requests[i].empty && !chunk_of(i)) refuse(Reason::crosses_chunks, i);
+        for (std::size_t i = 0; i < requests.size() && expected == Reason::none; i++)
+            for (std::size_t j = i + 1; j < requests.size(); j++) {
+                if (requests[i].empty || requests[j].empty || array_of[i] != array_of[j]) continue;
+                const bool i_writes = requests[i].kind != read, j_writes = requests[j].kind != read;
+                if (share(i, j)) {
+                    if (i_writes && j_writes) refuse(Reason::conflict, i, j);
+                    if (i_writes && !j_writes) refuse(Reason::reads_own_write, j, i);
+                    if (!i_writes && j_writes) refuse(Reason::reads_own_write, i, j);
+                } else if (i_writes && j_writes && chunk_of(i) == chunk_of(j) &&
+                           requests[i].memory != requests[j].memory) {
+                    refuse(Reason::several_memories, i, j);
+                }
+            }
+        for (std::size_t i = 0; i < requests.size() && expected == Reason::none; i++) {
+            if (requests[i].kind != read) continue;
+            elements(requests[i].region, [&](std::size_t e) {
+                if (!written[array_of[i]][e]) refuse(Reason::unwritten, i);
+            });
+        }
+
+        ASSERT_EQ(plan.make(requests), expected == Reason::none) << "seed " << seed;
+        if (expected != Reason::none) {
+            refused++;
+            ASSERT_EQ(plan.refusal().reason, expected) << "seed " << seed;
+            ASSERT_EQ(plan.refusal().first, first) << "seed " << seed;
+            ASSERT_EQ(plan.refusal().second, second) << "seed " << seed;
+            continue;
+        }
+        planned++;
+        for (std::size_t i = 0; i < requests.size(); i++) {
+            const Need& need = plan.needs()[i];
+            ASSERT_EQ(need.form, requests[i].empty ? Form::nothing : Form::in_place) << "seed " << seed;
+            if (requests[i].empty) continue;
+            ASSERT_EQ(need.chunk, chunk_of(i).value()) << "seed " << seed;
+            const Box& chunk = requests[i].layout->chunks()[need.chunk].box;
+            const auto first_element = static_cast<std::size_t>(requests[i].region.begin[0] * columns) +
+                                       static_cast<std::size_t>(requests[i].region.begin[1]);
+            std::size_t offset = 0, at = 0;
+            elements(chunk, [&](std::size_t e) {
+                if (e == first_element) offset = at;
+                at++;
+            });
+            ASSERT_EQ(need.offset, offset) << "seed " << seed;
+
+            const auto same = [&](std::size_t j) {
+                return requests[j].task == requests[i].task && array_of[j] == array_of[i] && !requests[j].empty &&
+                       chunk_of(j) == chunk_of(i);
+            };
+            bool is_first = true, needs_content = false, writes_chunk = false, replaces = false, any_content = false;
+            elements(chunk, [&](std::size_t e) { any_content = any_content || written[array_of[i]][e]; });
+            for (std::size_t j = 0; j < requests.size(); j++) {
+                if (!same(j)) continue;
+                is_first = is_first && j >= i;
+                std::size_t size = 0;
+                elements(requests[j].region, [&](std::size_t) { size++; });
+                const bool all = size == at;
+                writes_chunk = writes_chunk || requests[j].kind != read;
+                replaces = replaces || (requests[j].kind != read && all);
+                needs_content =
+                    needs_content || requests[j].kind == read || !all || (requests[j].kind == write && any_content);
+            }
+            ASSERT_EQ(need.first_of_chunk, is_first) << "seed " << seed;
+            ASSERT_EQ(need.needs_content, is_first && needs_content) << "seed " << seed;
+            ASSERT_EQ(need.writes_chunk, is_first && writes_chunk) << "seed " << seed;
+            ASSERT_EQ(need.replaces_chunk, is_first && replaces) << "seed " << seed;
+        }
+    }
+    EXPECT_GT(refused, 500);
+    EXPECT_GT(planned, 500);
+}
+
+}  // namespace
