@@ -16,6 +16,11 @@ constexpr int copy_attempts = 3;
 // Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
 constexpr std::uint32_t default_shared_bytes = 48 * 1024;
 
+Link link_of(const Instruction& copy) noexcept {
+    if (copy.from == 0) return Link::host_to_device;
+    return copy.to == 0 ? Link::device_to_host : Link::device_to_device;
+}
+
 /// Whether a task that `task` needs has failed: then its work must not run on what is not there.
 bool must_skip(const graph::Task& task, const FailedTasks& failed) {
     if (!failed.any()) return false;
@@ -127,6 +132,9 @@ void DeviceThread::feed(Instruction& i) {
             if (i.op == Instruction::Op::kernel) {
                 status = feed_kernel(i, stream);
             } else {
+                // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
+                l.copying = &links_[static_cast<std::size_t>(link_of(i))];
+                l.copying->begin();
                 for (int attempt = 0; attempt < copy_attempts; ++attempt) {
                     auto* to = reinterpret_cast<void*>(i.destination);
                     const auto* from = reinterpret_cast<const void*>(i.source);
@@ -275,6 +283,7 @@ bool DeviceThread::poll() {
         }
         if (done == 0) continue;
         progress = true;
+        if (l.copying != nullptr && done == l.fed) std::exchange(l.copying, nullptr)->end();
         lanes_.completed(lane, done);
         Message m;
         m.what = Message::What::advance;
@@ -292,6 +301,7 @@ void DeviceThread::lane_lost(LaneId lane, Status status) {
         if (p.event.native != nullptr) events_.push_back(p.event);
     l.pending.clear();
     l.recorded = l.fed;
+    if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
     lanes_.completed(lane, l.fed);
     Message m;
     m.what = Message::What::advance;

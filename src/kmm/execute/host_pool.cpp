@@ -103,16 +103,23 @@ void HostPool::execute(graph::Task& task) {
         context.layouts = task.layouts.data();
         context.chunk = &task.chunk;
         fill_unset_on_host(task);
+        task.in_user_code.store(true, std::memory_order_relaxed);
         task.body.run(task.payload, context);
     } catch (...) {
         m.error = std::current_exception();
     }
+    task.in_user_code.store(false, std::memory_order_relaxed);
     this_pool = nullptr;
     task.drop_payload();  // what the user's function captured ends here, on a thread where user code may run
     reports_.post(std::move(m));
 }
 
 HostPool* HostPool::of_this_thread() noexcept { return this_pool; }
+
+std::size_t HostPool::threads_started() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return threads_.size();  // those that ended stay in the list
+}
 
 bool HostPool::begin_wait() {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -201,10 +208,13 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scr
                       "ordering a device function after its inputs");
         driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
         TaskScope scope(runtime_, device_views_);
+        task.in_user_code.store(true, std::memory_order_relaxed);
         runner_.run_device_function(task, device_, stream);
+        task.in_user_code.store(false, std::memory_order_relaxed);
         task.drop_payload();
         return nullptr;
     } catch (...) {
+        task.in_user_code.store(false, std::memory_order_relaxed);
         return std::current_exception();
     }
 }

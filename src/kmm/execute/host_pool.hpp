@@ -43,6 +43,8 @@ class HostPool {
     /// A thread of the pool is about to wait for another runtime: another thread takes its place. False: too many wait.
     bool begin_wait();
     void end_wait() noexcept;
+    /// All that ever ran, those that took the place of a waiting one included.
+    std::size_t threads_started() const;
 
   private:
     void run();
@@ -51,7 +53,7 @@ class HostPool {
     const void* runtime_;
     bool device_views_;
     Reports& reports_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<graph::Task*> queue_;
     std::size_t sleeping_ = 0;
