@@ -403,7 +403,7 @@ TEST(Report, tells_links_evictions_what_was_fetched_again_waits_and_who_holds_wh
           std::string("held by spilled "), std::string("gathered   0 B")})
         EXPECT_TRUE(contains(text, part)) << "without \"" << part << "\":\n" << text;
     EXPECT_FALSE(contains(text, "fetched again 0 B")) << text;
-    EXPECT_FALSE(contains(text, "0 tasks waited for memory")) << text;
+    EXPECT_FALSE(contains(text, "waits      0 tasks")) << text;
     const std::string json = rt.report(kmm::ReportFormat::Json);
     for (const char* key : {"host_to_device",
                             "device_to_host",
