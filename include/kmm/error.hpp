@@ -181,6 +181,7 @@ struct TaskFailure {
     std::string cause;                           ///< text of the original exception
     std::shared_ptr<const TaskLabel> needed_by;  ///< the cancelled task that is asked about, or null
     std::string hint;                            ///< what to do, or empty
+    std::string place;  ///< how the runtime calls `resource` ("virtual GPU 0"); empty: as for a GPU
 };
 
 /// A task failed, and its result, event or completion is asked for. The original exception is nested.

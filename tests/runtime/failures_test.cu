@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <condition_variable>
 #include <mutex>
 
 #include "kmm/utils/panic.hpp"
@@ -24,7 +25,19 @@ __global__ void asserts(kmm::GPUSubviewMut<std::int64_t> x) { KMM_ASSERT(x[0] ==
 
 struct Recorded {
     std::mutex mutex;
+    std::condition_variable added;
     std::vector<std::string> texts;
+    /// The first text with `part`; waits for it.
+    std::string wait_for(const std::string& part) {
+        std::unique_lock<std::mutex> lock(mutex);
+        std::string found;
+        added.wait(lock, [&] {
+            for (const std::string& t : texts)
+                if (t.find(part) != std::string::npos) found = t;
+            return !found.empty();
+        });
+        return found;
+    }
     bool any_with(const std::string& text) {
         std::lock_guard<std::mutex> guard(mutex);
         return std::any_of(texts.begin(), texts.end(),
@@ -41,6 +54,7 @@ class LogCapture {
                 auto& recorded = *static_cast<Recorded*>(user);
                 std::lock_guard<std::mutex> guard(recorded.mutex);
                 recorded.texts.push_back(std::to_string(level) + " " + text);
+                recorded.added.notify_all();
             },
             &recorded_);
     }
@@ -48,6 +62,7 @@ class LogCapture {
     LogCapture(const LogCapture&) = delete;
     LogCapture& operator=(const LogCapture&) = delete;
     bool any_with(const std::string& text) { return recorded_.any_with(text); }
+    std::string wait_for(const std::string& text) { return recorded_.wait_for(text); }
 
   private:
     Recorded recorded_;
@@ -554,6 +569,9 @@ TEST(Row102, unknown_and_foreign_events_are_refused_and_the_default_event_is_don
         EXPECT_THROW(rt.wait_for(bad, std::chrono::seconds(1)), kmm::InvalidArgument);
         EXPECT_THROW(rt.join(event, bad), kmm::InvalidArgument);
     }
+    const auto nobodys = thrown_by<kmm::InvalidArgument>([&] { rt.wait(EventId(12345)); });
+    ASSERT_NE(nobodys, nullptr);
+    EXPECT_TRUE(says(*nobodys, "no runtime issued event 12345")) << nobodys->what();
     EXPECT_TRUE(rt.is_done(EventId()));
     EXPECT_EQ(rt.status(EventId()), kmm::EventStatus::Succeeded);
     EXPECT_EQ(rt.error(EventId()), nullptr);
@@ -625,6 +643,54 @@ TEST(Row104, bounded_waits_take_any_clock_and_duration_and_many_wait_for_one_eve
     EXPECT_TRUE(rt.wait_until(event, std::chrono::steady_clock::time_point::max()));
     const EventId failed = rt.submit(host(), Host([] { throw std::runtime_error("no"); }));
     EXPECT_THROW(rt.wait_for(failed, std::chrono::hours(1)), kmm::TaskError);
+}
+
+// ---------------------------------------------------------------------------------------------------- the watchdog
+
+TEST(Watchdog, a_wait_without_progress_is_logged_with_who_waits_for_what) {
+    KMM_NEED_DEVICES(1);
+    LogCapture log;
+    RuntimeConfig config = config_with(1);
+    config.watchdog = 0.05;
+    config.device_memory_limit = working_set({n * sizeof(std::int64_t)});
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    Gate gate;
+    auto a = one_chunk<std::int64_t>(rt, n), b = one_chunk<std::int64_t>(rt, n);
+    std::future<void> waiter;
+    const OpenAtEnd open(gate);
+    // It holds the only place of the device, so that another task waits for memory.
+    rt.submit(device(0),
+              GPU([gate](kmm::DeviceResource&, kmm::GPUViewMut<std::int64_t>) { gate.wait(); }).named("holder"),
+              overwrite(a));
+    rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUViewMut<std::int64_t>) {}).named("starved"),
+              overwrite(b));
+    const int line = __LINE__ + 1;
+    const EventId last = rt.submit(host(), Host([](kmm::View<std::int64_t>) {}).named("last"), a);
+    waiter = std::async(std::launch::async, [&] { rt.wait(last); });
+    const std::string text = log.wait_for("has finished for");
+    gate.open();
+    waiter.get();
+    const std::string place = driver_under_test() == kmm::DriverKind::Host ? "virtual GPU 0" : "GPU 0";
+    for (const std::string& part :
+         {std::string("has finished for 50 ms; a thread waits for task \"last\" chunk 0 of 1 on the host"),
+          "submitted at failures_test.cu:" + std::to_string(line),
+          std::string("which waits for 1 unfinished task before it: task \"holder\" chunk 0 of 1 on " + place),
+          "task \"holder\" chunk 0 of 1 on " + place + ": its device function is running",
+          "task \"starved\" chunk 0 of 1 on " + place + ": waits for memory: misses 800 B of the 1024 B",
+          std::string("3 tasks are unfinished")})
+        EXPECT_NE(text.find(part), std::string::npos) << "without \"" << part << "\":\n" << text;
+    rt.synchronize();
+}
+
+TEST(Row096, a_failure_names_its_place_as_every_other_text_does) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    const EventId event =
+        rt.submit(device(0), GPU([](kmm::DeviceResource&) { throw std::runtime_error("no"); }).named("axpy"));
+    const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(event); });
+    ASSERT_NE(error, nullptr);
+    const std::string place = driver_under_test() == kmm::DriverKind::Host ? "virtual GPU 0" : "GPU 0";
+    EXPECT_TRUE(says(*error, " on " + place + " failed")) << error->what();
 }
 
 }  // namespace

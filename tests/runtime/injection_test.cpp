@@ -340,6 +340,29 @@ TEST(Row111, a_driver_that_gives_less_memory_than_the_limit_leads_to_eviction_an
     }
 }
 
+TEST(Row111, where_the_driver_refused_memory_no_higher_limit_is_offered) {
+    auto driver = std::make_shared<ScriptedDriver>();
+    driver->set_memory_cap(0, std::size_t{2} << 20);
+    RuntimeConfig config = scripted_config(1);
+    config.device_memory_limit = std::size_t{3} << 20;
+    config.host_memory_limit = (std::size_t{1} << 20) + config.device_memory_limit;
+    const RuntimeHandle rt = start(config, driver);
+    constexpr std::int64_t elements = 64 * 1024;  // half a MiB
+    std::vector<Array<std::int64_t>> arrays;
+    for (int i = 0; i < 12; i++) {
+        arrays.emplace_back(elements);
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, elements)}, GPUKernel(store_part, dim3(256)), _x,
+                           overwrite(arrays.back()[_x]), static_cast<std::int64_t>(i));
+    }
+    const auto error = thrown_by<kmm::TaskError>([&] { rt.synchronize(); });
+    ASSERT_NE(error, nullptr);
+    EXPECT_TRUE(says(*error, "memory that others give back to virtual GPU 0")) << error->what();
+    EXPECT_TRUE(says(*error, "at most 1.50 MiB can be used")) << error->what();
+    EXPECT_TRUE(says(*error, "KMM_HOST_MEM=")) << error->what();
+    EXPECT_FALSE(says(*error, "KMM_DEVICE_MEM=")) << error->what();
+    EXPECT_GT(error->also_failed().size(), 0u);
+}
+
 TEST(Traffic, ten_passes_over_four_times_the_memory_move_each_byte_once) {
     constexpr std::int64_t pairs = 128, room = 32, passes = 10;
     auto driver = std::make_shared<ScriptedDriver>();

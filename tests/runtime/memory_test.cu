@@ -92,6 +92,55 @@ TEST(Row107, a_task_that_can_never_fit_on_the_host_is_refused_at_submit) {
     EXPECT_TRUE(is_filled(small, 1.0f));
 }
 
+/// The text of the refusal of a task that overwrites one chunk of so many bytes.
+std::string refusal(const RuntimeHandle& rt, ResourceId where, std::size_t size_bytes) {
+    auto large = rt.array<float>(static_cast<std::int64_t>(size_bytes / sizeof(float)));
+    const auto error = thrown_by<kmm::OutOfMemory>([&] {
+        if (where.is_device())
+            rt.submit(where, GPU([](kmm::DeviceResource&, kmm::GPUViewMut<float>) {}), overwrite(large));
+        else
+            rt.submit(where, Host([](kmm::ViewMut<float>) {}), overwrite(large));
+    });
+    return error == nullptr ? "" : error->what();
+}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Row107, only_settings_that_would_help_are_offered) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = std::size_t{8} << 20;
+    limit_host_memory(config, std::size_t{8} << 20);
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    const std::size_t total = rt.info().device(DeviceId(0)).total_memory_size();
+    const std::size_t machine = rt.info().host_memory_size();
+    // Within what the device has, its limit is what stands in the way.
+    const std::string small = refusal(rt, device(0), std::size_t{16} << 20);
+    EXPECT_TRUE(contains(small, "KMM_DEVICE_MEM=16MiB or more")) << small;
+    EXPECT_TRUE(contains(small, "device_memory_limit 8.00 MiB")) << small;
+    EXPECT_FALSE(contains(small, "VIRTUAL")) << small;
+    // On the host driver the device's memory comes out of the host's.
+    EXPECT_EQ(contains(small, "with KMM_HOST_MEM="), driver_under_test() == kmm::DriverKind::Host) << small;
+    const std::string medium = refusal(rt, device(0), total + (total / 4096 + 1) * 4096);
+    if (driver_under_test() == kmm::DriverKind::Host) {
+        // A virtual device can be made larger, and the limit must follow.
+        EXPECT_TRUE(contains(medium, "KMM_VIRTUAL_DEVICE_MEM=")) << medium;
+        EXPECT_TRUE(contains(medium, "on virtual GPU 0: needs")) << medium;
+    } else {
+        EXPECT_FALSE(contains(medium, "KMM_")) << medium;
+        EXPECT_TRUE(contains(medium, "no setting helps")) << medium;
+    }
+    for (const ResourceId where : {device(0), host()}) {
+        const std::string never = refusal(rt, where, 2 * std::max(machine, total));
+        EXPECT_FALSE(contains(never, "KMM_")) << never;
+        EXPECT_TRUE(contains(never, "no setting helps")) << never;
+        EXPECT_TRUE(contains(never, "smaller chunks")) << never;
+    }
+    const std::string on_host = refusal(rt, host(), std::size_t{16} << 20);
+    // On the host driver the 8 MiB of the device come out of the host tier too.
+    const bool shared = driver_under_test() == kmm::DriverKind::Host;
+    EXPECT_TRUE(contains(on_host, shared ? "KMM_HOST_MEM=24MiB or more" : "KMM_HOST_MEM=16MiB or more")) << on_host;
+}
+
 // ---------------------------------------------------------------------------------------------------- row 108
 
 TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_memory_was_released) {
@@ -113,7 +162,13 @@ TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_me
         } catch (const kmm::TaskError& error) {
             failed++;
             EXPECT_TRUE(nests<kmm::OutOfMemory>(error, "found no memory")) << error.what();
-            for (const char* text : {"memory:", "arrays:", "tiers:", "try:", "block "})
+            if (driver_under_test() == kmm::DriverKind::Host) {
+                EXPECT_TRUE(says(error, "others (programs, runtimes, the driver) 0 B")) << error.what();
+            }
+            for (const char* text :
+                 {"memory: total ", ", limit ", ", in use ", ", cached but free ", ", largest free piece ",
+                  ", others (programs, runtimes, the driver) ", ", free now ", "held by: no running task",
+                  "arrays:", "tiers:", "try:", "KMM_DEVICE_MEM=", "KMM_HOST_MEM=", "release arrays", "block "})
                 EXPECT_TRUE(says(error, text)) << "without " << text << "\n" << error.what();
         }
     }
@@ -281,6 +336,104 @@ TEST(Row110, a_read_only_sweep_writes_nothing_back_and_an_overwrite_sweep_reads_
         EXPECT_LE(written.device_to_host.bytes, static_cast<std::size_t>(chunks) * bytes);
         EXPECT_TRUE(is_filled(a, 3.0f));
     }
+}
+
+// ---------------------------------------------------------------------------------------------------- row 113, report
+
+/// More than fits on the devices, kernels that take from other devices, host tasks, copies from and to the program.
+std::vector<Array<float>> spill_and_copy(const RuntimeHandle& rt) {
+    const std::size_t devices = num_devices(rt);
+    constexpr std::size_t count = 12;
+    std::vector<Array<float>> arrays;
+    for (std::size_t i = 0; i < count; i++) {
+        arrays.push_back(one_chunk<float>(rt, n).named("spilled " + std::to_string(i)));
+        fill_on(rt, i % devices, arrays.back(), static_cast<float>(i));
+    }
+    for (int round = 0; round < 3; round++) {
+        for (std::size_t i = 0; i + 2 < count; i++)
+            rt.parallel_submit(std::vector{chunk_of(device((i + static_cast<std::size_t>(round)) % devices), 0, n)},
+                               GPUKernel(add_arrays, dim3(64)), _x, write(arrays[i][_x]), arrays[i + 1][_x],
+                               arrays[i + 2][_x]);
+        rt.submit(host(), Host([](kmm::ViewMut<float> v) {
+                      for (std::int64_t k = 0; k < n; k++) v[k] = static_cast<float>(k % 1000);
+                  }),
+                  overwrite(arrays[0]));
+        arrays[1].copy_from(std::vector<float>(n, 0.0f));
+        EXPECT_TRUE(is_filled(arrays[count - 1], static_cast<float>(count - 1)));
+        EXPECT_TRUE(is_filled(arrays[0], 1.0f));
+    }
+    return arrays;
+}
+
+TEST(Row113, no_memory_ever_holds_more_than_its_limit_while_tasks_spill_and_copy) {
+    const std::size_t available = devices_available();
+    if (available == 0) GTEST_SKIP() << "no device";
+    for (const std::size_t devices : {1, 2, 4}) {
+        if (devices > available) break;
+        SCOPED_TRACE(std::to_string(devices) + " devices");
+        RuntimeConfig config = config_with(devices);
+        config.device_memory_limit = working_set({bytes, bytes, bytes});
+        const std::size_t host_bytes = working_set({13 * bytes});
+        limit_host_memory(config, host_bytes);
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        const std::vector<Array<float>> arrays = spill_and_copy(rt);
+        rt.synchronize();
+        const kmm::RuntimeStats s = rt.stats();
+        EXPECT_GT(s.evictions, 0u);
+        ASSERT_EQ(s.memories.size(), devices + 1);
+        for (const kmm::MemoryStats& m : s.memories) {
+            EXPECT_LE(m.peak_bytes, m.limit_bytes);
+            EXPECT_LE(m.current_bytes, m.peak_bytes);
+            EXPECT_GT(m.peak_bytes, 0u);
+            EXPECT_EQ(m.limit_bytes, m.memory.is_host() ? host_bytes : config.device_memory_limit);
+        }
+    }
+}
+
+TEST(Report, tells_links_evictions_what_was_fetched_again_waits_and_who_holds_what) {
+    KMM_NEED_DEVICES(1);
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = working_set({bytes, bytes, bytes});
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    const std::vector<Array<float>> arrays = spill_and_copy(rt);
+    rt.synchronize();
+    const kmm::RuntimeStats s = rt.stats();
+    EXPECT_EQ(s.host_to_host.copies, 9u);  // three rounds of one copy in and two out
+    EXPECT_EQ(s.host_to_host.bytes, 9 * bytes);
+    EXPECT_EQ(s.allocations - s.frees, s.memories[0].current_bytes / bytes + s.memories[1].current_bytes / bytes);
+    const std::string text = rt.report();
+    const std::string place = driver_under_test() == kmm::DriverKind::Host ? "virtual GPU 0" : "GPU 0";
+    for (const std::string& part :
+         {std::string("host to device"), std::string("GB/s while busy"), std::string("host to host"),
+          std::string("fetched again"), std::string("waited for memory"), "memory     " + place,
+          std::string("held by spilled "), std::string("gathered   0 B")})
+        EXPECT_TRUE(contains(text, part)) << "without \"" << part << "\":\n" << text;
+    EXPECT_FALSE(contains(text, "fetched again 0 B")) << text;
+    EXPECT_FALSE(contains(text, "waits      0 tasks")) << text;
+    const std::string json = rt.report(kmm::ReportFormat::Json);
+    for (const char* key : {"host_to_device",
+                            "device_to_host",
+                            "device_to_device",
+                            "host_to_host",
+                            "host_to_disk",
+                            "disk_to_host",
+                            "gathered_bytes",
+                            "snapshot_bytes",
+                            "evictions",
+                            "evicted_bytes",
+                            "dropped_clean_bytes",
+                            "refetched_bytes",
+                            "allocations",
+                            "frees",
+                            "threads_started",
+                            "busy_seconds",
+                            "gigabytes_per_second_while_busy",
+                            "memory_waits",
+                            "current_bytes",
+                            "peak_bytes",
+                            "limit_bytes",
+                            "largest_arrays"})
+        EXPECT_TRUE(contains(json, std::string("\"") + key + "\":")) << "without " << key << ":\n" << json;
 }
 
 // ---------------------------------------------------------------------------------------------------- rows 8, 116

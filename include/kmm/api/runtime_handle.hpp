@@ -220,7 +220,9 @@ class RuntimeHandle {
     const SystemInfo& info() const noexcept { return detail::runtime_info(*core_); }
     Runtime& worker() const noexcept;
     RuntimeStats stats() const { return detail::runtime_stats(*core_); }
-    /// What the runtime did and holds, for people.
+    /// What the runtime did and holds, for people: tasks, waits for memory, links, evictions and what was fetched again, and
+    /// per memory the largest arrays. GB/s are bytes over the time in which at least one copy was on its way. O(chunks that
+    /// have memory). Any thread, does not wait for tasks.
     std::string report(ReportFormat format = ReportFormat::Text) const {
         return detail::runtime_report(*core_, format);
     }

@@ -64,6 +64,15 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
+/// Runs `copy` and counts the bytes of the part as `kind`.
+template<typename F> void counted(const CopyPart& part, RuntimeCore::UserCopy kind, F&& copy) {
+    const std::int64_t begin = execute::now_ns();
+    copy();
+    std::size_t bytes = part.element_bytes;
+    for (const std::int64_t size : part.sizes) bytes *= static_cast<std::size_t>(size);
+    part.core->count_user_copy(kind, bytes, execute::now_ns() - begin);
+}
+
 void destroy_copy_part(void* payload) noexcept { delete[] static_cast<CopyPart*>(payload)->owned; }
 
 /// Inside a task nobody may wait: the source is read here and now, and the copy goes on from there.
@@ -81,7 +90,7 @@ void read_source_now(CopyPart& part) {
         std::swap_ranges(direct.user_strides, direct.user_strides + max_rank, direct.chunk_strides);
         std::copy(packed, packed + max_rank, direct.user_strides);
         direct.user = part.owned;
-        copy_with_device(direct, part.user);
+        counted(part, RuntimeCore::UserCopy::device_to_host, [&] { copy_with_device(direct, part.user); });
         part.user_on_device = false;
     } else {
         copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
@@ -93,12 +102,18 @@ void read_source_now(CopyPart& part) {
 void run_copy_part(void* payload, TaskContext& context) {
     const CopyPart& part = *static_cast<CopyPart*>(payload);
     auto* chunk = static_cast<std::byte*>(context.addresses[part.access]);
-    if (part.user_on_device)
-        copy_with_device(part, chunk);
-    else if (part.to_user)
-        copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
-    else
-        copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
+    using Kind = RuntimeCore::UserCopy;
+    const Kind kind = !part.user_on_device ? Kind::host_to_host
+                      : part.to_user       ? Kind::host_to_device
+                                           : Kind::device_to_host;
+    counted(part, kind, [&] {
+        if (part.user_on_device)
+            copy_with_device(part, chunk);
+        else if (part.to_user)
+            copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
+        else
+            copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
+    });
 }
 
 /// The records of one copy, made before it takes its place in the order, and the joins made on the way. Until the first
@@ -234,8 +249,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
                                   "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
                                       " bytes on the host, where at most " + std::to_string(core.limit_bytes(0)) +
-                                      " can be used; try smaller chunks, or KMM_HOST_MEM=" + std::to_string(bytes) +
-                                      " or more");
+                                      " can be used; try " + core.memory_remedy(0, bytes));
         }
         batch.made.clear();
         if (gate != nullptr) {

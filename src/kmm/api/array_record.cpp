@@ -134,8 +134,8 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
             throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " lies outside the array " +
                                   graph::to_text(array->box(), rank));
         if (c.home.is_device() && c.home.as_device().get() >= core.num_devices())
-            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on GPU " +
-                                  std::to_string(c.home.as_device().get()) + ", but the runtime has " +
+            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on " +
+                                  core.place_text(ResourceId(c.home.as_device())) + ", but the runtime has " +
                                   std::to_string(core.num_devices()) + " (numbered from 0)");
         kept.push_back(c);
     }

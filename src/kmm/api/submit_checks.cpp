@@ -5,6 +5,7 @@
 
 #include "kmm/error.hpp"
 #include "kmm/execute/device_error.hpp"
+#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -20,6 +21,11 @@ struct Launch {
     std::string name() const {
         return where.is_known() ? "the kernel submitted at " + to_string(where) : std::string("the kernel");
     }
+    std::string place() const {
+        // Only virtual devices have no compute capability.
+        return place_text(device.compute_capability() == 0 ? DriverKind::Host : DriverKind::CUDA,
+                          device.device_id().get());
+    }
     [[noreturn]] void throw_zero(const char* what, int axis) const {
         throw InvalidArgument(name() + ": " + what + " " + axis_names[axis] + " is 0; it must be at least 1", where);
     }
@@ -28,8 +34,8 @@ struct Launch {
                                   const char* remedy) const {
         std::string text = name() + ": " + what;
         if (axis >= 0) text += std::string(" ") + axis_names[axis];
-        text += " is " + std::to_string(value) + ", but GPU " + std::to_string(int{device.device_id().get()}) + " (" +
-                device.name() + ") allows at most " + std::to_string(limit) + "; " + remedy;
+        text += " is " + std::to_string(value) + ", but " + place() + " (" + device.name() + ") allows at most " +
+                std::to_string(limit) + "; " + remedy;
         throw InvalidArgument(text, where);
     }
 
@@ -77,7 +83,7 @@ ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInf
     }
     const DeviceId device = owner.as_device();
     if (device.get() >= info.num_devices()) {
-        throw InvalidResourceException("GPU " + std::to_string(int{device.get()}) + " is not one of the " +
+        throw InvalidResourceException(place_text(info.driver(), device.get()) + " is not one of the " +
                                            std::to_string(info.num_devices()) +
                                            " devices of the runtime (numbered from 0)",
                                        where);

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "kmm/values/text.hpp"
+
 namespace kmm::detail {
 
 DriverKind driver_kind(driver::Kind kind) noexcept {
@@ -35,8 +37,9 @@ const char* mode_text(LauncherInfo::Mode mode) noexcept {
 void throw_device_error(driver::Driver& driver, int device, driver::Status status, const char* attempted) {
     (void)driver.take_last_error();
     const std::string name = driver.error_name(status);
-    const std::string text = std::string(attempted) + " failed on GPU " + std::to_string(device) + ": " + name + " (" +
-                             driver.error_text(status) + ")";
+    const std::string text = std::string(attempted) + " failed on " +
+                             place_text(driver_kind(driver.kind()), static_cast<std::size_t>(device)) + ": " + name +
+                             " (" + driver.error_text(status) + ")";
     throw GPURuntimeException(text, driver_kind(driver.kind()), device, status.native, name,
                               status.code == driver::Code::device_lost);
 }

@@ -19,6 +19,11 @@ constexpr int copy_attempts = 3;
 // Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
 constexpr std::uint32_t default_shared_bytes = 48 * 1024;
 
+Link link_of(const Instruction& copy) noexcept {
+    if (copy.from == 0) return Link::host_to_device;
+    return copy.to == 0 ? Link::device_to_host : Link::device_to_device;
+}
+
 }  // namespace
 
 DeviceThread::DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime,
@@ -123,6 +128,9 @@ void DeviceThread::feed(Instruction& i) {
             if (i.op == Instruction::Op::kernel) {
                 status = feed_kernel(i, stream);
             } else {
+                // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
+                l.copying = &links_[static_cast<std::size_t>(link_of(i))];
+                l.copying->begin();
                 for (int attempt = 0; attempt < copy_attempts; ++attempt) {
                     auto* to = reinterpret_cast<void*>(i.destination);
                     const auto* from = reinterpret_cast<const void*>(i.source);
@@ -262,6 +270,7 @@ bool DeviceThread::poll() {
         }
         if (done == 0) continue;
         progress = true;
+        if (l.copying != nullptr && done == l.fed) std::exchange(l.copying, nullptr)->end();
         lanes_.completed(lane, done);
         Message m;
         m.what = Message::What::advance;
@@ -279,6 +288,7 @@ void DeviceThread::lane_lost(LaneId lane, Status status) {
         if (p.event.native != nullptr) events_.push_back(p.event);
     l.pending.clear();
     l.recorded = l.fed;
+    if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
     lanes_.completed(lane, l.fed);
     Message m;
     m.what = Message::What::advance;

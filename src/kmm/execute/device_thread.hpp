@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <thread>
 #include <unordered_map>
@@ -28,6 +29,37 @@ class ErrorMaker {
     ~ErrorMaker() = default;
 };
 
+/// What a copy goes over, numbered as in schedule::TransferCounters.
+enum class Link : std::uint8_t { host_to_device, device_to_host, device_to_device };
+inline constexpr std::size_t num_links = 3;
+
+inline std::int64_t now_ns() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+/// How long something was busy. One thread begins and ends; any may ask, and is wrong for the instant of an end.
+class BusyTime {
+  public:
+    void begin() noexcept {
+        if (since_.load(std::memory_order_relaxed) == 0) since_.store(now_ns(), std::memory_order_relaxed);
+    }
+    void end() noexcept {
+        const std::int64_t since = since_.load(std::memory_order_relaxed);
+        if (since == 0) return;
+        ended_.store(ended_.load(std::memory_order_relaxed) + now_ns() - since, std::memory_order_relaxed);
+        since_.store(0, std::memory_order_relaxed);
+    }
+    std::int64_t busy_ns() const noexcept {
+        const std::int64_t since = since_.load(std::memory_order_relaxed);
+        return ended_.load(std::memory_order_relaxed) + (since == 0 ? 0 : now_ns() - since);
+    }
+
+  private:
+    std::atomic<std::int64_t> ended_{0};
+    std::atomic<std::int64_t> since_{0};  ///< 0: not busy
+};
+
 class DeviceThread {
   public:
     DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports,
@@ -37,6 +69,9 @@ class DeviceThread {
 
     /// Appends instructions (and empties the vector, whose memory it keeps). Planner only.
     void push(std::vector<Instruction>& instructions);
+    /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
+    /// seen as done: what it waited for on the device counts. Any thread.
+    std::int64_t busy_ns(Link link) const noexcept { return links_[static_cast<std::size_t>(link)].busy_ns(); }
 
   private:
     struct Pending {
@@ -50,6 +85,7 @@ class DeviceThread {
         Position watched = 0;  ///< a callback is armed for this position
         StreamHandle watch_stream;
         bool touched = false;
+        BusyTime* copying = nullptr;  ///< set while a copy is on its way: the link's
     };
 
     void run();
@@ -80,6 +116,7 @@ class DeviceThread {
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
 
+    BusyTime links_[num_links];
     std::vector<Lane> states_;  ///< by index within the device
     std::vector<LaneId> touched_;
     std::vector<EventHandle> events_;  ///< free

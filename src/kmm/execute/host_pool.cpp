@@ -37,10 +37,16 @@ const void* TaskScope::current() noexcept { return current_runtime; }
 
 HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports)
     : runtime_(runtime), device_views_(device_views), reports_(reports) {
-    for (std::size_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { run(); });
+    try {
+        std::lock_guard<std::mutex> guard(mutex_);
+        for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
+    } catch (...) {
+        end_threads();  // the system gives no more: those that run are not left behind
+        throw;
+    }
 }
 
-HostPool::~HostPool() {
+void HostPool::end_threads() noexcept {
     {
         std::lock_guard<std::mutex> guard(mutex_);
         stop_ = true;
@@ -110,11 +116,13 @@ void HostPool::execute(graph::Task& task) {
         context.layouts = task.layouts.data();
         context.chunk = &task.chunk;
         fill_unset_on_host(task);
+        task.in_user_code.store(true, std::memory_order_relaxed);
         task.body.run(task.payload, context);
     } catch (...) {
         m.error = std::current_exception();
     }
     end_payload(task);
+    task.in_user_code.store(false, std::memory_order_relaxed);
     this_pool = nullptr;
     reports_.post(std::move(m));
 }
@@ -128,6 +136,11 @@ void HostPool::end_payload(graph::Task& task) noexcept {
 
 HostPool* HostPool::of_this_thread() noexcept { return this_pool; }
 
+std::size_t HostPool::threads_started() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return started_;
+}
+
 bool HostPool::begin_wait() noexcept {
     std::list<std::thread> gone;
     {
@@ -139,6 +152,7 @@ bool HostPool::begin_wait() noexcept {
         } else {
             try {
                 threads_.emplace_back([this] { run(); });
+                ++started_;
             } catch (...) {
                 gone_.swap(gone);
                 return false;
@@ -239,10 +253,13 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scr
         }
         driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
         TaskScope scope(runtime_, device_views_);
+        task.in_user_code.store(true, std::memory_order_relaxed);
         runner_.run_device_function(task, device_, stream);
         task.drop_payload();  // inside the scope: destructors of what it captured are the program's code too
+        task.in_user_code.store(false, std::memory_order_relaxed);
         return nullptr;
     } catch (...) {
+        task.in_user_code.store(false, std::memory_order_relaxed);
         return std::current_exception();
     }
 }

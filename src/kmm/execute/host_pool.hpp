@@ -35,7 +35,7 @@ class HostPool {
   public:
     /// `device_views`: code may dereference device views (host driver).
     HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports);
-    ~HostPool();
+    ~HostPool() { end_threads(); }
 
     /// A task to run, or a settled one whose payload is to be destroyed.
     void push(graph::Task& task);
@@ -45,22 +45,26 @@ class HostPool {
     /// many wait or the system gives no more threads.
     bool begin_wait() noexcept;
     void end_wait() noexcept;
+    /// All that ever ran, those that took the place of a waiting one included.
+    std::size_t threads_started() const;
 
   private:
     void run();
+    void end_threads() noexcept;
     void execute(graph::Task& task);
     void end_payload(graph::Task& task) noexcept;
 
     const void* runtime_;
     bool device_views_;
     Reports& reports_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable wake_;
     std::deque<graph::Task*> queue_;
     std::size_t sleeping_ = 0;
     std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ = 0;  ///< threads that were added for them and should end
     bool stop_ = false;
+    std::size_t started_ = 0;
     std::list<std::thread> threads_;
     std::list<std::thread> gone_;  ///< surplus threads that have ended, or are about to
 };

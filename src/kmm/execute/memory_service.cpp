@@ -35,6 +35,7 @@ MemoryService::MemoryService(driver::Driver& driver, std::vector<int> ordinals, 
       runtime_(runtime),
       reports_(reports),
       ranges_(limits_.size() - 1) {
+    figures_.device_bytes.resize(ranges_.size());
     thread_ = std::thread([this] { run(); });
 }
 
@@ -202,6 +203,10 @@ void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
             continue;
         r.allocations.push_back({address, attempt});
         r.allocated_bytes += attempt;
+        {
+            std::lock_guard<std::mutex> guard(mutex_);
+            figures_.device_bytes[device] += attempt;
+        }
         answer(device + 1, address, attempt);
         return;
     }
@@ -227,7 +232,7 @@ void MemoryService::trim_all() {
 
 void MemoryService::trim_device(std::uint32_t device) {
     Range& r = ranges_[device];
-    std::size_t unmapped = 0;
+    std::size_t unmapped = 0, freed = 0;
     while (!r.pieces.empty()) {
         const Piece piece = r.pieces.back();
         const auto begin = static_cast<std::size_t>(static_cast<std::byte*>(piece.address) - r.base);
@@ -244,10 +249,12 @@ void MemoryService::trim_device(std::uint32_t device) {
         if (!reports_.take_back(device + 1, a.address, a.offered_bytes)) return false;
         (void)driver_.free(a.address);
         r.allocated_bytes -= a.offered_bytes;
+        freed += a.offered_bytes;
         return true;
     });
     std::lock_guard<std::mutex> guard(mutex_);
     figures_.mapped_bytes -= unmapped;
+    figures_.device_bytes[device] -= unmapped + freed;
 }
 
 // Maps until `bytes` more can be offered, in pieces; keeps what it got when the driver stops giving. True if anything is new.
@@ -278,6 +285,7 @@ bool MemoryService::map_more(std::uint32_t device, Range& r, std::size_t bytes) 
         r.mapped_bytes += piece.bytes;
         std::lock_guard<std::mutex> guard(mutex_);
         figures_.mapped_bytes += piece.bytes;
+        figures_.device_bytes[device] += piece.bytes;
         ++figures_.mappings;
     }
     return r.mapped_bytes > r.offered_bytes;

@@ -36,6 +36,7 @@ class MemoryService {
         std::size_t pinned_bytes = 0;
         std::size_t mapped_bytes = 0;
         std::uint64_t mappings = 0;
+        std::vector<std::size_t> device_bytes;  ///< by device: taken from the driver, offered to the heap or not
     };
     Figures figures() const;
 

@@ -1,179 +1,217 @@
-// What a runtime tells people: its report, and the texts of out-of-memory errors.
-#include <algorithm>
+// What a runtime counted, as numbers and for people.
+//
+// Owns: nothing. Everything is read at once while nobody plans, so that the numbers belong together; worded afterwards.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "kmm/execute/holders.hpp"
 #include "kmm/execute/runtime_core.hpp"
-#include "kmm/values/log.hpp"
+#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
 namespace {
 
-std::string bytes_text(std::size_t bytes) {
-    constexpr double mib = 1024.0 * 1024.0;
-    char text[48];
-    const double value = static_cast<double>(bytes);
-    if (bytes >= std::size_t{1} << 30)
-        std::snprintf(text, sizeof text, "%.2f GiB", value / mib / 1024.0);
-    else if (bytes >= std::size_t{1} << 20)
-        std::snprintf(text, sizeof text, "%.2f MiB", value / mib);
-    else
-        std::snprintf(text, sizeof text, "%zu bytes", bytes);
-    return text;
-}
+using execute::Link;
 
-const char* kind_word(graph::AccessKind kind) {
-    switch (kind) {
-    case graph::AccessKind::read: return "read ";
-    case graph::AccessKind::write: return "write ";
-    case graph::AccessKind::overwrite: break;
+constexpr double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+/// Copies over one kind of link, and for how long such a link was busy, added over all of them.
+struct LinkFigures {
+    const char* key;
+    const char* name;
+    CopyStats copies;
+    double busy_seconds = 0;
+
+    /// Of one link while it had something to do; 0 where nothing was measured.
+    double gigabytes_per_second() const {
+        return busy_seconds > 0 ? static_cast<double>(copies.bytes) / busy_seconds * 1e-9 : 0;
     }
-    return "overwrite ";
-}
-
-/// The size for a KMM_*_MEM variable that would be enough.
-std::string enough_text(std::size_t bytes) {
-    constexpr std::size_t mib = std::size_t{1} << 20;
-    return bytes >= mib ? std::to_string((bytes + mib - 1) / mib) + "MiB" : std::to_string(bytes);
-}
-
-/// The arrays that hold most of a memory, with what they hold there.
-std::string largest_arrays_text(const memory::Residency& residency, memory::MemoryIndex m) {
-    struct Share {
-        const memory::Array* array;
-        std::size_t bytes = 0, chunks = 0, stale = 0;
-    };
-    std::unordered_map<const memory::Array*, Share> shares;
-    residency.for_each_resident(m, [&](const memory::Chunk& c) {
-        Share& s = shares.try_emplace(c.array, Share{c.array}).first->second;
-        s.bytes += c.size_bytes;
-        ++s.chunks;
-        if (c.replicas[m].version != c.version) ++s.stale;
-    });
-    std::vector<Share> sorted;
-    for (const auto& entry : shares) sorted.push_back(entry.second);
-    std::sort(sorted.begin(), sorted.end(), [](const Share& a, const Share& b) {
-        return a.bytes != b.bytes ? a.bytes > b.bytes : a.array < b.array;
-    });
-    constexpr std::size_t shown = 5;
-    std::string text;
-    for (std::size_t i = 0; i < std::min(sorted.size(), shown); ++i) {
-        const Share& s = sorted[i];
-        if (i > 0) text += " | ";
-        text += s.array->name() + " " + bytes_text(s.bytes) + " in " + std::to_string(s.chunks) +
-                (s.chunks == 1 ? " chunk" : " chunks");
-        if (s.stale != 0) text += ", " + std::to_string(s.stale) + " stale";
+    nlohmann::json json() const {
+        return {{"bytes", copies.bytes},
+                {"copies", copies.copies},
+                {"busy_seconds", busy_seconds},
+                {"gigabytes_per_second_while_busy", gigabytes_per_second()}};
     }
-    if (sorted.size() > shown) text += " | " + std::to_string(sorted.size() - shown) + " more";
-    return sorted.empty() ? "none" : text;
+    std::string text() const {
+        std::string line = std::string("  link       ") + name + "  " + bytes_text(copies.bytes) + " in " +
+                           std::to_string(copies.copies) + (copies.copies == 1 ? " copy" : " copies");
+        if (busy_seconds > 0) {
+            char rate[64];
+            std::snprintf(rate, sizeof rate, ", %.2f GB/s while busy (", gigabytes_per_second());
+            line += rate + seconds_text(busy_seconds) + ")";
+        }
+        return line + "\n";
+    }
+};
+
+struct MemoryFigures {
+    memory::MemoryCounters counters;
+    std::size_t largest_free_bytes = 0;
+    execute::Holders holders;
+};
+
+nlohmann::json holders_json(const execute::Holders& holders) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const execute::Holder& h : holders.largest)
+        list.push_back({{"name", h.name},
+                        {"bytes", h.size_bytes},
+                        {"chunks", h.chunks},
+                        {"stale_chunks", h.stale_chunks},
+                        {"refetched_bytes", h.refetched_bytes}});
+    return list;
+}
+
+std::string counted(std::uint64_t count, const char* one, const char* many) {
+    return std::to_string(count) + " " + (count == 1 ? one : many);
 }
 
 }  // namespace
 
-std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
-    const memory::MemoryIndex m = task.memory;
-    std::size_t needed = 0;
-    std::string needs;
-    for (const graph::Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
-        needed += rounded(a.chunk->size_bytes);
-        if (!needs.empty()) needs += " | ";
-        needs += kind_word(a.kind) + a.chunk->array->name() + " chunk " + std::to_string(a.chunk->index) + " " +
-                 graph::to_text(a.chunk->array->boxes[a.chunk->index], a.chunk->array->rank) + " " +
-                 bytes_text(a.chunk->size_bytes);
-    }
-    const TaskFailure who = describe_failure(task);
-    std::string text = "task \"" + who.task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
-                       std::to_string(who.task.num_chunks);
-    if (at_submit)
-        text += " can never run on ";
-    else
-        text += " found no memory on ";
-    text += place_text(task.where) + ": needs " + bytes_text(needed) + " (" + std::to_string(needed) +
-            " bytes), at most " + bytes_text(limits_[m]) + " can be used\n  needs: " + needs + "\n";
-    const char* variable = m == 0 ? "KMM_HOST_MEM" : "KMM_DEVICE_MEM";
-    text +=
-        std::string("  limit: ") + (m == 0 ? "host_memory_limit " : "device_memory_limit ") + bytes_text(limits_[m]);
-    text += m == 0 ? " (machine total " + bytes_text(info_->host_memory_size()) + ")\n"
-                   : " (device total " + bytes_text(info_->devices()[m - 1].total_memory_size()) + ")\n";
-    if (!at_submit) {
-        const memory::Residency& r = scheduler_->residency();
-        const memory::MemoryCounters& k = r.counters(m);
-        text += "  memory: in use " + bytes_text(k.current_bytes) + ", cached but free " +
-                bytes_text(k.capacity_bytes - k.current_bytes) + ", largest free piece " +
-                bytes_text(r.largest_free(m)) + "\n";
-        text += "  held by: no running task, arrays only\n  arrays: " + largest_arrays_text(r, m) + "\n";
-        text += "  tiers: host " + bytes_text(r.counters(0).current_bytes) + " of " + bytes_text(limits_[0]) +
-                ", no disk tier\n";
-    }
-    text += std::string("  try:   smaller chunks | ") + variable + "=" +
-            enough_text(at_submit ? needed : limits_[m] + needed) + " or more";
-    if (!at_submit && m != 0) text += " | KMM_HOST_MEM larger, so that more can be evicted | release arrays";
-    text += "\n  submitted at " + to_string(who.task.where);
-    return text;
+void RuntimeCore::count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept {
+    UserCopies& c = user_copies_[static_cast<std::size_t>(kind)];
+    c.bytes.fetch_add(bytes, std::memory_order_relaxed);
+    c.copies.fetch_add(1, std::memory_order_relaxed);
+    c.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
 }
 
-std::exception_ptr RuntimeCore::out_of_memory(Task& task) {
-    const std::string text = out_of_memory_text(task, false);
-    log::write(log::Level::error, text);
-    std::size_t needed = 0;
-    for (const graph::Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk) needed += rounded(a.chunk->size_bytes);
-    const MemoryId memory = task.memory == 0 ? MemoryId::host() : MemoryId(task.where.as_device());
-    return std::make_exception_ptr(OutOfMemory(memory, needed,
-                                               scheduler_->residency().counters(task.memory).current_bytes,
-                                               limits_[task.memory], text, task.info->location));
+RuntimeStats RuntimeCore::stats() {
+    help();
+    return while_planning([&] { return read_stats(); });
+}
+
+RuntimeStats RuntimeCore::read_stats() const {
+    const schedule::SchedulerCounters& c = scheduler_->counters();
+    const auto copies = [&](const UserCopies& user, Link link) {
+        CopyStats sum{user.bytes.load(std::memory_order_relaxed), user.copies.load(std::memory_order_relaxed)};
+        sum.bytes += c.transfers.bytes[static_cast<std::size_t>(link)];
+        sum.copies += c.transfers.copies[static_cast<std::size_t>(link)];
+        return sum;
+    };
+    RuntimeStats s;
+    s.tasks_submitted = c.submitted;
+    s.tasks_succeeded = c.succeeded;
+    s.tasks_failed = c.failed;
+    s.tasks_cancelled = c.cancelled;
+    s.kernels_launched = c.kernels;
+    s.host_to_device = copies(user_copies_[0], Link::host_to_device);
+    s.device_to_host = copies(user_copies_[1], Link::device_to_host);
+    s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
+    s.host_to_host = {user_copies_[2].bytes.load(std::memory_order_relaxed),
+                      user_copies_[2].copies.load(std::memory_order_relaxed)};
+    s.threads_started = threads_started_ - config_.host_threads + host_pool_->threads_started();
+    for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
+        const memory::MemoryCounters& k = scheduler_->residency().counters(m);
+        s.evictions += k.evictions;
+        s.evicted_bytes += k.evicted_bytes;
+        s.dropped_clean_bytes += k.dropped_bytes;
+        s.allocations += k.allocations;
+        s.frees += k.frees;
+        MemoryStats entry;
+        entry.memory = m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
+        entry.current_bytes = k.current_bytes;
+        entry.peak_bytes = k.peak_bytes;
+        entry.limit_bytes = limits_[m];
+        s.memories.push_back(entry);
+    }
+    return s;
 }
 
 std::string RuntimeCore::report(ReportFormat format) {
-    const RuntimeStats s = stats();
+    RuntimeStats s;
+    std::vector<MemoryFigures> memories;
+    std::uint64_t refetches = 0, refetched_bytes = 0, tasks_waited = 0, wait_now = 0;
+    double waited_seconds = 0, longest_wait_seconds = 0;
+    help();
+    while_planning([&] {
+        s = read_stats();
+        const memory::Residency& r = scheduler_->residency();
+        for (memory::MemoryIndex m = 0; m < r.num_memories(); ++m) {
+            memories.push_back({r.counters(m), r.largest_free(m), execute::holders_of(r, m)});
+            refetches += r.counters(m).refetches;
+            refetched_bytes += r.counters(m).refetched_bytes;
+        }
+        tasks_waited = scheduler_->counters().tasks_waited;
+        wait_now = tasks_waited - memory_waits_over_;
+        waited_seconds = seconds_of(memory_wait_ns_);
+        longest_wait_seconds = seconds_of(longest_memory_wait_ns_);
+        return 0;
+    });
+    LinkFigures links[] = {{"host_to_device", "host to device  ", s.host_to_device},
+                           {"device_to_host", "device to host  ", s.device_to_host},
+                           {"device_to_device", "device to device", s.device_to_device},
+                           {"host_to_host", "host to host    ", s.host_to_host},
+                           {"host_to_disk", "host to disk    ", s.host_to_disk},
+                           {"disk_to_host", "disk to host    ", s.disk_to_host}};
+    for (std::size_t i = 0; i < execute::num_links; ++i)
+        for (const auto& thread : device_threads_)
+            links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
+    for (const auto& [user, link] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{2, 3}})
+        links[link].busy_seconds += seconds_of(user_copies_[user].nanoseconds.load(std::memory_order_relaxed));
     const execute::MemoryService::Figures service = memory_service_->figures();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    const std::uint64_t unfinished = pending_.load();
+    const auto place_of = [&](const MemoryStats& m) {
+        return m.memory.is_host() ? std::string("host") : place_text(ResourceId(m.memory.as_device()));
+    };
+
     if (format == ReportFormat::Json) {
         nlohmann::json j;
         j["runtime"] = number_;
         j["driver"] = driver_->name();
-        j["seconds"] = seconds;
-        j["tasks"] = {{"submitted", s.tasks_submitted}, {"succeeded", s.tasks_succeeded},
-                      {"failed", s.tasks_failed},       {"cancelled", s.tasks_cancelled},
-                      {"kernels", s.kernels_launched},  {"unfinished", pending_.load()}};
-        const auto link = [](const CopyStats& c) { return nlohmann::json{{"bytes", c.bytes}, {"copies", c.copies}}; };
-        j["links"] = {{"host_to_device", link(s.host_to_device)},
-                      {"device_to_host", link(s.device_to_host)},
-                      {"device_to_device", link(s.device_to_device)}};
-        j["evictions"] = {
-            {"count", s.evictions}, {"written_bytes", s.evicted_bytes}, {"dropped_bytes", s.dropped_clean_bytes}};
+        j["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+        j["threads_started"] = s.threads_started;
+        j["tasks"] = {{"submitted", s.tasks_submitted}, {"succeeded", s.tasks_succeeded}, {"failed", s.tasks_failed},
+                      {"cancelled", s.tasks_cancelled}, {"kernels", s.kernels_launched},  {"unfinished", unfinished}};
+        j["memory_waits"] = {{"tasks", tasks_waited},
+                             {"waiting_now", wait_now},
+                             {"seconds", waited_seconds},
+                             {"longest_seconds", longest_wait_seconds}};
+        for (const LinkFigures& l : links) j["links"][l.key] = l.json();
+        j["gathered_bytes"] = s.gathered_bytes;
+        j["snapshot_bytes"] = s.snapshot_bytes;
+        j["evictions"] = {{"count", s.evictions},
+                          {"evicted_bytes", s.evicted_bytes},
+                          {"dropped_clean_bytes", s.dropped_clean_bytes},
+                          {"refetches", refetches},
+                          {"refetched_bytes", refetched_bytes}};
+        j["allocations"] = s.allocations;
+        j["frees"] = s.frees;
         j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
-        for (const MemoryStats& m : s.memories)
-            j["memories"].push_back(
-                {{"memory",
-                  m.memory.is_host() ? std::string("host") : "device " + std::to_string(m.memory.as_device().get())},
-                 {"current_bytes", m.current_bytes},
-                 {"peak_bytes", m.peak_bytes},
-                 {"limit_bytes", m.limit_bytes}});
+        for (std::size_t m = 0; m < s.memories.size(); ++m)
+            j["memories"].push_back({{"memory", place_of(s.memories[m])},
+                                     {"current_bytes", s.memories[m].current_bytes},
+                                     {"peak_bytes", s.memories[m].peak_bytes},
+                                     {"limit_bytes", s.memories[m].limit_bytes},
+                                     {"capacity_bytes", memories[m].counters.capacity_bytes},
+                                     {"largest_free_bytes", memories[m].largest_free_bytes},
+                                     {"evictions", memories[m].counters.evictions},
+                                     {"refetched_bytes", memories[m].counters.refetched_bytes},
+                                     {"largest_arrays", holders_json(memories[m].holders)},
+                                     {"other_arrays", memories[m].holders.others}});
         return j.dump();
     }
     std::string text = "kmm runtime " + std::to_string(number_) + " on the " + driver_->name() + " driver, " +
-                       std::to_string(num_devices()) + " device(s)\n";
+                       counted(num_devices(), "device", "devices") + ", " +
+                       counted(s.threads_started, "thread", "threads") + "\n";
     text += "  tasks      submitted " + std::to_string(s.tasks_submitted) + "  succeeded " +
             std::to_string(s.tasks_succeeded) + "  failed " + std::to_string(s.tasks_failed) + "  cancelled " +
             std::to_string(s.tasks_cancelled) + "  kernels " + std::to_string(s.kernels_launched) + "  unfinished " +
-            std::to_string(pending_.load()) + "\n";
-    text += "  links      host to device " + bytes_text(s.host_to_device.bytes) + "  device to host " +
-            bytes_text(s.device_to_host.bytes) + "  device to device " + bytes_text(s.device_to_device.bytes) + "\n";
+            std::to_string(unfinished) + "\n";
+    text += "  waits      " + counted(tasks_waited, "task", "tasks") + " waited for memory, " +
+            seconds_text(waited_seconds) + " together, the longest " + seconds_text(longest_wait_seconds) + "; " +
+            std::to_string(wait_now) + " now\n";
+    for (const LinkFigures& l : links) text += l.text();
+    text += "  gathered   " + bytes_text(s.gathered_bytes) + "  snapshots " + bytes_text(s.snapshot_bytes) + "\n";
     text += "  evictions  " + std::to_string(s.evictions) + ": written down " + bytes_text(s.evicted_bytes) +
-            ", dropped " + bytes_text(s.dropped_clean_bytes) + "\n";
-    char pinning[96];
-    std::snprintf(pinning, sizeof pinning, "  pinned     %s in %.3f s\n", bytes_text(service.pinned_bytes).c_str(),
-                  service.pinning_seconds);
-    text += pinning;
-    for (const MemoryStats& m : s.memories)
-        text +=
-            "  memory     " +
-            (m.memory.is_host() ? std::string("host    ") : "device " + std::to_string(m.memory.as_device().get())) +
-            "  in use " + bytes_text(m.current_bytes) + "  peak " + bytes_text(m.peak_bytes) + "  limit " +
-            bytes_text(m.limit_bytes) + "\n";
+            ", dropped " + bytes_text(s.dropped_clean_bytes) + "; fetched again " + bytes_text(refetched_bytes) +
+            " in " + counted(refetches, "copy", "copies") + "\n";
+    text += "  blocks     " + counted(s.allocations, "allocation", "allocations") + ", " +
+            counted(s.frees, "free", "frees") + "\n";
+    text += "  pinned     " + bytes_text(service.pinned_bytes) + " in " + seconds_text(service.pinning_seconds) + "\n";
+    for (std::size_t m = 0; m < s.memories.size(); ++m)
+        text += "  memory     " + place_of(s.memories[m]) + "  in use " + bytes_text(s.memories[m].current_bytes) +
+                "  peak " + bytes_text(s.memories[m].peak_bytes) + "  limit " + bytes_text(s.memories[m].limit_bytes) +
+                "\n             held by " + execute::text_of(memories[m].holders) + "\n";
     return text;
 }
 

@@ -18,18 +18,6 @@ constexpr std::size_t messages_per_dispatch = 32;
 
 }  // namespace
 
-template<typename F> auto RuntimeCore::while_planning(F&& f) {
-    while (baton_.exchange(true, std::memory_order_seq_cst)) std::this_thread::yield();
-    struct Release {
-        RuntimeCore& core;
-        ~Release() {
-            core.baton_.store(false, std::memory_order_seq_cst);
-            if (!core.inbox_.empty()) core.planner_sleeper_.wake();
-        }
-    } release{*this};
-    return f();
-}
-
 bool RuntimeCore::take_turn() noexcept {
     if (inbox_.empty() || baton_.exchange(true, std::memory_order_seq_cst)) return false;
     turn();
@@ -140,6 +128,15 @@ void RuntimeCore::recycle(Task& task) noexcept {
         to_host_.push_back(&task);
     else
         pool_.give(&task);
+}
+
+void RuntimeCore::memory_wait_begins(Task& task) noexcept { task.waits_for_memory_ns = execute::now_ns(); }
+
+void RuntimeCore::memory_wait_ends(Task& task) noexcept {
+    const std::int64_t waited = execute::now_ns() - task.waits_for_memory_ns;
+    memory_wait_ns_ += waited;
+    longest_memory_wait_ns_ = std::max(longest_memory_wait_ns_, waited);
+    ++memory_waits_over_;
 }
 
 // ---------------------------------------------------------------------------------------------------- Reports
@@ -254,40 +251,6 @@ graph::TaskNumber RuntimeCore::submit_join(const std::vector<graph::Predecessor>
 void RuntimeCore::trim() {
     check_open();
     memory_service_->trim();
-}
-
-// ---------------------------------------------------------------------------------------------------- reports
-
-RuntimeStats RuntimeCore::stats() {
-    help();
-    return while_planning([&] {
-        const schedule::SchedulerCounters& c = scheduler_->counters();
-        RuntimeStats s;
-        s.tasks_submitted = c.submitted;
-        s.tasks_succeeded = c.succeeded;
-        s.tasks_failed = c.failed;
-        s.tasks_cancelled = c.cancelled;
-        s.kernels_launched = c.kernels;
-        s.host_to_device = {c.transfers.bytes[0], c.transfers.copies[0]};
-        s.device_to_host = {c.transfers.bytes[1], c.transfers.copies[1]};
-        s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
-        s.threads_started = threads_started_;
-        for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
-            const memory::MemoryCounters& k = scheduler_->residency().counters(m);
-            s.evictions += k.evictions;
-            s.evicted_bytes += k.evicted_bytes;
-            s.dropped_clean_bytes += k.dropped_bytes;
-            s.allocations += k.allocations;
-            s.frees += k.frees;
-            MemoryStats entry;
-            entry.memory = m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
-            entry.current_bytes = k.current_bytes;
-            entry.peak_bytes = k.peak_bytes;
-            entry.limit_bytes = limits_[m];
-            s.memories.push_back(entry);
-        }
-        return s;
-    });
 }
 
 }  // namespace kmm::detail

@@ -93,7 +93,13 @@ class RuntimeCore final : public Runtime,
     void trim();
     RuntimeStats stats();
     std::string report(ReportFormat format);
+    /// The submitting thread (`at_submit`), or whoever plans.
     std::string out_of_memory_text(const Task& task, bool at_submit);
+    /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
+    std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;
+    /// Copies between chunks on the host and memory of the program. Any thread; counted in the fields of the other copies.
+    enum class UserCopy : std::uint8_t { host_to_device, device_to_host, host_to_host };
+    void count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept;
     const char* driver_name() const noexcept { return driver_->name(); }
     TaskFailure describe_failure(const Task& task) const;   ///< the task in words, without a cause
     std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
@@ -120,6 +126,8 @@ class RuntimeCore final : public Runtime,
                                                  const std::shared_ptr<graph::RootFailure>& root) override;
     std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return failure_of(number); }
     std::exception_ptr out_of_memory(Task& task) override;
+    void memory_wait_begins(Task& task) noexcept override;
+    void memory_wait_ends(Task& task) noexcept override;
     std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) override;
 
     // execute::Reports
@@ -140,6 +148,17 @@ class RuntimeCore final : public Runtime,
     void handle(execute::Message& message);
     void flush();
     void log_undelivered() noexcept;
+
+    // ---- texts; all but the first two are for whoever plans
+    std::string task_text(const Task& task) const;  ///< "task \"axpy\" chunk 3 of 10 on GPU 1"
+    std::string setting_for(memory::MemoryIndex m, std::size_t wanted_bytes) const;  ///< empty: none helps
+    std::string setting_on_host_driver(memory::MemoryIndex m, std::size_t wanted_bytes) const;
+    RuntimeStats read_stats() const;
+    std::string memory_text(memory::MemoryIndex m) const;
+    std::string running_text(memory::MemoryIndex m);
+    std::string waits_for_text(const Task& task);
+    /// Who waits for what, for the log; empty if the task is settled. Takes the baton.
+    std::string stuck_text(TaskNumber awaited);
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
 
     RuntimeConfig config_;
@@ -188,11 +207,32 @@ class RuntimeCore final : public Runtime,
     std::vector<std::unique_ptr<execute::DeviceThread>> device_threads_;
     std::vector<std::unique_ptr<execute::Launchers>> launchers_;
     std::unique_ptr<execute::HostPool> host_pool_;
+    struct UserCopies {
+        std::atomic<std::uint64_t> bytes{0}, copies{0};
+        std::atomic<std::int64_t> nanoseconds{0};
+    };
+    UserCopies user_copies_[3];  ///< by UserCopy
+    // Waits for memory of tasks that have it now; under the baton.
+    std::int64_t memory_wait_ns_ = 0;
+    std::int64_t longest_memory_wait_ns_ = 0;
+    std::uint64_t memory_waits_over_ = 0;
     execute::Sleeper planner_sleeper_;
     std::atomic<bool> stop_planner_{false};
     std::thread planner_thread_;
     std::uint64_t threads_started_ = 0;
     std::chrono::steady_clock::time_point started_;
 };
+
+template<typename F> auto RuntimeCore::while_planning(F&& f) {
+    while (baton_.exchange(true, std::memory_order_seq_cst)) std::this_thread::yield();
+    struct Release {
+        RuntimeCore& core;
+        ~Release() {
+            core.baton_.store(false, std::memory_order_seq_cst);
+            if (!core.inbox_.empty()) core.planner_sleeper_.wake();
+        }
+    } release{*this};
+    return f();
+}
 
 }  // namespace kmm::detail

@@ -3,6 +3,7 @@
 
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/values/log.hpp"
+#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -49,6 +50,7 @@ const char* kind_text(LauncherInfo::Kind kind) {
 graph::TaskNumber RuntimeCore::number_of(EventId event) const {
     const std::uint64_t value = event.get();
     if (value == 0) return 0;
+    if (event.runtime_number() == 0) throw InvalidArgument("no runtime issued event " + std::to_string(value));
     if (event.runtime_number() != number_)
         throw InvalidArgument("event " + std::to_string(value & number_mask) + " belongs to runtime " +
                               std::to_string(event.runtime_number()) + ", but was used with runtime " +
@@ -122,9 +124,10 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
         if (table_.settled_up_to() == settled_before && pending_.load() == pending_before && !is_settled(number)) {
             warned = true;
             lock.unlock();
-            log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
-                                             std::to_string(config_.watchdog) + " s; a thread waits for event " +
-                                             std::to_string(number) + "\n" + report(ReportFormat::Text));
+            if (const std::string who = stuck_text(number); !who.empty())
+                log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
+                                                 seconds_text(config_.watchdog) + "; " + who + "\n" +
+                                                 report(ReportFormat::Text));
             lock.lock();
         }
         settled_before = table_.settled_up_to();
@@ -189,7 +192,7 @@ void RuntimeCore::close() {
 
 std::string RuntimeCore::place_text(const ResourceId& where) const {
     if (where.is_host()) return "the host";
-    return (on_host_driver_ ? "virtual GPU " : "GPU ") + std::to_string(where.as_device().get());
+    return detail::place_text(driver_kind(driver_->kind()), where.as_device().get());
 }
 
 TaskFailure RuntimeCore::describe_failure(const Task& task) const {
@@ -204,6 +207,7 @@ TaskFailure RuntimeCore::describe_failure(const Task& task) const {
     f.task.chunk_index = task.chunk_index;
     f.chunk = task.chunk;
     f.resource = task.where;
+    f.place = place_text(task.where);
     f.event = event_of(task.number);
     return f;
 }

@@ -208,6 +208,11 @@ struct Task {
     bool in_resident_queue = false;
     bool blocked = false;
     std::uint64_t turnover_at_ready = 0;
+    bool waited_for_memory = false;        ///< execute was told that it waits, and not yet that it has what it needs
+    std::int64_t waits_for_memory_ns = 0;  ///< since when, on execute's clock
+
+    // ---- running (execute)
+    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
 
     // ---- result
     std::shared_ptr<Failure> failure;

@@ -41,8 +41,9 @@ struct Replica {
     bool indexed = false;
     std::uint64_t key_rank = 0;
     std::uint64_t key_tick = 0;
-    std::uint64_t tick = 0;        ///< when it was used last
-    std::uint64_t content_at = 0;  ///< when the copy that filled it was requested
+    std::uint64_t tick = 0;             ///< when it was used last
+    std::uint64_t content_at = 0;       ///< when the copy that filled it was requested
+    std::uint64_t evicted_version = 0;  ///< the version that was evicted from here last: fetching it again is thrash
 
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
     void add_all_users(FenceSet& out) const {
@@ -91,12 +92,13 @@ struct Array {
         std::lock_guard<std::mutex> guard(name_mutex_);
         name_ = std::move(name);
     }
-    std::size_t rank = 0;             // constant
-    std::uint32_t element_bytes = 0;  // constant
-    std::vector<Chunk> chunks;        // never resized
-    std::vector<graph::Box> boxes;    // constant; one for each chunk
-    std::uint64_t users = 0;          ///< accesses of unsettled tasks
-    bool released = false;            ///< no handle is left: freed when users is 0
+    std::size_t rank = 0;               // constant
+    std::uint32_t element_bytes = 0;    // constant
+    std::vector<Chunk> chunks;          // never resized
+    std::vector<graph::Box> boxes;      // constant; one for each chunk
+    std::uint64_t users = 0;            ///< accesses of unsettled tasks
+    std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
+    bool released = false;              ///< no handle is left: freed when users is 0
     std::size_t list_index = 0;
 
   private:

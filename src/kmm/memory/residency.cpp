@@ -248,6 +248,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
     }
+    if (rank != rank_useless) r.evicted_version = chunk.version;
     release(chunk, m);
     reindex_all(chunk);
     notify(chunk);
@@ -328,6 +329,13 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     waits.add(s.task_writes);
     d.add_all_users(waits);
     chunk.copied_at = ++tick_;
+    if (d.evicted_version == chunk.version) {
+        MemoryCounters& counters = spaces_[to].counters;
+        ++counters.refetches;
+        counters.refetched_bytes += chunk.size_bytes;
+        chunk.array->refetched_bytes += chunk.size_bytes;
+    }
+    d.evicted_version = 0;
     const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
     d.content_at = chunk.copied_at;
     d.forget_users();

@@ -44,8 +44,10 @@ struct MemoryCounters {
     std::size_t peak_bytes = 0;
     std::size_t capacity_bytes = 0;  ///< taken from the driver
     std::uint64_t evictions = 0;
-    std::uint64_t evicted_bytes = 0;  ///< written down because no other copy was valid
-    std::uint64_t dropped_bytes = 0;  ///< dropped because another copy was valid, or nobody needs it
+    std::uint64_t evicted_bytes = 0;    ///< written down because no other copy was valid
+    std::uint64_t dropped_bytes = 0;    ///< dropped because another copy was valid, or nobody needs it
+    std::uint64_t refetches = 0;        ///< copies into this memory of what it had held and evicted, unchanged since
+    std::uint64_t refetched_bytes = 0;  ///< of these
     std::uint64_t allocations = 0;
     std::uint64_t frees = 0;
 };
@@ -78,6 +80,8 @@ class Residency {
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
     std::size_t num_memories() const noexcept { return spaces_.size(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
+    /// The driver gave less than the limit when it was asked last.
+    bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
 
     // ---- the future, as the schedule sees it

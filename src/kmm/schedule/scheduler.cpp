@@ -372,11 +372,17 @@ void Scheduler::try_issue(Task& task) {
         task.blocked = true;
         ++num_blocked_;
         ++counters_.memory_waits;
+        if (!task.waited_for_memory) {
+            task.waited_for_memory = true;
+            ++counters_.tasks_waited;
+            outbox_.memory_wait_begins(task);
+        }
         q.blocked.push_back(&task);
         q.stalled = true;
         any_stalled_ = true;
         return;
     }
+    end_memory_wait(task);
     ++num_issued_;
     ++executing_;
     ++q.in_flight;
@@ -616,7 +622,19 @@ void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     retry_all();
 }
 
+bool Scheduler::waits_for_memory(const Task& task) const {
+    const auto& blocked = queues_[task.memory].blocked;
+    return std::find(blocked.begin(), blocked.end(), &task) != blocked.end();
+}
+
+void Scheduler::end_memory_wait(Task& task) {
+    if (!task.waited_for_memory) return;
+    task.waited_for_memory = false;
+    outbox_.memory_wait_ends(task);
+}
+
 void Scheduler::cancel(Task& task) {
+    end_memory_wait(task);
     for (Access& a : task.accesses)
         if (a.chunk != nullptr && a.first_of_chunk) residency_.remove_next_use(*a.chunk, task.number);
     task.state.store(TaskState::executed, std::memory_order_relaxed);

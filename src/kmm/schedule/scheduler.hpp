@@ -75,6 +75,9 @@ class Outbox {
     /// The failure of a task that is settled already, or null.
     virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
     virtual std::exception_ptr out_of_memory(Task& task) = 0;
+    /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock measures.
+    virtual void memory_wait_begins(Task& task) noexcept = 0;
+    virtual void memory_wait_ends(Task& task) noexcept = 0;
     /// What an emulated kernel threw, as the task's own error.
     virtual std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) = 0;
 
@@ -103,6 +106,7 @@ struct TransferCounters {
 struct SchedulerCounters {
     std::uint64_t submitted = 0, succeeded = 0, failed = 0, cancelled = 0, kernels = 0;
     std::uint64_t memory_waits = 0;  ///< placements that had to wait
+    std::uint64_t tasks_waited = 0;  ///< tasks with such a placement
     TransferCounters transfers;
     std::vector<TransferCounters> by_device;
 };
@@ -141,6 +145,8 @@ class Scheduler final : private memory::Requests {
 
     bool idle() const noexcept { return unsettled_ == 0; }
     std::uint64_t unsettled() const noexcept { return unsettled_; }
+    /// Whether the task stands aside until memory becomes free. O(such tasks); for reports.
+    bool waits_for_memory(const Task& task) const;
     const SchedulerCounters& counters() const noexcept { return counters_; }
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
@@ -227,6 +233,7 @@ class Scheduler final : private memory::Requests {
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
     bool fail_stuck_task();
+    void end_memory_wait(Task& task);
 
     Outbox& outbox_;
     graph::TaskTable& table_;

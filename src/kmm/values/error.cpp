@@ -80,11 +80,22 @@ std::string conflict_text(const std::string& array_name, const ConflictParty& fi
     return text;
 }
 
+// The remedies are true of every array: one that is not bound yet takes neither fill nor copy_from.
+std::string uninitialized_text(const std::string& array_name, const Region& region, const SourceLocation& where) {
+    std::string text = "read of ";
+    if (region.size() == 0)
+        text += array_name.empty() ? "a scalar" : "the scalar \"" + array_name + "\"";
+    else
+        text += array_text(array_name) + " at " + detail::text_of(region);
+    return text + ", which nothing ever wrote" + submitted_at(where) +
+           "; write it by a submit first, or make it with rt.allocate, or with rt.array and then fill or copy_from it";
+}
+
 std::string failure_text(const TaskFailure& failure, std::size_t num_others) {
-    std::string text = detail::text_of(failure.task) + " (" +
-                       detail::text_of_chunk(failure.chunk.offset, failure.chunk.size) + ") on " +
-                       detail::text_of(failure.resource) + " failed" + submitted_at(failure.task.where) + ": " +
-                       (failure.cause.empty() ? "unknown exception" : failure.cause);
+    std::string text =
+        detail::text_of(failure.task) + " (" + detail::text_of_chunk(failure.chunk.offset, failure.chunk.size) +
+        ") on " + (failure.place.empty() ? detail::text_of(failure.resource) : failure.place) + " failed" +
+        submitted_at(failure.task.where) + ": " + (failure.cause.empty() ? "unknown exception" : failure.cause);
     if (failure.needed_by) {
         text += "; needed by " + detail::text_of(*failure.needed_by) + submitted_at(failure.needed_by->where);
     }
@@ -127,10 +138,7 @@ struct UninitializedRead::Details {
 };
 
 UninitializedRead::UninitializedRead(const std::string& array_name, const Region& region, SourceLocation where)
-    : Error(ErrorCode::UninitializedRead,
-            "read of " + array_text(array_name) + " at " + detail::text_of(region) + ", which nothing ever wrote" +
-                submitted_at(where) + "; write, fill or copy_from it first",
-            where),
+    : Error(ErrorCode::UninitializedRead, uninitialized_text(array_name, region, where), where),
       details_(std::make_shared<const Details>(Details{array_name, region})) {}
 
 const std::string& UninitializedRead::array_name() const noexcept { return details_->array_name; }

@@ -23,6 +23,10 @@ std::string text_of(const ResourceId& id) {
     return text + "}";
 }
 
+std::string place_text(DriverKind driver, std::size_t device) {
+    return (driver == DriverKind::Host ? "virtual GPU " : "GPU ") + std::to_string(device);
+}
+
 std::string text_of(DriverKind kind) {
     switch (kind) {
     case DriverKind::Auto: return "auto";
@@ -60,6 +64,22 @@ std::string bytes_text(std::size_t bytes) {
         std::snprintf(text, sizeof(text), "%.2f KiB", value / kib);
     } else {
         std::snprintf(text, sizeof(text), "%zu B", bytes);
+    }
+    return text;
+}
+
+std::string seconds_text(double seconds) {
+    char text[64];
+    if (seconds >= 100) {
+        std::snprintf(text, sizeof(text), "%.0f s", seconds);
+    } else if (seconds >= 1) {
+        std::snprintf(text, sizeof(text), "%.3g s", seconds);
+    } else if (seconds >= 1e-3) {
+        std::snprintf(text, sizeof(text), "%.3g ms", seconds * 1e3);
+    } else if (seconds > 0) {
+        std::snprintf(text, sizeof(text), "%.3g us", seconds * 1e6);
+    } else {
+        return "0 s";
     }
     return text;
 }

@@ -14,10 +14,13 @@ namespace kmm::detail {
 std::string text_of(DeviceId id);           ///< "GPU 1"
 std::string text_of(MemoryId id);           ///< "host", "GPU 1"
 std::string text_of(const ResourceId& id);  ///< "host", "GPU 1", "GPU 1 {0, 2}"
+/// "GPU 1"; on the host driver "virtual GPU 1".
+std::string place_text(DriverKind driver, std::size_t device);
 std::string text_of(DriverKind kind);       ///< "cuda"
 std::string text_of(const Range<>& range);  ///< "0...200"
 std::string text_of(const Region& region);  ///< "{0...4, 2...8}"
 std::string bytes_text(std::size_t bytes);  ///< "2.00 GiB", "1.50 MiB", "512 B"
+std::string seconds_text(double seconds);   ///< "30 s", "1.25 s", "40 ms", "0 s"
 
 /// task "axpy" chunk 3 of 16
 std::string text_of(const TaskLabel& task);

@@ -68,6 +68,13 @@ TEST(Errors, a_task_error_says_which_task_failed_where_and_why) {
     EXPECT_TRUE(error.also_failed().empty());
 }
 
+TEST(Errors, a_failure_names_the_place_as_its_runtime_does) {
+    kmm::TaskFailure failure = axpy_failure();
+    failure.place = "virtual GPU 1";
+    const std::string text = kmm::TaskError(failure).what();
+    EXPECT_NE(text.find(" on virtual GPU 1 failed"), std::string::npos) << text;
+}
+
 TEST(Errors, a_cancelled_task_names_itself_too) {
     kmm::TaskFailure failure = axpy_failure();
     failure.needed_by =
@@ -120,6 +127,12 @@ TEST(Errors, an_uninitialized_read_and_out_of_memory_tell_their_numbers) {
     const kmm::UninitializedRead read("A", {Range<>(2, 4), Range<>(0, 9)});
     EXPECT_NE(std::string(read.what()).find("{2...4, 0...9}"), std::string::npos);
     EXPECT_EQ(read.region()[1], Range<>(0, 9));
+    // Of an array that is not bound, fill and copy_from throw: the text must not send anybody there.
+    for (const char* part : {"write it by a submit first", "rt.allocate", "rt.array"})
+        EXPECT_NE(std::string(read.what()).find(part), std::string::npos) << read.what();
+    const std::string scalar = kmm::UninitializedRead("total", {}).what();
+    EXPECT_NE(scalar.find("the scalar \"total\", which"), std::string::npos) << scalar;
+    EXPECT_EQ(scalar.find("{}"), std::string::npos) << scalar;
     const kmm::OutOfMemory memory(DeviceId(1), 100, 50, 120, "the report");
     EXPECT_EQ(memory.memory(), kmm::MemoryId(DeviceId(1)));
     EXPECT_EQ(memory.requested(), 100u);

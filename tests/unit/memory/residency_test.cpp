@@ -198,6 +198,23 @@ TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first
     EXPECT_NE(a->chunks[1].replicas[1].address, 0u);
 }
 
+TEST_F(ResidencyTest, what_is_fetched_again_after_an_eviction_is_counted_until_it_is_written) {
+    start({64 * unit, unit});
+    auto a = make_array(2);
+    for (std::size_t c = 0; c < 2; c++) overwrite_on(0, a->chunks[c]);
+    read_on(1, a->chunks[0]);
+    read_on(1, a->chunks[1]);
+    EXPECT_EQ(residency_->counters(1).refetches, 0u);
+    read_on(1, a->chunks[0]);  // thrash: it was here a moment ago
+    EXPECT_EQ(residency_->counters(1).refetches, 1u);
+    EXPECT_EQ(residency_->counters(1).refetched_bytes, unit);
+    EXPECT_EQ(residency_->counters(0).refetched_bytes, 0u);
+    EXPECT_EQ(a->refetched_bytes, unit);
+    write_on(0, a->chunks[1]);  // what was evicted is not the newest any more
+    read_on(1, a->chunks[1]);
+    EXPECT_EQ(residency_->counters(1).refetches, 1u);
+}
+
 TEST_F(ResidencyTest, uses_that_end_out_of_order_leave_the_others_in_order) {
     start({8 * unit, 2 * unit});
     auto a = make_array(1);

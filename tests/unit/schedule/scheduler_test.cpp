@@ -157,6 +157,8 @@ class Stage final : public Outbox {
     std::exception_ptr out_of_memory(Task&) override {
         return std::make_exception_ptr(std::runtime_error("out of memory"));
     }
+    void memory_wait_begins(Task& task) noexcept override { waits_began.push_back(task.number); }
+    void memory_wait_ends(Task& task) noexcept override { waits_ended.push_back(task.number); }
     std::exception_ptr kernel_error(Task&, std::exception_ptr thrown) override { return thrown; }
 
     TaskTable table;
@@ -168,6 +170,8 @@ class Stage final : public Outbox {
     std::map<TaskNumber, std::shared_ptr<Failure>> failures;
     std::map<LaneId, kmm::graph::Position> completed;
     std::vector<TaskNumber> ran;
+    std::vector<TaskNumber> waits_began;
+    std::vector<TaskNumber> waits_ended;
 
   private:
     std::size_t num_memories_ = 0;
@@ -274,6 +278,26 @@ TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_o
     for (std::size_t c = 0; c < 2; c++) s.submit(TaskKind::kernel, 1, {{&b.chunks[c], true, true}});
     s.finish();
     EXPECT_EQ(s.scheduler->counters().succeeded, 4u);
+}
+
+TEST(Scheduler, a_wait_for_memory_begins_once_and_ends_with_the_grant_or_the_failure) {
+    Stage s({unit, unit});
+    Array& a = s.make_array(4);
+    const TaskNumber first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}}).number;
+    s.scheduler->dispatch();
+    ASSERT_EQ(s.waits_began, std::vector<TaskNumber>{first});  // for the memory service
+    EXPECT_TRUE(s.scheduler->waits_for_memory(*s.table.find(first)));
+    s.dispatch();
+    EXPECT_EQ(s.waits_ended, std::vector<TaskNumber>{first});
+    EXPECT_FALSE(s.scheduler->waits_for_memory(*s.table.find(first)));
+    for (std::size_t c = 1; c < 4; c++) s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, true}});
+    s.finish();
+    EXPECT_EQ(s.scheduler->counters().failed, 2u);
+    std::sort(s.waits_began.begin(), s.waits_began.end());
+    std::sort(s.waits_ended.begin(), s.waits_ended.end());
+    EXPECT_EQ(s.waits_began, s.waits_ended);
+    EXPECT_EQ(std::unique(s.waits_began.begin(), s.waits_began.end()), s.waits_began.end());
+    EXPECT_EQ(s.scheduler->counters().tasks_waited, s.waits_ended.size());
 }
 
 TEST(Scheduler, a_barrier_is_done_when_everything_before_it_is_settled) {
