@@ -470,9 +470,11 @@ TEST(Trim, memory_that_is_free_goes_back_to_the_driver_and_is_taken_again_when_i
     config.device_memory_limit = std::size_t{200} << 20;
     const RuntimeHandle rt = kmm::make_runtime(config);
     const auto free_now = [&] { return rt.info().device(DeviceId(0)).free_memory(); };
-    const std::size_t before = free_now();
     auto kept = one_chunk<float>(rt, n);
     fill_on(rt, 0, kept, 3.0f);
+    rt.synchronize();
+    // From here on: a GPU's driver takes memory of its own when the first kernel is loaded.
+    const std::size_t before = free_now();
     for (int round = 0; round < 3; round++) {
         {
             auto a = one_chunk<float>(rt, large);
@@ -480,15 +482,15 @@ TEST(Trim, memory_that_is_free_goes_back_to_the_driver_and_is_taken_again_when_i
             a.fill(1.0f);
             b.fill(2.0f);
             rt.synchronize();
-            EXPECT_LE(free_now() + 2 * large * sizeof(float), before);
+            // Beside the piece of the range that was there already.
+            EXPECT_LE(free_now() + 128 * 1024 * 1024, before);
             rt.trim_memory();  // what is in use stays
             std::vector<float> last(1);
             b.copy_to(last.data(), Point<1>(large - 1), Dim<1>(1));
             EXPECT_EQ(last[0], 2.0f);
         }
         rt.trim_memory();
-        // On a GPU others may take and give memory meanwhile; most of it must be there again.
-        EXPECT_GE(free_now() + 100 * 1024 * 1024, before);
+        EXPECT_GE(free_now() + 64 * 1024 * 1024, before);
     }
     EXPECT_TRUE(is_filled(kept, 3.0f));
 }
