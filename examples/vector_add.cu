@@ -113,10 +113,19 @@ bool uses_gpu() {
     return false;
 }
 
+/// 24 GB on a GPU, or what fits into one GPU's share and half of the machine's memory; without a GPU 768 MB, which takes
+/// seconds on two cores.
+int64_t fitting_size(bool has_gpu) {
+    const int64_t usual = has_gpu ? 2'000'000'000 : 64'000'000;
+    const int64_t machine = int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));
+    const int64_t gpu = has_gpu ? int64_t(6) << 30 : 0;
+    const int64_t fits = (machine / 2 + gpu) / int64_t(3 * sizeof(float));
+    return fits < usual ? fits : usual;
+}
+
 int run(int64_t requested) {
     const bool has_gpu = uses_gpu();
-    // 24 GB on a GPU; without one 768 MB, which takes seconds on two cores.
-    const int64_t n = requested > 0 ? requested : (has_gpu ? 2'000'000'000 : 64'000'000);
+    const int64_t n = requested > 0 ? requested : fitting_size(has_gpu);
     const int64_t chunk_size = n < 30 ? 1 : n / 30;
     const dim3 block_size = 256;
 

@@ -182,26 +182,31 @@ TEST(Row092, a_submit_beyond_the_limit_of_pending_tasks_waits_and_goes_on) {
     RuntimeConfig config = config_with(1);
     config.max_pending_tasks = 8;
     const RuntimeHandle rt = kmm::make_runtime(config);
-    Gate gate;
-    const OpenAtEnd open(gate);
-    auto waits = Host([gate] { gate.wait(); });
+    constexpr int limit = 8, count = 40;
+    std::vector<Gate> gates(count);
+    struct OpenAll {
+        std::vector<Gate>& gates;
+        ~OpenAll() {
+            for (Gate& g : gates) g.open();
+        }
+    } open_at_end{gates};
     std::atomic<int> returned{0};
-    std::atomic<int> too_early{0};
     std::thread submitter([&] {
-        for (int i = 0; i < 40; i++) {
-            rt.submit(host(), waits);
-            // Eight tasks wait for the gate: the ninth submit returns only once it is open.
-            if (i >= 8 && !gate.is_open()) too_early++;
+        for (int i = 0; i < count; i++) {
+            rt.submit(host(), Host([gate = gates[static_cast<std::size_t>(i)]] { gate.wait(); }));
             returned++;
             returned.notify_all();
         }
     });
-    for (int seen = returned.load(); seen < 8; seen = returned.load()) returned.wait(seen);
-    for (int i = 0; i < 1000; i++) std::this_thread::yield();
-    gate.open();
+    // With k tasks let through, submit number limit + k returns, and the next one waits.
+    for (int k = 0; k + limit <= count; k++) {
+        for (int seen = returned.load(); seen < limit + k; seen = returned.load()) returned.wait(seen);
+        EXPECT_EQ(returned.load(), limit + k);
+        gates[static_cast<std::size_t>(k)].open();
+    }
+    for (Gate& g : gates) g.open();
     submitter.join();
     rt.synchronize();
-    EXPECT_EQ(too_early.load(), 0);
     EXPECT_EQ(rt.stats().tasks_succeeded, 40u);
 }
 

@@ -1,8 +1,8 @@
 // Random programs against a sequential interpreter: submits of random reads and writes over random chunkings, host and
 // device tasks mixed, 1, 2 and 4 devices, device memory just above the largest task, several submitting threads.
 //
-// A program is a number: the same seed gives the same submits. KMM_TEST_PROGRAMS sets how many run (default 10 000, 500
-// with KMM_TEST_SHORT=1), KMM_TEST_SEED the first one, KMM_TEST_DRIVER the driver.
+// A program is a number: the same seed gives the same submits. KMM_TEST_PROGRAMS sets how many run (default 10 000; 500
+// with KMM_TEST_SHORT=1, 200 000 with KMM_TEST_LONG=1), KMM_TEST_SEED the first one, KMM_TEST_DRIVER the driver.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -348,7 +348,8 @@ std::vector<kmm::RuntimeHandle> make_runtimes() {
 
 TEST(RandomPrograms, agree_with_a_sequential_interpreter) {
     const bool is_short = number_from("KMM_TEST_SHORT", 0) != 0;
-    const std::uint64_t count = number_from("KMM_TEST_PROGRAMS", is_short ? 500 : 10000);
+    const bool is_long = number_from("KMM_TEST_LONG", 0) != 0;
+    const std::uint64_t count = number_from("KMM_TEST_PROGRAMS", is_short ? 500 : is_long ? 200000 : 10000);
     const std::uint64_t first = number_from("KMM_TEST_SEED", 1);
     const auto runtimes = make_runtimes();
     ASSERT_FALSE(runtimes.empty());

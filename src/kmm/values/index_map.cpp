@@ -1,6 +1,7 @@
 // Building and evaluating mapping expressions. Pure; runs on the submitting thread.
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "kmm/api/mapper.hpp"
@@ -17,19 +18,18 @@ namespace {
 using Index = std::int64_t;
 __extension__ using Wide = __int128;
 
-Index narrow(Wide value) {
-    if (value < std::numeric_limits<Index>::min() || value > std::numeric_limits<Index>::max()) {
-        throw_overflow("overflow in a mapping expression: an index does not fit 64 bits");
-    }
-    return static_cast<Index>(value);
-}
-
 // Only results count, not what lies in between: |value * scale| < 2^126.
 Index apply_wide(Index value, const IndexStage& stage) {
     const Wide numerator = Wide(value) * stage.scale + stage.offset;
     Wide quotient = numerator / stage.divisor;
     if (numerator % stage.divisor < 0) quotient--;
-    return narrow(quotient);
+    if (quotient < std::numeric_limits<Index>::min() || quotient > std::numeric_limits<Index>::max()) {
+        throw std::overflow_error("overflow in a mapping expression: (" + std::to_string(value) + " * " +
+                                  std::to_string(stage.scale) + " + " + std::to_string(stage.offset) + ") / " +
+                                  std::to_string(stage.divisor) +
+                                  " does not fit 64 bits; check the constants of the mapping");
+    }
+    return static_cast<Index>(quotient);
 }
 
 }  // namespace
