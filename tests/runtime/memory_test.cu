@@ -141,6 +141,24 @@ TEST(Row107, only_settings_that_would_help_are_offered) {
     EXPECT_TRUE(contains(on_host, shared ? "KMM_HOST_MEM=24MiB or more" : "KMM_HOST_MEM=16MiB or more")) << on_host;
 }
 
+#if !KMM_USE_CUDA
+TEST(Row107, the_host_memory_that_is_offered_is_enough_where_virtual_devices_take_their_part_of_it) {
+    if (driver_under_test() != kmm::DriverKind::Host) GTEST_SKIP() << "a GPU's memory is its own";
+    RuntimeConfig config = config_with(1);
+    config.virtual_device_memory = 0;
+    config.host_memory_limit = std::size_t{12} << 20;
+    constexpr std::size_t wanted = std::size_t{10} << 20;
+    const std::string text = refusal(kmm::make_runtime(config), host(), wanted);
+    const std::size_t at = text.find("KMM_HOST_MEM=");
+    ASSERT_NE(at, std::string::npos) << text;
+    const std::string rest = text.substr(at + 13);
+    config.host_memory_limit = kmm::parse_byte_size(rest.substr(0, rest.find(' ')));
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    Array<float> a(static_cast<std::int64_t>(wanted / sizeof(float)));
+    EXPECT_NO_THROW(rt.wait(rt.submit(host(), Host([](kmm::ViewMut<float>) {}), overwrite(a)))) << text;
+}
+#endif
+
 // ---------------------------------------------------------------------------------------------------- row 108
 
 TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_memory_was_released) {

@@ -99,7 +99,9 @@ void HostPool::run() {
 
 void HostPool::execute(graph::Task& task) {
     if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
+        this_pool = this;   // a destructor may wait for another runtime
         end_payload(task);  // it was cancelled: only what the user's function captured is left
+        this_pool = nullptr;
         reports_.discard(task);
         return;
     }
@@ -184,10 +186,15 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_t
       device_views_(device_views),
       runner_(runner),
       reports_(reports) {
-    for (const LaneId lane : lanes_of_threads) threads_.emplace_back([this, lane] { run(lane); });
+    try {
+        for (const LaneId lane : lanes_of_threads) threads_.emplace_back([this, lane] { run(lane); });
+    } catch (...) {
+        end_threads();
+        throw;
+    }
 }
 
-Launchers::~Launchers() {
+void Launchers::end_threads() noexcept {
     {
         std::lock_guard<std::mutex> guard(mutex_);
         stop_ = true;

@@ -82,11 +82,12 @@ class Launchers {
     };
     Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_threads, Lanes& lanes, FailedTasks& failed,
               const void* runtime, bool device_views, Runner& runner, Reports& reports);
-    ~Launchers();
+    ~Launchers() { end_threads(); }
     void push(graph::Task& task);
 
   private:
     void run(LaneId lane);
+    void end_threads() noexcept;
     std::exception_ptr execute(graph::Task& task, LaneId lane, Lanes::Scratch& scratch);
     void end_payload(graph::Task& task) noexcept;
 

@@ -17,7 +17,7 @@ Lanes::~Lanes() {
 
 StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
     Lane& l = lanes_[index(lane)];
-    StreamHandle s = l.stream.load(std::memory_order_relaxed);
+    StreamHandle s = l.stream.load(std::memory_order_acquire);
     if (s.native == nullptr) {
         *status = driver_.create_stream(ordinal(device(lane)), true, 0, &s);
         if (!status->ok()) return {};

@@ -125,7 +125,13 @@ void MemoryService::touch(std::byte* address, std::size_t bytes) {
             *reinterpret_cast<volatile std::byte*>(address + i) = std::byte{0};
     };
     std::vector<std::thread> others;
-    for (std::size_t begin = share; begin < bytes; begin += share) others.emplace_back(run, begin);
+    for (std::size_t begin = share; begin < bytes; begin += share) {
+        try {
+            others.emplace_back(run, begin);
+        } catch (...) {
+            run(begin);  // the system gives no more threads
+        }
+    }
     run(0);
     for (std::thread& t : others) t.join();
 }

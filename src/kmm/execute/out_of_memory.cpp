@@ -76,7 +76,10 @@ std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) 
     if (wanted > most) return "";
     if (wanted + keep_free <= most) return limit;
     const std::string less = "KMM_DEVICE_KEEP_FREE=" + std::to_string(most - wanted) + " or less";
-    return config_.device_memory_limit < wanted ? less + " with " + limit : less;
+    // A size replaces a percentage, which would stand in the way too.
+    const bool other =
+        config_.device_memory_limit < wanted || config_.device_memory_fraction < defaults.device_memory_fraction;
+    return other ? less + " with " + limit : less;
 }
 
 // Virtual devices come out of the host tier, of which they get three quarters at most (set_limits).
@@ -91,11 +94,18 @@ std::string RuntimeCore::setting_on_host_driver(memory::MemoryIndex m, std::size
         settings += (settings.empty() ? "" : " with ") + std::string(variable) + "=" + enough_text(bytes) + " or more";
     };
     if (m == 0) {
-        std::size_t needed_tier = wanted;
-        for (std::size_t d = 1; d < limits_.size(); ++d) {
-            const std::size_t part =
-                part_of(info_->devices()[d - 1].total_memory_size(), config_.device_memory_fraction);
-            needed_tier += std::min(part - std::min(part, keep_free), config_.device_memory_limit);
+        // The devices take part of whatever the tier gets: a third of it if their size is left to it, else what they may use
+        // of their size; three quarters at most.
+        std::size_t needed_tier = 0;
+        if (config_.virtual_device_memory == 0) {
+            needed_tier = wanted + wanted / 2 + 3;
+        } else {
+            needed_tier = wanted;
+            for (std::size_t d = 1; d < limits_.size(); ++d) {
+                const std::size_t part =
+                    part_of(info_->devices()[d - 1].total_memory_size(), config_.device_memory_fraction);
+                needed_tier += std::min(part - std::min(part, keep_free), config_.device_memory_limit);
+            }
         }
         needed_tier = std::min(needed_tier, 4 * wanted);
         if (needed_tier > largest_tier) return "";

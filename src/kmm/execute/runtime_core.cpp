@@ -219,6 +219,7 @@ void RuntimeCore::plan_published(bool was_idle) {
 }
 
 void RuntimeCore::release_array(memory::Array* array) noexcept {
+    if (in_child_of_fork()) return;  // nobody reads messages there, and a lock may be held for ever
     Message m;
     m.what = Message::What::release;
     m.object = array;

@@ -57,6 +57,7 @@ class RuntimeCore final : public Runtime,
     std::mutex& order() noexcept { return order_; }
     /// CL when closed or in the child of a fork.
     void check_open() const;
+    bool in_child_of_fork() const noexcept;
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must

@@ -124,10 +124,15 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
         if (table_.settled_up_to() == settled_before && pending_.load() == pending_before && !is_settled(number)) {
             warned = true;
             lock.unlock();
-            if (const std::string who = stuck_text(number); !who.empty())
-                log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
-                                                 seconds_text(config_.watchdog) + "; " + who + "\n" +
-                                                 report(ReportFormat::Text));
+            try {
+                if (const std::string who = stuck_text(number); !who.empty())
+                    log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) +
+                                                     " has finished for " + seconds_text(config_.watchdog) + "; " +
+                                                     who + "\n" + report(ReportFormat::Text));
+            } catch (const std::bad_alloc&) {
+                // The wait must not end early for want of a text.
+                log::write(log::Level::warn, "a wait takes long, and there is no memory to say why");
+            }
             lock.lock();
         }
         settled_before = table_.settled_up_to();

@@ -281,6 +281,10 @@ RuntimeCore::~RuntimeCore() {
     log_undelivered();
 }
 
+bool RuntimeCore::in_child_of_fork() const noexcept {
+    return fork_generation_ != fork_generation.load(std::memory_order_relaxed);
+}
+
 void RuntimeCore::check_open() const {
     if (closed_.load(std::memory_order_relaxed))
         throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
