@@ -123,7 +123,7 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
             // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is left.
-            if (dying->fork_generation_ != fork_generation.load()) return;
+            if (dying->in_child_of_fork()) return;
             if (execute::RuntimeThread::of(dying))
                 std::thread([dying] { delete dying; }).detach();
             else
@@ -288,7 +288,7 @@ bool RuntimeCore::in_child_of_fork() const noexcept {
 void RuntimeCore::check_open() const {
     if (closed_.load(std::memory_order_relaxed))
         throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
-    if (fork_generation_ != fork_generation.load(std::memory_order_relaxed))
+    if (in_child_of_fork())
         throw Closed("runtime " + std::to_string(number_) +
                      " was made before a fork and cannot be used in the child: make one there");
 }

@@ -56,7 +56,6 @@ class Sleeper {
         { const std::lock_guard<std::mutex> guard(mutex_); }  // the sleeper has looked, or sleeps
         condition_.notify_one();
     }
-    bool sleeping() const noexcept { return state_.load(std::memory_order_seq_cst) == asleep; }
 
   private:
     static constexpr int awake = 0;

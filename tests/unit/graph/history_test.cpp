@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "boxes.hpp"
 #include "kmm/graph/history.hpp"
 
 namespace {
@@ -15,19 +16,8 @@ using kmm::graph::ChunkHistory;
 using kmm::graph::JoinMaker;
 using kmm::graph::Predecessor;
 using kmm::graph::TaskNumber;
-
-Box line(std::int64_t begin, std::int64_t end) {
-    Box b;
-    b.begin[0] = begin;
-    b.end[0] = end;
-    return b;
-}
-Box box(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
-    Box b = line(r0, r1);
-    b.begin[1] = c0;
-    b.end[1] = c1;
-    return b;
-}
+using kmm_test::box;
+using kmm_test::line;
 
 /// Hands out numbers and remembers what each join stands for.
 class Joins final : public JoinMaker {

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "../graph/boxes.hpp"
 #include "kmm/plan/needs.hpp"
 
 namespace {
@@ -22,24 +23,13 @@ using kmm::plan::Need;
 using kmm::plan::Refusal;
 using kmm::plan::Request;
 using kmm::plan::SubmitPlan;
+using kmm_test::box;
+using kmm_test::line;
 using Reason = Refusal::Reason;
 
 constexpr AccessKind read = AccessKind::read;
 constexpr AccessKind write = AccessKind::write;
 constexpr AccessKind overwrite = AccessKind::overwrite;
-
-Box line(std::int64_t begin, std::int64_t end) {
-    Box b;
-    b.begin[0] = begin;
-    b.end[0] = end;
-    return b;
-}
-Box box(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
-    Box b = line(r0, r1);
-    b.begin[1] = c0;
-    b.end[1] = c1;
-    return b;
-}
 
 /// An array as a plan sees it.
 struct TestArray {
