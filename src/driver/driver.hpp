@@ -241,6 +241,7 @@ class Driver {
     virtual Status destroy_stream(StreamHandle) noexcept = 0;  ///< returns at once; queued work still runs
     virtual Status synchronize_stream(StreamHandle) noexcept = 0;
     virtual Status query_stream(StreamHandle) noexcept = 0;  ///< ok or not_ready
+    /// Of a stream that is not captured: asking would invalidate the capture (see `capture_status`).
     virtual Status stream_id(StreamHandle, std::uint64_t* out) noexcept = 0;
     virtual Status stream_device(StreamHandle, int* out) noexcept = 0;
     virtual Status wait_event(StreamHandle, EventHandle) noexcept = 0;  ///< waits for the event as recorded last, now

@@ -55,9 +55,18 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     const std::size_t initial = asked != unset ? asked : std::min(default_initial_size(), limit);
     RMM_EXPECTS(initial <= limit, "the initial size of a pool, " + std::to_string(initial) +
                                       " bytes, exceeds its maximum of " + std::to_string(limit));
-    std::optional<std::size_t> maximum;
-    if (limit != unset) maximum = limit;
-    engine_ = new pool_engine(upstream, initial, maximum, ordered_upstream && !is_known_unordered(upstream));
+    pool_options options;
+    options.initial_bytes = initial;
+    options.maximum_bytes = limit;
+    options.ordered_upstream = ordered_upstream && !is_known_unordered(upstream);
+    engine_ = new pool_engine(upstream, options);
+}
+
+pool::pool(device_async_resource_ref upstream, pool_options const& options) : engine_{nullptr} {
+    if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
+    pool_options known = options;
+    known.ordered_upstream = options.ordered_upstream && !is_known_unordered(upstream);
+    engine_ = new pool_engine(upstream, known);
 }
 
 pool::~pool() { delete engine_; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "rmm/status.hpp"
 
@@ -14,10 +15,10 @@ namespace detail {
 namespace {
 
 // Numbers of identities; the two lowest bits say where the rest comes from, so that no two sources collide.
-constexpr std::uint64_t legacy_number = 0;
 std::uint64_t tagged(std::uint64_t value, std::uint64_t tag) noexcept { return value << 2 | tag; }
 
-std::atomic<std::uint64_t> next_number{1};  // of owned streams, of threads, and of foreign streams without ids
+std::atomic<std::uint64_t> next_number{1};      // of owned streams and of threads
+static_assert(unknown_number == (0 << 2 | 2));  // which no thread has, as their numbers begin with 1
 
 struct registry {
     std::shared_mutex mutex;
@@ -37,6 +38,30 @@ struct remembered {
     std::uint64_t generation = 0;
     owned_stream* owned = nullptr;
 };
+/// The number of a thread's default stream; known as long as the thread lives.
+struct threads {
+    std::mutex mutex;
+    std::unordered_set<std::uint64_t> living;
+};
+// Never destroyed: threads may end after any static object.
+threads& all_threads() {
+    static threads& instance = *new threads;
+    return instance;
+}
+struct this_thread {
+    std::uint64_t number = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2);
+    this_thread() {
+        std::lock_guard lock(all_threads().mutex);
+        all_threads().living.insert(number);
+    }
+    ~this_thread() {
+        std::lock_guard lock(all_threads().mutex);
+        all_threads().living.erase(number);
+    }
+    this_thread(const this_thread&) = delete;
+    this_thread& operator=(const this_thread&) = delete;
+};
+
 constexpr std::size_t num_remembered = 8;  // a thread uses few streams at a time
 
 owned_stream* find_owned(cudaStream_t handle) noexcept {
@@ -141,17 +166,25 @@ stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
     const cudaStream_t handle = stream.value();
     if (handle == nullptr || handle == legacy_stream_handle()) return {stream_kind::legacy, legacy_number, nullptr};
     if (handle == per_thread_stream_handle()) {
-        thread_local const std::uint64_t thread = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2);
-        return {stream_kind::per_thread, thread, nullptr};
+        thread_local const this_thread thread;
+        return {stream_kind::per_thread, thread.number, nullptr};
     }
     if (owned_stream* owned = find_owned(handle)) return {stream_kind::owned, owned->id(), owned};
     std::uint64_t id = 0;
     if (d.capabilities().stream_ids) {
-        if (d.stream_id(driver::StreamHandle{handle}, &id).ok()) return {stream_kind::foreign, tagged(id, 3), nullptr};
+        if (d.stream_id(driver::StreamHandle{handle}, &id).ok())
+            return {stream_kind::foreign, foreign_number(id), nullptr};
         (void)d.take_last_error();
     }
-    return {stream_kind::foreign, tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2), nullptr};
+    return {stream_kind::unknown, unknown_number, nullptr};
 }
+
+bool thread_has_ended(std::uint64_t number) noexcept {
+    std::lock_guard lock(all_threads().mutex);
+    return all_threads().living.count(number) == 0;
+}
+
+std::uint64_t owned_streams_generation() noexcept { return all().generation.load(std::memory_order_acquire); }
 
 }  // namespace detail
 }  // namespace kmm_v0

@@ -63,6 +63,7 @@ enum class stream_kind : std::uint8_t {
     per_thread,  ///< the calling thread's default stream: only this thread can name it
     owned,       ///< made by rmm::cuda_stream
     foreign,     ///< somebody else's handle: touched in this call only
+    unknown,     ///< cannot be told from others: no stream at all, or the driver has no stream ids
 };
 
 /// Who a stream is. Equal numbers mean one stream for as long as the process lives.
@@ -72,8 +73,22 @@ struct stream_identity {
     owned_stream* owned = nullptr;  ///< for `owned`; valid while the caller's stream is
 };
 
-/// Must be called with a live stream. A foreign stream whose driver has no stream ids gets a new number each time.
+/// Of the legacy default stream.
+inline constexpr std::uint64_t legacy_number = 0;
+/// What all unknown streams share.
+inline constexpr std::uint64_t unknown_number = 2;
+
+/// The number that a foreign stream's identity has when the driver calls it `id`.
+constexpr std::uint64_t foreign_number(std::uint64_t id) noexcept { return id << 2 | 3; }
+
+/// Must be called with a live stream that is not captured (asking for the id of one invalidates the capture).
 stream_identity identify(kmm::driver::Driver& driver, cuda_stream_view stream) noexcept;
+
+/// Whether the thread whose default stream got this number in `identify` has ended. O(1), takes a lock.
+bool thread_has_ended(std::uint64_t number) noexcept;
+
+/// Changes whenever a stream of ours is made or destroyed: while it does not, a handle of ours names the same stream.
+std::uint64_t owned_streams_generation() noexcept;
 
 }  // namespace detail
 }  // namespace kmm_v0

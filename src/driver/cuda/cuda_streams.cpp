@@ -33,7 +33,7 @@ Status VendorDriver::query_stream(StreamHandle stream) noexcept {
 }
 
 Status VendorDriver::stream_id(StreamHandle stream, std::uint64_t* out) noexcept {
-    return runtime_status(vendor::stream_id(native(stream), out));
+    return library_call([&] { return vendor::stream_id(native(stream), out); });
 }
 
 Status VendorDriver::stream_device(StreamHandle stream, int* out) noexcept {
@@ -96,6 +96,14 @@ Status VendorDriver::end_capture(StreamHandle stream, GraphHandle* out) noexcept
 }
 
 Status VendorDriver::capture_status(StreamHandle stream, CaptureStatus* out, std::uint64_t* id) noexcept {
+    // Nearly every stream captures nothing, and this question costs half as much as the full one.
+    bool capturing = false;
+    const Status asked = library_call([&] { return is_capturing(native(stream), &capturing); });
+    if (!asked.ok() || !capturing) {
+        *out = CaptureStatus::none;
+        if (id) *id = 0;
+        return asked;
+    }
     RawCaptureStatus raw = RawCaptureStatus::none;
     std::uint64_t number = 0;
     const Status status = runtime_status(capture_info(native(stream), &raw, &number));

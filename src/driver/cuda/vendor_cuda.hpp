@@ -59,6 +59,8 @@ struct EntryPoints {
     PFN_cuStreamQuery_v2000 stream_query = nullptr;
     PFN_cuStreamWaitEvent_v3020 stream_wait_event = nullptr;
     PFN_cuStreamGetCtx_v9020 stream_get_context = nullptr;
+    PFN_cuStreamGetId_v12000 stream_get_id = nullptr;
+    PFN_cuStreamIsCapturing_v10000 stream_is_capturing = nullptr;
     PFN_cuMemsetD8Async_v3020 memset_8 = nullptr;
     PFN_cuMemsetD16Async_v3020 memset_16 = nullptr;
     PFN_cuMemsetD32Async_v3020 memset_32 = nullptr;
@@ -118,7 +120,8 @@ inline bool load_entry_points(std::string* missing) {
         need("cuDevicePrimaryCtxRetain", 7000, entry.primary_context_retain) &&
         need("cuEventRecord", 2000, entry.event_record) && need("cuEventQuery", 2000, entry.event_query) &&
         need("cuStreamQuery", 2000, entry.stream_query) && need("cuStreamWaitEvent", 3020, entry.stream_wait_event) &&
-        need("cuStreamGetCtx", 9020, entry.stream_get_context) && need("cuMemsetD8Async", 3020, entry.memset_8) &&
+        need("cuStreamGetCtx", 9020, entry.stream_get_context) && need("cuStreamGetId", 12000, entry.stream_get_id) &&
+        need("cuStreamIsCapturing", 10000, entry.stream_is_capturing) && need("cuMemsetD8Async", 3020, entry.memset_8) &&
         need("cuMemsetD16Async", 3020, entry.memset_16) && need("cuMemsetD32Async", 3020, entry.memset_32) &&
         need("cuMemsetD2D8Async", 3020, entry.memset_2d_8) && need("cuMemsetD2D16Async", 3020, entry.memset_2d_16) &&
         need("cuMemsetD2D32Async", 3020, entry.memset_2d_32) &&

@@ -16,9 +16,9 @@ inline Result synchronize_stream(Stream stream) noexcept { return cudaStreamSync
 inline Result query_stream(Stream stream) noexcept { return entry.stream_query(stream); }
 inline Result stream_id(Stream stream, std::uint64_t* out) noexcept {
     unsigned long long id = 0;
-    const cudaError_t error = cudaStreamGetId(stream, &id);
+    const CUresult result = entry.stream_get_id(stream, &id);
     *out = id;
-    return error;
+    return result;
 }
 inline Result stream_device(Stream stream, int* out) noexcept {
 #if CUDART_VERSION >= 12080
@@ -70,10 +70,10 @@ inline Result capture_info(Stream stream, RawCaptureStatus* out, std::uint64_t* 
     return error;
 }
 inline Result is_capturing(Stream stream, bool* out) noexcept {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaError_t error = cudaStreamIsCapturing(stream, &status);
-    *out = status != cudaStreamCaptureStatusNone;
-    return error;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result = entry.stream_is_capturing(stream, &status);
+    *out = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return result;
 }
 using CaptureInteraction = CUstreamCaptureMode;
 inline constexpr CaptureInteraction relaxed_interaction = CU_STREAM_CAPTURE_MODE_RELAXED;

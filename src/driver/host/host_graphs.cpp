@@ -104,9 +104,11 @@ Status HostDriver::capture_status(StreamHandle handle, CaptureStatus* out, std::
     return guarded([&]() -> Status {
         Stream* stream = resolve(handle);
         if (stream == nullptr) return {Code::invalid_handle};
+        *out = CaptureStatus::none;
+        if (id != nullptr) *id = 0;
+        if (stream->capture.load(std::memory_order_acquire) == nullptr) return {};
         std::lock_guard lock(captures_mutex_);
         const Capture* capture = stream->capture.load(std::memory_order_acquire);
-        *out = CaptureStatus::none;
         if (capture != nullptr) *out = capture->invalidated() ? CaptureStatus::invalidated : CaptureStatus::active;
         if (id != nullptr) *id = capture != nullptr ? capture->id() : 0;
         return {};

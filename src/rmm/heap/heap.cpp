@@ -39,16 +39,21 @@ void fence_set::add(const fence_set& other) {
     for (const fence& f : other) add(f);
 }
 
-heap::heap(std::size_t alignment) : alignment_(alignment) {
+bool fence_set::same_timelines(const fence_set& other) const noexcept {
+    return std::equal(begin(), end(), other.begin(), other.end(),
+                      [](const fence& a, const fence& b) { return a.timeline == b.timeline; });
+}
+
+heap::heap(std::size_t alignment, merging how) : alignment_(alignment), merging_(how) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0)
         throw std::invalid_argument("heap alignment " + std::to_string(alignment) + " is not a power of two");
 }
 
 heap::piece_map::iterator heap::insert(std::uintptr_t address, std::size_t size_bytes, fence_set fences) {
-    const bool fenced = !fences.empty();
+    const owner of = owner_of(fences);
     auto at = free_.emplace(address, piece{size_bytes, std::move(fences)}).first;
     try {
-        by_size_.insert({fenced, size_bytes, address});
+        by_size_.insert({of, size_bytes, address});
     } catch (...) {
         free_.erase(at);
         throw;
@@ -58,13 +63,13 @@ heap::piece_map::iterator heap::insert(std::uintptr_t address, std::size_t size_
 }
 
 void heap::erase(piece_map::iterator at) {
-    by_size_.erase({!at->second.fences.empty(), at->second.size_bytes, at->first});
+    by_size_.erase({owner_of(at->second.fences), at->second.size_bytes, at->first});
     free_bytes_ -= at->second.size_bytes;
     free_.erase(at);
 }
 
 void heap::resize(piece_map::iterator at, std::uintptr_t address, std::size_t size_bytes) noexcept {
-    auto key = by_size_.extract({!at->second.fences.empty(), at->second.size_bytes, at->first});
+    auto key = by_size_.extract({owner_of(at->second.fences), at->second.size_bytes, at->first});
     key.value().size_bytes = size_bytes;
     key.value().address = address;
     by_size_.insert(std::move(key));
@@ -80,7 +85,7 @@ void heap::resize(piece_map::iterator at, std::uintptr_t address, std::size_t si
     }
 }
 
-void heap::add_region(std::uintptr_t address, std::size_t size_bytes) {
+void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border borders, const fence_set& fences) {
     const std::uintptr_t begin = (address + alignment_ - 1) / alignment_ * alignment_;
     const std::uintptr_t end = (address + size_bytes) / alignment_ * alignment_;
     if (address + size_bytes < address || begin < address)
@@ -95,23 +100,40 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes) {
 
     auto region = regions_.emplace(begin, end - begin).first;
     try {
-        give(begin, end - begin, fence_set{});
+        insert(begin, end - begin, fences);
     } catch (...) {
         regions_.erase(region);
         throw;
     }
     capacity_bytes_ += end - begin;
+    if (borders == border::sealed) return;
     if (next != regions_.end() && next->first == end) {
         region->second += next->second;
         regions_.erase(next);
+        join_at(end);
     }
     if (region != regions_.begin()) {
         auto previous = std::prev(region);
         if (previous->first + previous->second == begin) {
             previous->second += region->second;
             regions_.erase(region);
+            join_at(begin);
         }
     }
+}
+
+/// Merges the pieces before and behind `address`, if both are free and may be one.
+void heap::join_at(std::uintptr_t address) {
+    auto behind = free_.find(address);
+    if (behind == free_.end() || behind == free_.begin()) return;
+    auto before = std::prev(behind);
+    if (before->first + before->second.size_bytes != address || !crosses(address) ||
+        !joins(before->second.fences, behind->second.fences))
+        return;
+    const std::size_t size = before->second.size_bytes + behind->second.size_bytes;
+    before->second.fences.add(behind->second.fences);
+    erase(behind);
+    resize(before, before->first, size);
 }
 
 bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left) {
@@ -167,14 +189,35 @@ void heap::remove_free_range(std::uintptr_t begin, std::uintptr_t end) {
     }
 }
 
-block heap::try_allocate(std::size_t size_bytes) {
-    if (size_bytes == 0 || size_bytes > free_bytes_) return {};
-    const std::size_t size = round_up(size_bytes);
-    auto key = by_size_.lower_bound({false, size, 0});
-    // The keys of fenced pieces follow all others, so that a key found here may be a fenced piece that is too small.
-    if (key == by_size_.end() || key->fenced) key = by_size_.lower_bound({true, size, 0});
-    if (key == by_size_.end()) return coalesce_for(size);
+/// The smallest piece that fits among those without fences and those of `own`; the lowest of equals.
+heap::key_set::iterator heap::find_ready(std::size_t size, owner own) const {
+    auto best = by_size_.lower_bound({nobody, size, 0});
+    if (best != by_size_.end() && best->of != nobody) best = by_size_.end();
+    if (own == nobody) return best;
+    const auto mine = by_size_.lower_bound({own, size, 0});
+    if (mine == by_size_.end() || mine->of != own) return best;
+    return best == by_size_.end() || mine->size_bytes < best->size_bytes ? mine : best;
+}
 
+/// The smallest piece that fits, with whosever fences. O(owners log pieces).
+heap::key_set::iterator heap::find_fenced(std::size_t size) const {
+    auto best = by_size_.end();
+    owner of = nobody;
+    for (auto key = by_size_.lower_bound({nobody + 1, 0, 0}); key != by_size_.end();) {
+        of = key->of;
+        key = by_size_.lower_bound({of, size, 0});
+        if (key != by_size_.end() && key->of == of &&
+            (best == by_size_.end() || key->size_bytes < best->size_bytes ||
+             (key->size_bytes == best->size_bytes && key->address < best->address)))
+            best = key;
+        if (of == several) break;
+        key = by_size_.lower_bound({of + 1, 0, 0});
+    }
+    return best;
+}
+
+/// The first `size` bytes of the piece.
+block heap::cut(key_set::iterator key, std::size_t size) {
     auto at = free_.find(key->address);
     block result{at->first, size, {}};
     if (at->second.size_bytes == size) {
@@ -189,6 +232,37 @@ block heap::try_allocate(std::size_t size_bytes) {
     return result;
 }
 
+block heap::try_allocate(std::size_t size_bytes, std::uint64_t own) {
+    if (size_bytes == 0 || size_bytes > free_bytes_) return {};
+    const std::size_t size = round_up(size_bytes);
+    auto key = find_ready(size, own == no_timeline ? nobody : own + 1);
+    if (key == by_size_.end()) key = find_fenced(size);
+    return key == by_size_.end() ? coalesce_for(size) : cut(key, size);
+}
+
+block heap::try_allocate_ready(std::size_t size_bytes, std::uint64_t own) {
+    if (size_bytes == 0 || size_bytes > free_bytes_) return {};
+    const std::size_t size = round_up(size_bytes);
+    const auto key = find_ready(size, own == no_timeline ? nobody : own + 1);
+    return key == by_size_.end() ? block{} : cut(key, size);
+}
+
+block heap::take(std::uintptr_t address, std::size_t size_bytes) {
+    const std::uintptr_t end = address + size_bytes;
+    auto at = free_.upper_bound(address);
+    if (size_bytes == 0 || at == free_.begin()) return {};
+    --at;
+    block result{address, size_bytes, {}};
+    std::uintptr_t covered = at->first;
+    for (; at != free_.end() && at->first == covered && covered < end; ++at) {
+        covered += at->second.size_bytes;
+        if (covered > address) result.fences.add(at->second.fences);
+    }
+    if (covered < end) return {};
+    remove_free_range(address, end);
+    return result;
+}
+
 block heap::coalesce_for(std::size_t size) {
     // Of all rows of touching pieces that together are large enough, and lose nothing when their first is left out of
     // it, the smallest. What is left of the last piece keeps its own fences.
@@ -198,7 +272,7 @@ block heap::coalesce_for(std::size_t size) {
     std::size_t total = 0;
     std::uintptr_t end = 0;
     for (auto last = free_.begin(); last != free_.end(); ++last) {
-        if (last->first != end) {
+        if (last->first != end || !crosses(end)) {
             first = last;
             total = 0;
         }
@@ -225,7 +299,7 @@ block heap::coalesce_for(std::size_t size) {
     return result;
 }
 
-heap::piece_map::iterator heap::give(std::uintptr_t address, std::size_t size, const fence_set& fences) {
+void heap::give(std::uintptr_t address, std::size_t size, const fence_set& fences) {
     const std::uintptr_t end = address + size;
     auto next = free_.lower_bound(address);
     auto previous = next == free_.begin() ? free_.end() : std::prev(next);
@@ -234,19 +308,25 @@ heap::piece_map::iterator heap::give(std::uintptr_t address, std::size_t size, c
         throw std::logic_error("heap: " + describe(address, size) +
                                " overlap memory that is free already; was it freed twice, or with a wrong size?");
 
-    const bool joins_previous = previous != free_.end() && previous_end == address && previous->second.fences == fences;
-    const bool joins_next = next != free_.end() && next->first == end && next->second.fences == fences;
+    const bool joins_previous = previous != free_.end() && previous_end == address &&
+                                joins(previous->second.fences, fences) && crosses(address);
+    const bool joins_next =
+        next != free_.end() && next->first == end && joins(next->second.fences, fences) && crosses(end);
     if (joins_previous) {
+        // Of the same timelines, so that this allocates nothing.
+        previous->second.fences.add(fences);
         const std::size_t tail = joins_next ? next->second.size_bytes : 0;
-        if (joins_next) erase(next);
+        if (joins_next) {
+            previous->second.fences.add(next->second.fences);
+            erase(next);
+        }
         resize(previous, previous->first, previous->second.size_bytes + size + tail);
-        return previous;
-    }
-    if (joins_next) {
+    } else if (joins_next) {
+        next->second.fences.add(fences);
         resize(next, address, next->second.size_bytes + size);
-        return free_.find(address);
+    } else {
+        insert(address, size, fences);
     }
-    return insert(address, size, fences);
 }
 
 void heap::free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences) {
@@ -262,23 +342,21 @@ void heap::free(std::uintptr_t address, std::size_t size_bytes, const fence_set&
     give(address, size, fences);
 }
 
-void heap::merge_equal() {
-    // `prune` emptied fence sets behind the back of the size index: the keys it still calls fenced are the candidates.
-    for (auto key = by_size_.lower_bound({true, 0, 0}); key != by_size_.end();) {
-        auto next = std::next(key);
-        if (free_.find(key->address)->second.fences.empty()) {
-            auto node = by_size_.extract(key);
-            node.value().fenced = false;
-            by_size_.insert(std::move(node));
-        }
-        key = next;
-    }
+/// The fences of the piece have changed behind the back of the size index.
+void heap::index_anew(piece_map::iterator at, owner before) noexcept {
+    auto key = by_size_.extract({before, at->second.size_bytes, at->first});
+    key.value().of = owner_of(at->second.fences);
+    by_size_.insert(std::move(key));
+}
+
+void heap::merge_neighbours() {
     for (auto at = free_.begin(); at != free_.end(); ++at) {
         std::size_t size = at->second.size_bytes;
-        for (auto next = std::next(at);
-             next != free_.end() && next->first == at->first + size && next->second.fences == at->second.fences;
+        for (auto next = std::next(at); next != free_.end() && next->first == at->first + size &&
+                                        joins(at->second.fences, next->second.fences) && crosses(next->first);
              next = std::next(at)) {
             size += next->second.size_bytes;
+            at->second.fences.add(next->second.fences);
             erase(next);
         }
         if (size != at->second.size_bytes) resize(at, at->first, size);
@@ -291,7 +369,7 @@ void heap::merge_all() {
         std::size_t size = at->second.size_bytes;
         fence_set fences = at->second.fences;
         auto next = std::next(at);
-        for (; next != free_.end() && next->first == address + size; next = std::next(at)) {
+        for (; next != free_.end() && next->first == address + size && crosses(next->first); next = std::next(at)) {
             size += next->second.size_bytes;
             fences.add(next->second.fences);
             erase(next);
@@ -309,7 +387,7 @@ std::size_t heap::largest_free_bytes() const {
     std::size_t run = 0;
     std::uintptr_t end = 0;
     for (const auto& [address, free_piece] : free_) {
-        run = address == end ? run + free_piece.size_bytes : free_piece.size_bytes;
+        run = address == end && crosses(address) ? run + free_piece.size_bytes : free_piece.size_bytes;
         end = address + free_piece.size_bytes;
         largest = std::max(largest, run);
     }
@@ -320,8 +398,9 @@ std::size_t heap::extent_if_freed(std::uintptr_t address, std::size_t size_bytes
     std::uintptr_t begin = address;
     std::uintptr_t end = address + round_up(size_bytes);
     auto at = free_.lower_bound(address);
-    for (auto next = at; next != free_.end() && next->first == end; ++next) end += next->second.size_bytes;
-    while (at != free_.begin() && std::prev(at)->first + std::prev(at)->second.size_bytes == begin) {
+    for (auto next = at; next != free_.end() && next->first == end && crosses(end); ++next)
+        end += next->second.size_bytes;
+    while (at != free_.begin() && std::prev(at)->first + std::prev(at)->second.size_bytes == begin && crosses(begin)) {
         --at;
         begin = at->first;
     }

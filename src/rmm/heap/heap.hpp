@@ -28,6 +28,8 @@ class fence_set {
     explicit fence_set(fence f) : fences_{f} {}
     void add(fence f);  ///< keeps the later position; O(size)
     void add(const fence_set& other);
+    /// Whether both name the same timelines, at whatever positions.
+    bool same_timelines(const fence_set& other) const noexcept;
     /// Drops every fence for which `passed(fence)` is true.
     template<typename P> void prune(P&& passed) {
         std::size_t kept = 0;
@@ -54,30 +56,53 @@ struct block {
     explicit operator bool() const noexcept { return size_bytes != 0; }
 };
 
-/// Best fit over address ranges. Free neighbours merge at once when both carry equal fences, and lazily (when nothing
-/// else fits) when they do not, so that one slow fence does not taint memory that is ready. Sizes are rounded up to
-/// `alignment`, addresses are multiples of it. Complexity: O(log free pieces); a request that only fits after lazy
-/// merging O(free pieces).
+/// Which free neighbours merge at once; all others merge lazily, when nothing else fits.
+enum class merging : std::uint8_t {
+    equal_fences,    ///< one slow fence does not taint memory that is ready
+    same_timelines,  ///< the later positions win: larger pieces, for an owner whose users mostly ask on the same timeline
+};
+
+/// Whether memory of one region may be handed out together with its neighbour's.
+enum class border : std::uint8_t {
+    open,    ///< a region that begins where another ends extends it
+    sealed,  ///< no block ever crosses it (two allocations of a driver that happen to touch)
+};
+
+/// Best fit over address ranges. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log free
+/// pieces), times the number of timelines where only memory of others is left; a request that only fits after lazy merging
+/// O(free pieces).
 class heap {
   public:
-    explicit heap(std::size_t alignment = 256);
+    explicit heap(std::size_t alignment = 256, merging how = merging::equal_fences);
 
-    /// Adds free memory. A region that begins where another ends extends it: blocks may cross the seam.
-    void add_region(std::uintptr_t address, std::size_t size_bytes);
+    /// Adds free memory, which carries `fences`.
+    void add_region(std::uintptr_t address, std::size_t size_bytes, border borders = border::open,
+                    const fence_set& fences = {});
     /// Takes back memory that is wholly free: a region, touching regions, or any part of one; false and no change
     /// otherwise. Fences that the memory still carries are added to `*left`; without `left` fenced memory is refused.
     bool remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left = nullptr);
 
-    /// An empty block if nothing fits (or `size_bytes` is 0). Among fitting pieces: those without fences first, then the
-    /// smallest, then the lowest. The block's size is rounded up.
-    block try_allocate(std::size_t size_bytes);
+    /// Who asks needs no fence for memory of none.
+    static constexpr std::uint64_t no_timeline = ~std::uint64_t{0};
+
+    /// An empty block if nothing fits (or `size_bytes` is 0). Among fitting pieces: those without fences, or with fences of
+    /// timeline `own` only, first; then the smallest, then the lowest. The block's size is rounded up.
+    block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline);
+    /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
+    block try_allocate_ready(std::size_t size_bytes, std::uint64_t own);
+    /// Takes exactly this range, if all of it is free.
+    block take(std::uintptr_t address, std::size_t size_bytes);
     /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked for.
     /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
     /// Drops passed fences of all free pieces and merges what became equal. O(free pieces).
     template<typename P> void prune(P&& passed) {
-        for (auto& [address, piece] : free_) piece.fences.prune(passed);
-        merge_equal();
+        for (auto at = free_.begin(); at != free_.end(); ++at) {
+            const owner before = owner_of(at->second.fences);
+            at->second.fences.prune(passed);
+            if (owner_of(at->second.fences) != before) index_anew(at, before);
+        }
+        merge_neighbours();
     }
 
     /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for an
@@ -100,8 +125,15 @@ class heap {
         fence_set fences;
     };
     using piece_map = std::map<std::uintptr_t, piece>;
+    /// Whose fences a piece carries: nobody's, one timeline's, or those of several.
+    using owner = std::uint64_t;
+    static constexpr owner nobody = 0;
+    static constexpr owner several = ~owner{0};
+    static owner owner_of(const fence_set& fences) noexcept {
+        return fences.empty() ? nobody : fences.size() > 1 ? several : fences.begin()->timeline + 1;
+    }
     struct size_key {
-        bool fenced;
+        owner of;
         std::size_t size_bytes;
         std::uintptr_t address;
         friend auto operator<=>(const size_key&, const size_key&) = default;
@@ -110,17 +142,29 @@ class heap {
     piece_map::iterator insert(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
     void erase(piece_map::iterator);
     void resize(piece_map::iterator, std::uintptr_t address, std::size_t size_bytes) noexcept;
-    piece_map::iterator give(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
+    void give(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
+    void join_at(std::uintptr_t address);
     void remove_free_range(std::uintptr_t begin, std::uintptr_t end);
-    void merge_equal();
+    void index_anew(piece_map::iterator at, owner before) noexcept;
+    void merge_neighbours();
+    using key_set = std::set<size_key>;
+    key_set::iterator find_ready(std::size_t size, owner own) const;
+    key_set::iterator find_fenced(std::size_t size) const;
+    block cut(key_set::iterator key, std::size_t size);
     block coalesce_for(std::size_t size_bytes);
+    bool joins(const fence_set& a, const fence_set& b) const noexcept {
+        return merging_ == merging::equal_fences ? a == b : a.same_timelines(b);
+    }
+    /// Whether what lies before and behind `address` may be one piece.
+    bool crosses(std::uintptr_t address) const { return regions_.count(address) == 0; }
 
     std::size_t alignment_;
+    merging merging_;
     std::size_t capacity_bytes_ = 0;
     std::size_t free_bytes_ = 0;
     piece_map free_;
-    std::set<size_key> by_size_;
-    std::map<std::uintptr_t, std::size_t> regions_;
+    key_set by_size_;
+    std::map<std::uintptr_t, std::size_t> regions_;  // touching ones are two where the border is sealed
 };
 
 }  // namespace heap

@@ -1,14 +1,14 @@
-// Implements engine.hpp.
+// Implements engine.hpp: handing blocks out and taking them back.
 #include "rmm/pool/engine.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 
 #include "rmm/aligned.hpp"
 #include "rmm/detail/error.hpp"
-#include "rmm/detail/format.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -16,67 +16,53 @@ namespace mr {
 namespace detail {
 namespace {
 
-using rmm::detail::format_bytes;
-using rmm::detail::format_size;
-using rmm::detail::identify;
-using rmm::detail::stream_identity;
 using rmm::detail::stream_kind;
 
 // A block is rounded up to this, which is also what every pointer is aligned to.
 constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
 
-// Blocks that streams keep for themselves before they go into the heap, where they merge: enough for every size of a
-// program's inner loop on many streams, few enough that a miss puts them all back in well under a millisecond.
-constexpr std::size_t max_kept = 4096;
-
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
-// The heap must not merge blocks of upstream that happen to touch, since a copy across the seam of two allocations of the
-// driver may fail. One that would touch is entered into the heap here, above every address that a process can have.
-constexpr std::uintptr_t moved_addresses = std::uintptr_t{1} << 62;
+std::uint64_t next_uid() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
-/// Lets a lock go for a scope; it is back whichever way the scope ends.
-class unlocked {
-  public:
-    explicit unlocked(std::unique_lock<rmm::detail::short_lock>& held) noexcept : held_(held) { held_.unlock(); }
-    ~unlocked() { held_.lock(); }
-    unlocked(const unlocked&) = delete;
-    unlocked& operator=(const unlocked&) = delete;
-
-  private:
-    std::unique_lock<rmm::detail::short_lock>& held_;
-};
+/// What a stream needs no fence for; nothing, if it cannot be told from others.
+std::uint64_t own_number(const arena& a) noexcept {
+    return a.kind.load(std::memory_order_relaxed) == stream_kind::unknown ? heap::heap::no_timeline
+                                                                          : a.number.load(std::memory_order_relaxed);
+}
 
 }  // namespace
 
-pool_engine::pool_engine(device_async_resource_ref upstream, std::size_t initial_bytes,
-                         std::optional<std::size_t> maximum_bytes, bool ordered_upstream)
+pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options& options)
     : driver_(rmm::detail::the_driver()),
       device_(rmm::detail::current_device()),
+      uid_(next_uid()),
       upstream_(upstream),
-      maximum_bytes_(maximum_bytes),
-      ordered_upstream_(ordered_upstream),
-      name_("pool_memory_resource"),
-      heap_(unit),
+      options_(options),
+      name_(options.name),
+      heap_(unit, heap::merging::same_timelines),
       timelines_(driver_, device_),
-      next_moved_address_(moved_addresses),
       poll_above_(poll_slack) {
-    if (initial_bytes == 0) return;
+    if (options.initial_bytes == 0) return;
     refusal why;
-    std::size_t attempt = initial_bytes;
-    void* const base = ask_upstream(&attempt, initial_bytes, cuda_stream_view{}, &why.reason);
+    std::size_t attempt = options.initial_bytes;
+    void* const base = ask_upstream(&attempt, options.initial_bytes, cuda_stream_view{}, &why.reason);
     if (base == nullptr) {
         why.why = refusal::cause::exhausted;
-        throw_refusal(initial_bytes, why, cuda_stream_view{});
+        throw_refusal(options.initial_bytes, why, cuda_stream_view{});
     }
     try {
+        const arena& a = arena_of(cuda_stream_view{});
         heap::fence_set fences;
-        if (ordered_upstream_) fences.add(timelines_.fence_now(timelines_.at(identify(driver_, cuda_stream_view{}))));
-        add_upstream_block(base, initial_bytes);
-        enter(regions_.begin()->second, fences);
+        if (options.ordered_upstream) fences.add({a.number, a.home.load()->epoch_now()});
+        if (options.ordered_upstream) a.home.load()->mark_used(a.home.load()->epoch_now());
+        add_upstream_block(base, options.initial_bytes, fences);
     } catch (...) {
-        upstream_.deallocate_async(base, initial_bytes, unit, cuda_stream_view{});
+        upstream_.deallocate_async(base, options.initial_bytes, unit, cuda_stream_view{});
         throw;
     }
 }
@@ -84,109 +70,330 @@ pool_engine::pool_engine(device_async_resource_ref upstream, std::size_t initial
 pool_engine::~pool_engine() {
     driver::DeviceGuard on(driver_, device_);
     // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any more
-    // have left events.
+    // have left events, or the device is fenced.
     try {
         lock held(mutex_);
-        const driver::Status status = wait_for(held, timelines_.outstanding(), cuda_stream_view{});
-        if (!status.ok()) wait_for_device();
+        bool out_of_reach = false;
+        const driver::Status status = wait_for(held, timelines_.outstanding(), cuda_stream_view{},
+                                               heap::heap::no_timeline, reach::device, &out_of_reach);
+        if (!status.ok() || out_of_reach) wait_for_device();
     } catch (const std::bad_alloc&) {
         wait_for_device();
     }
-    for (const auto& [address, r] : regions_) {
+    for (const auto& [address, size_bytes] : regions_) {
         try {
-            upstream_.deallocate_async(reinterpret_cast<void*>(address), r.size_bytes, unit, cuda_stream_view{});
+            upstream_.deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         } catch (const std::exception& e) {
             rmm::detail::report_misuse(std::string("the upstream of a pool threw in deallocate: ") + e.what());
         }
     }
 }
 
+std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {
+    return options_.block_bytes != 0 ? options_.block_bytes : align_up(bytes, unit);
+}
+
+// ---- handing out
+
 void* pool_engine::allocate(std::size_t bytes, cuda_stream_view stream) {
     refusal why;
-    if (void* const ptr = try_allocate(bytes, stream, &why)) return ptr;
+    if (void* const ptr = try_allocate(bytes, stream, &why)) [[likely]]
+        return ptr;
     throw_refusal(bytes, why, stream);
 }
 
 void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why) {
-    if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
+    if (bytes > (options_.block_bytes != 0 ? options_.block_bytes : std::numeric_limits<std::size_t>::max() / 2)) {
         why->why = refusal::cause::too_large;
         return nullptr;
     }
-    const std::size_t size = align_up(bytes, unit);
-    const stream_identity who = identify(driver_, stream);
+    const std::size_t size = size_of(bytes);
+    if (size <= small_limit_.load(std::memory_order_relaxed)) {
+        bool same_stream = false;
+        arena* const a = arena_at_hand(normalized(stream), &same_stream);
+        if (a != nullptr && same_stream) {
+            const std::lock_guard in(a->mutex);
+            if (const heap::span_heap::taken block = a->heap.try_allocate(size))
+                return reinterpret_cast<void*>(block.address);
+        }
+    }
+    return allocate_slowly(size, stream, why);
+}
+
+void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why) {
+    arena& a = arena_of(stream);
     lock held(mutex_);
     if (timelines_.num_recorded() > poll_above_) poll(held);
-    piece taken = take_or_grow(held, size, who, stream, why);
-    if (!taken.block) return nullptr;
+    bool polled = false;
+    for (;;) {
+        if (const piece ready = find_ready(size, a)) return hand_out(ready);
+        // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
+        // but a program that captures streams may be capturing one now, and such an event would spoil that.
+        const reach how_far = has_seen_captures() ? reach::streams : reach::device;
+        if (void* const ptr = try_piece(held, find_fenced(size, a), a, stream, how_far, why)) return ptr;
+        if (why->why == refusal::cause::driver) return nullptr;
+        if (!polled && timelines_.num_recorded() > 0) {
+            poll(held);
+            polled = true;
+            continue;
+        }
+        if (growing_ && grower_ != std::this_thread::get_id()) {
+            grown_.wait(held, [this] { return !growing_; });
+            polled = false;
+            continue;
+        }
+        if (const piece grown = grow(held, size, a, stream, why)) return hand_out(grown);
+        // While upstream was asked, others may have freed something; and now whatever is free must do.
+        if (const piece ready = find_ready(size, a)) return hand_out(ready);
+        return try_piece(held, find_fenced(size, a), a, stream, reach::device, why);
+    }
+}
+
+/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
+/// that cannot be waited for without going farther than allowed, and (with the cause in `*why`) where the driver refuses.
+void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
+                             refusal* why) {
+    if (!taken) return nullptr;
     try {
-        const heap::fence_set& fences = taken.block.fences;
-        const driver::Status status = fences.empty() ? driver::Status{} : wait_for(held, fences, stream, who.number);
-        if (status.ok()) return hand_out(taken.block);
-        why->why = refusal::cause::driver;
-        why->status = status;
+        bool out_of_reach = false;
+        const driver::Status status = taken.fences.empty()
+                                          ? driver::Status{}
+                                          : wait_for(held, taken.fences, stream, own_number(a), how_far, &out_of_reach);
+        if (status.ok() && !out_of_reach) return hand_out(taken);
+        if (!status.ok()) {
+            why->why = refusal::cause::driver;
+            why->status = status;
+        }
     } catch (...) {
-        put_back(taken, who.number);
+        put_back(taken);
         throw;
     }
-    put_back(taken, who.number);
+    put_back(taken);
     return nullptr;
 }
 
-/// An empty block, with the cause in `*why`, if there is none. Lets the lock go while upstream is asked.
-pool_engine::piece pool_engine::take_or_grow(lock& held, std::size_t size, const stream_identity& who,
-                                             cuda_stream_view stream, refusal* why) {
-    for (;;) {
-        if (piece taken = take(size, who.number); taken.block) return taken;
-        if (growing_ && grower_ != std::this_thread::get_id()) {
-            grown_.wait(held, [this] { return !growing_; });
-            continue;
+/// What the stream may use at once.
+pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
+    const std::uint64_t own = own_number(a);
+    if (size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
+        for (bool more = true; more; more = add_span(size, a)) {
+            const std::lock_guard in(a.mutex);
+            drain(a);
+            if (const heap::span_heap::taken t = a.heap.try_allocate(size))
+                return {t.address, t.size_bytes, {}, &a, t.position, false};
         }
-        if (heap::block block = grow(held, size, who, stream, why)) return {std::move(block), 0};
-        // While upstream was asked, others may have freed something.
-        return take(size, who.number);
     }
+    heap::block b = heap_.try_allocate_ready(size, own);
+    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false};
 }
 
-/// From what the stream keeps, else from the heap, else from the heap with everything that is kept in it.
-pool_engine::piece pool_engine::take(std::size_t size, std::uint64_t own) {
-    if (num_kept_ > 0) {
-        timeline* t = timelines_.find(own);
-        if (t != nullptr && t->num_kept > 0) {
-            if (const auto at = t->kept.find(size); at != t->kept.end() && !at->second.empty()) {
-                const kept_block kept = at->second.back();
-                at->second.pop_back();
-                --t->num_kept;
-                --num_kept_;
-                return {heap::block{kept.address, size, {}}, kept.epoch};
+/// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
+/// arenas, whole spans of which something is away. O(blocks away + streams), or what merging needs.
+pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a) {
+    if (piece away = take_away_block(size, a)) return away;
+    const auto from_heap = [&](bool also_away) -> piece {
+        collect_spans(also_away);
+        heap::block b = heap_.try_allocate(size, own_number(a));
+        return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false};
+    };
+    if (piece merged = from_heap(false)) return merged;
+    for (const auto& other : arenas_) {
+        if (other.get() == &a) continue;
+        {
+            const std::lock_guard in(other->mutex);
+            if (const heap::span_heap::taken t = other->heap.try_allocate(size)) {
+                piece found{t.address, t.size_bytes, {}, other.get(), t.position, false};
+                const heap::fence last_use{other->number, t.position};
+                if (t.position != 0 && !timelines_.has_passed(last_use)) found.fences.add(last_use);
+                return found;
             }
         }
+        if (piece away = take_away_block(size, *other)) return away;
     }
-    piece taken{heap_.try_allocate(size), 0};
-    if (!taken.block && num_kept_ > 0) {
-        flush_kept();
-        taken.block = heap_.try_allocate(size);
+    return from_heap(true);
+}
+
+/// The beginning of the smallest block of the arena that fits and is away.
+pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a) {
+    const std::lock_guard in(a.mutex);
+    std::size_t best = a.away.size();
+    std::size_t best_size = std::numeric_limits<std::size_t>::max();
+    for (std::size_t i = 0; i < a.away.size(); ++i) {
+        const std::size_t s = a.heap.size_of(a.away[i].block);
+        if (s >= size && s < best_size) {
+            best = i;
+            best_size = s;
+        }
     }
-    return taken;
+    if (best == a.away.size()) return {};
+    const heap::fence_set fences = a.away[best].fences;
+    if (best_size > size) {
+        a.away.push_back({0, fences});
+        try {
+            a.away.back().block = a.heap.split_detached(a.away[best].block, size);
+        } catch (...) {
+            a.away.pop_back();
+            throw;
+        }
+    }
+    const heap::span_heap::taken t = a.heap.take_detached(a.away[best].block);
+    if (best + 1 != a.away.size()) a.away[best] = std::move(a.away.back());
+    a.away.pop_back();
+    return {t.address, t.size_bytes, fences, &a, t.position, true};
 }
 
-void pool_engine::put_back(const piece& taken, std::uint64_t own) {
-    heap::fence_set fences = taken.block.fences;
-    if (taken.kept_epoch != 0) fences.add({own, taken.kept_epoch});
-    give(taken.block.address, taken.block.size_bytes, fences);
+/// Takes a span out of the heap that holds at least `size` and is ready for the arena's stream; false if there is none.
+bool pool_engine::add_span(std::size_t size, arena& a) {
+    constexpr std::size_t granule = span_directory::granule;
+    for (std::size_t wanted = span_bytes(); wanted >= granule && wanted >= size; wanted /= 2) {
+        // So much more that a multiple of the granule begins in it.
+        const heap::block b = heap_.try_allocate_ready(wanted + granule - unit, own_number(a));
+        if (!b) continue;
+        const std::uintptr_t begin = align_up(b.address, granule);
+        const std::uintptr_t end = b.address + b.size_bytes;
+        const bool fits = span_directory::can_hold(begin, wanted) &&
+                          (options_.block_bytes == 0 || (begin - b.address) % options_.block_bytes == 0);
+        if (!fits) {
+            give(b.address, b.size_bytes, b.fences);
+            return false;
+        }
+        if (begin > b.address) give(b.address, begin - b.address, b.fences);
+        if (begin + wanted < end) give(begin + wanted, end - begin - wanted, b.fences);
+        try {
+            directory_.prepare(begin, wanted);
+            const std::lock_guard in(a.mutex);
+            std::uint64_t position = 0;
+            for (const heap::fence& f : b.fences) position = f.position;
+            // Until its end, the directory says so and a free looks there.
+            directory_.set(begin, wanted, &a);
+            try {
+                a.heap.add_span(begin, wanted, position);
+            } catch (...) {
+                directory_.set(begin, wanted, nullptr);
+                throw;
+            }
+        } catch (...) {
+            give(begin, wanted, b.fences);
+            throw;
+        }
+        update_small_limit();
+        return true;
+    }
+    return false;
 }
 
-void* pool_engine::hand_out(const heap::block& block) {
-    void* const ptr = real_address(block.address);
-    live_.insert({reinterpret_cast<std::uintptr_t>(ptr), block.size_bytes, block.address});
-    in_use_bytes_ += block.size_bytes;
-    return ptr;
+/// Takes back what was away and may be used again. Under both locks. O(blocks away).
+void pool_engine::drain(arena& a) {
+    const std::uint64_t own = a.number.load(std::memory_order_relaxed);
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < a.away.size(); ++i) {
+        away_block& block = a.away[i];
+        block.fences.prune([&](const heap::fence& f) { return timelines_.has_passed(f); });
+        const bool ready = block.fences.empty() || (block.fences.size() == 1 && block.fences.begin()->timeline == own);
+        if (ready) {
+            const std::uint64_t position = block.fences.empty() ? 0 : block.fences.begin()->position;
+            a.last_freed = std::max(a.last_freed, position);
+            a.heap.free_detached(block.block, position);
+        } else {
+            if (kept != i) a.away[kept] = std::move(block);
+            ++kept;
+        }
+    }
+    a.away.resize(kept);
 }
 
-/// Makes `stream` (whose own fences need nothing) wait for `fences`. Lets the lock go for the driver.
+/// Gives every span in which nothing is in use back to the heap, so that it merges; `also_away`: also those in which blocks
+/// are away. O(spans), and O(pieces of these spans + blocks away).
+void pool_engine::collect_spans(bool also_away) {
+    for (const auto& a : arenas_) {
+        const std::lock_guard in(a->mutex);
+        drain(*a);
+        const auto fence_at = [&](std::uint64_t position) {
+            const heap::fence last_use{a->number, position};
+            return position == 0 || timelines_.has_passed(last_use) ? heap::fence_set{} : heap::fence_set{last_use};
+        };
+        while (const heap::span_heap::span s = a->heap.remove_empty_span()) {
+            directory_.set(s.address, s.size_bytes, nullptr);
+            give_or_lose(s.address, s.size_bytes, fence_at(s.position));
+        }
+        if (!also_away || a->away.empty()) continue;
+        std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
+        for (std::size_t i = 0; i < a->away.size(); ++i) away_at[a->away[i].block] = i;
+        std::vector<heap::block> parts;
+        std::vector<std::size_t> gone;
+        const auto note = [&](std::uintptr_t address, std::size_t size, std::uint64_t position,
+                              heap::span_heap::detached block) {
+            if (block == heap::span_heap::whole) {
+                parts.push_back({address, size, fence_at(position)});
+            } else {
+                gone.push_back(away_at.at(block));
+                parts.push_back({address, size, a->away[gone.back()].fences});
+            }
+        };
+        while (const heap::span_heap::span s = a->heap.remove_unused_span(note)) {
+            directory_.set(s.address, s.size_bytes, nullptr);
+            for (const heap::block& part : parts) give_or_lose(part.address, part.size_bytes, part.fences);
+            for (std::size_t i : gone) a->away[i].block = heap::span_heap::whole;
+            parts.clear();
+            gone.clear();
+        }
+        std::erase_if(a->away, [](const away_block& b) { return b.block == heap::span_heap::whole; });
+    }
+}
+
+void pool_engine::give_or_lose(std::uintptr_t address, std::size_t size, const heap::fence_set& fences) noexcept {
+    try {
+        give(address, size, fences);
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+    }
+}
+
+void pool_engine::put_back(const piece& taken) noexcept {
+    if (taken.from == nullptr) return give_or_lose(taken.address, taken.size_bytes, taken.fences);
+    try {
+        arena& a = *taken.from;
+        const std::lock_guard in(a.mutex);
+        if (!taken.was_away) {
+            a.heap.free(taken.address, taken.position);
+            return;
+        }
+        a.away.push_back({0, taken.fences});
+        std::size_t size = 0;
+        a.away.back().block = a.heap.detach(taken.address, &size);
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+    }
+}
+
+void* pool_engine::hand_out(const piece& taken) {
+    if (taken.from == nullptr) {
+        try {
+            large_.insert(taken.address, {taken.size_bytes});
+        } catch (...) {
+            put_back(taken);
+            throw;
+        }
+        large_bytes_ += taken.size_bytes;
+    }
+    return reinterpret_cast<void*>(taken.address);
+}
+
+// ---- fences
+
+/// Makes `stream` (whose own fences, of number `own`, need nothing) wait for `fences`. Lets the lock go for the driver.
+/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it.
 driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream,
-                                     std::uint64_t own) {
+                                     std::uint64_t own, reach how_far, bool* out_of_reach) {
     std::vector<pending_wait> waits;
-    while (const std::size_t missing = timelines_.prepare_waits(fences, own, &waits)) {
+    for (;;) {
+        std::size_t missing = 0;
+        const auto answer = timelines_.prepare_waits(fences, own, how_far, &waits, &missing);
+        if (answer == timelines::readiness::ready) break;
+        if (answer == timelines::readiness::needs_device) {
+            *out_of_reach = true;
+            return {};
+        }
         std::vector<driver::EventHandle> made;
         driver::Status status;
         {
@@ -204,216 +411,9 @@ driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, 
     return status;
 }
 
-driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream) {
-    return wait_for(held, fences, stream, identify(driver_, stream).number);
-}
-
 void pool_engine::wait_for_device() noexcept {
     (void)driver_.take_last_error();
     rmm::detail::report_failure(driver_.synchronize_device(device_), "wait for the users of a pool's memory");
-}
-
-std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal* why) const {
-    const std::size_t held = held_bytes();
-    if (!maximum_bytes_) return std::max(size, held);
-    const std::size_t room = *maximum_bytes_ > held ? align_up(*maximum_bytes_ - held, unit) : 0;
-    if (size > room) {
-        why->why = refusal::cause::exhausted;
-        why->reason = "Not enough room to grow, current/max/try size = " + format_bytes(held) + ", " +
-                      format_bytes(*maximum_bytes_) + ", " + format_bytes(size);
-        return std::nullopt;
-    }
-    return std::max(size, align_down(room / 2, unit));
-}
-
-/// Called with a miss, by one thread at a time. An empty block, with the cause, if upstream does not give.
-heap::block pool_engine::grow(lock& held, std::size_t size, const stream_identity& who, cuda_stream_view stream,
-                              refusal* why) {
-    const auto first = first_attempt(size, why);
-    if (!first) return {};
-    // An upstream that calls back into this pool is the same thread growing again; it leaves the marks to the outer call.
-    struct mark {
-        pool_engine& pool;
-        bool outermost;
-        explicit mark(pool_engine& p) : pool(p), outermost(!p.growing_) {
-            if (!outermost) return;
-            pool.growing_ = true;
-            pool.grower_ = std::this_thread::get_id();
-        }
-        ~mark() {
-            if (!outermost) return;
-            pool.growing_ = false;
-            pool.grower_ = {};
-            pool.grown_.notify_all();
-        }
-    };
-    const mark growing(*this);
-    std::size_t attempt = *first;
-    void* base = nullptr;
-    {
-        const unlocked without(held);
-        base = ask_upstream(&attempt, size, stream, &why->reason);
-    }
-    if (base == nullptr) {
-        why->why = refusal::cause::exhausted;
-        return {};
-    }
-    try {
-        heap::fence_set fences;
-        if (ordered_upstream_) {
-            if (const auto f = fence_now(held, who, stream)) fences.add(*f);
-        }
-        const region& r = add_upstream_block(base, attempt);
-        // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
-        heap_.add_region(r.heap_address, size);
-        const heap::block block = take_exactly(r.heap_address, size);
-        if (attempt > size) enter({attempt - size, r.heap_address + size}, fences);
-        return block;
-    } catch (...) {
-        // What is noted already goes back with the pool, though the heap may not have all of it.
-        if (regions_.count(reinterpret_cast<std::uintptr_t>(base)) == 0) {
-            held.unlock();
-            upstream_.deallocate_async(base, attempt, unit, stream);
-            held.lock();
-        }
-        throw;
-    }
-}
-
-/// Without the lock. Null, with upstream's words in `*reason`, after upstream has refused exactly `size`.
-void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason) {
-    for (;;) {
-        try {
-            return upstream_.allocate_async(*attempt, unit, stream);
-        } catch (const std::exception& e) {
-            *reason = e.what();
-        }
-        if (*attempt <= size) return nullptr;
-        *attempt = std::max(size, align_down(*attempt / 2, unit));
-    }
-}
-
-/// Notes a block of upstream, which is not in the heap yet.
-const pool_engine::region& pool_engine::add_upstream_block(void* base, std::size_t bytes) {
-    const auto real = reinterpret_cast<std::uintptr_t>(base);
-    RMM_EXPECTS(real % unit == 0, "the upstream of a pool gave memory that is not aligned to 256 bytes");
-    const auto next = regions_.lower_bound(real);
-    const bool touches =
-        (next != regions_.end() && next->first <= real + bytes) ||
-        (next != regions_.begin() && std::prev(next)->first + std::prev(next)->second.size_bytes >= real);
-    std::uintptr_t address = real;
-    if (touches) {
-        address = next_moved_address_;
-        moved_.emplace(address, real);
-        next_moved_address_ += bytes + unit;
-    }
-    const region& r = regions_.emplace(real, region{bytes, address}).first->second;
-    held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    return r;
-}
-
-/// Enters free memory into the heap, with fences.
-void pool_engine::enter(const region& r, const heap::fence_set& fences) {
-    heap_.add_region(r.heap_address, r.size_bytes);
-    if (fences.empty()) return;
-    const heap::block whole = take_exactly(r.heap_address, r.size_bytes);
-    give(whole.address, whole.size_bytes, fences);
-}
-
-/// Takes out a free piece that is known to be there without fences.
-heap::block pool_engine::take_exactly(std::uintptr_t heap_address, std::size_t size) {
-    // The heap chooses the lowest of several that fit equally well.
-    std::vector<heap::block> others;
-    heap::block block = heap_.try_allocate(size);
-    while (block && block.address != heap_address) {
-        others.push_back(std::move(block));
-        block = heap_.try_allocate(size);
-    }
-    for (const heap::block& other : others) give(other.address, other.size_bytes, other.fences);
-    return block;
-}
-
-void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept {
-    const std::size_t size = align_up(bytes, unit);
-    live_block block;
-    try {
-        lock held(mutex_, std::defer_lock);
-        std::optional<heap::fence> only;
-        heap::fence_set fences;
-        for (cuda_stream_view stream : streams) {
-            if (held.owns_lock()) held.unlock();
-            const stream_identity who = identify(driver_, stream);
-            held.lock();
-            only = fence_now(held, who, stream);
-            if (only && streams.size() > 1) fences.add(*only);
-        }
-        if (!held.owns_lock()) held.lock();
-        block = live_.take(reinterpret_cast<std::uintptr_t>(ptr));
-        if (block.address != 0) {
-            in_use_bytes_ -= block.size_bytes;
-            timeline* t = only && streams.size() == 1 ? timelines_.find(only->timeline) : nullptr;
-            if (t != nullptr && num_kept_ < max_kept) {
-                t->kept[block.size_bytes].push_back({block.heap_address, only->position});
-                ++t->num_kept;
-                ++num_kept_;
-            } else {
-                if (t != nullptr) fences.add(*only);
-                give(block.heap_address, block.size_bytes, fences);
-            }
-        }
-    } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
-        return;
-    }
-    if (block.size_bytes != size) report_free(ptr, bytes, block.size_bytes);
-}
-
-/// "Not before `stream` has reached where it is now." A stream that cannot be fenced is waited for, with its whole device,
-/// and needs no fence then. Lets the lock go for the driver.
-std::optional<heap::fence> pool_engine::fence_now(lock& held, const stream_identity& who, cuda_stream_view stream) {
-    if (who.kind == stream_kind::legacy || who.kind == stream_kind::owned)
-        return timelines_.fence_now(timelines_.at(who));
-    driver::EventHandle event = timelines_.take_spare();
-    driver::Status status;
-    // Another thread may free on the same stream at the same time: an event counts only if nothing was adopted between.
-    for (;;) {
-        const std::uint64_t version = timelines_.at(who).version;
-        {
-            const unlocked without(held);
-            if (event.native == nullptr) status = driver_.create_event(device_, false, false, &event);
-            if (status.ok()) status = driver_.record_event(event, rmm::detail::handle_of(stream));
-            if (!status.ok()) wait_for_device();
-        }
-        if (!status.ok()) {
-            if (event.native != nullptr) timelines_.give_spare(event);
-            return std::nullopt;
-        }
-        timeline& t = timelines_.at(who);
-        if (timelines_.adopt(t, event, version)) return timelines_.fence_now(t);
-    }
-}
-
-/// Into the heap. What the heap cannot take is lost until the pool is destroyed.
-void pool_engine::give(std::uintptr_t heap_address, std::size_t size, const heap::fence_set& fences) {
-    heap::fence_set unpassed = fences;
-    unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
-    heap_.free(heap_address, size, unpassed);
-}
-
-void pool_engine::flush_kept() {
-    for (auto& [number, t] : timelines_) {
-        if (t->num_kept == 0) continue;
-        for (auto& [size, blocks] : t->kept) {
-            while (!blocks.empty()) {
-                give(blocks.back().address, size, heap::fence_set{{number, blocks.back().epoch}});
-                blocks.pop_back();
-                --t->num_kept;
-                --num_kept_;
-            }
-        }
-        // Sizes that were asked for once must not gather here.
-        t->kept.clear();
-    }
 }
 
 /// Asks which recorded epochs have passed, and clears their fences.
@@ -430,109 +430,121 @@ void pool_engine::poll(lock& held) {
     poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }
 
-void* pool_engine::real_address(std::uintptr_t heap_address) const {
-    if (heap_address < moved_addresses) return reinterpret_cast<void*>(heap_address);
-    const auto at = std::prev(moved_.upper_bound(heap_address));
-    return reinterpret_cast<void*>(at->second + (heap_address - at->first));
-}
+// ---- taking back
 
-pool_statistics pool_engine::statistics() {
-    lock held(mutex_);
-    pool_statistics s;
-    flush_kept();
-    s.held_bytes = held_bytes();
-    s.in_use_bytes = in_use_bytes_;
-    s.free_bytes = heap_.free_bytes();
-    s.largest_free_bytes = heap_.largest_free_bytes();
-    s.maximum_bytes = maximum_bytes_.value_or(0);
-    s.num_blocks = live_.size();
-    s.num_upstream_blocks = regions_.size();
-    return s;
-}
-
-std::size_t pool_engine::trim(std::size_t keep_bytes) {
-    std::size_t given_back = 0;
-    lock held(mutex_);
-    flush_kept();
-    for (auto at = regions_.begin(); at != regions_.end() && held_bytes() > keep_bytes;) {
-        const std::uintptr_t real = at->first;
-        const region r = at->second;
-        heap::fence_set fences;
-        if (!heap_.remove_region(r.heap_address, r.size_bytes, &fences)) {
-            ++at;
-            continue;
-        }
-        // Out of the heap it is nobody's while the lock is let go.
-        if (!wait_for(held, fences, cuda_stream_view{}).ok()) {
-            (void)driver_.take_last_error();
-            enter(r, fences);
-            return given_back;
-        }
-        regions_.erase(real);
-        moved_.erase(r.heap_address);
-        held_bytes_.fetch_sub(r.size_bytes, std::memory_order_relaxed);
-        given_back += r.size_bytes;
-        held.unlock();
-        upstream_.deallocate_async(reinterpret_cast<void*>(real), r.size_bytes, unit, cuda_stream_view{});
-        held.lock();
-        at = regions_.upper_bound(real);
-    }
-    return given_back;
-}
-
-void pool_engine::set_name(std::string name) {
-    lock held(mutex_);
-    name_ = std::move(name);
-}
-
-void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream) {
-    if (why.why == refusal::cause::driver)
-        rmm::detail::throw_allocation_failure(why.status, bytes,
-                                              "a pool, making a stream wait for the last users of a block,");
-    memory_shortage shortage;
-    shortage.requested_bytes = bytes;
-    if (why.why == refusal::cause::too_large)
-        throw rmm::out_of_memory("Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")",
-                                 shortage);
-
-    const pool_statistics s = statistics();
-    shortage.pool_bytes = s.held_bytes;
-    shortage.pool_in_use_bytes = s.in_use_bytes;
-    shortage.pool_free_bytes = s.free_bytes;
-    shortage.pool_largest_free_bytes = s.largest_free_bytes;
-    shortage.pool_maximum_bytes = s.maximum_bytes;
-    std::string name;
-    {
-        lock held(mutex_);
-        name = name_;
-    }
-    std::string text = "Maximum pool size exceeded (failed to allocate " + format_bytes(bytes) + "): " + why.reason;
-    text +=
-        "\nout of memory on " + rmm::detail::device_name(device_) + ": pool \"" + name + "\" was asked for " +
-        format_size(bytes) + " on stream " + rmm::detail::format_stream(stream) +
-        (maximum_bytes_ ? " and may hold at most " + format_size(*maximum_bytes_) : std::string(" and has no maximum"));
-    text += "\n  this pool   holds " + format_size(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
-            std::to_string(s.num_blocks) + " blocks, free " + format_size(s.free_bytes) + ", largest free piece " +
-            format_size(s.largest_free_bytes) + ")";
-    text += "\n  " + rmm::detail::describe_device_memory(device_, &shortage);
-    const bool in_pieces = s.free_bytes >= bytes;
-    text += std::string("\n  try         ") +
-            (in_pieces ? "a larger pool, or one initial block instead of growth: enough is free but in pieces"
-                       : (maximum_bytes_ ? "a larger maximum, or freeing blocks"
-                                         : "freeing blocks, or a device with more memory"));
-    throw rmm::out_of_memory(text, shortage);
-}
-
-void pool_engine::report_free(void* ptr, std::size_t bytes, std::size_t true_size) const noexcept {
+void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     try {
-        char address[32];
-        std::snprintf(address, sizeof(address), "%p", ptr);
+        arena* const owner = directory_.find(address);
+        if (owner != nullptr && streams.size() == 1)
+            free_in_arena(*owner, address, bytes, streams.front());
+        else
+            free_behind(owner, address, bytes, streams);
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+    }
+}
+
+/// Where the stream is now, in the words of its timeline; counts the free. `*recorder`: the stream's arena.
+heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder) {
+    const cudaStream_t handle = normalized(stream);
+    arena* a = arena_at_hand(handle, nullptr);
+    for (;;) {
+        if (a == nullptr) a = &arena_of(stream);
+        *recorder = a;
+        // The timeline stays while the arena calls it its own.
+        const std::lock_guard in(a->mutex);
+        const cudaStream_t works_for = a->handle.load(std::memory_order_relaxed);
+        if (works_for == handle || a->kind.load(std::memory_order_relaxed) == stream_kind::unknown) {
+            timeline& home = *a->home.load(std::memory_order_relaxed);
+            const std::uint64_t epoch = home.epoch_now();
+            home.mark_used(epoch);
+            a->count_free(bytes);
+            return {home.number, epoch};
+        }
+        a = nullptr;
+    }
+}
+
+void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream) {
+    const cudaStream_t handle = normalized(stream);
+    // The default streams of threads share a handle: only the thread's own arena tells.
+    const bool at_home =
+        owner.handle.load(std::memory_order_relaxed) == handle &&
+        (handle != rmm::detail::per_thread_stream_handle() || arena_at_hand(handle, nullptr) == &owner);
+    arena* recorder = &owner;
+    std::size_t true_size = 0;
+    bool done = false;
+    if (at_home) {
+        const std::lock_guard in(owner.mutex);
+        if (owner.handle.load(std::memory_order_relaxed) == handle) {
+            timeline& home = *owner.home.load(std::memory_order_relaxed);
+            const std::uint64_t epoch = home.epoch_now();
+            true_size = owner.heap.free(address, epoch);
+            if (true_size != 0) {
+                home.mark_used(epoch);
+                owner.last_freed = epoch;
+                owner.count_free(true_size);
+            }
+            done = true;
+        }
+    }
+    if (!done) {
+        away_block away;
+        away.fences.add(fence_now(stream, bytes, &recorder));
+        const std::lock_guard in(owner.mutex);
+        owner.away.push_back(std::move(away));
+        owner.away.back().block = owner.heap.detach(address, &true_size);
+        if (true_size == 0) owner.away.pop_back();
+    }
+    if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    if (should_record(*recorder)) record(*recorder, stream);
+}
+
+/// A block of the heap, or one that several streams use last.
+void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
+                              std::span<const cuda_stream_view> streams) {
+    heap::fence_set fences;
+    for (cuda_stream_view stream : streams) {
+        arena* recorder = nullptr;
+        fences.add(fence_now(stream, size_of(bytes), &recorder));
+        if (should_record(*recorder)) record(*recorder, stream);
+    }
+    std::size_t true_size = 0;
+    if (owner != nullptr) {
+        const std::lock_guard in(owner->mutex);
+        owner->away.push_back({0, std::move(fences)});
+        owner->away.back().block = owner->heap.detach(address, &true_size);
+        if (true_size == 0) owner->away.pop_back();
+    } else {
+        const lock held(mutex_);
+        if (const auto block = large_.take(address)) {
+            true_size = block->size_bytes;
+            large_bytes_ -= true_size;
+            give(address, true_size, fences);
+        }
+    }
+    if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+}
+
+/// Into the heap. What the heap cannot take is lost until the pool is destroyed.
+void pool_engine::give(std::uintptr_t address, std::size_t size, const heap::fence_set& fences) {
+    heap::fence_set unpassed = fences;
+    unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+    heap_.free(address, size, unpassed);
+}
+
+/// A free that was no free of a block in use, or of a block of another size.
+void pool_engine::report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept {
+    try {
+        char where[32];
+        std::snprintf(where, sizeof(where), "%p", reinterpret_cast<void*>(address));
         if (true_size == 0)
             rmm::detail::report_misuse(
-                std::string("a pool was given ") + address + " with " + std::to_string(bytes) +
+                std::string("a pool was given ") + where + " with " + std::to_string(bytes) +
                 " bytes to free, which is not a block in use: freed twice, or by the wrong resource?");
         else
-            rmm::detail::report_misuse(std::string("a pool was given ") + address + " with " + std::to_string(bytes) +
+            rmm::detail::report_misuse(std::string("a pool was given ") + where + " with " + std::to_string(bytes) +
                                        " bytes to free; the block has " + std::to_string(true_size) +
                                        ". Free with the size that was allocated");
     } catch (const std::bad_alloc&) {

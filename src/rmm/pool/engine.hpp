@@ -1,8 +1,13 @@
-// The engine of a pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it uses them.
+// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it uses them.
 //
-// Owns: the blocks from upstream, the heap over them, the streams' fences. Must not know: the public template, other pools.
-// Any thread. One lock guards the state; it is never held over a call of the driver or of upstream. The device of the pool
-// must be current, as for every resource.
+// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a free
+// on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The heap
+// (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all comes from
+// the heap.
+//
+// Owns: the blocks from upstream, the heap and the arenas over them, the streams' fences. Must not know: the public
+// templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool must
+// be current, as for every resource.
 #pragma once
 
 #include <atomic>
@@ -11,17 +16,21 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
+#include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/mr/detail/pool.hpp"
-#include "rmm/pool/live_blocks.hpp"
+#include "rmm/pool/arena.hpp"
 #include "rmm/pool/short_lock.hpp"
+#include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
 #include "rmm/resource_ref.hpp"
 #include "rmm/status.hpp"
@@ -40,9 +49,8 @@ struct refusal {
 
 class pool_engine {
   public:
-    /// Takes `initial_bytes` from upstream (in one attempt). Arguments have been checked.
-    pool_engine(device_async_resource_ref upstream, std::size_t initial_bytes, std::optional<std::size_t> maximum_bytes,
-                bool ordered_upstream);
+    /// Takes the initial bytes from upstream (in one attempt). Arguments have been checked.
+    pool_engine(device_async_resource_ref upstream, const pool_options& options);
     ~pool_engine();
     pool_engine(const pool_engine&) = delete;
     pool_engine& operator=(const pool_engine&) = delete;
@@ -50,80 +58,133 @@ class pool_engine {
     /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null, with
     /// the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
     void* try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    /// The same, and turns a refusal into an exception with the pool's figures.
+    /// The same, and turns a refusal into an exception with the pool's figures. O(1) for what the stream's arena has; else
+    /// O(log free pieces + streams), and O(free pieces) where only neighbours that are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
-    /// Takes a block back that may be used again once the work queued now on every one of `streams` is done (none: at once).
+    /// Takes a block back that may be used again once the work queued now on every one of `streams` is done (none: at
+    /// once). O(1) for blocks of arenas, O(log free pieces) for others.
     void free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept;
 
     device_async_resource_ref upstream() const noexcept { return upstream_; }
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
+    const pool_options& options() const noexcept { return options_; }
     pool_statistics statistics();
     std::size_t trim(std::size_t keep_bytes);
     void set_name(std::string name);
 
   private:
     using lock = std::unique_lock<rmm::detail::short_lock>;
+    using reach = timelines::reach;
 
-    struct region {
-        std::size_t size_bytes = 0;
-        std::uintptr_t heap_address = 0;  // where the heap sees it
-    };
-    /// A block on its way out. `kept_epoch`: the fence on its own stream, which needs no wait but counts if it is put back.
+    /// A block on its way out: of an arena, where it counts as in use already, or of the heap.
     struct piece {
-        heap::block block;
-        std::uint64_t kept_epoch = 0;
+        std::uintptr_t address = 0;
+        std::size_t size_bytes = 0;
+        heap::fence_set fences;
+        arena* from = nullptr;       // null: the heap
+        std::uint64_t position = 0;  // of blocks of arenas: with which they go back
+        bool was_away = false;
+        explicit operator bool() const noexcept { return address != 0; }
+    };
+    struct large_block {
+        std::size_t size_bytes = 0;
     };
 
-    piece take_or_grow(lock& held, std::size_t size, const rmm::detail::stream_identity& who, cuda_stream_view stream,
-                       refusal* why);
-    piece take(std::size_t size, std::uint64_t own);
-    void put_back(const piece& taken, std::uint64_t own);
-    heap::block take_exactly(std::uintptr_t heap_address, std::size_t size);
-    void* hand_out(const heap::block& block);
+    std::size_t size_of(std::size_t bytes) const noexcept;
 
-    driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own);
-    driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream);
+    // ---- who is asking (engine_streams.cpp)
+    /// Both values of the legacy default stream as one.
+    static cudaStream_t normalized(cuda_stream_view stream) noexcept {
+        return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
+    }
+    arena* arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept;
+    arena& arena_of(cuda_stream_view stream);
+    arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
+    arena* take_clean_orphan(lock& held);
+    void orphan(arena& a) noexcept;
+    bool is_captured(cuda_stream_view stream) noexcept;
+    /// Whether any pool of the process was called with a stream that was being captured.
+    static bool has_seen_captures() noexcept;
+    bool should_record(const arena& a) const noexcept;
+    void record(arena& a, cuda_stream_view stream);
+
+    // ---- finding memory
+    void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
+    void* try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
+                    refusal* why);
+    piece find_ready(std::size_t size, arena& a);
+    piece find_fenced(std::size_t size, arena& a);
+    piece take_away_block(std::size_t size, arena& a);
+    bool add_span(std::size_t size, arena& a);
+    void drain(arena& a);
+    void collect_spans(bool also_away);
+    void give_or_lose(std::uintptr_t address, std::size_t size, const heap::fence_set& fences) noexcept;
+    void put_back(const piece& taken) noexcept;
+    void* hand_out(const piece& taken);
+    void poll(lock& held);
+
+    // ---- taking back
+    heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
+    void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
+    void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
+                     std::span<const cuda_stream_view> streams);
+    void give(std::uintptr_t address, std::size_t size, const heap::fence_set& fences);
+    void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
+
+    // ---- fences
+    driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
+                            reach how_far, bool* out_of_reach);
     void wait_for_device() noexcept;
 
-    heap::block grow(lock& held, std::size_t size, const rmm::detail::stream_identity& who, cuda_stream_view stream,
-                     refusal* why);
-    void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
-    const region& add_upstream_block(void* base, std::size_t bytes);
-    void enter(const region& r, const heap::fence_set& fences);
+    // ---- growing and shrinking (engine_memory.cpp)
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
-
-    std::optional<heap::fence> fence_now(lock& held, const rmm::detail::stream_identity& who, cuda_stream_view stream);
-    void give(std::uintptr_t heap_address, std::size_t size, const heap::fence_set& fences);
-    void flush_kept();
-    void poll(lock& held);
-    void* real_address(std::uintptr_t heap_address) const;
+    piece grow(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
+    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
+    std::size_t span_bytes() const noexcept;
+    void update_small_limit() noexcept;
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
-    void report_free(void* ptr, std::size_t bytes, std::size_t true_size) const noexcept;
 
     driver::Driver& driver_;
     const int device_;
+    const std::uint64_t uid_;  // no pool of the process has had it before
     device_async_resource_ref upstream_;
-    const std::optional<std::size_t> maximum_bytes_;
-    const bool ordered_upstream_;
+    const pool_options options_;
+
+    span_directory directory_;
+    std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
+    std::atomic<std::size_t> held_bytes_{0};
 
     rmm::detail::short_lock mutex_;
     std::string name_;
     heap::heap heap_;
     timelines timelines_;
-    std::map<std::uintptr_t, region> regions_;        // by real address
-    std::map<std::uintptr_t, std::uintptr_t> moved_;  // heap address -> real address, where they differ
-    std::uintptr_t next_moved_address_;
-    live_blocks live_;  // by real address
-    std::size_t in_use_bytes_ = 0;
-    std::size_t num_kept_ = 0;    // blocks that timelines keep for themselves
-    std::size_t poll_above_ = 0;  // recorded epochs that make the next allocation ask
-    std::atomic<std::size_t> held_bytes_{0};
+    std::vector<std::unique_ptr<arena>> arenas_;
+    std::unordered_map<std::uint64_t, arena*> arena_by_number_;
+    std::unordered_map<cudaStream_t, arena*> arena_by_handle_;
+    std::vector<arena*> orphans_;
+    std::map<std::uintptr_t, std::size_t> regions_;  // blocks of upstream
+    heap::address_map<large_block> large_;
+    std::size_t large_bytes_ = 0;
+    std::size_t poll_above_ = 0;  // recorded epochs that make the next slow allocation ask
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
     bool growing_ = false;
     std::thread::id grower_;
+};
+
+/// Lets a lock go for a scope; it is back whichever way the scope ends.
+class unlocked {
+  public:
+    explicit unlocked(std::unique_lock<rmm::detail::short_lock>& held) noexcept : held_(held) { held_.unlock(); }
+    ~unlocked() { held_.lock(); }
+    unlocked(const unlocked&) = delete;
+    unlocked& operator=(const unlocked&) = delete;
+
+  private:
+    std::unique_lock<rmm::detail::short_lock>& held_;
 };
 
 }  // namespace detail

@@ -38,25 +38,35 @@ timeline& timelines::at(const stream_identity& who) {
     auto made = std::make_unique<timeline>(who);
     made->passed = counter_;
     made->last_used = counter_;
-    made->version = ++counter_;
     made->epoch = ++counter_;
     return *timelines_.emplace(who.number, std::move(made)).first->second;
 }
 
-std::size_t timelines::prepare_waits(const heap::fence_set& fences, std::uint64_t own, std::vector<pending_wait>* out) {
-    const auto entry_for = [](timeline& t, std::uint64_t epoch) {
-        return std::lower_bound(t.recorded.begin(), t.recorded.end(), epoch,
-                                [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
-    };
+namespace {
+
+std::deque<recorded_epoch>::iterator entry_for(timeline& t, std::uint64_t epoch) {
+    return std::lower_bound(t.recorded.begin(), t.recorded.end(), epoch,
+                            [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
+}
+
+}  // namespace
+
+timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std::uint64_t own, reach how_far,
+                                              std::vector<pending_wait>* out, std::size_t* missing) {
     std::size_t num_needed = 0;
     std::size_t num_waits = 0;
     for (const heap::fence& f : fences) {
         if (f.timeline == own || has_passed(f)) continue;
         timeline& t = *find(f.timeline);
-        if (entry_for(t, f.position) == t.recorded.end()) ++num_needed;
         ++num_waits;
+        if (entry_for(t, f.position) != t.recorded.end()) continue;
+        if (!t.fenced_late() && how_far == reach::streams) return readiness::needs_device;
+        ++num_needed;
     }
-    if (num_needed > spare_.size()) return num_needed - spare_.size();
+    if (num_needed > spare_.size()) {
+        *missing = num_needed - spare_.size();
+        return readiness::needs_events;
+    }
 
     out->reserve(out->size() + num_waits);
     for (const heap::fence& f : fences) {
@@ -71,13 +81,12 @@ std::size_t timelines::prepare_waits(const heap::fence_set& fences, std::uint64_
             w.event = at->event;
         } else {
             w.spare = take_spare();
-            w.epoch = t.last_used;
+            w.whole_device = !t.fenced_late();
+            w.epoch = begin_recording(t);
         }
-        // What is freed from here on is not covered by this event.
-        if (t.last_used == t.epoch) t.epoch = ++counter_;
         out->push_back(w);
     }
-    return 0;
+    return readiness::ready;
 }
 
 driver::Status timelines::carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
@@ -86,6 +95,9 @@ driver::Status timelines::carry_out(std::vector<pending_wait>& waits, driver::St
         if (w.event.native == nullptr) {
             if (w.owned != nullptr) {
                 status = w.owned->fence(w.spare, &w.event);
+            } else if (w.whole_device) {
+                status = driver_.device_event_record(device_, w.spare);
+                w.event = w.spare;
             } else {
                 driver::DeviceGuard on(driver_, device_);
                 status = driver_.record_event(w.spare, driver::StreamHandle{});
@@ -152,18 +164,13 @@ driver::EventHandle timelines::take_spare() noexcept {
     return event;
 }
 
-bool timelines::adopt(timeline& t, driver::EventHandle event, std::uint64_t version) {
-    if (t.version != version) return false;
-    const recorded_epoch entry{t.epoch, ++counter_, event, false};
-    if (!t.recorded.empty() && t.recorded.back().epoch == t.epoch) {
-        give_spare(t.recorded.back().event);
-        t.recorded.back() = entry;
-    } else {
-        t.recorded.push_back(entry);
-        ++num_recorded_;
-    }
-    t.version = ++counter_;
-    return true;
+std::uint64_t timelines::begin_recording(timeline& t) noexcept {
+    // Whoever reads the epoch from here on is not covered by the event; whoever read it before has queued its work already.
+    return t.epoch.exchange(++counter_, std::memory_order_seq_cst);
+}
+
+void timelines::end_recording(timeline& t, std::uint64_t epoch, driver::EventHandle event) {
+    add_recorded(t, {epoch, ++counter_, event, false});
 }
 
 std::vector<timelines::question> timelines::questions() const {
@@ -175,10 +182,19 @@ std::vector<timelines::question> timelines::questions() const {
 }
 
 void timelines::ask(std::vector<question>& questions) noexcept {
-    for (question& q : questions) {
+    const auto has_passed = [this](question& q) {
         const driver::Status status = driver_.query_event(q.recorded.event);
         q.has_passed = status.ok();
         if (!status.ok() && status.code != driver::Code::not_ready) (void)driver_.take_last_error();
+        return q.has_passed;
+    };
+    // The epochs of a timeline pass in order and stand in order here: the newest first, which mostly settles them all; else
+    // from the oldest to the first that has not passed.
+    for (auto first = questions.begin(); first != questions.end();) {
+        auto last = std::find_if(first, questions.end(), [&](const question& q) { return q.number != first->number; });
+        if (!has_passed(*(last - 1)))
+            for (auto q = first; q != last - 1 && has_passed(*q); ++q) {}
+        first = last;
     }
 }
 
@@ -190,8 +206,6 @@ void timelines::answer(const std::vector<question>& answers) {
                                      [&](const recorded_epoch& r) { return r.stamp == q.recorded.stamp; });
         if (at == t->recorded.end()) continue;  // taken over or answered by somebody else meanwhile
         t->passed = std::max(t->passed, at->epoch);
-        // More may be freed in this epoch later; it must not count as passed then.
-        if (t->passed == t->epoch) t->epoch = ++counter_;
         for (auto old = t->recorded.begin(); old != at + 1; ++old)
             if (!old->borrowed) give_spare(old->event);
         num_recorded_ -= static_cast<std::size_t>(at - t->recorded.begin()) + 1;
@@ -207,7 +221,7 @@ void timelines::forget_idle() {
 heap::fence_set timelines::outstanding() const {
     heap::fence_set all;
     for (const auto& [number, t] : timelines_)
-        if (t->last_used > t->passed) all.add({number, t->last_used});
+        if (const std::uint64_t last = t->last_used.load(); last > t->passed) all.add({number, last});
     return all;
 }
 

@@ -1,14 +1,15 @@
 // The streams that a pool has seen, and the events that fence what was freed on them.
 //
-// Everything freed on a stream since the last time that a block left it belongs to the stream's current epoch, and carries
-// the fence {stream, epoch}. The default stream and our own streams are fenced late: the event of an epoch is recorded when
-// a block leaves the stream, and covers every earlier epoch. The event of any other stream is recorded in the call that
-// frees, which alone may touch the handle; the epoch keeps the latest.
+// Everything freed on a stream since its last event was recorded belongs to the stream's current epoch, and carries the fence
+// {stream, epoch}. The default stream and our own streams are fenced late: an event is recorded when a block leaves the
+// stream. Any other handle may be touched only in a call that brings it: every now and then such a call records
+// (`begin_recording`), and what the last event does not cover can only be fenced by an event of the whole device.
 //
-// Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe: the
-// engine brings the lock; functions that call the driver say so and are called without it.
+// Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe but for what
+// is atomic: the engine brings the lock; functions that call the driver say so and are called without it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -35,12 +36,6 @@ struct recorded_epoch {
     bool borrowed = false;  ///< the event marks the end of a stream of ours and belongs to it
 };
 
-/// A free block that its stream keeps for its next request of that size.
-struct kept_block {
-    std::uintptr_t address = 0;
-    std::uint64_t epoch = 0;
-};
-
 struct timeline {
     explicit timeline(const rmm::detail::stream_identity& who);
     ~timeline();
@@ -50,30 +45,34 @@ struct timeline {
     bool fenced_late() const noexcept {
         return kind == rmm::detail::stream_kind::legacy || kind == rmm::detail::stream_kind::owned;
     }
-    bool is_idle() const noexcept { return recorded.empty() && passed >= last_used && num_kept == 0; }
+    bool is_idle() const noexcept {
+        return num_arenas == 0 && recorded.empty() && passed >= last_used.load(std::memory_order_relaxed);
+    }
+    /// The epoch of what is freed now. Any thread; `mark_used` comes before anybody can see the free.
+    std::uint64_t epoch_now() const noexcept { return epoch.load(std::memory_order_seq_cst); }
+    void mark_used(std::uint64_t e) noexcept {
+        std::uint64_t last = last_used.load(std::memory_order_relaxed);
+        while (last < e && !last_used.compare_exchange_weak(last, e, std::memory_order_relaxed)) {}
+    }
 
     rmm::detail::stream_kind kind;
     std::uint64_t number;
     rmm::detail::owned_stream* owned;
-    std::uint64_t epoch = 0;              // what is freed now belongs to this one
-    std::uint64_t last_used = 0;          // the latest epoch in which something was freed
-    std::uint64_t passed = 0;             // this epoch and all before are known to have passed
-    std::uint64_t version = 0;            // of `recorded`, for streams that are fenced early
-    std::deque<recorded_epoch> recorded;  // ascending epochs
-
-    // By size, newest last; a vector may be empty. Their fence is {number, epoch}.
-    std::unordered_map<std::size_t, std::vector<kept_block>> kept;
-    std::size_t num_kept = 0;
+    std::atomic<std::uint64_t> epoch{0};      // what is freed now belongs to this one
+    std::atomic<std::uint64_t> last_used{0};  // the latest epoch in which something was freed
+    std::uint64_t passed = 0;                 // this epoch and all before are known to have passed
+    std::deque<recorded_epoch> recorded;      // ascending epochs
+    int num_arenas = 0;                       // that call this timeline their own
 };
 
 /// What a stream must do before it may use a block; made under the lock, carried out without it.
 struct pending_wait {
-    std::uint64_t number = 0;   // of the timeline that is waited for
-    driver::EventHandle event;  // null: to be recorded
-    driver::EventHandle spare;  // where to record
-    std::uint64_t epoch = 0;    // what the recording will cover
-    rmm::detail::owned_stream* owned =
-        nullptr;  // the stream if it is ours, retained; null: the legacy one or a foreign one
+    std::uint64_t number = 0;                    // of the timeline that is waited for
+    driver::EventHandle event;                   // null: to be recorded
+    driver::EventHandle spare;                   // where to record
+    std::uint64_t epoch = 0;                     // what the recording will cover
+    rmm::detail::owned_stream* owned = nullptr;  // the stream if it is ours, retained
+    bool whole_device = false;                   // neither ours nor the legacy stream: the device is fenced
     bool recorded = false;
 };
 
@@ -85,21 +84,19 @@ class timelines {
 
     timeline* find(std::uint64_t number) noexcept;
     timeline& at(const rmm::detail::stream_identity& who);
-    /// The fence of something that is freed on `t` now.
-    heap::fence fence_now(timeline& t) noexcept {
-        t.last_used = t.epoch;
-        return {t.number, t.epoch};
-    }
-
     /// Whether the fence is known to have passed. Asks nobody.
     bool has_passed(const heap::fence& f) noexcept {
         timeline* t = find(f.timeline);
         return t == nullptr || f.position <= t->passed;
     }
 
-    /// Appends to `*out` the waits that stand for `fences` on another stream than `own`. Needs spare events; returns how
-    /// many are missing, and has done nothing where that is not 0.
-    std::size_t prepare_waits(const heap::fence_set& fences, std::uint64_t own, std::vector<pending_wait>* out);
+    /// Whether events of the whole device may be recorded: they invalidate captures in progress.
+    enum class reach : std::uint8_t { streams, device };
+    enum class readiness : std::uint8_t { ready, needs_events, needs_device };
+    /// Appends to `*out` the waits that stand for `fences` on another stream than `own`; nothing where the answer is not
+    /// `ready`. `needs_events`: `*missing` more spare ones. `needs_device`: an event of the device, which `how_far` forbids.
+    readiness prepare_waits(const heap::fence_set& fences, std::uint64_t own, reach how_far,
+                            std::vector<pending_wait>* out, std::size_t* missing);
     /// Without the lock: records what must be recorded, and makes `stream` wait. Stops at the first failure.
     driver::Status carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept;
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
@@ -112,9 +109,10 @@ class timelines {
     driver::EventHandle take_spare() noexcept;
     void give_spare(driver::EventHandle event) { spare_.push_back(event); }
 
-    /// Makes `event`, which the caller recorded, the fence of the current epoch of an early-fenced stream, unless something
-    /// was adopted since `version`. The epoch's event of before becomes spare.
-    bool adopt(timeline& t, driver::EventHandle event, std::uint64_t version);
+    /// Everything freed on `t` so far gets the epoch that is returned; record an event on the stream then, without the lock,
+    /// and hand it in. The stream must be the timeline's, which the caller has verified.
+    std::uint64_t begin_recording(timeline& t) noexcept;
+    void end_recording(timeline& t, std::uint64_t epoch, driver::EventHandle event);
 
     struct question {
         std::uint64_t number = 0;
@@ -129,7 +127,7 @@ class timelines {
     void forget_idle();
     std::size_t num_recorded() const noexcept { return num_recorded_; }
 
-    /// Every epoch that may not have passed, as fences; for the end of the pool.
+    /// Every epoch with frees that may not have passed, as fences; for the end of the pool.
     heap::fence_set outstanding() const;
     auto begin() { return timelines_.begin(); }
     auto end() { return timelines_.end(); }

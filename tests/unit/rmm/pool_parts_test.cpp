@@ -1,4 +1,4 @@
-// The parts of the pool that know no driver: the table of live blocks against std::map, and the lock.
+// The parts of the pool that know no driver: the table of addresses against std::map, and the lock.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,48 +7,51 @@
 #include <thread>
 #include <vector>
 
-#include "rmm/pool/live_blocks.hpp"
+#include "rmm/heap/address_map.hpp"
 #include "rmm/pool/short_lock.hpp"
 
 namespace {
 
-using rmm::mr::detail::live_block;
-using rmm::mr::detail::live_blocks;
+using rmm::heap::address_map;
 
-TEST(LiveBlocks, gives_back_what_was_put_in_once) {
-    live_blocks table;
-    table.insert({256, 10, 512});
+TEST(AddressMap, gives_back_what_was_put_in_once) {
+    address_map<int> table;
+    table.insert(256, 10);
     EXPECT_EQ(table.size(), 1u);
-    const live_block block = table.take(256);
-    EXPECT_EQ(block.address, 256u);
-    EXPECT_EQ(block.size_bytes, 10u);
-    EXPECT_EQ(block.heap_address, 512u);
-    EXPECT_EQ(table.take(256).address, 0u);
-    EXPECT_EQ(table.take(12345).address, 0u);
+    ASSERT_NE(table.find(256), nullptr);
+    EXPECT_EQ(*table.find(256), 10);
+    EXPECT_EQ(table.take(256), 10);
+    EXPECT_EQ(table.take(256), std::nullopt);
+    EXPECT_EQ(table.take(12345), std::nullopt);
+    EXPECT_EQ(table.take(0), std::nullopt);
     EXPECT_EQ(table.size(), 0u);
 }
 
-TEST(LiveBlocks, agrees_with_a_map_over_random_insertions_and_removals) {
+TEST(AddressMap, agrees_with_a_map_over_random_insertions_and_removals) {
     std::mt19937_64 random(1);
-    live_blocks table;
-    std::map<std::uintptr_t, std::size_t> model;
+    address_map<int> table;
+    std::map<std::uintptr_t, int> model;
     for (int step = 0; step < 200000; ++step) {
         const std::uintptr_t address = 256 * (1 + random() % 5000);
         const auto known = model.find(address);
         if (known == model.end() && random() % 3 != 0) {
-            table.insert({address, static_cast<std::size_t>(step), 0});
-            model[address] = static_cast<std::size_t>(step);
+            table.insert(address, step);
+            model[address] = step;
+        } else if (known == model.end()) {
+            ASSERT_EQ(table.take(address), std::nullopt) << step;
         } else {
-            const live_block block = table.take(address);
-            ASSERT_EQ(block.address, known == model.end() ? 0 : address) << step;
-            if (known != model.end()) {
-                ASSERT_EQ(block.size_bytes, known->second);
-                model.erase(known);
-            }
+            ASSERT_EQ(*table.find(address), known->second);
+            ASSERT_EQ(table.take(address), known->second) << step;
+            model.erase(known);
         }
         ASSERT_EQ(table.size(), model.size());
     }
-    for (const auto& [address, size] : model) EXPECT_EQ(table.take(address).size_bytes, size);
+    std::size_t seen = 0;
+    table.for_each([&](std::uintptr_t address, int value) {
+        ++seen;
+        EXPECT_EQ(model.at(address), value);
+    });
+    EXPECT_EQ(seen, model.size());
 }
 
 TEST(ShortLock, lets_one_thread_in_at_a_time) {

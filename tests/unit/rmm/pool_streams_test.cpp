@@ -3,12 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
-#include "driver/registry.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/device_buffer.hpp"
@@ -16,72 +13,18 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
+#include "stream_tools.hpp"
 
 namespace {
 
 using namespace rmm;
 using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
 
-kmm::driver::Driver& driver() { return kmm::driver::process_default(); }
-
-/// Holds a stream up until it is opened; its end opens it, and waits until no stream is in it.
-class gate {
-  public:
-    gate() = default;
-    ~gate() {
-        open();
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return num_closed_ == 0; });
-    }
-    gate(const gate&) = delete;
-    gate& operator=(const gate&) = delete;
-
-    void close(cuda_stream_view stream) {
-        {
-            std::lock_guard lock(mutex_);
-            ++num_closed_;
-        }
-        ASSERT_TRUE(
-            driver().host_callback({stream.value()}, [](void* self) { static_cast<gate*>(self)->pass(); }, this).ok());
-    }
-    void open() {
-        std::lock_guard lock(mutex_);
-        open_ = true;
-        changed_.notify_all();
-    }
-
-  private:
-    void pass() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return open_; });
-        --num_closed_;
-        changed_.notify_all();
-    }
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool open_ = false;
-    int num_closed_ = 0;
-};
-
-bool is_idle(cuda_stream_view stream) { return driver().query_stream({stream.value()}).ok(); }
-
-class foreign_stream {
-  public:
-    foreign_stream() { EXPECT_TRUE(driver().create_stream(0, true, 0, &handle_).ok()); }
-    ~foreign_stream() { destroy(); }
-    void destroy() {
-        if (handle_.native != nullptr) {
-            EXPECT_TRUE(driver().destroy_stream(handle_).ok());
-        }
-        handle_ = {};
-    }
-    cuda_stream_view view() const { return cuda_stream_view{static_cast<cudaStream_t>(handle_.native)}; }
-
-  private:
-    kmm::driver::StreamHandle handle_;
-};
-
-cuda_stream non_blocking() { return cuda_stream{cuda_stream::flags::non_blocking}; }
+using rmm_test::driver;
+using rmm_test::foreign_stream;
+using rmm_test::gate;
+using rmm_test::is_idle;
+using rmm_test::non_blocking;
 
 TEST(PoolStreams, a_block_is_reused_on_its_own_stream_without_a_wait) {
     mr::cuda_memory_resource cuda;
@@ -209,7 +152,7 @@ TEST(PoolStreams, a_thread_may_end_while_its_stream_is_busy) {
 
 TEST(PoolStreams, a_block_can_be_freed_behind_several_streams) {
     mr::cuda_memory_resource cuda;
-    mr::detail::pool_engine engine{cuda, 1024, 1024, false};
+    mr::detail::pool_engine engine{cuda, {.initial_bytes = 1024, .maximum_bytes = 1024, .ordered_upstream = false}};
     cuda_stream a = non_blocking();
     foreign_stream f;
     cuda_stream b = non_blocking();
@@ -265,7 +208,7 @@ TEST(PoolStreams, a_wait_that_the_driver_refuses_loses_no_block) {
     pool.deallocate(ptr, 1024, b);
 }
 
-TEST(PoolStreams, a_free_on_what_is_no_stream_waits_for_the_device_instead) {
+TEST(PoolStreams, a_free_on_what_is_no_stream_is_fenced_by_the_whole_device) {
     mr::cuda_memory_resource cuda;
     cuda_pool pool{cuda, 1024, 1024};
     cuda_stream a = non_blocking();

@@ -363,7 +363,7 @@ TEST(Pool, pools_over_pools_and_pools_of_several_devices_work) {
 
 TEST(PoolEngine, a_refusal_is_a_value_inside) {
     mr::cuda_memory_resource cuda;
-    mr::detail::pool_engine engine{cuda, 1024, 1024, false};
+    mr::detail::pool_engine engine{cuda, {.initial_bytes = 1024, .maximum_bytes = 1024, .ordered_upstream = false}};
     mr::detail::refusal why;
     void* const ptr = engine.try_allocate(1024, cuda_stream_view{}, &why);
     ASSERT_NE(ptr, nullptr);

@@ -14,6 +14,7 @@ using rmm::heap::fence_set;
 using rmm::heap::heap;
 
 constexpr std::uintptr_t base = 1 << 20;
+constexpr std::size_t unit = 256;
 
 fence_set on(std::uint64_t timeline, std::uint64_t position) { return fence_set{fence{timeline, position}}; }
 
@@ -264,6 +265,67 @@ TEST(Heap, freeing_twice_or_foreign_memory_is_an_error_and_changes_nothing) {
 TEST(Heap, an_alignment_that_is_no_power_of_two_is_refused) {
     EXPECT_THROW(heap(0), std::invalid_argument);
     EXPECT_THROW(heap(384), std::invalid_argument);
+}
+
+TEST(Heap, memory_of_the_asker_is_as_good_as_memory_without_fences) {
+    heap h;
+    h.add_region(0, 16 * unit);
+    const block a = h.try_allocate(2 * unit);
+    const block gap = h.try_allocate(unit);
+    const block b = h.try_allocate(4 * unit);
+    const block rest = h.try_allocate(9 * unit);
+    ASSERT_TRUE(rest);
+    h.free(a.address, 2 * unit, on(7, 1));
+    h.free(b.address, 4 * unit, on(8, 1));
+    EXPECT_FALSE(h.try_allocate_ready(2 * unit, 9));
+    EXPECT_FALSE(h.try_allocate_ready(4 * unit, 7));
+    EXPECT_EQ(h.try_allocate_ready(2 * unit, 8).address, b.address);
+    EXPECT_EQ(h.try_allocate(unit, 8).address, b.address + 2 * unit);
+    EXPECT_EQ(h.try_allocate(unit, 9).address, b.address + 3 * unit);  // the tightest of the others
+    (void)gap;
+}
+
+TEST(Heap, neighbours_of_one_timeline_merge_with_the_later_position_where_that_was_asked_for) {
+    heap h(unit, rmm::heap::merging::same_timelines);
+    h.add_region(0, 8 * unit);
+    const block a = h.try_allocate(4 * unit);
+    const block b = h.try_allocate(4 * unit);
+    h.free(a.address, 4 * unit, on(7, 5));
+    h.free(b.address, 4 * unit, on(7, 3));
+    const block whole = h.try_allocate_ready(8 * unit, 7);
+    ASSERT_TRUE(whole);
+    EXPECT_EQ(whole.fences, on(7, 5));
+}
+
+TEST(Heap, nothing_crosses_a_sealed_border) {
+    heap h;
+    h.add_region(4 * unit, 4 * unit, rmm::heap::border::sealed);
+    h.add_region(0, 4 * unit, rmm::heap::border::sealed);
+    EXPECT_FALSE(h.try_allocate(5 * unit));
+    EXPECT_EQ(h.largest_free_bytes(), 4 * unit);
+    const block a = h.try_allocate(4 * unit);
+    const block b = h.try_allocate(4 * unit);
+    h.free(a.address, 4 * unit, {});
+    EXPECT_EQ(h.extent_if_freed(b.address, 4 * unit), 4 * unit);
+    h.free(b.address, 4 * unit, {});
+    h.merge_all();
+    EXPECT_FALSE(h.try_allocate(5 * unit));
+    EXPECT_THROW(h.free(0, 8 * unit, {}), std::logic_error);
+    EXPECT_TRUE(h.remove_region(0, 4 * unit));
+    EXPECT_TRUE(h.remove_region(4 * unit, 4 * unit));
+    EXPECT_EQ(h.capacity_bytes(), 0u);
+}
+
+TEST(Heap, a_range_that_is_free_can_be_taken_where_it_is) {
+    heap h;
+    h.add_region(0, 8 * unit, rmm::heap::border::open, on(3, 4));
+    const block middle = h.take(2 * unit, 3 * unit);
+    EXPECT_EQ(middle.address, 2 * unit);
+    EXPECT_EQ(middle.fences, on(3, 4));
+    EXPECT_FALSE(h.take(4 * unit, 2 * unit));
+    EXPECT_FALSE(h.take(8 * unit, unit));
+    EXPECT_EQ(h.free_bytes(), 5 * unit);
+    EXPECT_TRUE(h.take(0, 2 * unit));
 }
 
 }  // namespace

@@ -27,6 +27,21 @@ namespace detail {
 
 class pool_engine;  // src/rmm/pool/engine.hpp
 
+/// Of which kind a pool is. Sizes are multiples of 256.
+struct pool_options {
+    char const* name = "pool_memory_resource";    ///< in messages
+    std::size_t initial_bytes = 0;                ///< taken from upstream at once, in one block
+    std::size_t maximum_bytes = ~std::size_t{0};  ///< all ones: none
+    /// 0: growth by as much again as is held, or half of the room under the maximum, at least what is needed. Else upstream
+    /// is asked for exactly this much each time.
+    std::size_t growth_bytes = 0;
+    bool grows = true;
+    /// 0: blocks of any size. Else every request takes one block of this size, and larger ones are refused.
+    std::size_t block_bytes = 0;
+    /// Memory of upstream is ready only on the stream on which it was asked for.
+    bool ordered_upstream = true;
+};
+
 /// Owns an engine. Contract: pool_memory_resource.
 class RMM_EXPORT pool {
   public:
@@ -34,6 +49,8 @@ class RMM_EXPORT pool {
     /// library that are known not to be are recognised behind the reference.
     pool(device_async_resource_ref upstream, std::optional<std::size_t> initial_pool_size,
          std::optional<std::size_t> maximum_pool_size, bool ordered_upstream);
+    /// Any kind of pool; null upstream: rmm::logic_error.
+    pool(device_async_resource_ref upstream, pool_options const& options);
     ~pool();
     pool(pool const&) = delete;
     pool& operator=(pool const&) = delete;

@@ -1,0 +1,154 @@
+// Constant-time allocation inside spans of addresses: the memory that one stream has for its small requests.
+//
+// Everything free in it may be used by its owner at once; `position`s only say up to where the owner's stream must have come
+// before somebody else may use a piece. Owns: descriptors of pieces, in host memory (device memory holds no headers), and
+// the table of blocks in use. Must not know: streams, drivers, locks. Not thread-safe.
+//
+// The search is that of two-level segregated fit (Masmano, Ripoll, Crespo, Real: TLSF, ECRTS 2004): a power of two, then
+// sixteen steps between two powers, each with a list; two bit scans find the first list in which every piece fits.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rmm/heap/address_map.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace heap {
+
+class span_heap {
+  public:
+    /// What `try_allocate` gave: `address` 0 if nothing fits. `position`: the latest at which part of it was freed.
+    struct taken {
+        std::uintptr_t address = 0;
+        std::size_t size_bytes = 0;
+        std::uint64_t position = 0;
+        explicit operator bool() const noexcept { return address != 0; }
+    };
+    struct span {
+        std::uintptr_t address = 0;
+        std::size_t size_bytes = 0;
+        std::uint64_t position = 0;
+        explicit operator bool() const noexcept { return address != 0; }
+    };
+    /// A block that is neither in use nor free for the owner yet.
+    using detached = std::uint32_t;
+    static constexpr detached whole = ~detached{0};
+
+    /// Sizes and addresses are multiples of `unit_bytes`, a power of two.
+    explicit span_heap(std::size_t unit_bytes = 256) noexcept;
+
+    /// Adds free memory, freed at `position`. Throws std::bad_alloc, with nothing done.
+    void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position);
+    /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. O(spans).
+    span remove_empty_span() noexcept;
+    /// The same of one in which nothing is in use. Before, f(address, size in bytes, position, detached block or `whole`) is
+    /// called for each of its pieces; it may throw, and then nothing is done. O(spans + pieces of the span).
+    template<typename F>
+    span remove_unused_span(F&& f) {
+        for (span_record& s : spans_) {
+            if (s.units == 0 || s.num_live != 0) continue;
+            for (index at = s.first; at != none; at = pieces_[at].behind) {
+                const piece& p = pieces_[at];
+                f(p.address, bytes(p.units), p.position, p.is == state::detached ? at : whole);
+            }
+            return remove(s);
+        }
+        return {};
+    }
+
+    /// `size_bytes` is a multiple of the unit, above 0. O(1). Throws std::bad_alloc, with nothing done.
+    taken try_allocate(std::size_t size_bytes);
+    /// Gives a block in use back. Returns its size; 0, and nothing done, if there is none at the address. O(1).
+    std::size_t free(std::uintptr_t address, std::uint64_t position) noexcept;
+
+    /// Takes a block in use out of the table, without making it free. `*out_bytes` 0: there is none at the address.
+    detached detach(std::uintptr_t address, std::size_t* out_bytes) noexcept;
+    /// Makes a detached block free.
+    void free_detached(detached block, std::uint64_t position) noexcept;
+    /// Puts a detached block to use again. Throws std::bad_alloc, with nothing done.
+    taken take_detached(detached block);
+    /// Cuts a detached block to its first `size_bytes`; the rest is detached too. Throws std::bad_alloc, with nothing done.
+    detached split_detached(detached block, std::size_t size_bytes);
+    std::size_t size_of(detached block) const noexcept { return bytes(pieces_[block].units); }
+
+    std::size_t num_spans() const noexcept { return num_spans_; }
+    std::size_t num_live() const noexcept { return live_.size(); }
+    std::size_t span_bytes() const noexcept { return span_bytes_; }
+    std::size_t free_bytes() const noexcept { return free_bytes_; }
+    std::size_t live_bytes() const noexcept { return live_bytes_; }
+    /// Of the pieces that are free for the owner. O(pieces of the largest class).
+    std::size_t largest_free_bytes() const noexcept;
+    /// f(address, size in bytes) for every block in use.
+    template<typename F>
+    void for_each_live(F&& f) const {
+        live_.for_each([&](std::uintptr_t address, index at) { f(address, bytes(pieces_[at].units)); });
+    }
+
+  private:
+    using index = std::uint32_t;
+    static constexpr index none = ~index{0};
+    enum class state : std::uint8_t { unused, free, live, detached };
+
+    struct piece {
+        std::uintptr_t address = 0;
+        std::uint64_t position = 0;
+        std::uint32_t units = 0;
+        index before = none;  // neighbours in the span
+        index behind = none;
+        index previous = none;  // in the list of the class; `next` also chains unused descriptors
+        index next = none;
+        std::uint32_t in_span = 0;
+        state is = state::unused;
+    };
+    struct span_record {
+        std::uintptr_t address = 0;
+        std::uint32_t units = 0;  // 0: no span, but room for one
+        index first = none;  // the piece at its beginning: merging keeps the lower descriptor, so that it never changes
+        std::uint32_t num_live = 0;
+    };
+
+    // Sixteen steps between two powers of two waste at most a sixteenth in a search; below sixteen units each count has a
+    // list of its own.
+    static constexpr unsigned steps_log2 = 4;
+    static constexpr unsigned steps = 1u << steps_log2;
+    static constexpr unsigned num_rows = 32 - steps_log2 + 1;
+    // Pieces of the request's own class may fit or not; as many are looked at before a larger one is cut.
+    static constexpr int max_probes = 4;
+
+    struct list_class {
+        unsigned row, step;
+    };
+    static list_class class_of(std::uint32_t units) noexcept;
+
+    std::size_t bytes(std::uint32_t units) const noexcept { return std::size_t{units} << unit_log2_; }
+    index find(std::uint32_t units) const noexcept;
+    void link(index at) noexcept;
+    void unlink(index at) noexcept;
+    void reserve_piece();
+    index new_piece() noexcept;
+    void drop_piece(index at) noexcept;
+    index split(index at, std::uint32_t units) noexcept;
+    void release(index at, std::uint64_t position) noexcept;
+    span remove(span_record& s) noexcept;
+
+    unsigned unit_log2_;
+    std::uint32_t rows_ = 0;  // bit r: row r has a non-empty list
+    std::array<std::uint16_t, num_rows> steps_in_row_{};
+    std::array<std::array<index, steps>, num_rows> heads_;
+    std::vector<piece> pieces_;
+    index unused_ = none;
+    std::vector<span_record> spans_;
+    std::size_t num_spans_ = 0;
+    address_map<index> live_;
+    std::size_t span_bytes_ = 0;
+    std::size_t free_bytes_ = 0;
+    std::size_t live_bytes_ = 0;
+};
+
+}  // namespace heap
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,59 @@
+// The memory that a pool keeps at hand for one stream.
+//
+// An arena holds spans. What is free in them may be used on the arena's stream without any wait. A block that was freed on
+// another stream is *away*: it comes back when that stream has passed the point of the free. When its stream is gone, an
+// arena goes over to another one. Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`;
+// lock order: the engine's, then an arena's; only what is atomic is read without.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rmm/heap/heap.hpp"
+#include "rmm/heap/span_heap.hpp"
+#include "rmm/pool/short_lock.hpp"
+#include "rmm/pool/timeline.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+struct away_block {
+    heap::span_heap::detached block = 0;
+    heap::fence_set fences;
+};
+
+struct alignas(64) arena {
+    /// Of an arena without a stream; no handle has this value.
+    static cudaStream_t no_stream() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); }
+
+    rmm::detail::short_lock mutex;
+    // Who the arena works for; changed under the engine's lock and `mutex`.
+    std::atomic<cudaStream_t> handle{no_stream()};
+    std::atomic<std::uint64_t> number{0};  // of the stream's identity
+    std::atomic<rmm::detail::stream_kind> kind{rmm::detail::stream_kind::foreign};
+    std::atomic<timeline*> home{nullptr};
+
+    heap::span_heap heap;
+    std::vector<away_block> away;
+    std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
+
+    // Frees on the home stream, of blocks of whichever arena, since an event was recorded on it. Approximate: threads that
+    // share the stream may lose counts.
+    std::atomic<std::uint32_t> num_unrecorded{0};
+    std::atomic<std::size_t> unrecorded_bytes{0};
+    std::atomic<std::uint32_t> num_recordings{0};
+
+    void count_free(std::size_t bytes) noexcept {
+        num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+    }
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,252 @@
+// Implements the part of engine.hpp that gets memory from upstream and gives it back, counts it, and says why there is none.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "rmm/aligned.hpp"
+#include "rmm/detail/error.hpp"
+#include "rmm/detail/format.hpp"
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+using rmm::detail::format_bytes;
+using rmm::detail::format_size;
+
+constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
+constexpr std::size_t no_maximum = ~std::size_t{0};
+
+// Pools below this have no arenas: spans for every stream would be a large part of them.
+constexpr std::size_t min_bytes_for_arenas = std::size_t{64} << 20;
+// A span is such a share of what is free, so that many streams can have some; but no larger than a few requests of the
+// largest size that is worth an arena, and no smaller than the pages that devices map.
+constexpr std::size_t spans_in_free_memory = 128;
+constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
+// A request of more than this part of a span would leave much of it unused.
+constexpr std::size_t requests_in_span = 8;
+
+}  // namespace
+
+std::size_t pool_engine::span_bytes() const noexcept {
+    constexpr std::size_t granule = span_directory::granule;
+    if (const std::size_t block = options_.block_bytes; block != 0) {
+        // Blocks tile a span only if they are powers of two.
+        return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
+    }
+    if (held_bytes() < min_bytes_for_arenas) return 0;
+    std::size_t bytes = granule;
+    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= heap_.free_bytes()) bytes *= 2;
+    return bytes;
+}
+
+/// Never shrinks: what arenas hold is looked for there.
+void pool_engine::update_small_limit() noexcept {
+    const std::size_t limit = span_bytes() / requests_in_span;
+    if (limit > small_limit_.load(std::memory_order_relaxed)) small_limit_.store(limit, std::memory_order_relaxed);
+}
+
+std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal* why) const {
+    const std::size_t held = held_bytes();
+    const std::size_t maximum = options_.maximum_bytes;
+    if (!options_.grows) {
+        why->why = refusal::cause::exhausted;
+        why->reason = "No room in arena.";
+        return std::nullopt;
+    }
+    if (options_.growth_bytes != 0) return std::max(size, options_.growth_bytes);
+    if (maximum == no_maximum) return std::max(size, held);
+    const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
+    if (size > room) {
+        why->why = refusal::cause::exhausted;
+        why->reason = "Not enough room to grow, current/max/try size = " + format_bytes(held) + ", " +
+                      format_bytes(maximum) + ", " + format_bytes(size);
+        return std::nullopt;
+    }
+    return std::max(size, align_down(room / 2, unit));
+}
+
+/// Called with a miss, by one thread at a time. An empty piece, with the cause, if upstream does not give.
+pool_engine::piece pool_engine::grow(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
+                                     refusal* why) {
+    const auto first = first_attempt(size, why);
+    if (!first) return {};
+    // An upstream that calls back into this pool is the same thread growing again; it leaves the marks to the outer call.
+    struct mark {
+        pool_engine& pool;
+        bool outermost;
+        explicit mark(pool_engine& p) : pool(p), outermost(!p.growing_) {
+            if (!outermost) return;
+            pool.growing_ = true;
+            pool.grower_ = std::this_thread::get_id();
+        }
+        ~mark() {
+            if (!outermost) return;
+            pool.growing_ = false;
+            pool.grower_ = {};
+            pool.grown_.notify_all();
+        }
+    };
+    const mark growing(*this);
+    std::size_t attempt = *first;
+    void* base = nullptr;
+    {
+        const unlocked without(held);
+        base = ask_upstream(&attempt, size, stream, &why->reason);
+    }
+    if (base == nullptr) {
+        why->why = refusal::cause::exhausted;
+        return {};
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    try {
+        heap::fence_set fences;
+        if (options_.ordered_upstream) {
+            timeline& home = *a.home.load();
+            fences.add({home.number, home.epoch_now()});
+            home.mark_used(home.epoch_now());
+        }
+        add_upstream_block(base, attempt, fences);
+        // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
+        const heap::block block = heap_.take(address, size);
+        return {block.address, block.size_bytes, {}, nullptr, 0, false};
+    } catch (...) {
+        if (regions_.count(address) == 0) {
+            held.unlock();
+            upstream_.deallocate_async(base, attempt, unit, stream);
+            held.lock();
+        }
+        throw;
+    }
+}
+
+/// Without the lock. Null, with upstream's words in `*reason`, after upstream has refused exactly `size`.
+void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason) {
+    const std::size_t step = options_.block_bytes != 0 ? options_.block_bytes : unit;
+    for (;;) {
+        try {
+            return upstream_.allocate_async(*attempt, unit, stream);
+        } catch (const std::exception& e) {
+            *reason = e.what();
+        }
+        if (*attempt <= size) return nullptr;
+        *attempt = std::max(size, *attempt / 2 / step * step);
+    }
+}
+
+void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences) {
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    RMM_EXPECTS(address % unit == 0, "the upstream of a pool gave memory that is not aligned to 256 bytes");
+    const auto noted = regions_.emplace(address, bytes).first;
+    try {
+        // A copy across the border of two allocations of the driver may fail, even where they touch.
+        heap_.add_region(address, bytes, heap::border::sealed, fences);
+    } catch (...) {
+        regions_.erase(noted);
+        throw;
+    }
+    held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    update_small_limit();
+}
+
+std::size_t pool_engine::trim(std::size_t keep_bytes) {
+    std::size_t given_back = 0;
+    lock held(mutex_);
+    collect_spans(true);
+    for (auto at = regions_.begin(); at != regions_.end() && held_bytes() > keep_bytes;) {
+        const auto [address, size_bytes] = *at;
+        heap::fence_set fences;
+        if (!heap_.remove_region(address, size_bytes, &fences)) {
+            ++at;
+            continue;
+        }
+        // Out of the heap it is nobody's while the lock is let go.
+        bool out_of_reach = false;
+        const driver::Status status =
+            wait_for(held, fences, cuda_stream_view{}, rmm::detail::legacy_number, reach::device, &out_of_reach);
+        if (!status.ok() || out_of_reach) {
+            (void)driver_.take_last_error();
+            heap_.add_region(address, size_bytes, heap::border::sealed, fences);
+            return given_back;
+        }
+        regions_.erase(address);
+        held_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
+        given_back += size_bytes;
+        held.unlock();
+        upstream_.deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
+        held.lock();
+        at = regions_.upper_bound(address);
+    }
+    return given_back;
+}
+
+pool_statistics pool_engine::statistics() {
+    const lock held(mutex_);
+    collect_spans(true);
+    pool_statistics s;
+    s.held_bytes = held_bytes();
+    s.in_use_bytes = large_bytes_;
+    s.num_blocks = large_.size();
+    s.largest_free_bytes = heap_.largest_free_bytes();
+    for (const auto& a : arenas_) {
+        const std::lock_guard in(a->mutex);
+        s.in_use_bytes += a->heap.live_bytes();
+        s.num_blocks += a->heap.num_live();
+        s.largest_free_bytes = std::max(s.largest_free_bytes, a->heap.largest_free_bytes());
+    }
+    s.free_bytes = s.held_bytes - s.in_use_bytes;
+    s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
+    s.num_upstream_blocks = regions_.size();
+    return s;
+}
+
+void pool_engine::set_name(std::string name) {
+    const lock held(mutex_);
+    name_ = std::move(name);
+}
+
+void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream) {
+    if (why.why == refusal::cause::driver)
+        rmm::detail::throw_allocation_failure(why.status, bytes,
+                                              "a pool, making a stream wait for the last users of a block,");
+    memory_shortage shortage;
+    shortage.requested_bytes = bytes;
+    if (why.why == refusal::cause::too_large)
+        throw rmm::out_of_memory("Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")",
+                                 shortage);
+
+    const pool_statistics s = statistics();
+    shortage.pool_bytes = s.held_bytes;
+    shortage.pool_in_use_bytes = s.in_use_bytes;
+    shortage.pool_free_bytes = s.free_bytes;
+    shortage.pool_largest_free_bytes = s.largest_free_bytes;
+    shortage.pool_maximum_bytes = s.maximum_bytes;
+    std::string name;
+    {
+        const lock held(mutex_);
+        name = name_;
+    }
+    std::string text = "Maximum pool size exceeded (failed to allocate " + format_bytes(bytes) + "): " + why.reason;
+    text += "\nout of memory on " + rmm::detail::device_name(device_) + ": pool \"" + name + "\" was asked for " +
+            format_size(bytes) + " on stream " + rmm::detail::format_stream(stream) +
+            (s.maximum_bytes != 0 ? " and may hold at most " + format_size(s.maximum_bytes)
+                                  : std::string(" and has no maximum"));
+    text += "\n  this pool   holds " + format_size(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
+            std::to_string(s.num_blocks) + " blocks, free " + format_size(s.free_bytes) + ", largest free piece " +
+            format_size(s.largest_free_bytes) + ")";
+    text += "\n  " + rmm::detail::describe_device_memory(device_, &shortage);
+    const bool in_pieces = s.free_bytes >= bytes;
+    text += std::string("\n  try         ") +
+            (in_pieces ? "a larger pool, or one initial block instead of growth: enough is free but in pieces"
+                       : (s.maximum_bytes != 0 ? "a larger maximum, or freeing blocks"
+                                               : "freeing blocks, or a device with more memory"));
+    throw rmm::out_of_memory(text, shortage);
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

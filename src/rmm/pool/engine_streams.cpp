@@ -1,0 +1,253 @@
+// Implements the part of engine.hpp that knows streams: whose a handle is, which arena works for it, when its events are
+// recorded.
+//
+// A handle does not identify a stream. An arena is bound to a stream that was identified, and stays so while nobody can tell
+// that the handle has become another stream: an allocation asks (14 ns on a GPU) and rebinds; a free does not, and may so be
+// put down to the stream of before. That is harmless, because what it frees there stays unfenced until either an allocation
+// has found that the stream still is the same (then it was all the time), or an event of the whole device covers both.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+using rmm::detail::handle_of;
+using rmm::detail::identify;
+using rmm::detail::stream_identity;
+using rmm::detail::stream_kind;
+
+/// What a thread found last for a handle in a pool.
+struct remembered {
+    std::uint64_t pool = 0;
+    cudaStream_t handle = nullptr;
+    arena* at = nullptr;
+    std::uint64_t generation = 0;  // of our own streams
+};
+// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place.
+constexpr std::size_t num_remembered = 256;
+thread_local std::array<remembered, num_remembered> recent;
+
+std::atomic<bool> captures_seen{false};
+
+std::size_t place_of(std::uint64_t pool, cudaStream_t handle) noexcept {
+    const std::uint64_t key = reinterpret_cast<std::uintptr_t>(handle) / 16 + pool * 0x51ed27;
+    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 56);  // 2^64 over the golden ratio; 8 bits
+}
+
+remembered* recall(std::uint64_t pool, cudaStream_t handle) noexcept {
+    const std::size_t place = place_of(pool, handle);
+    for (const std::size_t i : {place, place ^ 1})
+        if (recent[i].handle == handle && recent[i].pool == pool) return &recent[i];
+    return nullptr;
+}
+
+void remember(const remembered& what) noexcept {
+    remembered* slot = recall(what.pool, what.handle);
+    if (slot == nullptr) {
+        const std::size_t place = place_of(what.pool, what.handle);
+        recent[place ^ 1] = recent[place];
+        slot = &recent[place];
+    }
+    *slot = what;
+}
+
+// So many frees of a stream that is not ours are fenced one by one: a stream that lives shortly leaves nothing behind that
+// only an event of the whole device could fence.
+constexpr std::uint32_t num_recorded_each = 64;
+// Afterwards an event covers as many frees as this, or as many bytes: some nanoseconds a free, even where 16 threads record
+// at the same time and wait for each other in the driver.
+constexpr std::uint32_t frees_per_event = 64;
+constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
+constexpr std::size_t share_per_event = 256;
+
+// As many orphans are looked at for a new stream before it gets an arena of its own.
+constexpr int max_orphans_asked = 4;
+
+}  // namespace
+
+bool pool_engine::is_captured(cuda_stream_view stream) noexcept {
+    driver::CaptureStatus status = driver::CaptureStatus::none;
+    if (!driver_.capture_status(handle_of(stream), &status, nullptr).ok()) {
+        (void)driver_.take_last_error();
+        return false;
+    }
+    if (status == driver::CaptureStatus::none) return false;
+    captures_seen.store(true, std::memory_order_relaxed);
+    return true;
+}
+
+bool pool_engine::has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }
+
+/// The arena that this thread used last for the handle. `*same_stream`, if asked for: whether the handle still is the stream
+/// that the arena works for, and is not captured.
+arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept {
+    const remembered* const known = recall(uid_, handle);
+    if (known == nullptr || known->at->handle.load(std::memory_order_relaxed) != handle) return nullptr;
+    arena* const a = known->at;
+    if (same_stream == nullptr) return a;
+    const stream_kind kind = a->kind.load(std::memory_order_relaxed);
+    if (kind == stream_kind::legacy) {
+        *same_stream = true;
+        return a;
+    }
+    *same_stream = false;
+    driver::CaptureStatus captured = driver::CaptureStatus::none;
+    if (!driver_.capture_status(driver::StreamHandle{handle}, &captured, nullptr).ok() ||
+        captured != driver::CaptureStatus::none)
+        return a;
+    if (kind == stream_kind::foreign) {
+        std::uint64_t id = 0;
+        *same_stream = driver_.stream_id(driver::StreamHandle{handle}, &id).ok() &&
+                       rmm::detail::foreign_number(id) == a->number.load(std::memory_order_relaxed);
+    } else {
+        *same_stream = kind == stream_kind::per_thread || known->generation == rmm::detail::owned_streams_generation();
+    }
+    return a;
+}
+
+/// The arena of a stream that was identified now. May throw std::bad_alloc. Calls the driver.
+arena& pool_engine::arena_of(cuda_stream_view stream) {
+    const cudaStream_t handle = normalized(stream);
+    const std::uint64_t generation = rmm::detail::owned_streams_generation();
+    stream_identity who;
+    if (handle != rmm::detail::legacy_stream_handle())
+        who = is_captured(stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
+                                  : identify(driver_, stream);
+    lock held(mutex_);
+    const auto known = arena_by_number_.find(who.number);
+    arena& a = known != arena_by_number_.end() ? *known->second : bind(held, who, handle);
+    if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation});
+    return a;
+}
+
+arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t handle) {
+    const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
+    if (has_handle) {
+        if (const auto stale = arena_by_handle_.find(handle); stale != arena_by_handle_.end()) orphan(*stale->second);
+    } else if (who.kind == stream_kind::per_thread) {
+        // Threads that ended say nothing; a new one pays for looking.
+        for (const auto& a : arenas_)
+            if (a->kind == stream_kind::per_thread && a->handle != arena::no_stream() &&
+                rmm::detail::thread_has_ended(a->number))
+                orphan(*a);
+    }
+    arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
+    if (const auto meanwhile = arena_by_number_.find(who.number); meanwhile != arena_by_number_.end()) {
+        if (a != nullptr) orphans_.push_back(a);
+        return *meanwhile->second;
+    }
+    if (a == nullptr) {
+        orphans_.reserve(arenas_.size() + 1);
+        a = arenas_.emplace_back(std::make_unique<arena>()).get();
+    }
+    try {
+        timeline& home = timelines_.at(who);
+        arena_by_number_[who.number] = a;
+        if (has_handle) arena_by_handle_[handle] = a;
+        const std::lock_guard in(a->mutex);
+        if (timeline* before = a->home) --before->num_arenas;
+        ++home.num_arenas;
+        a->home = &home;
+        a->number = who.number;
+        a->kind = who.kind;
+        a->num_unrecorded = 0;
+        a->unrecorded_bytes = 0;
+        a->num_recordings = 0;
+        a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
+    } catch (...) {
+        arena_by_number_.erase(who.number);
+        orphans_.push_back(a);
+        throw;
+    }
+    return *a;
+}
+
+/// The stream of the arena is gone.
+void pool_engine::orphan(arena& a) noexcept {
+    arena_by_number_.erase(a.number);
+    arena_by_handle_.erase(a.handle);
+    const std::lock_guard in(a.mutex);
+    a.handle = arena::no_stream();
+    orphans_.push_back(&a);
+}
+
+/// An arena without a stream whose memory is ready for everybody, or null. Lets the lock go for the driver.
+arena* pool_engine::take_clean_orphan(lock& held) {
+    for (int asked = 0; asked < max_orphans_asked && !orphans_.empty(); ++asked) {
+        arena* const a = orphans_.back();
+        orphans_.pop_back();
+        timeline* const home = a->home;
+        if (home == nullptr || home->passed >= a->last_freed) return a;
+        const auto fence = std::lower_bound(home->recorded.begin(), home->recorded.end(), a->last_freed,
+                                            [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
+        bool passed = false;
+        if (fence != home->recorded.end()) {
+            std::vector<timelines::question> one{{home->number, *fence, false}};
+            {
+                const unlocked without(held);
+                timelines_.ask(one);
+            }
+            timelines_.answer(one);
+            passed = home->passed >= a->last_freed;
+        }
+        if (passed) return a;
+        orphans_.insert(orphans_.begin(), a);
+    }
+    return nullptr;
+}
+
+bool pool_engine::should_record(const arena& a) const noexcept {
+    const stream_kind kind = a.kind.load(std::memory_order_relaxed);
+    if (kind != stream_kind::foreign && kind != stream_kind::per_thread) return false;
+    return a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each ||
+           a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
+           a.unrecorded_bytes.load(std::memory_order_relaxed) >=
+               std::max(min_bytes_per_event, held_bytes() / share_per_event);
+}
+
+/// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now
+/// is left to the next call.
+void pool_engine::record(arena& a, cuda_stream_view stream) {
+    const cudaStream_t handle = normalized(stream);
+    bool same_stream = false;
+    if (arena_at_hand(handle, &same_stream) != &a || !same_stream) return;
+    a.num_unrecorded.store(0, std::memory_order_relaxed);
+    a.unrecorded_bytes.store(0, std::memory_order_relaxed);
+    a.num_recordings.fetch_add(1, std::memory_order_relaxed);
+
+    lock held(mutex_);
+    if (a.handle != handle) return;
+    timeline& home = *a.home;
+    driver::EventHandle event = timelines_.take_spare();
+    if (event.native == nullptr) {
+        const unlocked without(held);
+        if (!driver_.create_event(device_, false, false, &event).ok()) {
+            (void)driver_.take_last_error();
+            return;
+        }
+    }
+    const std::uint64_t epoch = timelines_.begin_recording(home);
+    ++home.num_arenas;  // holds the timeline while the lock is let go
+    driver::Status status;
+    {
+        const unlocked without(held);
+        status = driver_.record_event(event, handle_of(stream));
+        if (!status.ok()) (void)driver_.take_last_error();
+    }
+    --home.num_arenas;
+    if (status.ok())
+        timelines_.end_recording(home, epoch, event);
+    else
+        timelines_.give_spare(event);
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,330 @@
+// Pools that are large enough for arenas: what a stream keeps at hand, what comes back from other streams, and what becomes
+// of it all when streams and threads come and go.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/pool/engine.hpp"
+#include "stream_tools.hpp"
+
+namespace {
+
+using namespace rmm;
+using rmm_test::driver;
+using rmm_test::foreign_stream;
+using rmm_test::gate;
+using rmm_test::is_idle;
+using rmm_test::non_blocking;
+using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
+
+constexpr std::size_t KiB = std::size_t{1} << 10;
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+class PoolArenas : public testing::Test {
+  protected:
+    mr::cuda_memory_resource cuda_;
+    cuda_pool pool_{cuda_, 128 * MiB, 128 * MiB};
+};
+
+TEST_F(PoolArenas, streams_take_small_blocks_from_different_spans) {
+    cuda_stream a = non_blocking();
+    cuda_stream b = non_blocking();
+    void* const on_a = pool_.allocate(1 * KiB, a);
+    void* const on_b = pool_.allocate(1 * KiB, b);
+    const auto distance = reinterpret_cast<std::intptr_t>(on_a) - reinterpret_cast<std::intptr_t>(on_b);
+    EXPECT_GE(static_cast<std::size_t>(std::abs(distance)), MiB);
+    pool_.deallocate(on_a, 1 * KiB, a);
+    pool_.deallocate(on_b, 1 * KiB, b);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+}
+
+TEST_F(PoolArenas, a_block_freed_on_its_stream_is_used_again_there_without_a_wait) {
+    foreign_stream f;
+    gate g;
+    void* const first = pool_.allocate(100 * KiB, f.view());
+    g.close(f.view());
+    pool_.deallocate(first, 100 * KiB, f.view());
+    EXPECT_EQ(pool_.allocate(100 * KiB, f.view()), first);
+    pool_.deallocate(first, 100 * KiB, f.view());
+}
+
+TEST_F(PoolArenas, a_block_freed_on_another_stream_is_not_used_before_that_stream_has_come_there) {
+    cuda_stream a = non_blocking();
+    foreign_stream f;
+    gate g;
+    void* const block = pool_.allocate(1 * KiB, a);
+    g.close(f.view());
+    pool_.deallocate(block, 1 * KiB, f.view());
+    // There is other memory: it comes first, and costs no wait.
+    std::vector<void*> others;
+    for (int i = 0; i < 100; ++i) {
+        others.push_back(pool_.allocate(1 * KiB, a));
+        EXPECT_NE(others.back(), block);
+    }
+    EXPECT_TRUE(is_idle(a));
+    g.open();
+    for (void* ptr : others) pool_.deallocate(ptr, 1 * KiB, a);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+}
+
+TEST_F(PoolArenas, all_memory_is_found_again_whichever_streams_freed_it) {
+    cuda_stream a = non_blocking();
+    foreign_stream f;
+    foreign_stream g;
+    std::vector<void*> blocks;
+    const std::size_t size = 200 * KiB;
+    for (int i = 0; i < 500; ++i) blocks.push_back(pool_.allocate(size, i % 2 ? a.view() : f.view()));
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+        pool_.deallocate(blocks[i], size, i % 3 == 0 ? a.view() : i % 3 == 1 ? f.view() : g.view());
+    cuda_stream b = non_blocking();
+    void* const all = pool_.allocate(128 * MiB, b);
+    EXPECT_NE(all, nullptr);
+    pool_.deallocate(all, 128 * MiB, b);
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 128 * MiB);
+}
+
+TEST_F(PoolArenas, a_full_pool_takes_from_the_arenas_of_other_streams) {
+    cuda_stream a = non_blocking();
+    foreign_stream f;
+    gate g;
+    // One block in each granule keeps every span of `a` where it is.
+    std::vector<void*> kept;
+    std::vector<void*> freed;
+    try {
+        for (;;) {
+            kept.push_back(pool_.allocate(4 * KiB, a));
+            freed.push_back(pool_.allocate(60 * KiB, a));
+        }
+    } catch (const rmm::out_of_memory&) {}
+    g.close(a);
+    for (void* ptr : freed) pool_.deallocate(ptr, 60 * KiB, a);
+    void* const stolen = pool_.allocate(60 * KiB, f.view());
+    EXPECT_NE(std::find(freed.begin(), freed.end(), stolen), freed.end());
+    EXPECT_FALSE(is_idle(f.view()));
+    g.open();
+    pool_.deallocate(stolen, 60 * KiB, f.view());
+    for (void* ptr : kept) pool_.deallocate(ptr, 4 * KiB, a);
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 128 * MiB);
+}
+
+TEST_F(PoolArenas, a_new_stream_with_an_old_handle_comes_after_what_the_old_one_left) {
+    // Long enough on one stream that not every free has an event of its own.
+    for (int round = 0; round < 20; ++round) {
+        foreign_stream old;
+        void* block = nullptr;
+        for (int i = 0; i < 200; ++i) {
+            block = pool_.allocate(64 * KiB, old.view());
+            if (i + 1 < 200) pool_.deallocate(block, 64 * KiB, old.view());
+        }
+        gate g;
+        g.close(old.view());
+        pool_.deallocate(block, 64 * KiB, old.view());
+        old.destroy();
+        foreign_stream young;
+        std::vector<void*> blocks;
+        // Everything there is: what the old stream left among it.
+        try {
+            for (;;) blocks.push_back(pool_.allocate(64 * KiB, young.view()));
+        } catch (const rmm::out_of_memory&) {}
+        ASSERT_GE(blocks.size(), 128 * MiB / (64 * KiB) - 64);
+        EXPECT_NE(std::find(blocks.begin(), blocks.end(), block), blocks.end());
+        EXPECT_FALSE(is_idle(young.view()));
+        g.open();
+        for (void* ptr : blocks) pool_.deallocate(ptr, 64 * KiB, young.view());
+    }
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+}
+
+TEST_F(PoolArenas, streams_that_come_and_go_leave_nothing_behind) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool growing{cuda, 64 * MiB};
+    for (int round = 0; round < 500; ++round) {
+        foreign_stream f;
+        std::vector<void*> blocks;
+        for (int i = 0; i < 100; ++i) blocks.push_back(growing.allocate(32 * KiB, f.view()));
+        for (void* ptr : blocks) growing.deallocate(ptr, 32 * KiB, f.view());
+    }
+    EXPECT_EQ(growing.pool_size(), 64 * MiB);
+    EXPECT_EQ(growing.statistics().in_use_bytes, 0u);
+}
+
+TEST_F(PoolArenas, threads_that_come_and_go_leave_nothing_behind) {
+    for (int round = 0; round < 100; ++round) {
+        std::thread([&] {
+            std::vector<void*> blocks;
+            for (int i = 0; i < 100; ++i) blocks.push_back(pool_.allocate(32 * KiB, cuda_stream_per_thread));
+            for (void* ptr : blocks) pool_.deallocate(ptr, 32 * KiB, cuda_stream_per_thread);
+        }).join();
+    }
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 128 * MiB);
+}
+
+TEST_F(PoolArenas, wrong_frees_are_reported_and_harmless) {
+    cuda_stream a = non_blocking();
+    void* const block = pool_.allocate(1 * KiB, a);
+    testing::internal::CaptureStderr();
+    pool_.deallocate(static_cast<char*>(block) + 256, 256, a);
+    pool_.deallocate(block, 2 * KiB, a);
+    pool_.deallocate(block, 1 * KiB, a);
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_NE(text.find("not a block in use"), std::string::npos) << text;
+    EXPECT_NE(text.find("the block has 1024"), std::string::npos) << text;
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+}
+
+TEST_F(PoolArenas, trim_gives_back_what_arenas_do_not_use) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool growing{cuda, 64 * MiB};
+    foreign_stream f;
+    cuda_stream a = non_blocking();
+    void* const block = growing.allocate(1 * KiB, f.view());
+    EXPECT_EQ(growing.trim(), 0u);
+    growing.deallocate(block, 1 * KiB, a);
+    EXPECT_EQ(growing.trim(), 64 * MiB);
+    EXPECT_EQ(growing.pool_size(), 0u);
+}
+
+TEST_F(PoolArenas, a_block_can_be_freed_behind_several_streams_or_none) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_engine engine{cuda,
+                                   {.initial_bytes = 64 * MiB, .maximum_bytes = 64 * MiB, .ordered_upstream = false}};
+    cuda_stream a = non_blocking();
+    foreign_stream f;
+    gate g;
+    void* const block = engine.allocate(1 * KiB, a);
+    g.close(f.view());
+    const cuda_stream_view users[] = {a, f.view()};
+    engine.free(block, 1 * KiB, users);
+    std::vector<void*> all;
+    mr::detail::refusal why;
+    while (void* const ptr = engine.try_allocate(1 * KiB, a, &why)) {
+        all.push_back(ptr);
+        if (ptr == block) break;
+    }
+    EXPECT_EQ(all.back(), block);
+    EXPECT_FALSE(is_idle(a));
+    g.open();
+    for (void* ptr : all) engine.free(ptr, 1 * KiB, {});
+    EXPECT_EQ(engine.statistics().in_use_bytes, 0u);
+}
+
+/// Every word of a block in use holds the block's own number: fills and checks are queued on the streams that own it.
+TEST_F(PoolArenas, no_byte_is_ever_in_two_hands_while_threads_and_streams_come_and_go) {
+    constexpr int num_threads = 4;
+    constexpr int num_steps = 3000;
+    struct owned {
+        std::uint32_t* ptr;
+        std::size_t bytes;
+        std::uint32_t value;
+    };
+    std::atomic<std::uint32_t> next_value{1};
+    std::atomic<int> num_wrong{0};
+    std::mutex passed_on_mutex;
+    struct passed {
+        owned block;
+        kmm::driver::EventHandle ready;
+    };
+    std::vector<passed> passed_on;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < num_threads; ++t) {
+        threads.emplace_back([&, t] {
+            std::mt19937 random(static_cast<unsigned>(t));
+            std::vector<std::unique_ptr<foreign_stream>> streams;
+            for (int i = 0; i < 3; ++i) streams.push_back(std::make_unique<foreign_stream>());
+            struct held {
+                owned block;
+                std::size_t stream;
+            };
+            std::vector<held> blocks;
+            std::uint32_t* first_words = nullptr;
+            ASSERT_TRUE(driver().allocate_pinned(4, reinterpret_cast<void**>(&first_words)).ok());
+            const auto check_and_free = [&](const held& h) {
+                const kmm::driver::StreamHandle s{streams[h.stream]->view().value()};
+                const std::size_t word = random() % (h.block.bytes / 4);
+                ASSERT_TRUE(driver().copy(first_words, h.block.ptr + word, 4, s).ok());
+                ASSERT_TRUE(driver().synchronize_stream(s).ok());
+                if (*first_words != h.block.value) ++num_wrong;
+                pool_.deallocate(h.block.ptr, h.block.bytes, streams[h.stream]->view());
+            };
+            for (int step = 0; step < num_steps; ++step) {
+                const auto what = random() % 100;
+                if (what < 55 && blocks.size() < 40) {
+                    held h;
+                    h.stream = random() % streams.size();
+                    h.block.bytes = 256 * (1 + random() % (std::size_t{1} << random() % 11));
+                    h.block.value = next_value++;
+                    const kmm::driver::StreamHandle s{streams[h.stream]->view().value()};
+                    try {
+                        h.block.ptr =
+                            static_cast<std::uint32_t*>(pool_.allocate(h.block.bytes, streams[h.stream]->view()));
+                    } catch (const rmm::out_of_memory&) {
+                        continue;
+                    }
+                    ASSERT_TRUE(driver().fill(h.block.ptr, &h.block.value, 4, h.block.bytes / 4, s).ok());
+                    blocks.push_back(h);
+                } else if (what < 90 && !blocks.empty()) {
+                    std::swap(blocks[random() % blocks.size()], blocks.back());
+                    const held h = blocks.back();
+                    blocks.pop_back();
+                    check_and_free(h);
+                } else if (what < 93 && !blocks.empty()) {
+                    // To another thread, ordered by an event.
+                    const held h = blocks.back();
+                    blocks.pop_back();
+                    passed p{h.block, {}};
+                    ASSERT_TRUE(driver().create_event(0, false, false, &p.ready).ok());
+                    ASSERT_TRUE(driver().record_event(p.ready, {streams[h.stream]->view().value()}).ok());
+                    std::lock_guard lock(passed_on_mutex);
+                    passed_on.push_back(p);
+                } else if (what < 96) {
+                    passed p;
+                    {
+                        std::lock_guard lock(passed_on_mutex);
+                        if (passed_on.empty()) continue;
+                        p = passed_on.back();
+                        passed_on.pop_back();
+                    }
+                    const std::size_t stream = random() % streams.size();
+                    ASSERT_TRUE(driver().wait_event({streams[stream]->view().value()}, p.ready).ok());
+                    ASSERT_TRUE(driver().destroy_event(p.ready).ok());
+                    blocks.push_back({p.block, stream});
+                } else if (what < 98) {
+                    // A stream goes, with work queued behind it; what it held is freed on it first.
+                    const std::size_t gone = random() % streams.size();
+                    for (std::size_t i = 0; i < blocks.size();) {
+                        if (blocks[i].stream != gone) {
+                            ++i;
+                            continue;
+                        }
+                        pool_.deallocate(blocks[i].block.ptr, blocks[i].block.bytes, streams[gone]->view());
+                        blocks[i] = blocks.back();
+                        blocks.pop_back();
+                    }
+                    streams[gone]->destroy();
+                    streams[gone] = std::make_unique<foreign_stream>();
+                }
+            }
+            for (const held& h : blocks) check_and_free(h);
+            ASSERT_TRUE(driver().free_pinned(first_words).ok());
+        });
+    }
+    for (std::thread& t : threads) t.join();
+    for (const passed& p : passed_on) {
+        ASSERT_TRUE(driver().synchronize_event(p.ready).ok());
+        ASSERT_TRUE(driver().destroy_event(p.ready).ok());
+        pool_.deallocate(p.block.ptr, p.block.bytes, cuda_stream_view{});
+    }
+    EXPECT_EQ(num_wrong, 0);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 128 * MiB);
+}
+
+}  // namespace
