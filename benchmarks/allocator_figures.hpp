@@ -18,10 +18,9 @@
 
 namespace kmm::bench {
 
-/// Values to reach, and samples of the driver's own allocator, by the name of the figure without the subject.
 struct Comparison {
-    std::map<std::string, double> must;
-    std::map<std::string, Samples> raw;
+    std::map<std::string, double> must;  ///< values to reach, by the whole name of the figure
+    std::map<std::string, Samples> raw;  ///< of the driver's own allocator, by the name without the subject
 };
 
 template<typename Subject>
@@ -81,7 +80,7 @@ class AllocatorFigures {
     void add(const std::string& name, const Samples& samples, const Unit& unit, const std::string& note) {
         Beside beside;
         beside.note = note;
-        if (const auto found = comparison_.must.find(name); found != comparison_.must.end())
+        if (const auto found = comparison_.must.find(full(name)); found != comparison_.must.end())
             beside.must = found->second;
         if (is_raw_)
             comparison_.raw[name] = samples;

@@ -94,6 +94,7 @@ class AllocatorArguments {
     bool wants(const std::string& subject) const {
         return subjects_.empty() || subjects_.find("," + subject + ",") != std::string::npos;
     }
+    bool usual_sizes() const { return limit_gib_ == 0; }
     Scale apply_to(Scale scale) const {
         if (limit_gib_ > 0) scale.limit_bytes = static_cast<std::size_t>(limit_gib_ * 1024 * 1024 * 1024);
         return scale;

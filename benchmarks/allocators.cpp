@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -115,6 +116,27 @@ Scale small_scale() {
     return scale;
 }
 
+/// What RAPIDS' RMM reached in its pool on an H200 with CUDA 13.0, the better of 25.10 and 26.10: ours must not be slower,
+/// nor use the memory worse. allocators_rival measures it anew on the machine at hand.
+std::map<std::string, double> rival_figures() {
+    return {{"pool/churn", 720},
+            {"pool/churn_16_threads", 1084},
+            {"pool/churn_64_streams", 719},
+            {"pool/churn_64_streams_freed_elsewhere", 2278},
+            {"pool/churn_1000_holes", 3800},
+            {"pool/churn_10000_holes", 29'600},
+            {"pool/churn_100000_holes", 340'000},
+            {"pool/free_while_busy", 307},
+            {"pool/device_buffer", 464},
+            {"pool/device_buffer_8_threads", 1573},
+            {"pool/live_share_1_stream", 74},
+            {"pool/live_share_8_streams", 47},
+            {"pool/reserved_over_live", 1.88},
+            {"pool_statistics/churn", 951},
+            {"pool_logging/churn", 1832},
+            {"pool_tracking_stacks/churn", 2211}};
+}
+
 Takes takes(const NamedResource& resource) {
     if (resource.is_adaptor) return Takes::churn_only;
     return resource.grows ? Takes::everything : Takes::all_but_growth;
@@ -130,6 +152,8 @@ int main(int argc, char** argv) {
         DriverMachine machine(driver);
         const Scale scale = arguments.apply_to(driver.kind() == driver::Kind::host ? small_scale() : Scale());
         Comparison comparison;
+        const bool usual = driver.kind() == driver::Kind::cuda && !report.quick() && arguments.usual_sizes();
+        if (usual) comparison.must = rival_figures();
         if (arguments.wants("malloc_async")) {
             const Maker<DriverPool> maker{
                 "malloc_async", [&](const Shape& shape) { return std::make_unique<DriverPool>(driver, shape); },
