@@ -91,9 +91,8 @@ class AllocatorArguments {
     int count() const { return static_cast<int>(rest_.size()); }
     char** values() { return rest_.data(); }
 
-    bool wants(const std::string& subject) const {
-        return subjects_.empty() || subjects_.find("," + subject + ",") != std::string::npos;
-    }
+    bool names(const std::string& subject) const { return subjects_.find("," + subject + ",") != std::string::npos; }
+    bool wants(const std::string& subject) const { return subjects_.empty() || names(subject); }
     bool usual_sizes() const { return limit_gib_ == 0; }
     Scale apply_to(Scale scale) const {
         if (limit_gib_ > 0) scale.limit_bytes = static_cast<std::size_t>(limit_gib_ * 1024 * 1024 * 1024);

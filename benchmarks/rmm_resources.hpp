@@ -72,12 +72,20 @@ class Resources {
     std::vector<std::shared_ptr<device_memory_resource>> owned_;
 };
 
+/// What a resource is made with.
+struct ResourceShape {
+    std::size_t initial_bytes = 0;               ///< held from the start; 0: grows from nothing
+    std::optional<std::size_t> maximum_bytes;    ///< none: no limit
+    device_memory_resource* upstream = nullptr;  ///< null: a cuda_memory_resource of its own
+};
+
 struct NamedResource {
     std::string name;
-    /// `initial`: bytes held from the start, 0 for a resource that grows from nothing. `maximum`: none for no limit.
-    std::function<Resources(std::size_t initial, std::optional<std::size_t> maximum)> make;
+    std::string title;  ///< as in RMM's table of results
+    std::function<Resources(const ResourceShape&)> make;
     bool grows = true;
-    bool is_adaptor = false;  ///< a pool behind an adaptor
+    bool has_upstream = true;  ///< takes its memory from `upstream`, and heeds the sizes of the shape
+    bool is_adaptor = false;   ///< a pool behind an adaptor
 };
 
 /// Where a resource that logs writes to; whoever makes one removes it.
@@ -87,87 +95,101 @@ inline std::string benchmark_log_file() {
 
 inline std::size_t multiple_of_256(std::size_t bytes) { return bytes / 256 * 256; }
 
-using CudaPool = rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource>;
-
-inline CudaPool* put_pool(Resources& resources, std::size_t initial, std::optional<std::size_t> maximum) {
-    auto* const upstream = resources.put<rmm::mr::cuda_memory_resource>();
-    if (maximum) maximum = multiple_of_256(*maximum);
-    return resources.put<CudaPool>(upstream, multiple_of_256(initial), maximum);
+inline device_memory_resource* upstream_of(Resources& resources, const ResourceShape& shape) {
+    return shape.upstream != nullptr ? shape.upstream : resources.put<rmm::mr::cuda_memory_resource>();
 }
 
-/// All that this version of rmm has. `cuda` and `managed` know neither an initial nor a maximum size.
+using Pool = rmm::mr::pool_memory_resource<device_memory_resource>;
+
+inline Pool* put_pool(Resources& resources, const ResourceShape& shape) {
+    std::optional<std::size_t> maximum;
+    if (shape.maximum_bytes) maximum = multiple_of_256(*shape.maximum_bytes);
+    return resources.put<Pool>(upstream_of(resources, shape), multiple_of_256(shape.initial_bytes), maximum);
+}
+
+inline Resources make_pool(const ResourceShape& shape) {
+    Resources resources;
+    put_pool(resources, shape);
+    return resources;
+}
+
+/// A resource of its own kind, without an upstream.
+template<typename Resource>
+Resources make_alone(const ResourceShape&) {
+    Resources resources;
+    resources.put<Resource>();
+    return resources;
+}
+
+inline Resources make_cuda_async(const ResourceShape& shape) {
+    using Async = rmm::mr::cuda_async_memory_resource;
+    Resources resources;
+    resources.put<Async>(std::size_t{0}, std::optional<std::size_t>{}, std::optional<Async::allocation_handle_type>{},
+                         shape.maximum_bytes);
+    return resources;
+}
+
+template<typename Adaptor, typename... Arguments>
+Resources make_on_pool(const ResourceShape& shape, Arguments... arguments) {
+    Resources resources;
+    Pool* const pool = put_pool(resources, shape);
+    resources.put<Adaptor>(pool, arguments...);
+    return resources;
+}
+
+/// All that this version of rmm has; the five that RMM replays first, in its order.
 inline std::vector<NamedResource> named_resources() {
-    using Maximum = std::optional<std::size_t>;
     std::vector<NamedResource> list;
-    list.push_back({"pool", [](std::size_t initial, Maximum maximum) {
-                        Resources resources;
-                        put_pool(resources, initial, maximum);
-                        return resources;
-                    }});
+    list.push_back({"pool", "Pool Resource", make_pool});
 #ifdef KMM_BENCH_ARENA
-    list.push_back({"arena",
-                    [](std::size_t initial, Maximum maximum) {
+    list.push_back({"arena", "Arena Resource",
+                    [](const ResourceShape& shape) {
                         Resources resources;
-                        auto* const upstream = resources.put<rmm::mr::cuda_memory_resource>();
-                        Maximum size;
-                        if (maximum || initial > 0) size = multiple_of_256(maximum.value_or(initial));
-                        resources.put<rmm::mr::arena_memory_resource<rmm::mr::cuda_memory_resource>>(upstream, size);
+                        std::optional<std::size_t> size;
+                        if (shape.maximum_bytes || shape.initial_bytes > 0)
+                            size = multiple_of_256(shape.maximum_bytes.value_or(shape.initial_bytes));
+                        auto* const upstream = upstream_of(resources, shape);
+                        resources.put<rmm::mr::arena_memory_resource<device_memory_resource>>(upstream, size);
                         return resources;
                     },
                     false});
 #endif
 #ifdef KMM_BENCH_BINNING
-    list.push_back({"binning", [](std::size_t initial, Maximum maximum) {
-                        Resources resources;
-                        CudaPool* const pool = put_pool(resources, initial, maximum);
-                        resources.put<rmm::mr::binning_memory_resource<CudaPool>>(pool, std::int8_t{18},
-                                                                                  std::int8_t{22});
-                        return resources;
+    list.push_back({"binning", "Binning Resource", [](const ResourceShape& shape) {
+                        return make_on_pool<rmm::mr::binning_memory_resource<Pool>>(shape, std::int8_t{18},
+                                                                                    std::int8_t{22});
                     }});
 #endif
+    list.push_back({"cuda", "CUDA Resource", make_alone<rmm::mr::cuda_memory_resource>, true, false});
+    list.push_back({"managed", "Managed Resource", make_alone<rmm::mr::managed_memory_resource>, true, false});
+    list.push_back({"cuda_async", "CUDA Async Resource", make_cuda_async, true, false});
 #ifdef KMM_BENCH_VMM
-    list.push_back({"vmm", [](std::size_t, Maximum maximum) {
+    list.push_back({"vmm", "VMM Resource",
+                    [](const ResourceShape& shape) {
                         Resources resources;
-                        resources.put<rmm::mr::vmm_memory_resource>(maximum);
-                        return resources;
-                    }});
-#endif
-    list.push_back({"cuda_async", [](std::size_t, Maximum maximum) {
-                        Resources resources;
-                        using Async = rmm::mr::cuda_async_memory_resource;
-                        resources.put<Async>(std::size_t{0}, Maximum{}, std::optional<Async::allocation_handle_type>{},
-                                             maximum);
-                        return resources;
-                    }});
-#ifdef KMM_BENCH_STATISTICS
-    list.push_back({"pool_statistics",
-                    [](std::size_t initial, Maximum maximum) {
-                        Resources resources;
-                        CudaPool* const pool = put_pool(resources, initial, maximum);
-                        resources.put<rmm::mr::statistics_resource_adaptor<CudaPool>>(pool);
+                        resources.put<rmm::mr::vmm_memory_resource>(shape.maximum_bytes);
                         return resources;
                     },
-                    true, true});
+                    true, false});
+#endif
+#ifdef KMM_BENCH_STATISTICS
+    list.push_back(
+        {"pool_statistics", "Pool with Statistics",
+         [](const ResourceShape& shape) { return make_on_pool<rmm::mr::statistics_resource_adaptor<Pool>>(shape); },
+         true, true, true});
 #endif
 #ifdef KMM_BENCH_LOGGING
-    list.push_back({"pool_logging",
-                    [](std::size_t initial, Maximum maximum) {
-                        Resources resources;
-                        CudaPool* const pool = put_pool(resources, initial, maximum);
-                        resources.put<rmm::mr::logging_resource_adaptor<CudaPool>>(pool, benchmark_log_file());
-                        return resources;
+    list.push_back({"pool_logging", "Pool with Logging",
+                    [](const ResourceShape& shape) {
+                        return make_on_pool<rmm::mr::logging_resource_adaptor<Pool>>(shape, benchmark_log_file());
                     },
-                    true, true});
+                    true, true, true});
 #endif
 #ifdef KMM_BENCH_TRACKING
-    list.push_back({"pool_tracking_stacks",
-                    [](std::size_t initial, Maximum maximum) {
-                        Resources resources;
-                        CudaPool* const pool = put_pool(resources, initial, maximum);
-                        resources.put<rmm::mr::tracking_resource_adaptor<CudaPool>>(pool, true);
-                        return resources;
-                    },
-                    true, true});
+    list.push_back(
+        {"pool_tracking_stacks", "Pool with Tracking",
+         [](const ResourceShape& shape) { return make_on_pool<rmm::mr::tracking_resource_adaptor<Pool>>(shape, true); },
+         true, true, true});
 #endif
     return list;
 }
