@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <memory>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "common.hpp"
 #include "replay.hpp"
 #include "rmm_resources.hpp"
@@ -42,70 +40,23 @@ usage: REPLAY_BENCH -f FILE [options]
 
 struct Arguments {
     std::string file;
-    std::vector<std::string> resources;
+    std::string resources;
     double simulated_gib = 0;
     ReplayOrder order = ReplayOrder::of_the_log;
     bool verbose = false;
     int repetitions = 3;
-    std::vector<char*> rest;  ///< for Report
 };
 
-std::vector<std::string> split(const std::string& text) {
-    std::vector<std::string> parts;
-    std::size_t begin = 0;
-    for (std::size_t comma = text.find(','); comma != std::string::npos; comma = text.find(',', begin)) {
-        parts.push_back(text.substr(begin, comma - begin));
-        begin = comma + 1;
-    }
-    parts.push_back(text.substr(begin));
-    return parts;
-}
-
-double number_of(const std::string& text, const char* option) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !(value >= 0) || value > 1e6)
-        Report::stop(std::string(option) + " is '" + text + "': give a number that is not negative");
-    return value;
-}
-
-Arguments parse(int argc, char** argv) {
+Arguments parse(CommandLine& line) {
     Arguments result;
-    result.rest.push_back(argv[0]);
-    int i = 1;
-    // "-f X", "-fX", "--file X", "--file=X"
-    const auto value_of = [&](const char* brief, const char* full) -> std::optional<std::string> {
-        const std::string text = argv[i];
-        if (text == brief || text == full) {
-            if (i + 1 >= argc) Report::stop("'" + text + "' needs a value");
-            return argv[++i];
-        }
-        if (text.rfind(std::string(full) + "=", 0) == 0) return text.substr(std::strlen(full) + 1);
-        if (text.rfind(brief, 0) == 0 && text.rfind("--", 0) != 0) return text.substr(2);
-        return std::nullopt;
-    };
-    for (; i < argc; ++i) {
-        const std::string text = argv[i];
-        if (text == "-h" || text == "--help") {
-            std::fputs(help, stdout);
-            std::exit(0);
-        }
-        if (text == "-v" || text == "--verbose") {
-            result.verbose = true;
-        } else if (text == "-t" || text == "--threads") {
-            result.order = ReplayOrder::of_each_thread;
-        } else if (const auto file = value_of("-f", "--file")) {
-            result.file = *file;
-        } else if (const auto resources = value_of("-r", "--resource")) {
-            result.resources = split(*resources);
-        } else if (const auto size = value_of("-s", "--size")) {
-            result.simulated_gib = number_of(*size, "--size");
-        } else if (text.rfind("--benchmark_repetitions=", 0) == 0) {
-            result.repetitions = std::max(1, static_cast<int>(number_of(text.substr(24), "--benchmark_repetitions")));
-        } else {
-            result.rest.push_back(argv[i]);
-        }
-    }
+    if (line.flag("-h", "--help")) return result;
+    result.file = line.text("-f", "--file").value_or("");
+    result.resources = line.text("-r", "--resource").value_or("");
+    result.simulated_gib = line.number("-s", "--size").value_or(0);
+    if (line.flag("-t", "--threads")) result.order = ReplayOrder::of_each_thread;
+    result.verbose = line.flag("-v", "--verbose");
+    result.repetitions =
+        std::max(1, static_cast<int>(line.count("--benchmark_repetitions", "--benchmark_repetitions").value_or(3)));
     return result;
 }
 
@@ -255,33 +206,22 @@ void print_events(const std::vector<Event>& events) {
     }
 }
 
-std::vector<NamedResource> chosen(const Arguments& arguments) {
-    std::vector<NamedResource> list = named_resources();
-    if (arguments.resources.empty()) {
-        std::erase_if(list, [](const NamedResource& resource) { return resource.is_adaptor; });
-        return list;
-    }
-    std::vector<NamedResource> result;
-    for (const std::string& name : arguments.resources) {
-        const auto found = std::find_if(list.begin(), list.end(), [&](const auto& each) { return each.name == name; });
-        if (found == list.end()) {
-            std::printf("Error: invalid memory_resource name: %s\n", name.c_str());
-            std::exit(2);
-        }
-        result.push_back(*found);
-    }
-    return result;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-    Arguments arguments = parse(argc, argv);
+    CommandLine line(argc, argv);
+    const Arguments arguments = parse(line);
     if (arguments.file.empty()) {
         std::fputs(help, stdout);
         return 0;
     }
-    const std::vector<NamedResource> resources = chosen(arguments);
+    std::vector<NamedResource> resources;
+    try {
+        resources = resources_named(arguments.resources);
+    } catch (const std::invalid_argument& error) {
+        std::printf("%s\n", error.what());
+        return 2;
+    }
     std::vector<Event> events;
     try {
         events = rmm::detail::parse_csv(arguments.file);
@@ -301,7 +241,7 @@ int main(int argc, char** argv) {
         const ReplayLog log(std::move(events));
         for (std::size_t i = 0; i < log.threads().size(); ++i)
             std::printf("Thread %zu: %zu events\n", i, log.threads()[i].size());
-        Report report(static_cast<int>(arguments.rest.size()), arguments.rest.data());
+        Report report(line.num_left(), line.left());
         Program program(arguments, report, log);
         bool all_served = true;
         for (const NamedResource& resource : resources) all_served = program.run(resource) && all_served;

@@ -3,12 +3,14 @@
 // Owns: the list. Must not know: what is done with a resource. Device 0.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -192,6 +194,29 @@ inline std::vector<NamedResource> named_resources() {
          true, true, true});
 #endif
     return list;
+}
+
+/// Those of a list with commas; of an empty list all but the adaptors. Throws std::invalid_argument for a name that is none.
+inline std::vector<NamedResource> resources_named(const std::string& names) {
+    const std::vector<NamedResource> all = named_resources();
+    std::vector<NamedResource> result;
+    if (names.empty()) {
+        for (const NamedResource& each : all) {
+            if (!each.is_adaptor) result.push_back(each);
+        }
+        return result;
+    }
+    for (std::size_t begin = 0; begin <= names.size();) {
+        const std::size_t end = std::min(names.find(',', begin), names.size());
+        const std::string name = names.substr(begin, end - begin);
+        const std::size_t before = result.size();
+        for (const NamedResource& each : all) {
+            if (each.name == name) result.push_back(each);
+        }
+        if (result.size() == before) throw std::invalid_argument("Error: invalid memory_resource name: " + name);
+        begin = end + 1;
+    }
+    return result;
 }
 
 }  // namespace kmm::bench
