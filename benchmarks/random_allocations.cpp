@@ -31,6 +31,8 @@ usage: RANDOM_ALLOCATIONS_BENCH [options]
   --benchmark_filter=TEXT, --benchmark_out=FILE, --quick
 )";
 
+constexpr double longest_seconds = 2;
+
 struct Steps {
     std::size_t count;
     std::size_t most_mib;
@@ -100,10 +102,15 @@ int main(int argc, char** argv) {
         for (const NamedResource& resource : resources_named(names)) {
             if (names.empty() && resource.name == "managed") continue;
             for (const std::size_t most_mib : sizes) {
+                double seconds_per_step = 0;
                 for (const std::size_t num_steps : counts) {
                     const std::string name =
                         resource.name + "/" + std::to_string(num_steps) + "/" + std::to_string(most_mib);
                     if (!report.wants(name)) continue;
+                    if (!profile && seconds_per_step * static_cast<double>(num_steps) > longest_seconds) {
+                        report.skip(name, "left out: would take long; ask for it with -n and -m");
+                        continue;
+                    }
                     ResourceShape shape;
                     // An arena does not grow; half of its memory for the fragments.
                     if (!resource.grows) shape.initial_bytes = cap_mib << 21;
@@ -116,6 +123,7 @@ int main(int argc, char** argv) {
                     }
                     Beside beside;
                     const Samples samples = time_each(report.repetitions(3), work);
+                    seconds_per_step = median(samples) / static_cast<double>(num_steps);
                     beside.note = std::to_string(refused) + " requests refused, seed 1";
                     report.add(name, samples, {"ms", Better::lower, 1e3}, beside);
                 }
