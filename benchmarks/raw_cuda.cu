@@ -157,6 +157,14 @@ __global__ void spin(long long cycles) {
     while (clock64() - begin < cycles) {}
 }
 
+__global__ void spin_for(long long nanoseconds) {
+    long long begin = 0, now = 0;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - begin < nanoseconds);
+}
+
 __global__ void increment(float* data, int count) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < count) data[i] += 1;
@@ -626,6 +634,11 @@ CallCosts call_costs(int repetitions) {
         }
     }
     return {none, none, none, none, none, none, none, none, none};
+}
+
+bool keep_busy(void* stream, double microseconds) {
+    spin_for<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<long long>(microseconds * 1000));
+    return cudaGetLastError() == cudaSuccess;
 }
 
 const void* empty_kernel() { return handle_of(reinterpret_cast<const void*>(empty)); }

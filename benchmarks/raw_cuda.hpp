@@ -74,6 +74,9 @@ struct CallCosts {
 };
 CallCosts call_costs(int repetitions);
 
+/// Keeps a stream of device 0 busy for about so long; false: not available. `stream` may be another CUDA runtime's.
+bool keep_busy(void* stream, double microseconds);
+
 /// The handle of a kernel without parameters that does nothing, for launches through the driver layer. Null where none.
 const void* empty_kernel();
 /// The handle of a kernel (float* data, int count) that adds 1 to each element.

@@ -26,6 +26,7 @@ Measured tiny_kernels_threads(int, int, int) { return none(); }
 Measured pinned_copy(Direction, std::size_t, std::size_t, int) { return none(); }
 Measured peer_copy(int, int, bool, std::size_t, int) { return none(); }
 CallCosts call_costs(int) { return {none(), none(), none(), none(), none(), none(), none(), none(), none()}; }
+bool keep_busy(void*, double) { return false; }
 const void* empty_kernel() { return nullptr; }
 const void* increment_kernel() { return nullptr; }
 const void* spin_kernel() { return nullptr; }

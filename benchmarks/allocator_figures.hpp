@@ -1,0 +1,393 @@
+// The figures of allocators, one function each: churn, threads, many streams, holes, frees beside a busy stream,
+// containers, fragmentation. What each means stands at its function.
+//
+// Owns: names, repetitions and seeds. Must not know: any library of ours, nor CUDA (see allocator_workloads.hpp).
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <latch>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "allocator_workloads.hpp"
+#include "common.hpp"
+
+namespace kmm::bench {
+
+struct Comparison {
+    std::map<std::string, double> must;  ///< values to reach, by the whole name of the figure
+    std::map<std::string, Samples> raw;  ///< of the driver's own allocator, by the name without the subject
+};
+
+template<typename Subject>
+class AllocatorFigures {
+  public:
+    AllocatorFigures(Report& report, Machine& machine, const Scale& scale, Comparison& comparison)
+        : report_(report), machine_(machine), scale_(scale), comparison_(comparison) {}
+
+    /// All figures of one subject. `is_raw`: its samples become the `raw` of those that follow.
+    void run(const Maker<Subject>& maker, bool is_raw = false) {
+        maker_ = &maker;
+        is_raw_ = is_raw;
+        measure("churn", [&] { churn("churn", 1, FreedOn::own_stream); });
+        if (maker.takes == Takes::churn_only) return;
+        measure("churn_16_threads", [&] { churn_threads(16); });
+        measure("churn_64_streams", [&] { churn("churn_64_streams", 64, FreedOn::own_stream); });
+        measure("churn_64_streams_freed_elsewhere",
+                [&] { churn("churn_64_streams_freed_elsewhere", 64, FreedOn::another_stream); });
+        for (std::size_t holes : scale_.holes) {
+            const std::string name = "churn_" + std::to_string(holes) + "_holes";
+            measure(name, [&] { churn_holes(name, holes); });
+        }
+        measure("free_while_busy", [&] { free_while_busy(); });
+        measure("device_buffer", [&] { buffers(1); });
+        measure("device_buffer_8_threads", [&] { buffers(8); });
+        for (const std::size_t streams : {std::size_t{1}, std::size_t{8}}) {
+            if (maker.takes == Takes::all_but_limits) break;
+            const std::string suffix = streams == 1 ? "_1_stream" : "_8_streams";
+            if (wants("live_share" + suffix) || wants("churn_half_full" + suffix))
+                guarded("live_share" + suffix, [&] { live_share(suffix, streams); });
+        }
+        if (maker.takes != Takes::all_but_growth) measure("reserved_over_live", [&] { growth(); });
+    }
+
+  private:
+    using Subjects = std::unique_ptr<Subject>;
+
+    std::string full(const std::string& name) const { return maker_->name + "/" + name; }
+    bool wants(const std::string& name) const { return report_.wants(full(name)); }
+
+    template<typename Work>
+    void measure(const std::string& name, Work work) {
+        if (wants(name)) guarded(name, work);
+    }
+
+    /// A subject that fails says so, and the others are measured.
+    template<typename Work>
+    void guarded(const std::string& name, Work work) {
+        try {
+            work();
+        } catch (const std::exception& error) {
+            report_.skip(full(name), std::string("failed: ") + error.what());
+        }
+        machine_.synchronize();
+    }
+
+    void add(const std::string& name, const Samples& samples, const Unit& unit, const std::string& note) {
+        Beside beside;
+        beside.note = note;
+        if (const auto found = comparison_.must.find(full(name)); found != comparison_.must.end())
+            beside.must = found->second;
+        if (is_raw_)
+            comparison_.raw[name] = samples;
+        else if (const auto raw = comparison_.raw.find(name); raw != comparison_.raw.end())
+            beside.raw = raw->second;
+        report_.add(full(name), samples, unit, beside);
+    }
+
+    Subjects make(std::size_t initial, std::optional<std::size_t> maximum) {
+        Shape shape;
+        shape.initial_bytes = initial;
+        shape.maximum_bytes = maximum;
+        return maker_->make(shape);
+    }
+
+    static std::string sizes(std::size_t least, std::size_t most) {
+        return "log-uniform " + std::to_string(least) + " - " + std::to_string(most) + " B";
+    }
+
+    int repetitions() const { return report_.repetitions(5); }
+    double sample_seconds() const { return report_.size(scale_.sample_seconds, scale_.sample_seconds / 10); }
+
+    /// Seconds of one call of `step`; as many as fit into a sample, after a quarter of that to warm up.
+    template<typename Step>
+    Samples steady(Step step, double operations_per_step) {
+        const auto run_for = [&](double seconds) {
+            std::size_t steps = 0;
+            const auto begin = Clock::now();
+            double elapsed = 0;
+            do {
+                for (int i = 0; i < 64; ++i) step();
+                steps += 64;
+                elapsed = seconds_since(begin);
+            } while (elapsed < seconds);
+            machine_.synchronize();
+            return elapsed / (static_cast<double>(steps) * operations_per_step);
+        };
+        (void)run_for(sample_seconds() / 4);
+        Samples samples;
+        for (int i = 0; i < repetitions(); ++i) samples.push_back(run_for(sample_seconds()));
+        return samples;
+    }
+
+    /// One thread. An operation is one allocate or one deallocate.
+    void churn(const std::string& name, std::size_t num_streams, FreedOn freed_on) {
+        const Streams streams(machine_, num_streams);
+        const Subjects subject = make(scale_.pool_bytes, std::nullopt);
+        Samples samples;
+        {
+            Churn<Subject> work(*subject, streams.all(), freed_on, scale_.num_live, 256, scale_.largest_bytes, 1);
+            samples = steady([&] { work.step(); }, 2);
+        }
+        add(name, samples, nanoseconds(),
+            std::to_string(scale_.num_live) + " live, " + sizes(256, scale_.largest_bytes) + ", seed 1");
+    }
+
+    /// Runs `work(thread)` on threads that start together; seconds from the start to the end of the last. Rethrows.
+    template<typename Work>
+    static double together(std::size_t num_threads, Work work) {
+        std::latch ready(static_cast<std::ptrdiff_t>(num_threads) + 1);
+        std::vector<std::thread> threads;
+        std::vector<std::exception_ptr> errors(num_threads);
+        for (std::size_t thread = 0; thread < num_threads; ++thread) {
+            threads.emplace_back([&, thread] {
+                ready.arrive_and_wait();
+                try {
+                    work(thread);
+                } catch (...) {
+                    errors[thread] = std::current_exception();
+                }
+            });
+        }
+        ready.arrive_and_wait();
+        const auto begin = Clock::now();
+        for (std::thread& thread : threads) thread.join();
+        const double elapsed = seconds_since(begin);
+        for (const std::exception_ptr& error : errors) {
+            if (error) std::rethrow_exception(error);
+        }
+        return elapsed;
+    }
+
+    /// `work(thread, steps)` on several threads; seconds of one step over all threads.
+    template<typename Work>
+    Samples steady_threads(std::size_t num_threads, Work work) {
+        std::size_t steps = 200;
+        const auto run = [&] { return together(num_threads, [&](std::size_t thread) { work(thread, steps); }); };
+        double elapsed = run();
+        while (elapsed < sample_seconds() / 4 && steps < 10'000'000) {
+            steps *= 4;
+            elapsed = run();
+        }
+        steps =
+            std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(steps) * sample_seconds() / elapsed));
+        Samples samples;
+        for (int i = 0; i < repetitions(); ++i) {
+            samples.push_back(run() / (static_cast<double>(steps) * static_cast<double>(num_threads)));
+            machine_.synchronize();
+        }
+        return samples;
+    }
+
+    /// A stream for each thread, and the live blocks divided among them. Wall time of an operation over all threads.
+    void churn_threads(std::size_t num_threads) {
+        const Streams streams(machine_, num_threads);
+        const Subjects subject = make(scale_.pool_bytes, std::nullopt);
+        std::vector<std::unique_ptr<Churn<Subject>>> work;
+        for (std::size_t thread = 0; thread < num_threads; ++thread) {
+            work.push_back(std::make_unique<Churn<Subject>>(*subject, std::vector<RawStream>{streams[thread]},
+                                                            FreedOn::own_stream, scale_.num_live / num_threads, 256,
+                                                            scale_.largest_bytes, 1 + thread));
+        }
+        Samples samples =
+            steady_threads(num_threads, [&](std::size_t thread, std::size_t steps) { work[thread]->steps(steps); });
+        for (double& sample : samples) sample /= 2;
+        work.clear();
+        add("churn_16_threads", samples, nanoseconds(),
+            "wall time over all threads; " + std::to_string(scale_.num_live / num_threads) + " live each, seeds 1 to " +
+                std::to_string(num_threads));
+    }
+
+    /// Blocks of 1 KiB of which every second is free: too small for the churn of 64 KiB and more.
+    void churn_holes(const std::string& name, std::size_t num_holes) {
+        constexpr std::size_t hole = 1024, least = 65536;
+        const Streams streams(machine_, 1);
+        const Subjects subject = make(scale_.pool_bytes, std::nullopt);
+        std::vector<void*> small;
+        const auto drop = [&](std::size_t i) {
+            subject->deallocate(std::exchange(small[i], nullptr), hole, streams[0]);
+        };
+        const auto drop_all = [&] {
+            for (std::size_t i = 0; i < small.size(); ++i) {
+                if (small[i] != nullptr) drop(i);
+            }
+        };
+        Samples samples;
+        try {
+            while (small.size() < 2 * num_holes) small.push_back(subject->allocate(hole, streams[0]));
+            // From the end: a list that is searched from the lowest address on is quick then, and the setup not measured.
+            for (std::size_t i = small.size(); i > 1; i -= 2) drop(i - 1);
+            Churn<Subject> work(*subject, streams.all(), FreedOn::own_stream, scale_.num_live, least,
+                                scale_.largest_bytes, 1);
+            samples = steady([&] { work.step(); }, 2);
+        } catch (...) {
+            drop_all();
+            throw;
+        }
+        drop_all();
+        add(name, samples, nanoseconds(),
+            std::to_string(scale_.num_live) + " live, " + sizes(least, scale_.largest_bytes) +
+                ", holes of 1024 B, seed 1");
+    }
+
+    /// Host time of one free whose stream has a kernel of 200 us running.
+    void free_while_busy() {
+        const Streams streams(machine_, 1);
+        const Subjects subject = make(scale_.pool_bytes, std::nullopt);
+        Samples samples;
+        for (int i = 0; i < report_.repetitions(50) + 1; ++i) {
+            void* const block = subject->allocate(scale_.busy_bytes, streams[0]);
+            machine_.synchronize();
+            if (!machine_.spin(streams[0], 200)) {
+                subject->deallocate(block, scale_.busy_bytes, streams[0]);
+                report_.skip(full("free_while_busy"), "not available: no kernel that keeps a stream busy");
+                return;
+            }
+            const auto begin = Clock::now();
+            subject->deallocate(block, scale_.busy_bytes, streams[0]);
+            const double elapsed = seconds_since(begin);
+            machine_.synchronize();
+            if (i > 0) samples.push_back(elapsed);
+        }
+        add("free_while_busy", samples, nanoseconds(), std::to_string(scale_.busy_bytes) + " B, kernel of 200 us");
+    }
+
+    /// A device_buffer of 1 KiB made and dropped, this subject current; a pair. A stream for each thread.
+    void buffers(std::size_t num_threads) {
+        const Streams streams(machine_, num_threads);
+        const Subjects subject = make(scale_.buffer_pool_bytes, std::nullopt);
+        if (!subject->make_current(true)) return;
+        Samples samples;
+        std::exception_ptr error;
+        try {
+            if (num_threads == 1) {
+                samples = steady([&] { subject->make_and_drop_buffer(1024, streams[0]); }, 1);
+            } else {
+                samples = steady_threads(num_threads, [&](std::size_t thread, std::size_t steps) {
+                    for (std::size_t i = 0; i < steps; ++i) subject->make_and_drop_buffer(1024, streams[thread]);
+                });
+            }
+        } catch (...) {
+            error = std::current_exception();
+        }
+        subject->make_current(false);
+        if (error) std::rethrow_exception(error);
+        add(num_threads == 1 ? "device_buffer" : "device_buffer_8_threads", samples, nanoseconds(),
+            num_threads == 1 ? "a pair" : "a pair, wall time over all threads");
+    }
+
+    /// Blocks that live on any of the streams.
+    class Live {
+      public:
+        Live(Subject& subject, const Streams& streams) : subject_(subject), streams_(streams) {}
+        ~Live() {
+            for (const Block& block : blocks_) subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
+        }
+        Live(const Live&) = delete;
+        Live& operator=(const Live&) = delete;
+
+        /// False where the subject refuses.
+        bool add(std::size_t bytes, std::size_t stream) {
+            void* pointer = nullptr;
+            try {
+                pointer = subject_.allocate(bytes, streams_[stream]);
+            } catch (const std::exception&) {
+                return false;
+            }
+            blocks_.push_back({pointer, bytes, stream});
+            bytes_ += bytes;
+            return true;
+        }
+        void drop(std::size_t random) {
+            const std::size_t i = random % blocks_.size();
+            const Block block = blocks_[i];
+            blocks_[i] = blocks_.back();
+            blocks_.pop_back();
+            bytes_ -= block.bytes;
+            subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
+        }
+        std::size_t bytes() const { return bytes_; }
+        std::size_t size() const { return blocks_.size(); }
+
+      private:
+        Subject& subject_;
+        const Streams& streams_;
+        std::vector<Block> blocks_;
+        std::size_t bytes_ = 0;
+    };
+
+    /// The largest request is a fortieth of the limit (1 GiB of 40).
+    std::size_t largest_of_limit() const { return scale_.limit_bytes / 40; }
+
+    /// Half of the limit live and churned, which is timed; then growth. What is live at the first request that fails (in
+    /// the churn already, perhaps), over the limit. A sample for each seed.
+    void live_share(const std::string& suffix, std::size_t num_streams) {
+        const std::size_t half = scale_.limit_bytes / 2;
+        Samples operation, inverse;
+        for (int seed = 1; seed <= report_.size(scale_.num_seeds, 1); ++seed) {
+            const Streams streams(machine_, num_streams);
+            const Subjects subject = make(scale_.limit_bytes, scale_.limit_bytes);
+            Draw draw(static_cast<std::uint64_t>(seed));
+            Live live(*subject, streams);
+            const auto grow = [&] {
+                const std::size_t bytes = draw.log_uniform(1024, largest_of_limit());
+                return live.add(bytes, draw.below(streams.size()));
+            };
+            bool fits = true;
+            while (fits && live.bytes() < half) fits = grow();
+            std::size_t operations = 0;
+            const auto begin = Clock::now();
+            for (; fits && operations < scale_.efficiency_operations; ++operations) {
+                if (live.bytes() < half)
+                    fits = grow();
+                else
+                    live.drop(draw.next());
+            }
+            if (operations > 0) operation.push_back(seconds_since(begin) / static_cast<double>(operations));
+            while (fits) fits = grow();
+            inverse.push_back(static_cast<double>(scale_.limit_bytes) / static_cast<double>(live.bytes()));
+        }
+        const std::string note = sizes(1024, largest_of_limit()) + ", limit " + std::to_string(scale_.limit_bytes) +
+                                 " B, seeds 1 to " + std::to_string(inverse.size());
+        add("churn_half_full" + suffix, operation, nanoseconds(), note);
+        add("live_share" + suffix, inverse, {"%", Better::higher, 100}, note);
+    }
+
+    /// From nothing to half of the limit, three allocations to two frees: memory taken from the device over live memory.
+    void growth() {
+        Samples samples;
+        for (int seed = 1; seed <= report_.size(scale_.num_seeds, 1); ++seed) {
+            const Streams streams(machine_, 1);
+            machine_.synchronize();
+            const std::size_t before = machine_.free_bytes();
+            const Subjects subject = make(0, std::nullopt);
+            Draw draw(static_cast<std::uint64_t>(seed));
+            Live live(*subject, streams);
+            while (live.bytes() < scale_.limit_bytes / 2) {
+                if (live.size() > 0 && draw.below(5) < 2) {
+                    live.drop(draw.next());
+                } else if (!live.add(draw.log_uniform(1024, largest_of_limit()), 0)) {
+                    report_.skip(full("reserved_over_live"), "failed: a request was refused");
+                    return;
+                }
+            }
+            machine_.synchronize();
+            samples.push_back(static_cast<double>(before - machine_.free_bytes()) / static_cast<double>(live.bytes()));
+        }
+        add("reserved_over_live", samples, {"", Better::lower, 1},
+            sizes(1024, largest_of_limit()) + ", seeds 1 to " + std::to_string(samples.size()));
+    }
+
+    Report& report_;
+    Machine& machine_;
+    const Scale& scale_;
+    Comparison& comparison_;
+    const Maker<Subject>* maker_ = nullptr;
+    bool is_raw_ = false;
+};
+
+}  // namespace kmm::bench

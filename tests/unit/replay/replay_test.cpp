@@ -1,0 +1,192 @@
+// The replay of a log: what reaches the resource, in which order, on which stream, and what becomes of refusals.
+#include "replay.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <rmm/error.hpp>
+#include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/pool_memory_resource.hpp>
+
+namespace {
+
+using kmm::bench::Action;
+using kmm::bench::Event;
+using kmm::bench::replay;
+using kmm::bench::ReplayLog;
+using kmm::bench::ReplayOrder;
+using kmm::bench::ReplayStreams;
+
+struct Call {
+    Action act;
+    void* pointer;
+    std::size_t bytes;
+    cudaStream_t stream;
+};
+
+/// Gives out addresses that nobody touches, writes down every call, and refuses what is larger than `limit`.
+class WritesDown final : public rmm::mr::device_memory_resource {
+  public:
+    std::vector<Call> calls;
+    std::map<void*, std::size_t> live;
+    std::size_t limit = ~std::size_t{0};
+
+  private:
+    void* do_allocate(std::size_t bytes, rmm::cuda_stream_view stream) override {
+        const std::lock_guard lock(mutex_);
+        if (bytes > limit) throw rmm::out_of_memory("more than the limit");
+        void* const pointer = bytes == 0 ? nullptr : reinterpret_cast<void*>(next_);
+        next_ += (bytes + 255) / 256 * 256;
+        calls.push_back({Action::ALLOCATE, pointer, bytes, stream.value()});
+        if (pointer != nullptr) live[pointer] = bytes;
+        return pointer;
+    }
+    void do_deallocate(void* pointer, std::size_t bytes, rmm::cuda_stream_view stream) override {
+        const std::lock_guard lock(mutex_);
+        calls.push_back({Action::FREE, pointer, bytes, stream.value()});
+        if (pointer != nullptr) {
+            EXPECT_EQ(live[pointer], bytes);
+            live.erase(pointer);
+        }
+    }
+
+    std::mutex mutex_;
+    std::size_t next_ = 0x100;
+};
+
+Event allocate(std::size_t thread, std::uintptr_t pointer, std::size_t bytes, std::uintptr_t stream = 0) {
+    return {thread, Action::ALLOCATE, bytes, pointer, stream, 0};
+}
+Event free(std::size_t thread, std::uintptr_t pointer, std::size_t bytes, std::uintptr_t stream = 0) {
+    return {thread, Action::FREE, bytes, pointer, stream, 0};
+}
+
+TEST(ReplayLogs, CountThePeakAndWhatIsNeverFreed) {
+    const ReplayLog log({allocate(1, 0x100, 10), allocate(1, 0x200, 20), free(1, 0x100, 10), allocate(2, 0x100, 5)});
+    EXPECT_EQ(log.peak_bytes(), 30u);
+    EXPECT_EQ(log.num_leaked(), 2u);
+    EXPECT_EQ(log.leaked_bytes(), 25u);
+    EXPECT_EQ(log.threads().size(), 2u);
+}
+
+TEST(ReplayLogs, FindTheAllocationOfAFreeThroughAddressesThatComeAgain) {
+    const ReplayLog log(
+        {allocate(1, 0x100, 10), free(2, 0x100, 10), allocate(2, 0x100, 20), free(1, 0x100, 20), free(1, 0x100, 20)});
+    EXPECT_EQ(log.allocated_by(1), 0u);
+    EXPECT_EQ(log.allocated_by(3), 2u);
+    EXPECT_EQ(log.allocated_by(4), ReplayLog::nothing);
+}
+
+class Replays : public ::testing::TestWithParam<ReplayOrder> {};
+
+TEST_P(Replays, ServeALogOfTwoThreadsAndFreeWhatItLeaks) {
+    const ReplayLog log(rmm::detail::parse_csv(KMM_REPLAY_LOG));
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    const auto result = replay(log, resource, streams, GetParam());
+    EXPECT_TRUE(result.failures.empty());
+    EXPECT_GT(result.seconds, 0);
+    EXPECT_TRUE(resource.live.empty());
+    // 5 allocations, 6 frees (one of null, one of an address that was never allocated), and one block that the log leaks.
+    EXPECT_EQ(resource.calls.size(), 12u);
+}
+
+TEST_P(Replays, GiveEachLoggedStreamAStreamOfItsOwn) {
+    const ReplayLog log({allocate(1, 0x100, 1, 0), allocate(1, 0x200, 2, 0xaaa0), allocate(1, 0x300, 3, 0xbbb0),
+                         allocate(1, 0x400, 4, 0xaaa0), allocate(1, 0x500, 5, 1), allocate(1, 0x600, 6, 2)});
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    replay(log, resource, streams, GetParam());
+    const auto stream_of = [&](std::size_t i) { return rmm::cuda_stream_view(resource.calls[i].stream); };
+    EXPECT_EQ(stream_of(1), stream_of(3));
+    EXPECT_NE(stream_of(1), stream_of(2));
+    EXPECT_FALSE(stream_of(1).is_default());
+    EXPECT_TRUE(stream_of(0).is_default());
+    EXPECT_EQ(stream_of(4), rmm::cuda_stream_legacy);
+    EXPECT_EQ(stream_of(5), rmm::cuda_stream_per_thread);
+}
+
+TEST_P(Replays, ReportWhatIsRefusedAndLeaveOutItsFree) {
+    const ReplayLog log({allocate(1, 0x100, 10), allocate(2, 0x200, 5000), free(1, 0x200, 5000), free(1, 0x100, 10)});
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    resource.limit = 1000;
+    const auto result = replay(log, resource, streams, GetParam());
+    ASSERT_EQ(result.failures.size(), 1u);
+    EXPECT_EQ(result.failures[0].event, 1u);
+    EXPECT_NE(result.failures[0].reason.find("more than the limit"), std::string::npos);
+    EXPECT_EQ(resource.calls.size(), 2u);
+}
+
+TEST_P(Replays, LeaveOutRequestsThatFailedInTheLog) {
+    const ReplayLog log({{1, Action::ALLOCATE_FAILURE, 1 << 20, 0, 0, 0}, allocate(1, 0, 0), free(1, 0, 0)});
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    EXPECT_TRUE(replay(log, resource, streams, GetParam()).failures.empty());
+    EXPECT_EQ(resource.calls.size(), 2u);
+}
+
+TEST_P(Replays, LookAtTheResourceBeforeLeaksAreFreed) {
+    const ReplayLog log({allocate(1, 0x100, 10)});
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    struct Seen {
+        WritesDown& resource;
+        std::size_t live;
+    } seen{resource, 0};
+    replay(
+        log, resource, streams, GetParam(),
+        [](void* user) { static_cast<Seen*>(user)->live = static_cast<Seen*>(user)->resource.live.size(); }, &seen);
+    EXPECT_EQ(seen.live, 1u);
+    EXPECT_TRUE(resource.live.empty());
+}
+
+TEST_P(Replays, KeepBlocksOfManyThreadsApartInAPool) {
+    std::vector<Event> events;
+    constexpr std::size_t num_threads = 4, rounds = 200;
+    for (std::size_t round = 0; round < rounds; ++round) {
+        for (std::size_t thread = 0; thread < num_threads; ++thread)
+            events.push_back(allocate(thread, 0x1000 * (thread + 1), 256 * (1 + round % 7), 0x10000 + 0x100 * thread));
+        // Freed by the neighbour, on its stream.
+        for (std::size_t thread = 0; thread < num_threads; ++thread) {
+            const std::size_t other = (thread + 1) % num_threads;
+            events.push_back(free(thread, 0x1000 * (other + 1), 256 * (1 + round % 7), 0x10000 + 0x100 * thread));
+        }
+    }
+    const ReplayLog log(std::move(events));
+    EXPECT_EQ(log.num_leaked(), 0u);
+    const ReplayStreams streams(log);
+    rmm::mr::cuda_memory_resource device;
+    rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource> pool(&device, 1 << 20, 1 << 20);
+    EXPECT_TRUE(replay(log, pool, streams, GetParam()).failures.empty());
+    EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(InBothOrders, Replays, ::testing::Values(ReplayOrder::of_the_log, ReplayOrder::of_each_thread),
+                         [](const auto& instance) {
+                             return instance.param == ReplayOrder::of_the_log ? "OfTheLog" : "OfEachThread";
+                         });
+
+TEST(ReplaysInTheOrderOfTheLog, CallTheResourceExactlyAsLogged) {
+    std::vector<Event> events;
+    for (std::size_t i = 0; i < 300; ++i) events.push_back(allocate(i * i % 5, 0x100 * (i + 1), 1 + i));
+    const ReplayLog log(std::move(events));
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    replay(log, resource, streams, ReplayOrder::of_the_log);
+    for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(resource.calls[i].bytes, 1 + i);
+}
+
+TEST(ReplaysInTheOrderOfTheLog, OfAnEmptyLogDoNothing) {
+    const ReplayLog log({});
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    replay(log, resource, streams, ReplayOrder::of_the_log);
+    EXPECT_TRUE(resource.calls.empty());
+}
+
+}  // namespace
