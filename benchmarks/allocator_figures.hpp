@@ -323,7 +323,7 @@ class AllocatorFigures {
     /// The largest request is a fortieth of the limit (1 GiB of 40).
     std::size_t largest_of_limit() const { return scale_.limit_bytes / 40; }
 
-    /// Half of the limit live and churned, which is timed; then growth. What is live at the first request that fails (in
+    /// Half of the limit live and churned, which is timed; then growth, three allocations to two frees. What is live at the first request that fails (in
     /// the churn already, perhaps), over the limit. A sample for each seed.
     void live_share(const std::string& suffix, std::size_t num_streams) {
         const std::size_t half = scale_.limit_bytes / 2;
@@ -348,7 +348,12 @@ class AllocatorFigures {
                     live.drop(draw.next());
             }
             if (operations > 0) operation.push_back(seconds_since(begin) / static_cast<double>(operations));
-            while (fits) fits = grow();
+            while (fits) {
+                if (draw.below(5) < 2)
+                    live.drop(draw.next());
+                else
+                    fits = grow();
+            }
             inverse.push_back(static_cast<double>(scale_.limit_bytes) / static_cast<double>(live.bytes()));
         }
         const std::string note = sizes(1024, largest_of_limit()) + ", limit " + std::to_string(scale_.limit_bytes) +

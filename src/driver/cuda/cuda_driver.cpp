@@ -165,7 +165,24 @@ Status VendorDriver::context_of(int device, void** out) noexcept {
     return {};
 }
 
-Status VendorDriver::current_device(int* out) noexcept { return runtime_status(vendor::current_device(out)); }
+Status VendorDriver::current_device(int* out) noexcept {
+    // The primary contexts live as long as the process: one that the thread has seen keeps its device.
+    struct Seen {
+        void* context = nullptr;
+        int device = -1;
+    };
+    thread_local Seen last;
+    void* const context = current_context();
+    if (context != nullptr && context == last.context) [[likely]] {
+        *out = last.device;
+        return {};
+    }
+    const Status status = runtime_status(vendor::current_device(out));
+    if (status.ok() && context != nullptr && is_device(*out) &&
+        contexts_[*out].load(std::memory_order_acquire) == context)
+        last = {context, *out};
+    return status;
+}
 
 Status VendorDriver::set_current_device(int device) noexcept {
     void* context = nullptr;

@@ -121,10 +121,10 @@ inline bool load_entry_points(std::string* missing) {
         need("cuEventRecord", 2000, entry.event_record) && need("cuEventQuery", 2000, entry.event_query) &&
         need("cuStreamQuery", 2000, entry.stream_query) && need("cuStreamWaitEvent", 3020, entry.stream_wait_event) &&
         need("cuStreamGetCtx", 9020, entry.stream_get_context) && need("cuStreamGetId", 12000, entry.stream_get_id) &&
-        need("cuStreamIsCapturing", 10000, entry.stream_is_capturing) && need("cuMemsetD8Async", 3020, entry.memset_8) &&
-        need("cuMemsetD16Async", 3020, entry.memset_16) && need("cuMemsetD32Async", 3020, entry.memset_32) &&
-        need("cuMemsetD2D8Async", 3020, entry.memset_2d_8) && need("cuMemsetD2D16Async", 3020, entry.memset_2d_16) &&
-        need("cuMemsetD2D32Async", 3020, entry.memset_2d_32) &&
+        need("cuStreamIsCapturing", 10000, entry.stream_is_capturing) &&
+        need("cuMemsetD8Async", 3020, entry.memset_8) && need("cuMemsetD16Async", 3020, entry.memset_16) &&
+        need("cuMemsetD32Async", 3020, entry.memset_32) && need("cuMemsetD2D8Async", 3020, entry.memset_2d_8) &&
+        need("cuMemsetD2D16Async", 3020, entry.memset_2d_16) && need("cuMemsetD2D32Async", 3020, entry.memset_2d_32) &&
         need("cuThreadExchangeStreamCaptureMode", 10010, entry.exchange_capture_mode) &&
         need("cuGraphAddKernelNode", 12000, entry.graph_add_kernel_node) &&
         need("cuGraphExecKernelNodeSetParams", 12000, entry.graph_exec_kernel_node_set_params);
@@ -207,6 +207,11 @@ inline Result shared_memory_opt_in(int* out, int device) noexcept {
     return cudaDeviceGetAttribute(out, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
 }
 
+/// Of the calling thread; null if it has none.
+inline void* current_context() noexcept {
+    CUcontext context = nullptr;
+    return entry.context_get_current(&context) == CUDA_SUCCESS ? context : nullptr;
+}
 /// The device of the driver library's current context, which every copy of the runtime in the process follows; where the
 /// thread has none yet, the device that this copy of the runtime would use.
 inline Result current_device(int* out) noexcept {

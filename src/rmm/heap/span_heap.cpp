@@ -162,38 +162,38 @@ span_heap::taken span_heap::try_allocate(std::size_t size_bytes) {
     if (pieces_[at].units > units) link(split(at, units));
     piece& p = pieces_[at];
     p.is = state::live;
-    live_.insert(p.address, at);
+    live_.insert(p.address >> unit_log2_, at);
     ++spans_[p.in_span].num_live;
     live_bytes_ += size_bytes;
     return {p.address, size_bytes, p.position};
 }
 
 std::size_t span_heap::free(std::uintptr_t address, std::uint64_t position) noexcept {
-    const auto at = live_.take(address);
-    if (!at) return 0;
-    const std::size_t size = bytes(pieces_[*at].units);
+    const index at = take_live(address);
+    if (at == none) return 0;
+    const std::size_t size = bytes(pieces_[at].units);
     live_bytes_ -= size;
-    --spans_[pieces_[*at].in_span].num_live;
-    release(*at, position);
+    --spans_[pieces_[at].in_span].num_live;
+    release(at, position);
     return size;
 }
 
 span_heap::detached span_heap::detach(std::uintptr_t address, std::size_t* out_bytes) noexcept {
-    const auto at = live_.take(address);
+    const index at = take_live(address);
     *out_bytes = 0;
-    if (!at) return none;
-    pieces_[*at].is = state::detached;
-    *out_bytes = bytes(pieces_[*at].units);
+    if (at == none) return none;
+    pieces_[at].is = state::detached;
+    *out_bytes = bytes(pieces_[at].units);
     live_bytes_ -= *out_bytes;
-    --spans_[pieces_[*at].in_span].num_live;
-    return *at;
+    --spans_[pieces_[at].in_span].num_live;
+    return at;
 }
 
 void span_heap::free_detached(detached block, std::uint64_t position) noexcept { release(block, position); }
 
 span_heap::taken span_heap::take_detached(detached block) {
     piece& p = pieces_[block];
-    live_.insert(p.address, block);
+    live_.insert(p.address >> unit_log2_, block);
     p.is = state::live;
     ++spans_[p.in_span].num_live;
     live_bytes_ += bytes(p.units);

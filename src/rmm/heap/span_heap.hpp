@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rmm/heap/address_map.hpp"
+#include "rmm/heap/block_table.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -85,7 +85,7 @@ class span_heap {
     /// f(address, size in bytes) for every block in use.
     template<typename F>
     void for_each_live(F&& f) const {
-        live_.for_each([&](std::uintptr_t address, index at) { f(address, bytes(pieces_[at].units)); });
+        live_.for_each([&](index at) { f(pieces_[at].address, bytes(pieces_[at].units)); });
     }
 
   private:
@@ -128,6 +128,9 @@ class span_heap {
     index find(std::uint32_t units) const noexcept;
     void link(index at) noexcept;
     void unlink(index at) noexcept;
+    index take_live(std::uintptr_t address) noexcept {
+        return live_.take(address >> unit_log2_, [&](index at) { return pieces_[at].address == address; });
+    }
     void reserve_piece();
     index new_piece() noexcept;
     void drop_piece(index at) noexcept;
@@ -143,7 +146,7 @@ class span_heap {
     index unused_ = none;
     std::vector<span_record> spans_;
     std::size_t num_spans_ = 0;
-    address_map<index> live_;
+    block_table live_;
     std::size_t span_bytes_ = 0;
     std::size_t free_bytes_ = 0;
     std::size_t live_bytes_ = 0;

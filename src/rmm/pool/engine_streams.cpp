@@ -224,27 +224,27 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     lock held(mutex_);
     if (a.handle != handle) return;
     timeline& home = *a.home;
-    driver::EventHandle event = timelines_.take_spare();
-    if (event.native == nullptr) {
-        const unlocked without(held);
-        if (!driver_.create_event(device_, false, false, &event).ok()) {
-            (void)driver_.take_last_error();
-            return;
+    recording now;
+    if (!timelines_.begin_recording(home, &now)) {
+        std::vector<driver::EventHandle> made;
+        ++home.num_arenas;  // holds the timeline while the lock is let go
+        {
+            const unlocked without(held);
+            (void)timelines_.create_events(1, &made);
         }
+        --home.num_arenas;
+        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        if (a.home != &home || !timelines_.begin_recording(home, &now)) return;
     }
-    const std::uint64_t epoch = timelines_.begin_recording(home);
-    ++home.num_arenas;  // holds the timeline while the lock is let go
+    ++home.num_arenas;
     driver::Status status;
     {
         const unlocked without(held);
-        status = driver_.record_event(event, handle_of(stream));
+        status = driver_.record_event(now.event, handle_of(stream));
         if (!status.ok()) (void)driver_.take_last_error();
     }
     --home.num_arenas;
-    if (status.ok())
-        timelines_.end_recording(home, epoch, event);
-    else
-        timelines_.give_spare(event);
+    timelines_.end_recording(home, now, status.ok());
 }
 
 }  // namespace detail

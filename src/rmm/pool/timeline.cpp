@@ -10,6 +10,13 @@ namespace detail {
 
 using rmm::detail::stream_identity;
 
+namespace {
+
+// So many events of a stream tell points of it apart. More would cost an event for each, and a question when memory is short.
+constexpr std::size_t max_recorded = 8;
+
+}  // namespace
+
 timeline::timeline(const stream_identity& who) : kind(who.kind), number(who.number), owned(who.owned) {
     if (owned != nullptr) {
         owned->retain();
@@ -82,7 +89,7 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
         } else {
             w.spare = take_spare();
             w.whole_device = !t.fenced_late();
-            w.epoch = begin_recording(t);
+            w.epoch = close_epoch(t);
         }
         out->push_back(w);
     }
@@ -123,7 +130,7 @@ void timelines::finish(std::vector<pending_wait>& waits) {
             if (w.event.native == nullptr)
                 t->passed = std::max(t->passed, w.epoch);
             else
-                add_recorded(*t, {w.epoch, ++counter_, w.event, w.event != w.spare});
+                add_recorded(*t, {w.epoch, ++counter_, w.event, w.event != w.spare, false});
         }
         if (w.owned != nullptr) w.owned->release();
     }
@@ -164,20 +171,56 @@ driver::EventHandle timelines::take_spare() noexcept {
     return event;
 }
 
-std::uint64_t timelines::begin_recording(timeline& t) noexcept {
+std::uint64_t timelines::close_epoch(timeline& t) noexcept {
     // Whoever reads the epoch from here on is not covered by the event; whoever read it before has queued its work already.
     return t.epoch.exchange(++counter_, std::memory_order_seq_cst);
 }
 
-void timelines::end_recording(timeline& t, std::uint64_t epoch, driver::EventHandle event) {
-    add_recorded(t, {epoch, ++counter_, event, false});
+bool timelines::begin_recording(timeline& t, recording* out) noexcept {
+    *out = {};
+    if (t.recorded.size() >= max_recorded) {
+        recorded_epoch& latest = t.recorded.back();
+        if (!latest.busy && !latest.borrowed) {
+            latest.busy = true;
+            out->event = latest.event;
+            out->stamp = latest.stamp;
+        }
+    }
+    if (out->event.native == nullptr) out->event = take_spare();
+    if (out->event.native == nullptr) return false;
+    out->epoch = close_epoch(t);
+    return true;
+}
+
+void timelines::end_recording(timeline& t, const recording& what, bool recorded) {
+    if (what.stamp != 0) {
+        const auto entry = std::find_if(t.recorded.begin(), t.recorded.end(),
+                                        [&](const recorded_epoch& r) { return r.stamp == what.stamp; });
+        if (entry != t.recorded.end()) {
+            entry->busy = false;
+            if (!recorded) return;
+            recorded_epoch again = *entry;
+            again.epoch = what.epoch;
+            again.stamp = ++counter_;
+            t.recorded.erase(entry);
+            --num_recorded_;
+            add_recorded(t, again);
+            return;
+        }
+        // What it covered has passed meanwhile; the event stayed with us.
+    }
+    if (recorded)
+        add_recorded(t, {what.epoch, ++counter_, what.event});
+    else
+        give_spare(what.event);
 }
 
 std::vector<timelines::question> timelines::questions() const {
     std::vector<question> all;
     all.reserve(num_recorded_);
     for (const auto& [number, t] : timelines_)
-        for (const recorded_epoch& r : t->recorded) all.push_back({number, r, false});
+        for (const recorded_epoch& r : t->recorded)
+            if (!r.busy) all.push_back({number, r, false});
     return all;
 }
 
@@ -207,7 +250,7 @@ void timelines::answer(const std::vector<question>& answers) {
         if (at == t->recorded.end()) continue;  // taken over or answered by somebody else meanwhile
         t->passed = std::max(t->passed, at->epoch);
         for (auto old = t->recorded.begin(); old != at + 1; ++old)
-            if (!old->borrowed) give_spare(old->event);
+            if (!old->borrowed && !old->busy) give_spare(old->event);
         num_recorded_ -= static_cast<std::size_t>(at - t->recorded.begin()) + 1;
         t->recorded.erase(t->recorded.begin(), at + 1);
     }

@@ -34,6 +34,14 @@ struct recorded_epoch {
     std::uint64_t stamp = 0;  ///< tells this recording from a later one of the same event
     driver::EventHandle event;
     bool borrowed = false;  ///< the event marks the end of a stream of ours and belongs to it
+    bool busy = false;      ///< is being recorded again: counts as before, is not asked about, and is not given away
+};
+
+/// An event on its way onto a stream, without the lock.
+struct recording {
+    std::uint64_t epoch = 0;  // what it will cover
+    std::uint64_t stamp = 0;  // of the entry that is recorded again; 0: the event is new
+    driver::EventHandle event;
 };
 
 struct timeline {
@@ -109,10 +117,12 @@ class timelines {
     driver::EventHandle take_spare() noexcept;
     void give_spare(driver::EventHandle event) { spare_.push_back(event); }
 
-    /// Everything freed on `t` so far gets the epoch that is returned; record an event on the stream then, without the lock,
-    /// and hand it in. The stream must be the timeline's, which the caller has verified.
-    std::uint64_t begin_recording(timeline& t) noexcept;
-    void end_recording(timeline& t, std::uint64_t epoch, driver::EventHandle event);
+    /// Everything freed on `t` so far gets the epoch of the result, whose event the caller records on the stream without the
+    /// lock, and hands in with what came of it. The stream must be the timeline's, which the caller has verified. A timeline
+    /// that has enough events records its latest again: what that covered waits a little longer then, if at all. False if a
+    /// spare event is needed and there is none.
+    bool begin_recording(timeline& t, recording* out) noexcept;
+    void end_recording(timeline& t, const recording& what, bool recorded);
 
     struct question {
         std::uint64_t number = 0;
@@ -133,6 +143,7 @@ class timelines {
     auto end() { return timelines_.end(); }
 
   private:
+    std::uint64_t close_epoch(timeline& t) noexcept;
     void add_recorded(timeline& t, const recorded_epoch& entry);
 
     driver::Driver& driver_;
