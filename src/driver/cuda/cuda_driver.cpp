@@ -178,9 +178,14 @@ Status VendorDriver::current_device(int* out) noexcept {
         return {};
     }
     const Status status = runtime_status(vendor::current_device(out));
-    if (status.ok() && context != nullptr && is_device(*out) &&
-        contexts_[*out].load(std::memory_order_acquire) == context)
-        last = {context, *out};
+    if (!status.ok() || !is_device(*out)) return status;
+    if (context != nullptr) {
+        void* primary = nullptr;
+        if (context_of(*out, &primary).ok() && primary == context) last = {context, *out};
+    } else if (void* const primary = contexts_[*out].load(std::memory_order_acquire); primary != nullptr) {
+        // A thread that has no context yet pays for every question until it has the one that it would get anyway.
+        (void)set_current_context(primary);
+    }
     return status;
 }
 

@@ -24,6 +24,10 @@ constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
+// Large blocks of different streams merge, and are cut where they fit best, only when their fences are known to have passed:
+// the heap of a pool that many streams use would fall to pieces without.
+constexpr std::size_t large_frees_per_poll = 32;
+
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -123,7 +127,9 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why) {
     arena& a = arena_of(stream);
     lock held(mutex_);
-    if (timelines_.num_recorded() > poll_above_) poll(held);
+    if (timelines_.num_recorded() > poll_above_ ||
+        (large_frees_ >= large_frees_per_poll && timelines_.num_recorded() > 0))
+        poll(held);
     bool polled = false;
     for (;;) {
         if (const piece ready = find_ready(size, a)) return hand_out(ready);
@@ -426,6 +432,7 @@ void pool_engine::poll(lock& held) {
     timelines_.answer(questions);
     heap_.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
     timelines_.forget_idle();
+    large_frees_ = 0;
     // The next round comes when as many again have gathered, so that its cost is spread over what caused it.
     poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }
@@ -521,6 +528,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         if (const auto block = large_.take(address)) {
             true_size = block->size_bytes;
             large_bytes_ -= true_size;
+            ++large_frees_;
             give(address, true_size, fences);
         }
     }

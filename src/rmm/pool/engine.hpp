@@ -155,6 +155,7 @@ class pool_engine {
     span_directory directory_;
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
+    std::atomic<std::size_t> num_arenas_{1};
 
     rmm::detail::short_lock mutex_;
     std::string name_;
@@ -167,7 +168,8 @@ class pool_engine {
     std::map<std::uintptr_t, std::size_t> regions_;  // blocks of upstream
     heap::address_map<large_block> large_;
     std::size_t large_bytes_ = 0;
-    std::size_t poll_above_ = 0;  // recorded epochs that make the next slow allocation ask
+    std::size_t large_frees_ = 0;  // since the last poll
+    std::size_t poll_above_ = 0;   // recorded epochs that make the next slow allocation ask
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;

@@ -57,14 +57,16 @@ void remember(const remembered& what) noexcept {
     *slot = what;
 }
 
-// So many frees of a stream that is not ours are fenced one by one: a stream that lives shortly leaves nothing behind that
-// only an event of the whole device could fence.
-constexpr std::uint32_t num_recorded_each = 64;
-// Afterwards an event covers as many frees as this, or as many bytes: some nanoseconds a free, even where 16 threads record
-// at the same time and wait for each other in the driver.
+// One event covers as many frees of a stream that is not ours as this: some nanoseconds a free, even where 16 threads record
+// at the same time and wait for each other in the driver. What no event covers yet is fenced, when it is needed, by an event
+// of the whole device, for which the stream that needs it waits longer than it must.
 constexpr std::uint32_t frees_per_event = 64;
+// Or as many bytes: of all streams together this share of the pool.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
-constexpr std::size_t share_per_event = 256;
+constexpr std::size_t unrecorded_share = 32;
+// Where streams are captured there are no events of the device: so many frees of a stream have an event each, that one which
+// lives shortly leaves nothing behind.
+constexpr std::uint32_t num_recorded_each = 64;
 
 // As many orphans are looked at for a new stream before it gets an arena of its own.
 constexpr int max_orphans_asked = 4;
@@ -145,6 +147,7 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     if (a == nullptr) {
         orphans_.reserve(arenas_.size() + 1);
         a = arenas_.emplace_back(std::make_unique<arena>()).get();
+        num_arenas_.store(arenas_.size(), std::memory_order_relaxed);
     }
     try {
         timeline& home = timelines_.at(who);
@@ -205,10 +208,11 @@ arena* pool_engine::take_clean_orphan(lock& held) {
 bool pool_engine::should_record(const arena& a) const noexcept {
     const stream_kind kind = a.kind.load(std::memory_order_relaxed);
     if (kind != stream_kind::foreign && kind != stream_kind::per_thread) return false;
-    return a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each ||
-           a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
+    const std::size_t streams = num_arenas_.load(std::memory_order_relaxed);
+    return a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
            a.unrecorded_bytes.load(std::memory_order_relaxed) >=
-               std::max(min_bytes_per_event, held_bytes() / share_per_event);
+               std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams) ||
+           (has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each);
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now
