@@ -87,6 +87,8 @@ pool_statistics pool::statistics() const { return engine_->statistics(); }
 
 std::size_t pool::trim(std::size_t keep_bytes) { return engine_->trim(keep_bytes); }
 
+void pool::set_release_threshold(std::size_t bytes) noexcept { engine_->set_release_threshold(bytes); }
+
 void pool::set_name(char const* name) { engine_->set_name(name); }
 
 }  // namespace detail

@@ -76,6 +76,9 @@ class pool_memory_resource final : public device_memory_resource {
     /// Gives upstream blocks that are wholly free back until at most `keep_bytes` are held, or none is left to give.
     /// Returns the bytes given back. Does not block; later work of the default stream waits for the last users.
     std::size_t trim(std::size_t keep_bytes = 0) { return pool_.trim(keep_bytes); }
+    /// From now on, memory goes back upstream as in `trim` when a free leaves more than `bytes` unused, as far as whole
+    /// blocks of upstream are free. Default: never.
+    void set_release_threshold(std::size_t bytes) noexcept { pool_.set_release_threshold(bytes); }
     /// How messages call the pool.
     void set_name(char const* name) { pool_.set_name(name); }
 

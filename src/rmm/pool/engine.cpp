@@ -518,6 +518,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         if (should_record(*recorder)) record(*recorder, stream);
     }
     std::size_t true_size = 0;
+    std::size_t surplus = 0;
     if (owner != nullptr) {
         const std::lock_guard in(owner->mutex);
         owner->away.push_back({0, std::move(fences)});
@@ -531,8 +532,18 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             ++large_frees_;
             give(address, true_size, fences);
         }
+        const std::size_t keep = release_above_.load(std::memory_order_relaxed);
+        if (heap_.free_bytes() > std::max(keep, trim_above_)) surplus = heap_.free_bytes() - keep;
     }
+    if (surplus > 0) release_surplus(surplus);
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+}
+
+void pool_engine::release_surplus(std::size_t bytes) {
+    const std::size_t released = trim(held_bytes() - std::min(bytes, held_bytes()));
+    const lock held(mutex_);
+    // Where nothing was whole, more must be free before it is worth looking again.
+    trim_above_ = released > 0 ? 0 : heap_.free_bytes() + heap_.free_bytes() / 8;
 }
 
 /// Into the heap. What the heap cannot take is lost until the pool is destroyed.

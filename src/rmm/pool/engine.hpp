@@ -72,6 +72,8 @@ class pool_engine {
     pool_statistics statistics();
     std::size_t trim(std::size_t keep_bytes);
     void set_name(std::string name);
+    /// A free of a large block that leaves more than this unused in the heap trims down to it.
+    void set_release_threshold(std::size_t bytes) noexcept { release_above_.store(bytes, std::memory_order_relaxed); }
 
   private:
     using lock = std::unique_lock<rmm::detail::short_lock>;
@@ -130,6 +132,7 @@ class pool_engine {
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
                      std::span<const cuda_stream_view> streams);
     void give(std::uintptr_t address, std::size_t size, const heap::fence_set& fences);
+    void release_surplus(std::size_t bytes);
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- fences
@@ -156,6 +159,7 @@ class pool_engine {
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
+    std::atomic<std::size_t> release_above_{~std::size_t{0}};
 
     rmm::detail::short_lock mutex_;
     std::string name_;
@@ -169,6 +173,7 @@ class pool_engine {
     heap::address_map<large_block> large_;
     std::size_t large_bytes_ = 0;
     std::size_t large_frees_ = 0;  // since the last poll
+    std::size_t trim_above_ = 0;   // free bytes below which the release threshold is not looked at
     std::size_t poll_above_ = 0;   // recorded epochs that make the next slow allocation ask
 
     // One thread grows at a time; others that miss wait for it and try again.

@@ -2,6 +2,8 @@
 // stream, and over memory that is not.
 #include "resource_suite.hpp"
 
+#include "rmm/mr/arena_memory_resource.hpp"
+#include "rmm/mr/binning_memory_resource.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
@@ -67,6 +69,38 @@ resource_ptr pool_over_pool() {
 }
 INSTANTIATE_TEST_SUITE_P(pool_over_pool, ResourceConformance,
                          testing::Values(conforming{.make = pool_over_pool, .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(large_pool_over_cuda, ResourceConformance,
+                         testing::Values(conforming{.make =
+                                                        [] {
+                                                            return over<pool_memory_resource<cuda_memory_resource>>(
+                                                                std::make_shared<cuda_memory_resource>(), 128 * MiB);
+                                                        },
+                                                    .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(arena_over_cuda, ResourceConformance,
+                         testing::Values(conforming{.make =
+                                                        [] {
+                                                            return over<arena_memory_resource<cuda_memory_resource>>(
+                                                                std::make_shared<cuda_memory_resource>(), 128 * MiB);
+                                                        },
+                                                    .supports_streams = true}));
+
+resource_ptr binning_over_pool() {
+    auto pool = over<pool_memory_resource<cuda_memory_resource>>(std::make_shared<cuda_memory_resource>(), 0);
+    return over<binning_memory_resource<device_memory_resource>>(pool, std::int8_t{10}, std::int8_t{16});
+}
+INSTANTIATE_TEST_SUITE_P(binning_over_pool, ResourceConformance,
+                         testing::Values(conforming{.make = binning_over_pool, .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(fixed_size_over_cuda, ResourceConformance,
+                         testing::Values(conforming{
+                             .make =
+                                 [] {
+                                     return over<fixed_size_memory_resource<cuda_memory_resource>>(
+                                         std::make_shared<cuda_memory_resource>(), 16 * MiB, 4);
+                                 },
+                             .supports_streams = true}));
 
 }  // namespace
 }  // namespace rmm_test

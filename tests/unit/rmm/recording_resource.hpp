@@ -22,6 +22,14 @@ class recording_resource final : public rmm::mr::device_memory_resource {
     std::size_t limit = static_cast<std::size_t>(-1);  // bytes in use that may not be exceeded
     std::size_t in_use = 0;
 
+    /// Bytes of every request, in order.
+    std::vector<std::size_t> asked() const {
+        std::vector<std::size_t> bytes;
+        for (const request& r : allocations) bytes.push_back(r.bytes);
+        return bytes;
+    }
+    std::size_t num_live() const { return allocations.size() - frees.size(); }
+
   private:
     void* do_allocate(std::size_t bytes, rmm::cuda_stream_view stream) override {
         allocations.push_back({bytes, stream, rmm::get_current_cuda_device().value()});

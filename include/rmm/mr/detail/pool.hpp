@@ -62,11 +62,21 @@ class RMM_EXPORT pool {
     [[nodiscard]] pool_statistics statistics() const;
     std::size_t trim(std::size_t keep_bytes);
     void set_name(char const* name);
+    void set_release_threshold(std::size_t bytes) noexcept;
     [[nodiscard]] pool_engine& engine() noexcept { return *engine_; }
 
   private:
     pool_engine* engine_;
 };
+
+/// What fixed_size_memory_resource is. Throws rmm::logic_error for sizes that make no pool.
+[[nodiscard]] RMM_EXPORT pool_options fixed_size_options(std::size_t block_size, std::size_t blocks_to_preallocate);
+
+/// What arena_memory_resource is; by default half of the device's free memory. Throws rmm::logic_error below 1 MiB.
+[[nodiscard]] RMM_EXPORT pool_options arena_options(std::optional<std::size_t> arena_size);
+/// Truncates the file of `dump_arena`, in the working directory.
+RMM_EXPORT void begin_arena_dump() noexcept;
+RMM_EXPORT void dump_arena(pool const& arena, std::size_t bytes) noexcept;
 
 }  // namespace detail
 }  // namespace mr
