@@ -97,13 +97,22 @@ std::size_t best_largest_piece(std::size_t most_bytes, std::size_t granularity) 
     return std::max(granularity, size / granularity * granularity);
 }
 
+std::size_t fitting_piece(std::size_t used_bytes, std::size_t most_bytes, std::size_t largest_piece_bytes,
+                          std::size_t granularity) noexcept {
+    const std::size_t left = most_bytes - std::min(most_bytes, used_bytes);
+    const double share =
+        most_bytes == 0 ? 0 : std::min(1.0, 2 * static_cast<double>(left) / static_cast<double>(most_bytes));
+    const auto size = static_cast<std::size_t>(static_cast<double>(largest_piece_bytes) * share * share * share);
+    return std::max(granularity, std::max(size, largest_piece_bytes / 32) / granularity * granularity);
+}
+
 std::size_t small_request_limit(std::size_t most_bytes, std::size_t granularity) noexcept {
     constexpr std::size_t most = std::size_t{8} << 20;
     return std::max(granularity, std::bit_floor(std::min(most_bytes / 4096, most)));
 }
 
 std::size_t eager_growth(std::size_t peak_bytes, std::size_t held_bytes) noexcept {
-    const std::size_t slack = peak_bytes / 50 * 21;
+    const std::size_t slack = peak_bytes / 8 * 3;
     return peak_bytes + slack - std::min(peak_bytes + slack, held_bytes);
 }
 
@@ -115,12 +124,20 @@ move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, st
     const attempt attempts(pieces, order, from, largest_piece_bytes, costs);
     move_plan best;
     std::vector<std::uint32_t> best_chosen, chosen;
-    const auto consider = [&](std::size_t kept_extent, side where, std::size_t need) {
+    const auto consider = [&](std::size_t kept_extent, std::size_t need) {
         move_plan plan;
         if (!attempts.make(need, kept_extent, plan, chosen)) return;
         if (best.possible && best.cost_ns <= plan.cost_ns) return;
-        plan.where = where;
-        if (kept_extent != no_extent) plan.kept = extents[kept_extent].where;
+        if (kept_extent != no_extent) {
+            const free_extent& e = extents[kept_extent];
+            // The last piece that is moved may be more than is needed, and so may the last spare one.
+            std::size_t room = plan.fresh_bytes + from.spare_bytes;
+            for (const std::uint32_t index : chosen) room += pieces[index].where.size_bytes;
+            room = std::max(room, need);
+            if (e.room_behind < room && e.room_before < room) return;
+            plan.where = e.room_behind >= room ? side::behind : side::before;
+            plan.kept = e.where;
+        }
         best = std::move(plan);
         best_chosen.swap(chosen);
     };
@@ -140,13 +157,11 @@ move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, st
         const free_extent& e = extents[i];
         if (e.where.size_bytes >= bytes) continue;
         const std::size_t need = round_up(bytes - e.where.size_bytes);
-        // What is moved may be one piece more than is needed.
-        const std::size_t room = need + largest_piece_bytes;
-        if (e.room_behind < room && e.room_before < room) continue;
-        consider(i, e.room_behind >= room ? side::behind : side::before, need);
+        if (std::max(e.room_behind, e.room_before) < need) continue;
+        consider(i, need);
         if (++tried == num_tried) break;
     }
-    consider(no_extent, side::anywhere, round_up(bytes));
+    consider(no_extent, round_up(bytes));
 
     if (best.possible && best.num_moved == 0 && best.fresh_bytes != 0 && best.fresh_bytes < from.step_bytes) {
         std::size_t room = from.step_bytes;

@@ -52,6 +52,8 @@ virtual_source::virtual_source(driver::Driver& driver, int device, const virtual
     }
 
     // More than the device has cannot be held, whatever the maximum.
+    device_bytes_ = properties.total_memory_bytes;
+    ceiling_bytes_ = device_bytes_;
     const std::size_t most = std::max(granularity_, whole(std::min(maximum_bytes_, properties.total_memory_bytes)));
     largest_piece_bytes_ = options.largest_piece_bytes == 0
                                ? heap::best_largest_piece(most, granularity_)
@@ -88,7 +90,9 @@ virtual_source::~virtual_source() {
 
 Status virtual_source::map(std::uintptr_t address, const piece& p) noexcept {
     const Status status = driver_.map(pointer(address), p.size_bytes, p.handle);
-    if (status.ok()) ++counts_.map_calls;
+    if (!status.ok()) return status;
+    ++counts_.map_calls;
+    counts_.mapped_bytes += p.size_bytes;
     return status;
 }
 
@@ -106,7 +110,9 @@ Status virtual_source::allow_access(range r) noexcept {
 
 Status virtual_source::release(const piece& p) noexcept {
     const Status status = driver_.release_physical(p.handle);
-    if (status.ok()) ++counts_.release_calls;
+    if (!status.ok()) return status;
+    ++counts_.release_calls;
+    counts_.released_bytes += p.size_bytes;
     return status;
 }
 
@@ -138,10 +144,11 @@ bool virtual_source::unstick(node& n) noexcept {
     return true;
 }
 
-/// Nothing is mapped at `r` any more. Growth goes on where it ended if that was the end of the last.
+/// Nothing is mapped at `r` any more. Growth goes on there if it was the end of the last.
 void virtual_source::abandon(range r) noexcept {
     holes_.add(r);
-    if (frontier_ == r.end()) frontier_ = r.address;
+    for (std::uintptr_t& f : frontiers_)
+        if (f == r.end()) f = r.address;
 }
 
 // ---- rows
@@ -150,37 +157,49 @@ std::size_t virtual_source::headroom() const noexcept {
     return maximum_bytes_ - std::min(maximum_bytes_, held_bytes());
 }
 
-/// Adds spare pieces, then fresh ones, to a row that will get `num_moved` pieces of `has_bytes` together from elsewhere,
-/// until it has `wanted_bytes`; makes room for everything that the row may meet. On failure the row is empty again.
-Status virtual_source::complete(row& r, std::size_t has_bytes, std::size_t wanted_bytes, std::size_t num_moved) {
-    const std::size_t may_create = headroom();
-    if (wanted_bytes > has_bytes && wanted_bytes - has_bytes > spare_bytes_ + may_create) return no_memory;
-    r.reserve(num_moved + spare_.size());
-    holes_.reserve(2 * (num_moved + spare_.size()) + 2);
-    const std::size_t spare = take_spare(r, wanted_bytes - std::min(wanted_bytes, has_bytes));
-    const std::size_t fresh = wanted_bytes - std::min(wanted_bytes, has_bytes + spare);
-    if (fresh == 0) return {};
+/// What the driver's answer tells about how much there is.
+void virtual_source::note_ceiling(Status created) noexcept {
+    if (created.ok())
+        ceiling_bytes_ = device_bytes_;
+    else if (created.code == Code::out_of_memory)
+        ceiling_bytes_ = held_bytes();
+}
 
-    Status status = fresh > may_create ? no_memory : Status{};
-    if (status.ok()) {
-        try {
-            const std::size_t count = heap::num_pieces(fresh, largest_piece_bytes_);
-            r.reserve(num_moved + r.size() + count);
-            holes_.reserve(2 * (num_moved + r.size() + count) + 2);
-            const std::size_t all = pieces_.size() + spare_.size() + r.size() + count;
-            if (spare_.capacity() < all) spare_.reserve(2 * all);
-            piece_map one;
-            for (std::size_t left = fresh; left != 0; left -= r.back().mapped().size_bytes) {
-                one.emplace(0, piece{std::min(left, largest_piece_bytes_), {}, state::planned});
-                r.push_back(one.extract(one.begin()));
-            }
-        } catch (...) {
-            put_back(r);
-            throw;
-        }
-        status = create(r);
+/// Brings a row that will get up to `num_expected` pieces with `has_bytes` from elsewhere to what the plan wants, by spare
+/// pieces and then fresh ones; makes room for everything that the row may meet. On failure the row is empty again.
+Status virtual_source::complete(row& r, std::size_t has_bytes, const heap::move_plan& plan, std::size_t num_expected) {
+    const std::size_t piece_bytes = plan.piece_bytes == 0 ? largest_piece_bytes_ : plan.piece_bytes;
+    const std::size_t may_create = headroom();
+    const std::size_t missing = plan.new_bytes - std::min(plan.new_bytes, has_bytes);
+    if (missing > spare_bytes_ + may_create) return no_memory;
+    const auto make_room = [&](std::size_t num_pieces) {
+        r.reserve(num_pieces);
+        holes_.reserve(2 * num_pieces + 2);
+        const std::size_t all = pieces_.size() + spare_.size() + num_pieces;
+        if (spare_.capacity() < all) spare_.reserve(2 * all);
+    };
+    make_room(num_expected + spare_.size());
+    const std::size_t spare = take_spare(r, missing);
+    if (spare >= missing) return {};
+    const std::size_t fresh = missing - spare;
+    if (fresh > may_create) {  // some spare pieces are of no use at present
+        put_back(r);
+        return no_memory;
     }
+    try {
+        make_room(num_expected + r.size() + heap::num_pieces(fresh, piece_bytes));
+        piece_map one;
+        for (std::size_t left = fresh; left != 0; left -= r.back().mapped().size_bytes) {
+            one.emplace(0, piece{std::min(left, piece_bytes), {}, state::planned});
+            r.push_back(one.extract(one.begin()));
+        }
+    } catch (...) {
+        put_back(r);
+        throw;
+    }
+    const Status status = create(r);
     if (!status.ok()) put_back(r);
+    note_ceiling(status);
     return status;
 }
 
@@ -203,13 +222,19 @@ void virtual_source::drop_spare(std::size_t index) noexcept {
     spare_.pop_back();
 }
 
+Status virtual_source::create(piece& p) noexcept {
+    const Status status = driver_.create_physical(device_, p.size_bytes, &p.handle);
+    if (!status.ok()) return status;
+    ++counts_.create_calls;
+    counts_.created_bytes += p.size_bytes;
+    return status;
+}
+
 Status virtual_source::create(row& r) noexcept {
     for (node& n : r) {
         piece& p = n.mapped();
         if (p.now != state::planned) continue;
-        if (const Status status = driver_.create_physical(device_, p.size_bytes, &p.handle); !status.ok())
-            return status;
-        ++counts_.create_calls;
+        if (const Status status = create(p); !status.ok()) return status;
         p.now = state::fresh;
     }
     return {};
@@ -243,9 +268,17 @@ Status virtual_source::map_row(row& r, range target) noexcept {
     return status;
 }
 
+/// Where the last growth of an area went on, or would go on.
+std::uintptr_t& virtual_source::frontier(std::uint32_t area) {
+    if (area >= frontiers_.size()) frontiers_.resize(area + 1, 0);
+    return frontiers_[area];
+}
+
 /// The row is mapped at `target`.
 void virtual_source::settle(row& r, range target) noexcept {
     std::uintptr_t at = target.address;
+    for (std::uintptr_t& f : frontiers_)
+        if (f == at) f = target.end();
     for (node& n : r) {
         n.key() = at;
         at += n.mapped().size_bytes;
@@ -254,7 +287,7 @@ void virtual_source::settle(row& r, range target) noexcept {
     r.clear();
 }
 
-/// Everything in the row, none of it mapped, returns to where it came from.
+/// Everything in the row, none of it mapped (but for what is stuck), returns to where it came from.
 void virtual_source::put_back(row& r) noexcept {
     for (node& n : r) {
         switch (n.mapped().now) {
@@ -287,29 +320,61 @@ void virtual_source::map_again(node& n) noexcept {
 
 // ---- what the engine calls
 
-virtual_source::growth virtual_source::grow(std::size_t bytes) {
+virtual_source::growth virtual_source::grow(std::size_t bytes, std::uint32_t area) {
     if (!status_.ok()) return {status_, {}};
     if (bytes == 0) return {refused, {}};
     if (bytes > maximum_bytes_) return {no_memory, {}};
-    DeviceGuard guard(driver_, device_);
-    row r;
-    if (const Status status = complete(r, 0, round_up(bytes), 0); !status.ok()) return {status, {}};
-    range target{frontier_, 0};
-    for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
-    if (holes_.room_behind(frontier_) < target.size_bytes)
-        target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0);
-    if (!holes_.take(target)) {
-        put_back(r);
-        return {no_memory, {}};
+    heap::move_plan plan;
+    plan.possible = true;
+    plan.area = area;
+    plan.new_bytes = round_up(bytes);
+    const remapping done = remap(plan);
+    return {done.status, done.status.ok() ? done.ranges.front() : range{}};
+}
+
+/// Makes all nodes that `split` will need.
+virtual_source::splitting virtual_source::prepare_splitting(const heap::move_plan& plan) const {
+    splitting how{plan.piece_bytes, {}, {}};
+    if (how.piece_bytes == 0) return how;
+    std::size_t num_split = 0, num_parts = 0;
+    for (const range& m : plan.moved)
+        for (auto p = pieces_.find(m.address); p != pieces_.end() && p->first < m.end(); ++p) {
+            if (p->second.size_bytes < 2 * how.piece_bytes) continue;
+            ++num_split;
+            num_parts += heap::num_pieces(p->second.size_bytes, how.piece_bytes);
+        }
+    how.homes.reserve(num_split);
+    how.parts.reserve(num_parts);
+    piece_map one;
+    for (; num_parts != 0; --num_parts) {
+        one.emplace(0, piece{});
+        how.parts.push_back(one.extract(one.begin()));
     }
-    largest_first(r);
-    if (const Status status = map_row(r, target); !status.ok()) {
-        put_back(r);
-        return {status, {}};
+    return how;
+}
+
+/// Gives large pieces of the row, which are mapped nowhere, back to the driver, and takes the same memory in small pieces.
+/// The driver has just got what it is asked for; if it has it no more, the parts so far become spare when the row is put back.
+Status virtual_source::split(row& r, splitting& how) noexcept {
+    if (how.parts.empty()) return {};
+    for (std::size_t i = r.size(); i != 0; --i) {
+        const piece whole = r[i - 1].mapped();
+        if (whole.now != state::mapped || whole.size_bytes < 2 * how.piece_bytes) continue;
+        if (!release(whole).ok()) continue;  // it stays whole
+        how.homes.push_back({r[i - 1].key(), whole.size_bytes});
+        if (i != r.size()) r[i - 1] = std::move(r.back());
+        r.pop_back();
+        for (std::size_t left = whole.size_bytes; left != 0;) {
+            node part = std::move(how.parts.back());
+            how.parts.pop_back();
+            part.mapped().size_bytes = std::min(left, how.piece_bytes);
+            if (const Status status = create(part.mapped()); !status.ok()) return status;
+            part.mapped().now = state::spare;
+            left -= part.mapped().size_bytes;
+            r.push_back(std::move(part));
+        }
     }
-    settle(r, target);
-    frontier_ = target.end();
-    return {{}, target};
+    return {};
 }
 
 /// Number of pieces of which `r` consists; 0 if it does not begin and end where pieces do.
@@ -356,37 +421,49 @@ heap::move_plan virtual_source::plan(std::size_t bytes, std::span<const heap::fr
     }
     heap::supply from{spare_bytes_, 0, std::min(limits.fresh_bytes, headroom()), limits.step_bytes};
     from.eager_fresh_bytes = std::min(limits.eager_fresh_bytes, from.fresh_bytes);
-    return heap::plan_moves(bytes, extents, pieces, from, granularity_, largest_piece_bytes_);
+    heap::move_plan result = heap::plan_moves(bytes, extents, pieces, from, granularity_, largest_piece_bytes_);
+    result.area = area;
+    std::size_t used = mapped_bytes_ + bytes;
+    for (const heap::free_range& f : free) used -= f.where.size_bytes;
+    const std::size_t most = std::min({maximum_bytes_, device_bytes_, std::max(ceiling_bytes_, held_bytes())});
+    result.piece_bytes = heap::fitting_piece(used, most, largest_piece_bytes_, granularity_);
+    return result;
 }
 
 virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
     remapping result{status_, plan.moved};
     if (!status_.ok()) return result;
     std::size_t moved_bytes = 0, num_moved = 0;
+    bool valid = plan.possible && plan.new_bytes != 0 && plan.new_bytes % granularity_ == 0 &&
+                 plan.piece_bytes % granularity_ == 0;
     for (const range& m : plan.moved) {
         const std::size_t count = count_whole(m);
-        if (count == 0) num_moved = ~std::size_t{0} / 2;
+        valid &= count != 0;
         num_moved += count;
         moved_bytes += m.size_bytes;
     }
-    if (!plan.possible || num_moved >= ~std::size_t{0} / 2 || plan.new_bytes % granularity_ != 0 ||
-        std::max(plan.new_bytes, moved_bytes) == 0) {
+    if (!valid) {
         result.status = refused;
         return result;
     }
     DeviceGuard guard(driver_, device_);
     std::vector<range> ranges;
     ranges.reserve(num_moved + 1);
+    std::uintptr_t& end_of_growth = frontier(plan.area);
+    splitting how = prepare_splitting(plan);
     row r;
-    if (result.status = complete(r, moved_bytes, plan.new_bytes, num_moved); !result.status.ok()) return result;
+    if (result.status = complete(r, moved_bytes, plan, num_moved + how.parts.size()); !result.status.ok())
+        return result;
 
-    range target{0, moved_bytes};
+    range target{end_of_growth, moved_bytes};
     for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
-    switch (plan.where) {
-    case heap::side::anywhere: target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0); break;
-    case heap::side::behind: target.address = plan.kept.end(); break;
-    case heap::side::before: target.address = plan.kept.address - target.size_bytes; break;
-    }
+    const bool grows = plan.moved.empty() && plan.where == heap::side::anywhere;
+    if (plan.where == heap::side::behind)
+        target.address = plan.kept.end();
+    else if (plan.where == heap::side::before)
+        target.address = plan.kept.address - target.size_bytes;
+    else if (!grows || holes_.room_behind(target.address) < target.size_bytes)
+        target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0);
     if (!holes_.take(target)) {
         put_back(r);
         result.status = no_memory;
@@ -400,6 +477,7 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
             r.push_back(leave(p));
             p = next;
         }
+    if (result.status.ok()) result.status = split(r, how);
     if (!result.status.ok()) {
         holes_.add(target);
     } else {
@@ -408,6 +486,8 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
     }
     if (!result.status.ok()) {
         put_back(r);
+        for (const range& home : how.homes) abandon(home);
+        if (!how.homes.empty()) note_ceiling(result.status);
         for (const range& m : plan.moved)
             for (auto p = pieces_.lower_bound(m.address); p != pieces_.end() && p->first < m.end(); ++p)
                 append_merged(ranges, {p->first, p->second.size_bytes});
@@ -417,6 +497,7 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
 
     for (auto m = plan.moved.rbegin(); m != plan.moved.rend(); ++m) abandon(*m);
     settle(r, target);
+    if (grows) end_of_growth = target.end();
     if (moved_bytes != 0) ++counts_.remaps;
     counts_.moved_bytes += moved_bytes;
     ranges.push_back(target);

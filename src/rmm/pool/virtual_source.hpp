@@ -41,6 +41,9 @@ struct virtual_source_counts {
     std::uint64_t access_calls = 0;
     std::uint64_t remaps = 0;       ///< successful calls of `remap` that moved something
     std::uint64_t moved_bytes = 0;  ///< by these
+    std::uint64_t created_bytes = 0;
+    std::uint64_t released_bytes = 0;
+    std::uint64_t mapped_bytes = 0;  ///< by all calls of map
 };
 
 class virtual_source {
@@ -75,7 +78,7 @@ class virtual_source {
     };
     /// Maps spare pieces and fresh memory. Right behind what the last call of `grow` made, if these addresses are free.
     /// out_of_memory where that would exceed the maximum, or the driver has no more; nothing has changed then.
-    growth grow(std::size_t bytes);
+    growth grow(std::size_t bytes, std::uint32_t area = 0);
 
     /// The part of a free range that consists of whole pieces, and so could be moved or given back; empty if none.
     heap::range removable(heap::range free) const noexcept;
@@ -96,7 +99,8 @@ class virtual_source {
         driver::Status status;
         /// What is mapped now in place of `plan.moved`: after success one range, of `plan.new_bytes` or up to a piece more,
         /// which lies where the plan said; after a failure what was moved, where it was. (What could not be mapped again
-        /// even there is missing: it is spare, and the next growth uses it.)
+        /// even there is missing: it is spare, and the next growth uses it. A piece that was being split is missing too if
+        /// somebody else took the memory from the driver meanwhile.)
         std::vector<heap::range> ranges;
     };
     /// Does what `plan` said: unmaps `plan.moved`, and maps that memory, what is spare and fresh memory at one row of
@@ -136,10 +140,20 @@ class virtual_source {
     }
     std::size_t headroom() const noexcept;
     std::size_t count_whole(heap::range r) const noexcept;
-    driver::Status complete(row& r, std::size_t has_bytes, std::size_t wanted_bytes, std::size_t num_moved);
+    /// Large pieces that `remap` makes small.
+    struct splitting {
+        std::size_t piece_bytes = 0;
+        row parts;                       // nodes for what they become
+        std::vector<heap::range> homes;  // where they were
+    };
+    splitting prepare_splitting(const heap::move_plan& plan) const;
+    driver::Status split(row& r, splitting& how) noexcept;
+    driver::Status complete(row& r, std::size_t has_bytes, const heap::move_plan& plan, std::size_t num_expected);
+    void note_ceiling(driver::Status created) noexcept;
     std::size_t take_spare(row& r, std::size_t bytes) noexcept;
     void drop_spare(std::size_t index) noexcept;
     driver::Status create(row& r) noexcept;
+    driver::Status create(piece& p) noexcept;
     driver::Status map_row(row& r, heap::range target) noexcept;
     void settle(row& r, heap::range target) noexcept;
     void put_back(row& r) noexcept;
@@ -154,6 +168,7 @@ class virtual_source {
     void enter(node& n) noexcept;
     node leave(piece_map::iterator at) noexcept;
     void abandon(heap::range r) noexcept;
+    std::uintptr_t& frontier(std::uint32_t area);
 
     driver::Driver& driver_;
     const int device_;
@@ -169,7 +184,9 @@ class virtual_source {
     heap::address_holes holes_;
     std::size_t mapped_bytes_ = 0;
     std::size_t spare_bytes_ = 0;
-    std::uintptr_t frontier_ = 0;  // end of what `grow` made last
+    std::size_t device_bytes_ = 0;           // of the whole device
+    std::size_t ceiling_bytes_ = 0;          // what was held when the driver had no more
+    std::vector<std::uintptr_t> frontiers_;  // by area: where its growth goes on
     virtual_source_counts counts_;
 };
 

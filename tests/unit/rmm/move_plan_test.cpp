@@ -268,10 +268,21 @@ TEST(MovePlan, the_largest_piece_follows_the_size_of_the_whole) {
     EXPECT_EQ(small_request_limit(gib, 2 * mib), 2 * mib);
 }
 
+TEST(MovePlan, pieces_get_smaller_when_little_is_left) {
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    const auto fitting = [](std::size_t used) { return fitting_piece(used, 1000 * mib, 256 * mib, 2 * mib); };
+    EXPECT_EQ(fitting(0), 256 * mib);
+    EXPECT_EQ(fitting(500 * mib), 256 * mib);
+    EXPECT_EQ(fitting(750 * mib), 32 * mib);
+    EXPECT_EQ(fitting(900 * mib), 8 * mib);
+    EXPECT_EQ(fitting(2000 * mib), 8 * mib);
+    EXPECT_EQ(fitting_piece(0, 0, 4 * mib, 2 * mib), 2 * mib);
+}
+
 TEST(MovePlan, growth_is_eager_up_to_a_share_of_the_peak) {
-    EXPECT_EQ(eager_growth(1000, 0), 1420u);
-    EXPECT_EQ(eager_growth(1000, 1400), 20u);
-    EXPECT_EQ(eager_growth(1000, 1421), 0u);
+    EXPECT_EQ(eager_growth(800, 0), 1100u);
+    EXPECT_EQ(eager_growth(800, 1080), 20u);
+    EXPECT_EQ(eager_growth(800, 1101), 0u);
 }
 
 }  // namespace

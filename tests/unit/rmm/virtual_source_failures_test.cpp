@@ -37,9 +37,10 @@ struct Striped {
         used = {{all.address + 4 * unit, 4 * unit}, {all.address + 12 * unit, 4 * unit}};
     }
     /// Moves two of the free ranges behind or before the third (or all three elsewhere), and takes two fresh units.
-    virtual_source::remapping remap(std::size_t units = 14) {
-        plan = source.plan(units * unit, free, 0, {});
+    virtual_source::remapping remap(std::size_t piece_units = 0) {
+        plan = source.plan(14 * unit, free, 0, {});
         EXPECT_TRUE(plan.possible);
+        plan.piece_bytes = piece_units * unit;
         return source.remap(plan);
     }
     /// What the pool believes to be mapped.
@@ -148,14 +149,45 @@ TEST_F(VirtualSourceFailures, when_mapping_back_fails_too_the_memory_is_spare_an
         }
 }
 
+/// One unit as the size of pieces: each of those that move is split into four.
+TEST_F(VirtualSourceFailures, a_split_that_fails_at_any_call_loses_nothing) {
+    int unsplit = 0;
+    for (std::uint64_t n = 1;; ++n) {
+        Striped s(driver);
+        driver.fail_at(n, Code::out_of_memory);
+        const auto failures = driver.num_failures();
+        const auto done = s.remap(1);
+        const bool failed = driver.num_failures() != failures;
+        driver.clear_failures();
+        s.check(done.ranges);
+        if (!failed) {
+            EXPECT_TRUE(done.status.ok());
+            EXPECT_EQ(s.source.counts().release_calls, 2u);
+            EXPECT_EQ(s.source.counts().create_calls, 5u + 2u + 8u) << "at first, what is fresh, what was split";
+            EXPECT_EQ(s.source.held_bytes(), 22 * unit);
+            break;
+        }
+        if (done.status.ok()) {
+            ++unsplit;
+            continue;
+        }
+        std::size_t left = s.source.spare_bytes();
+        for (const range& r : done.ranges) left += r.size_bytes;
+        EXPECT_GE(left + 4 * unit, 8 * unit) << "of one piece at most the driver kept a part";
+        EXPECT_TRUE(s.source.release_spare().status.ok());
+        s.check(done.ranges);
+    }
+    EXPECT_EQ(unsplit, 2) << "a piece that cannot be released moves as it is";
+}
+
 TEST_F(VirtualSourceFailures, two_failures_anywhere_in_a_remap_lose_nothing) {
     int with_spare = 0;
-    for (std::uint64_t first = 1; first <= 12; ++first)
-        for (std::uint64_t second = first + 1; second <= first + 12; ++second) {
+    for (std::uint64_t first = 1; first <= 16; ++first)
+        for (std::uint64_t second = first + 1; second <= first + 16; ++second) {
             Striped s(driver);
             driver.fail_at(first, Code::unknown);
             driver.fail_at(second, Code::unknown);
-            const auto done = s.remap();
+            const auto done = s.remap(second % 3);
             driver.clear_failures();
             s.check(done.ranges);
             const std::size_t spare = s.source.spare_bytes();

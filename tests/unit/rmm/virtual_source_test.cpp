@@ -177,6 +177,25 @@ TEST_F(VirtualSource, touching_ranges_with_other_fences_are_one_range_that_is_re
     EXPECT_TRUE(source.plan(8 * unit, free, 0, {.fresh_bytes = 0}).waits);
 }
 
+TEST_F(VirtualSource, large_pieces_that_move_are_split_when_little_is_left) {
+    auto options = pieces_of(16);
+    options.maximum_bytes = 48 * unit;
+    virtual_source source(*driver, 0, options);
+    const range all = grown(source, 48);
+    // The first piece is free, and a unit of the last; after the request nothing will be left.
+    const std::vector<free_range> free{{{all.address, 16 * unit}}, {{all.end() - unit, unit}}};
+    const auto plan = source.plan(17 * unit, free, 0, {});
+    ASSERT_TRUE(plan.possible);
+    EXPECT_EQ(plan.piece_bytes, unit);
+    const auto done = source.remap(plan);
+    ASSERT_TRUE(done.status.ok());
+    EXPECT_EQ(source.counts().create_calls, 3u + 16u);
+    EXPECT_EQ(source.counts().release_calls, 1u);
+    EXPECT_EQ(source.held_bytes(), 48 * unit);
+    write(done.ranges.at(0), 4);
+    EXPECT_EQ(source.removable({done.ranges[0].address, unit}).size_bytes, unit) << "each unit can move by itself";
+}
+
 TEST_F(VirtualSource, trimmed_pieces_go_back_to_the_driver_and_their_addresses_are_used_again) {
     virtual_source source(*driver, 0, pieces_of(4));
     const std::size_t before = device_free(*driver);
