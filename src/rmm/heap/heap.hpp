@@ -112,6 +112,12 @@ class heap {
     std::size_t round_up(std::size_t size_bytes) const noexcept {
         return (size_bytes + alignment_ - 1) / alignment_ * alignment_;
     }
+    /// f(address, size in bytes, fences) for every free piece, in the order of addresses.
+    template<typename F>
+    void for_each_free(F&& f) const {
+        for (const auto& [address, piece] : free_) f(address, piece.size_bytes, piece.fences);
+    }
+
     std::size_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
     /// Largest request that would succeed now, lazy merging included. O(free pieces).

@@ -41,16 +41,24 @@ std::uint64_t own_number(const arena& a) noexcept {
 
 }  // namespace
 
-pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options& options)
+pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_options& options)
     : driver_(rmm::detail::the_driver()),
       device_(rmm::detail::current_device()),
       uid_(next_uid()),
-      upstream_(upstream),
+      source_(std::move(source)),
+      small_area_limit_(
+          source_ == nullptr ? 0 : heap::small_request_limit(source_->maximum_bytes(), source_->granularity())),
       options_(options),
       name_(options.name),
-      heap_(unit, heap::merging::same_timelines),
+      heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_),
       poll_above_(poll_slack) {
+    if (source_ != nullptr) update_small_limit();
+}
+
+pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options& options)
+    : pool_engine(std::unique_ptr<virtual_source>(), options) {
+    upstream_ = upstream;
     if (options.initial_bytes == 0) return;
     refusal why;
     std::size_t attempt = options.initial_bytes;
@@ -66,7 +74,7 @@ pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options&
         if (options.ordered_upstream) a.home.load()->mark_used(a.home.load()->epoch_now());
         add_upstream_block(base, options.initial_bytes, fences);
     } catch (...) {
-        upstream_.deallocate_async(base, options.initial_bytes, unit, cuda_stream_view{});
+        upstream_->deallocate_async(base, options.initial_bytes, unit, cuda_stream_view{});
         throw;
     }
 }
@@ -81,12 +89,17 @@ pool_engine::~pool_engine() {
         const driver::Status status = wait_for(held, timelines_.outstanding(), cuda_stream_view{},
                                                heap::heap::no_timeline, reach::device, &out_of_reach);
         if (!status.ok() || out_of_reach) wait_for_device();
+        // Virtual memory is unmapped at once, not in stream order.
+        if (source_ != nullptr) {
+            const unlocked without(held);
+            rmm::detail::report_failure(driver_.synchronize_stream({}), "wait for the users of a pool's memory");
+        }
     } catch (const std::bad_alloc&) {
         wait_for_device();
     }
     for (const auto& [address, size_bytes] : regions_) {
         try {
-            upstream_.deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
+            upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         } catch (const std::exception& e) {
             rmm::detail::report_misuse(std::string("the upstream of a pool threw in deallocate: ") + e.what());
         }
@@ -148,7 +161,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             polled = false;
             continue;
         }
-        if (const piece grown = grow(held, size, a, stream, why)) return hand_out(grown);
+        if (const piece grown = grow(held, size, a, stream, why))
+            return try_piece(held, grown, a, stream, reach::device, why);
         // While upstream was asked, others may have freed something; and now whatever is free must do.
         if (const piece ready = find_ready(size, a)) return hand_out(ready);
         return try_piece(held, find_fenced(size, a), a, stream, reach::device, why);
@@ -189,8 +203,9 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
                 return {t.address, t.size_bytes, {}, &a, t.position, false};
         }
     }
-    heap::block b = heap_.try_allocate_ready(size, own);
-    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false};
+    const std::uint8_t area = area_of(size);
+    heap::block b = heaps_[area].try_allocate_ready(size, own);
+    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
 /// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
@@ -199,8 +214,9 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a) {
     if (piece away = take_away_block(size, a)) return away;
     const auto from_heap = [&](bool also_away) -> piece {
         collect_spans(also_away);
-        heap::block b = heap_.try_allocate(size, own_number(a));
-        return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false};
+        const std::uint8_t area = area_of(size);
+        heap::block b = heaps_[area].try_allocate(size, own_number(a));
+        return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
     };
     if (piece merged = from_heap(false)) return merged;
     for (const auto& other : arenas_) {
@@ -251,20 +267,29 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a) {
 /// Takes a span out of the heap that holds at least `size` and is ready for the arena's stream; false if there is none.
 bool pool_engine::add_span(std::size_t size, arena& a) {
     constexpr std::size_t granule = span_directory::granule;
+    const std::uint8_t area = span_area();
     for (std::size_t wanted = span_bytes(); wanted >= granule && wanted >= size; wanted /= 2) {
         // So much more that a multiple of the granule begins in it.
-        const heap::block b = heap_.try_allocate_ready(wanted + granule - unit, own_number(a));
+        heap::block b = heaps_[area].try_allocate_ready(wanted + granule - unit, own_number(a));
+        // Virtual memory is aligned to the granule for the most part.
+        if (!b && source_ != nullptr) {
+            b = heaps_[area].try_allocate_ready(wanted, own_number(a));
+            if (b && b.address % granule != 0) {
+                give(area, b.address, b.size_bytes, b.fences);
+                b = {};
+            }
+        }
         if (!b) continue;
         const std::uintptr_t begin = align_up(b.address, granule);
         const std::uintptr_t end = b.address + b.size_bytes;
         const bool fits = span_directory::can_hold(begin, wanted) &&
                           (options_.block_bytes == 0 || (begin - b.address) % options_.block_bytes == 0);
         if (!fits) {
-            give(b.address, b.size_bytes, b.fences);
+            give(area, b.address, b.size_bytes, b.fences);
             return false;
         }
-        if (begin > b.address) give(b.address, begin - b.address, b.fences);
-        if (begin + wanted < end) give(begin + wanted, end - begin - wanted, b.fences);
+        if (begin > b.address) give(area, b.address, begin - b.address, b.fences);
+        if (begin + wanted < end) give(area, begin + wanted, end - begin - wanted, b.fences);
         try {
             directory_.prepare(begin, wanted);
             const std::lock_guard in(a.mutex);
@@ -279,7 +304,7 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
                 throw;
             }
         } catch (...) {
-            give(begin, wanted, b.fences);
+            give(area, begin, wanted, b.fences);
             throw;
         }
         update_small_limit();
@@ -320,7 +345,7 @@ void pool_engine::collect_spans(bool also_away) {
         };
         while (const heap::span_heap::span s = a->heap.remove_empty_span()) {
             directory_.set(s.address, s.size_bytes, nullptr);
-            give_or_lose(s.address, s.size_bytes, fence_at(s.position));
+            give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
         }
         if (!also_away || a->away.empty()) continue;
         std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
@@ -338,7 +363,7 @@ void pool_engine::collect_spans(bool also_away) {
         };
         while (const heap::span_heap::span s = a->heap.remove_unused_span(note)) {
             directory_.set(s.address, s.size_bytes, nullptr);
-            for (const heap::block& part : parts) give_or_lose(part.address, part.size_bytes, part.fences);
+            for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
             for (std::size_t i : gone) a->away[i].block = heap::span_heap::whole;
             parts.clear();
             gone.clear();
@@ -347,16 +372,17 @@ void pool_engine::collect_spans(bool also_away) {
     }
 }
 
-void pool_engine::give_or_lose(std::uintptr_t address, std::size_t size, const heap::fence_set& fences) noexcept {
+void pool_engine::give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
+                               const heap::fence_set& fences) noexcept {
     try {
-        give(address, size, fences);
+        give(area, address, size, fences);
     } catch (const std::exception& e) {
         rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
     }
 }
 
 void pool_engine::put_back(const piece& taken) noexcept {
-    if (taken.from == nullptr) return give_or_lose(taken.address, taken.size_bytes, taken.fences);
+    if (taken.from == nullptr) return give_or_lose(taken.area, taken.address, taken.size_bytes, taken.fences);
     try {
         arena& a = *taken.from;
         const std::lock_guard in(a.mutex);
@@ -375,7 +401,7 @@ void pool_engine::put_back(const piece& taken) noexcept {
 void* pool_engine::hand_out(const piece& taken) {
     if (taken.from == nullptr) {
         try {
-            large_.insert(taken.address, {taken.size_bytes});
+            large_.insert(taken.address, {taken.size_bytes, taken.area});
         } catch (...) {
             put_back(taken);
             throw;
@@ -392,10 +418,22 @@ void* pool_engine::hand_out(const piece& taken) {
 driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream,
                                      std::uint64_t own, reach how_far, bool* out_of_reach) {
     std::vector<pending_wait> waits;
+    driver::Status status = prepare_waits(held, fences, own, how_far, &waits, out_of_reach);
+    if (!status.ok() || waits.empty()) return status;
+    held.unlock();
+    status = timelines_.carry_out(waits, rmm::detail::handle_of(stream));
+    held.lock();
+    timelines_.finish(waits);
+    return status;
+}
+
+/// Makes events where some are missing. Lets the lock go for that.
+driver::Status pool_engine::prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
+                                          std::vector<pending_wait>* waits, bool* out_of_reach) {
     for (;;) {
         std::size_t missing = 0;
-        const auto answer = timelines_.prepare_waits(fences, own, how_far, &waits, &missing);
-        if (answer == timelines::readiness::ready) break;
+        const auto answer = timelines_.prepare_waits(fences, own, how_far, waits, &missing);
+        if (answer == timelines::readiness::ready) return {};
         if (answer == timelines::readiness::needs_device) {
             *out_of_reach = true;
             return {};
@@ -409,9 +447,15 @@ driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, 
         for (driver::EventHandle e : made) timelines_.give_spare(e);
         if (!status.ok()) return status;
     }
-    if (waits.empty()) return {};
+}
+
+/// As `wait_for`, but the host waits, for as long as the device needs. Lets the lock go.
+driver::Status pool_engine::wait_on_host(lock& held, const heap::fence_set& fences) {
+    std::vector<pending_wait> waits;
+    driver::Status status = prepare_waits(held, fences, heap::heap::no_timeline, reach::device, &waits, nullptr);
+    if (!status.ok() || waits.empty()) return status;
     held.unlock();
-    const driver::Status status = timelines_.carry_out(waits, rmm::detail::handle_of(stream));
+    status = timelines_.carry_out_on_host(waits);
     held.lock();
     timelines_.finish(waits);
     return status;
@@ -430,7 +474,7 @@ void pool_engine::poll(lock& held) {
         timelines_.ask(questions);
     }
     timelines_.answer(questions);
-    heap_.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+    for (heap::heap& h : heaps_) h.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
     timelines_.forget_idle();
     large_frees_ = 0;
     // The next round comes when as many again have gathered, so that its cost is spread over what caused it.
@@ -530,10 +574,10 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             true_size = block->size_bytes;
             large_bytes_ -= true_size;
             ++large_frees_;
-            give(address, true_size, fences);
+            give(block->area, address, true_size, fences);
         }
         const std::size_t keep = release_above_.load(std::memory_order_relaxed);
-        if (heap_.free_bytes() > std::max(keep, trim_above_)) surplus = heap_.free_bytes() - keep;
+        if (free_bytes() > std::max(keep, trim_above_)) surplus = free_bytes() - keep;
     }
     if (surplus > 0) release_surplus(surplus);
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
@@ -543,14 +587,14 @@ void pool_engine::release_surplus(std::size_t bytes) {
     const std::size_t released = trim(held_bytes() - std::min(bytes, held_bytes()));
     const lock held(mutex_);
     // Where nothing was whole, more must be free before it is worth looking again.
-    trim_above_ = released > 0 ? 0 : heap_.free_bytes() + heap_.free_bytes() / 8;
+    trim_above_ = released > 0 ? 0 : free_bytes() + free_bytes() / 8;
 }
 
 /// Into the heap. What the heap cannot take is lost until the pool is destroyed.
-void pool_engine::give(std::uintptr_t address, std::size_t size, const heap::fence_set& fences) {
+void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t size, const heap::fence_set& fences) {
     heap::fence_set unpassed = fences;
     unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
-    heap_.free(address, size, unpassed);
+    heaps_[area].free(address, size, unpassed);
 }
 
 /// A free that was no free of a block in use, or of a block of another size.

@@ -10,6 +10,7 @@
 // be current, as for every resource.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -32,6 +33,7 @@
 #include "rmm/pool/short_lock.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
+#include "rmm/pool/virtual_source.hpp"
 #include "rmm/resource_ref.hpp"
 #include "rmm/status.hpp"
 
@@ -51,6 +53,8 @@ class pool_engine {
   public:
     /// Takes the initial bytes from upstream (in one attempt). Arguments have been checked.
     pool_engine(device_async_resource_ref upstream, const pool_options& options);
+    /// Of virtual memory: grows by mapping, and maps free memory elsewhere rather than failing because it is in pieces.
+    pool_engine(std::unique_ptr<virtual_source> source, const pool_options& options);
     ~pool_engine();
     pool_engine(const pool_engine&) = delete;
     pool_engine& operator=(const pool_engine&) = delete;
@@ -66,16 +70,20 @@ class pool_engine {
     /// once). O(1) for blocks of arenas, O(log free pieces) for others.
     void free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept;
 
-    device_async_resource_ref upstream() const noexcept { return upstream_; }
+    /// Only of a pool that has one.
+    device_async_resource_ref upstream() const noexcept { return *upstream_; }
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
     const pool_options& options() const noexcept { return options_; }
     pool_statistics statistics();
+    /// Of a pool of virtual memory.
+    virtual_source_counts mappings();
     std::size_t trim(std::size_t keep_bytes);
     void set_name(std::string name);
     /// A free of a large block that leaves more than this unused in the heap trims down to it.
     void set_release_threshold(std::size_t bytes) noexcept { release_above_.store(bytes, std::memory_order_relaxed); }
 
   private:
+    friend class growth_mark;
     using lock = std::unique_lock<rmm::detail::short_lock>;
     using reach = timelines::reach;
 
@@ -84,14 +92,21 @@ class pool_engine {
         std::uintptr_t address = 0;
         std::size_t size_bytes = 0;
         heap::fence_set fences;
-        arena* from = nullptr;       // null: the heap
+        arena* from = nullptr;       // null: a heap
         std::uint64_t position = 0;  // of blocks of arenas: with which they go back
         bool was_away = false;
+        std::uint8_t area = 0;  // of blocks of a heap: of which
         explicit operator bool() const noexcept { return address != 0; }
     };
     struct large_block {
         std::size_t size_bytes = 0;
+        std::uint8_t area = 0;
     };
+    /// Virtual memory has an area of addresses for small requests and spans: each of these makes a whole physical piece
+    /// immovable. All other pools have one area.
+    static constexpr std::size_t num_areas = 2;
+    std::uint8_t area_of(std::size_t size) const noexcept { return source_ != nullptr && size <= small_area_limit_; }
+    std::uint8_t span_area() const noexcept { return source_ != nullptr; }
 
     std::size_t size_of(std::size_t bytes) const noexcept;
 
@@ -121,7 +136,8 @@ class pool_engine {
     bool add_span(std::size_t size, arena& a);
     void drain(arena& a);
     void collect_spans(bool also_away);
-    void give_or_lose(std::uintptr_t address, std::size_t size, const heap::fence_set& fences) noexcept;
+    void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
+                      const heap::fence_set& fences) noexcept;
     void put_back(const piece& taken) noexcept;
     void* hand_out(const piece& taken);
     void poll(lock& held);
@@ -131,18 +147,27 @@ class pool_engine {
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
                      std::span<const cuda_stream_view> streams);
-    void give(std::uintptr_t address, std::size_t size, const heap::fence_set& fences);
+    void give(std::uint8_t area, std::uintptr_t address, std::size_t size, const heap::fence_set& fences);
     void release_surplus(std::size_t bytes);
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- fences
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
                             reach how_far, bool* out_of_reach);
+    driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
+                                 std::vector<pending_wait>* waits, bool* out_of_reach);
+    driver::Status wait_on_host(lock& held, const heap::fence_set& fences);
     void wait_for_device() noexcept;
 
     // ---- growing and shrinking (engine_memory.cpp)
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
-    piece grow(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why);
+    piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    piece grow_virtual(lock& held, std::size_t size, const arena& a, refusal* why,
+                       std::size_t fresh_bytes = ~std::size_t{0});
+    std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
+    std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
+    std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
     void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
     std::size_t span_bytes() const noexcept;
@@ -152,7 +177,10 @@ class pool_engine {
     driver::Driver& driver_;
     const int device_;
     const std::uint64_t uid_;  // no pool of the process has had it before
-    device_async_resource_ref upstream_;
+    // One of both: where memory comes from. The source is called by the thread that grows, or trims.
+    std::optional<device_async_resource_ref> upstream_;
+    std::unique_ptr<virtual_source> source_;
+    const std::size_t small_area_limit_;
     const pool_options options_;
 
     span_directory directory_;
@@ -163,7 +191,7 @@ class pool_engine {
 
     rmm::detail::short_lock mutex_;
     std::string name_;
-    heap::heap heap_;
+    std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
     std::vector<std::unique_ptr<arena>> arenas_;
     std::unordered_map<std::uint64_t, arena*> arena_by_number_;
@@ -172,6 +200,7 @@ class pool_engine {
     std::map<std::uintptr_t, std::size_t> regions_;  // blocks of upstream
     heap::address_map<large_block> large_;
     std::size_t large_bytes_ = 0;
+    std::size_t peak_bytes_ = 0;   // of virtual memory: the most that was in use, spans counted whole
     std::size_t large_frees_ = 0;  // since the last poll
     std::size_t trim_above_ = 0;   // free bytes below which the release threshold is not looked at
     std::size_t poll_above_ = 0;   // recorded epochs that make the next slow allocation ask
@@ -180,6 +209,29 @@ class pool_engine {
     std::condition_variable_any grown_;
     bool growing_ = false;
     std::thread::id grower_;
+};
+
+/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing again;
+/// it leaves the marks to the outer call.
+class growth_mark {
+  public:
+    explicit growth_mark(pool_engine& pool) : pool_(pool), outermost_(!pool.growing_) {
+        if (!outermost_) return;
+        pool.growing_ = true;
+        pool.grower_ = std::this_thread::get_id();
+    }
+    ~growth_mark() {
+        if (!outermost_) return;
+        pool_.growing_ = false;
+        pool_.grower_ = {};
+        pool_.grown_.notify_all();
+    }
+    growth_mark(const growth_mark&) = delete;
+    growth_mark& operator=(const growth_mark&) = delete;
+
+  private:
+    pool_engine& pool_;
+    bool outermost_;
 };
 
 /// Lets a lock go for a scope; it is back whichever way the scope ends.

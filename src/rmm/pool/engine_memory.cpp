@@ -37,9 +37,11 @@ std::size_t pool_engine::span_bytes() const noexcept {
         // Blocks tile a span only if they are powers of two.
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
-    if (held_bytes() < min_bytes_for_arenas) return 0;
+    if (source_ == nullptr && held_bytes() < min_bytes_for_arenas) return 0;
+    // Virtual memory grows span by span: what matters is what there is, not what happens to be free.
+    const std::size_t whole = source_ == nullptr ? free_bytes() : held_bytes() / 2;
     std::size_t bytes = granule;
-    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= heap_.free_bytes()) bytes *= 2;
+    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= whole) bytes *= 2;
     return bytes;
 }
 
@@ -69,28 +71,36 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
     return std::max(size, align_down(room / 2, unit));
 }
 
-/// Called with a miss, by one thread at a time. An empty piece, with the cause, if upstream does not give.
-pool_engine::piece pool_engine::grow(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
-                                     refusal* why) {
+/// Called with a miss, by one thread at a time. An empty piece, with the cause, if there is no more.
+pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
+    const growth_mark growing(*this);
+    if (source_ == nullptr) return grow_upstream(held, size, a, stream, why);
+    // A small request gets a whole span of its stream's, if there is memory for one.
+    const std::size_t span = span_bytes();
+    if (size < span && size <= small_limit_.load(std::memory_order_relaxed)) {
+        refusal ignored;
+        if (const piece whole = grow_virtual(held, span, a, &ignored)) {
+            put_back(whole);
+            if (const piece small = find_ready(size, a)) return small;
+        }
+    }
+    // Rather than move anything for it, a request of the small area goes to the other one.
+    if (const std::uint8_t area = area_of(size); area != 0 && heap::eager_growth(peak_bytes_, held_bytes()) < size)
+        if (heap::block b = heaps_[0].try_allocate(size, a.number.load()))
+            return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
+    refusal first;
+    if (const piece made = grow_virtual(held, size, a, &first)) return made;
+    // The device may have less to give than it seemed: then with what there is.
+    if (first.status.code == driver::Code::out_of_memory)
+        if (const piece made = grow_virtual(held, size, a, &first, 0)) return made;
+    *why = first;
+    return {};
+}
+
+pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
+                                              refusal* why) {
     const auto first = first_attempt(size, why);
     if (!first) return {};
-    // An upstream that calls back into this pool is the same thread growing again; it leaves the marks to the outer call.
-    struct mark {
-        pool_engine& pool;
-        bool outermost;
-        explicit mark(pool_engine& p) : pool(p), outermost(!p.growing_) {
-            if (!outermost) return;
-            pool.growing_ = true;
-            pool.grower_ = std::this_thread::get_id();
-        }
-        ~mark() {
-            if (!outermost) return;
-            pool.growing_ = false;
-            pool.grower_ = {};
-            pool.grown_.notify_all();
-        }
-    };
-    const mark growing(*this);
     std::size_t attempt = *first;
     void* base = nullptr;
     {
@@ -111,16 +121,102 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, const arena& 
         }
         add_upstream_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
-        const heap::block block = heap_.take(address, size);
-        return {block.address, block.size_bytes, {}, nullptr, 0, false};
+        const heap::block block = heaps_[0].take(address, size);
+        return {block.address, block.size_bytes, {}, nullptr, 0, false, 0};
     } catch (...) {
         if (regions_.count(address) == 0) {
             held.unlock();
-            upstream_.deallocate_async(base, attempt, unit, stream);
+            upstream_->deallocate_async(base, attempt, unit, stream);
             held.lock();
         }
         throw;
     }
+}
+
+/// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row.
+pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const arena& a, refusal* why,
+                                             std::size_t fresh_bytes) {
+    const std::uint8_t area = area_of(size);
+    heap::heap& h = heaps_[area];
+    std::vector<heap::free_range> free;
+    for (std::uint8_t i = 0; i < num_areas; ++i)
+        heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
+            const bool ready = std::all_of(fences.begin(), fences.end(),
+                                           [this](const heap::fence& f) { return timelines_.has_passed(f); });
+            free.push_back({{address, bytes}, ready, i});
+        });
+    std::sort(free.begin(), free.end(),
+              [](const heap::free_range& x, const heap::free_range& y) { return x.where.address < y.where.address; });
+    peak_bytes_ = std::max(peak_bytes_, held_bytes() - free_bytes() + size);
+    virtual_source::growth_limits limits;
+    limits.fresh_bytes = fresh_bytes;
+    limits.eager_fresh_bytes = std::min(fresh_bytes, heap::eager_growth(peak_bytes_, held_bytes()));
+    const heap::move_plan plan = source_->plan(size, free, area, limits);
+    if (!plan.possible) {
+        why->why = refusal::cause::exhausted;
+        why->reason = "Not enough room to grow, current/max/try size = " + format_bytes(held_bytes()) + ", " +
+                      format_bytes(source_->maximum_bytes()) + ", " + format_bytes(size);
+        return {};
+    }
+
+    // What is moved, and what the result will lie beside, is nobody's while the lock is let go.
+    struct removed_range {
+        heap::range where;
+        std::uint8_t area;
+        heap::fence_set fences;
+    };
+    std::vector<removed_range> removed;
+    heap::fence_set users;
+    // By what is free in one area: pieces that are moved together may lie in several.
+    auto at = free.begin();
+    for (const heap::range& m : plan.moved) {
+        while (at->where.end() <= m.address) ++at;
+        for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
+            const std::uintptr_t begin = std::max(f->where.address, m.address);
+            removed_range part{
+                {begin, std::min(f->where.end(), m.end()) - begin}, static_cast<std::uint8_t>(f->area), {}};
+            RMM_EXPECTS(heaps_[part.area].remove_region(begin, part.where.size_bytes, &part.fences),
+                        "a pool of virtual memory planned to move memory that is in use");
+            users.add(part.fences);
+            removed.push_back(std::move(part));
+        }
+    }
+    const heap::block kept = h.take(plan.kept.address, plan.kept.size_bytes);
+    driver::Status status = wait_on_host(held, users);
+    if (status.ok()) {
+        virtual_source::remapping made;
+        {
+            const unlocked without(held);
+            made = source_->remap(plan);
+        }
+        status = made.status;
+        if (status.ok()) removed.clear();
+        // After a failure what was moved is where it was, but for what is spare now.
+        std::vector<removed_range> back;
+        for (const removed_range& r : removed)
+            for (const heap::range& m : made.ranges) {
+                const std::uintptr_t begin = std::max(r.where.address, m.address);
+                const std::uintptr_t end = std::min(r.where.end(), m.end());
+                if (begin < end) back.push_back({{begin, end - begin}, r.area, r.fences});
+            }
+        removed = std::move(back);
+        if (status.ok())
+            for (const heap::range& m : made.ranges) h.add_region(m.address, m.size_bytes, heap::border::open);
+    }
+    for (const removed_range& r : removed)
+        heaps_[r.area].add_region(r.where.address, r.where.size_bytes, heap::border::open, r.fences);
+    if (kept) h.free(kept.address, kept.size_bytes, kept.fences);
+    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    update_small_limit();
+    if (!status.ok()) {
+        (void)driver_.take_last_error();
+        why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
+        why->status = status;
+        why->reason = "the device has no more memory to map";
+        return {};
+    }
+    heap::block b = h.try_allocate(size, a.number.load());
+    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
 /// Without the lock. Null, with upstream's words in `*reason`, after upstream has refused exactly `size`.
@@ -128,7 +224,7 @@ void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_str
     const std::size_t step = options_.block_bytes != 0 ? options_.block_bytes : unit;
     for (;;) {
         try {
-            return upstream_.allocate_async(*attempt, unit, stream);
+            return upstream_->allocate_async(*attempt, unit, stream);
         } catch (const std::exception& e) {
             *reason = e.what();
         }
@@ -143,7 +239,7 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
     const auto noted = regions_.emplace(address, bytes).first;
     try {
         // A copy across the border of two allocations of the driver may fail, even where they touch.
-        heap_.add_region(address, bytes, heap::border::sealed, fences);
+        heaps_[0].add_region(address, bytes, heap::border::sealed, fences);
     } catch (...) {
         regions_.erase(noted);
         throw;
@@ -153,13 +249,19 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
 }
 
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
-    std::size_t given_back = 0;
     lock held(mutex_);
+    grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    const growth_mark shrinking(*this);
     collect_spans(true);
+    return source_ == nullptr ? trim_upstream(held, keep_bytes) : trim_virtual(held, keep_bytes);
+}
+
+std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
+    std::size_t given_back = 0;
     for (auto at = regions_.begin(); at != regions_.end() && held_bytes() > keep_bytes;) {
         const auto [address, size_bytes] = *at;
         heap::fence_set fences;
-        if (!heap_.remove_region(address, size_bytes, &fences)) {
+        if (!heaps_[0].remove_region(address, size_bytes, &fences)) {
             ++at;
             continue;
         }
@@ -169,18 +271,56 @@ std::size_t pool_engine::trim(std::size_t keep_bytes) {
             wait_for(held, fences, cuda_stream_view{}, rmm::detail::legacy_number, reach::device, &out_of_reach);
         if (!status.ok() || out_of_reach) {
             (void)driver_.take_last_error();
-            heap_.add_region(address, size_bytes, heap::border::sealed, fences);
+            heaps_[0].add_region(address, size_bytes, heap::border::sealed, fences);
             return given_back;
         }
         regions_.erase(address);
         held_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
         given_back += size_bytes;
         held.unlock();
-        upstream_.deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
+        upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         held.lock();
         at = regions_.upper_bound(address);
     }
     return given_back;
+}
+
+/// Gives whole pieces of free memory back. The host waits for their last users.
+std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
+    std::size_t given_back = 0;
+    const auto note = [&](const virtual_source::trimming& t) {
+        given_back += t.released_bytes;
+        held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+        if (!t.status.ok()) (void)driver_.take_last_error();
+        return t.status.ok();
+    };
+    if (held_bytes() <= keep_bytes || !note(source_->release_spare())) return given_back;
+    for (heap::heap& h : heaps_) {
+        std::vector<heap::range> whole;
+        h.for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set&) {
+            if (const heap::range r = source_->removable({address, bytes}); r.size_bytes != 0) whole.push_back(r);
+        });
+        for (const heap::range& r : whole) {
+            if (held_bytes() <= keep_bytes) return given_back;
+            heap::fence_set fences;
+            if (!h.remove_region(r.address, r.size_bytes, &fences)) continue;
+            driver::Status status = wait_on_host(held, fences);
+            virtual_source::trimming t{status, 0, r};
+            if (status.ok()) {
+                const unlocked without(held);
+                t = source_->trim(r);
+            }
+            if (t.left.size_bytes != 0) h.add_region(t.left.address, t.left.size_bytes, heap::border::open, fences);
+            if (!note(t)) return given_back;
+        }
+    }
+    return given_back;
+}
+
+virtual_source_counts pool_engine::mappings() {
+    lock held(mutex_);
+    grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    return source_ == nullptr ? virtual_source_counts{} : source_->counts();
 }
 
 pool_statistics pool_engine::statistics() {
@@ -190,7 +330,7 @@ pool_statistics pool_engine::statistics() {
     s.held_bytes = held_bytes();
     s.in_use_bytes = large_bytes_;
     s.num_blocks = large_.size();
-    s.largest_free_bytes = heap_.largest_free_bytes();
+    s.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
     for (const auto& a : arenas_) {
         const std::lock_guard in(a->mutex);
         s.in_use_bytes += a->heap.live_bytes();
@@ -200,6 +340,8 @@ pool_statistics pool_engine::statistics() {
     s.free_bytes = s.held_bytes - s.in_use_bytes;
     s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
     s.num_upstream_blocks = regions_.size();
+    // What is mapped elsewhere on demand is not in pieces.
+    if (source_ != nullptr) s.largest_free_bytes = std::max(s.largest_free_bytes, source_->spare_bytes());
     return s;
 }
 

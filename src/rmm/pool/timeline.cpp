@@ -96,7 +96,7 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
     return readiness::ready;
 }
 
-driver::Status timelines::carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
+driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept {
     for (pending_wait& w : waits) {
         driver::Status status;
         if (w.event.native == nullptr) {
@@ -113,7 +113,8 @@ driver::Status timelines::carry_out(std::vector<pending_wait>& waits, driver::St
             w.recorded = status.ok();
         }
         // Still none: the stream has ended and was waited for.
-        if (status.ok() && w.event.native != nullptr) status = driver_.wait_event(stream, w.event);
+        if (status.ok() && w.event.native != nullptr)
+            status = stream != nullptr ? driver_.wait_event(*stream, w.event) : driver_.synchronize_event(w.event);
         if (!status.ok()) {
             (void)driver_.take_last_error();
             return status;

@@ -106,7 +106,11 @@ class timelines {
     readiness prepare_waits(const heap::fence_set& fences, std::uint64_t own, reach how_far,
                             std::vector<pending_wait>* out, std::size_t* missing);
     /// Without the lock: records what must be recorded, and makes `stream` wait. Stops at the first failure.
-    driver::Status carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept;
+    driver::Status carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
+        return carry_out(waits, &stream);
+    }
+    /// The same, but the host waits.
+    driver::Status carry_out_on_host(std::vector<pending_wait>& waits) noexcept { return carry_out(waits, nullptr); }
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
 
@@ -144,6 +148,7 @@ class timelines {
 
   private:
     std::uint64_t close_epoch(timeline& t) noexcept;
+    driver::Status carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept;
     void add_recorded(timeline& t, const recorded_epoch& entry);
 
     driver::Driver& driver_;

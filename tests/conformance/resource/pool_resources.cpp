@@ -9,6 +9,7 @@
 #include "rmm/mr/managed_memory_resource.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/mr/vmm_memory_resource.hpp"
 
 namespace rmm_test {
 namespace {
@@ -101,6 +102,10 @@ INSTANTIATE_TEST_SUITE_P(fixed_size_over_cuda, ResourceConformance,
                                          std::make_shared<cuda_memory_resource>(), 16 * MiB, 4);
                                  },
                              .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(vmm, ResourceConformance,
+                         testing::Values(conforming{.make = [] { return std::make_shared<vmm_memory_resource>(); },
+                                                    .supports_streams = true}));
 
 }  // namespace
 }  // namespace rmm_test

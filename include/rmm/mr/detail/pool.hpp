@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <rmm/cuda_stream_view.hpp>
@@ -23,7 +24,21 @@ struct pool_statistics {
     std::size_t num_upstream_blocks = 0;
 };
 
+/// Calls of the driver that a pool of virtual memory has made. A program in a steady state adds none.
+struct mapping_counts {
+    std::uint64_t pieces_created = 0;
+    std::uint64_t pieces_released = 0;
+    std::uint64_t pieces_mapped = 0;
+    std::uint64_t pieces_unmapped = 0;
+    std::uint64_t moves = 0;        ///< requests for which memory was mapped elsewhere
+    std::uint64_t moved_bytes = 0;  ///< by these
+};
+
 namespace detail {
+
+struct virtual_memory {
+    std::size_t maximum_bytes = ~std::size_t{0};  ///< all ones: as much as the device has
+};
 
 class pool_engine;  // src/rmm/pool/engine.hpp
 
@@ -51,6 +66,8 @@ class RMM_EXPORT pool {
          std::optional<std::size_t> maximum_pool_size, bool ordered_upstream);
     /// Any kind of pool; null upstream: rmm::logic_error.
     pool(device_async_resource_ref upstream, pool_options const& options);
+    /// A pool of virtual memory. rmm::logic_error where the driver has none, or cannot reserve addresses.
+    explicit pool(virtual_memory const& memory);
     ~pool();
     pool(pool const&) = delete;
     pool& operator=(pool const&) = delete;
@@ -63,6 +80,7 @@ class RMM_EXPORT pool {
     std::size_t trim(std::size_t keep_bytes);
     void set_name(char const* name);
     void set_release_threshold(std::size_t bytes) noexcept;
+    [[nodiscard]] mapping_counts mappings() const;
     [[nodiscard]] pool_engine& engine() noexcept { return *engine_; }
 
   private:

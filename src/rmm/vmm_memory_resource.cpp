@@ -1,0 +1,42 @@
+// Implements the compiled part of <rmm/mr/vmm_memory_resource.hpp>. Any thread.
+#include <memory>
+#include <string>
+
+#include "rmm/aligned.hpp"
+#include "rmm/detail/error.hpp"
+#include "rmm/mr/detail/pool.hpp"
+#include "rmm/pool/engine.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+pool::pool(virtual_memory const& memory) : engine_{nullptr} {
+    driver::Driver& d = rmm::detail::the_driver();
+    RMM_EXPECTS(
+        d.capabilities().virtual_memory,
+        std::string("the ") + d.name() +
+            " driver has no virtual memory: a vmm_memory_resource cannot be made here; use a pool_memory_resource");
+    RMM_EXPECTS(memory.maximum_bytes > 0, "the maximum size of a vmm_memory_resource is 0");
+    virtual_source_options options;
+    options.maximum_bytes = memory.maximum_bytes;
+    auto source = std::make_unique<virtual_source>(d, rmm::detail::current_device(), options);
+    rmm::detail::check(source->status());
+    pool_options as_pool;
+    as_pool.name = "vmm_memory_resource";
+    as_pool.maximum_bytes = source->maximum_bytes();
+    as_pool.ordered_upstream = false;
+    engine_ = new pool_engine(std::move(source), as_pool);
+}
+
+mapping_counts pool::mappings() const {
+    const virtual_source_counts c = engine_->mappings();
+    return {c.create_calls, c.release_calls, c.map_calls, c.unmap_calls, c.remaps, c.moved_bytes};
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,203 @@
+// The pool of virtual memory: growth without a first guess, memory in pieces that is put together, memory that goes back.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "rmm/cuda_device.hpp"
+#include "rmm/device_buffer.hpp"
+#include "rmm/mr/vmm_memory_resource.hpp"
+#include "stream_stress.hpp"
+#include "stream_tools.hpp"
+
+namespace {
+
+using namespace rmm;
+using rmm_test::driver;
+using rmm_test::foreign_stream;
+using rmm_test::gate;
+using rmm_test::non_blocking;
+using vmm = mr::vmm_memory_resource;
+
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+std::uint32_t first_word(const void* ptr, cuda_stream_view stream) {
+    std::uint32_t word = 0;
+    EXPECT_TRUE(driver().copy(&word, ptr, 4, {stream.value()}).ok());
+    EXPECT_TRUE(driver().synchronize_stream({stream.value()}).ok());
+    return word;
+}
+
+TEST(Vmm, takes_nothing_before_it_is_asked) {
+    vmm mr;
+    EXPECT_EQ(mr.pool_size(), 0u);
+    EXPECT_EQ(mr.mappings().pieces_created, 0u);
+    EXPECT_EQ(mr.allocate(0), nullptr);
+    EXPECT_EQ(mr.pool_size(), 0u);
+}
+
+TEST(Vmm, refuses_a_maximum_of_nothing) { EXPECT_THROW(vmm{0}, rmm::logic_error); }
+
+TEST(Vmm, holds_little_more_than_what_is_in_use) {
+    vmm mr;
+    cuda_stream stream = non_blocking();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 30; ++i) blocks.push_back(mr.allocate(5 * MiB, stream));
+    EXPECT_LE(mr.pool_size(), 30 * 5 * MiB * 115 / 100);
+    for (void* ptr : blocks) mr.deallocate(ptr, 5 * MiB, stream);
+}
+
+TEST(Vmm, puts_free_memory_together_that_is_in_pieces) {
+    vmm mr{100 * MiB};
+    cuda_stream stream = non_blocking();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 10; ++i) {
+        blocks.push_back(mr.allocate(10 * MiB, stream));
+        const auto value = static_cast<std::uint32_t>(i);
+        ASSERT_TRUE(driver().fill(blocks.back(), &value, 4, 10 * MiB / 4, {stream.value()}).ok());
+    }
+    for (std::size_t i = 0; i < 10; i += 2) mr.deallocate(blocks[i], 10 * MiB, stream);
+    EXPECT_EQ(mr.statistics().free_bytes, 50 * MiB);
+    void* const large = mr.allocate(40 * MiB, stream);
+    EXPECT_GE(mr.mappings().moves, 1u);
+    const std::uint32_t other = 99;
+    ASSERT_TRUE(driver().fill(large, &other, 4, 40 * MiB / 4, {stream.value()}).ok());
+    for (std::size_t i = 1; i < 10; i += 2) {
+        EXPECT_EQ(first_word(blocks[i], stream), i);
+        EXPECT_EQ(first_word(static_cast<char*>(blocks[i]) + 10 * MiB - 4, stream), i);
+        mr.deallocate(blocks[i], 10 * MiB, stream);
+    }
+    EXPECT_EQ(first_word(static_cast<char*>(large) + 40 * MiB - 4, stream), 99u);
+    mr.deallocate(large, 40 * MiB, stream);
+    EXPECT_EQ(mr.statistics().in_use_bytes, 0u);
+    EXPECT_LE(mr.pool_size(), 100 * MiB);
+}
+
+TEST(Vmm, waits_for_the_users_of_what_it_moves) {
+    vmm mr{64 * MiB};
+    cuda_stream a = non_blocking();
+    cuda_stream b = non_blocking();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(mr.allocate(16 * MiB, a));
+    // Work on memory that will be moved, queued behind what opens only later.
+    auto g = std::make_unique<gate>();
+    g->close(a);
+    const std::uint32_t value = 7;
+    ASSERT_TRUE(driver().fill(blocks[0], &value, 4, 16 * MiB / 4, {a.value()}).ok());
+    mr.deallocate(blocks[0], 16 * MiB, a);
+    mr.deallocate(blocks[2], 16 * MiB, a);
+    std::thread opener([&] { g->open(); });
+    void* const large = mr.allocate(32 * MiB, b);
+    EXPECT_NE(large, nullptr);
+    opener.join();
+    mr.deallocate(large, 32 * MiB, b);
+    mr.deallocate(blocks[1], 16 * MiB, a);
+    mr.deallocate(blocks[3], 16 * MiB, a);
+}
+
+TEST(Vmm, a_program_that_repeats_what_it_does_maps_nothing) {
+    vmm mr;
+    cuda_stream stream = non_blocking();
+    const auto round = [&] {
+        std::vector<std::pair<void*, std::size_t>> blocks;
+        for (std::size_t bytes : {3 * MiB, 20 * MiB, std::size_t{1000}, 7 * MiB, std::size_t{300000}})
+            blocks.emplace_back(mr.allocate(bytes, stream), bytes);
+        for (const auto& [ptr, bytes] : blocks) mr.deallocate(ptr, bytes, stream);
+    };
+    for (int i = 0; i < 3; ++i) round();
+    const mr::mapping_counts before = mr.mappings();
+    for (int i = 0; i < 100; ++i) round();
+    EXPECT_EQ(mr.mappings().pieces_mapped, before.pieces_mapped);
+    EXPECT_EQ(mr.mappings().pieces_unmapped, before.pieces_unmapped);
+}
+
+TEST(Vmm, gives_memory_back) {
+    const std::size_t before = available_device_memory().first;
+    vmm mr;
+    cuda_stream stream = non_blocking();
+    void* const small = mr.allocate(1000, stream);
+    void* const large = mr.allocate(50 * MiB, stream);
+    mr.deallocate(large, 50 * MiB, stream);
+    EXPECT_GE(mr.trim(), 50 * MiB - 2 * MiB);
+    EXPECT_GE(available_device_memory().first, before - 16 * MiB);
+    mr.deallocate(small, 1000, stream);
+    mr.trim();
+    EXPECT_EQ(mr.pool_size(), 0u);
+    EXPECT_EQ(available_device_memory().first, before);
+    mr.set_release_threshold(8 * MiB);
+    for (int i = 0; i < 3; ++i) {
+        void* const again = mr.allocate(40 * MiB, stream);
+        mr.deallocate(again, 40 * MiB, stream);
+        EXPECT_LE(mr.pool_size(), 16 * MiB);
+    }
+}
+
+TEST(Vmm, says_who_was_asked_for_what_when_it_is_exhausted) {
+    vmm mr{32 * MiB};
+    mr.set_name("frames");
+    void* const half = mr.allocate(16 * MiB);
+    try {
+        (void)mr.allocate(20 * MiB);
+        FAIL();
+    } catch (const rmm::out_of_memory& e) {
+        const std::string text = e.what();
+        EXPECT_NE(text.find("pool \"frames\""), std::string::npos) << text;
+        EXPECT_NE(text.find("Not enough room to grow"), std::string::npos) << text;
+        EXPECT_EQ(text.find("in pieces"), std::string::npos) << text;
+    }
+    EXPECT_THROW((void)mr.allocate(std::size_t{1} << 50), rmm::out_of_memory);
+    mr.deallocate(half, 16 * MiB);
+    void* const whole = mr.allocate(32 * MiB);
+    mr.deallocate(whole, 32 * MiB);
+}
+
+TEST(Vmm, no_byte_is_ever_in_two_hands_while_threads_and_streams_come_and_go) {
+    vmm mr{96 * MiB};
+    EXPECT_EQ(rmm_test::count_wrong_words(mr, 4, 2000, 16384), 0);
+    EXPECT_EQ(mr.statistics().in_use_bytes, 0u);
+    mr.trim();
+    EXPECT_EQ(mr.pool_size(), 0u);
+}
+
+TEST(Vmm, almost_all_of_its_maximum_can_be_in_use_after_a_long_churn) {
+    constexpr std::size_t limit = 200 * MiB;
+    vmm mr{limit};
+    cuda_stream stream = non_blocking();
+    std::mt19937 random(5);
+    std::vector<std::pair<void*, std::size_t>> live;
+    std::size_t in_use = 0;
+    const auto size = [&] { return 256 * (1 + random() % (std::size_t{1} << (random() % 15))); };
+    const auto drop = [&] {
+        std::swap(live[random() % live.size()], live.back());
+        mr.deallocate(live.back().first, live.back().second, stream);
+        in_use -= live.back().second;
+        live.pop_back();
+    };
+    for (int step = 0; step < 4000; ++step) {
+        const std::size_t bytes = size();
+        if (in_use + bytes < limit / 2) {
+            live.emplace_back(mr.allocate(bytes, stream), bytes);
+            in_use += bytes;
+        } else {
+            drop();
+        }
+    }
+    try {
+        for (;;) {
+            if (random() % 5 < 2) {
+                drop();
+                continue;
+            }
+            const std::size_t bytes = size();
+            live.emplace_back(mr.allocate(bytes, stream), bytes);
+            in_use += bytes;
+        }
+    } catch (const rmm::out_of_memory&) {}
+    // A piece is 2 MiB here and a request up to 4: what no piece fills is a larger share than in a pool of gigabytes.
+    EXPECT_GE(in_use, limit * 80 / 100);
+    while (!live.empty()) drop();
+}
+
+}  // namespace
