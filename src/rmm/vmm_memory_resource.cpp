@@ -1,4 +1,5 @@
 // Implements the compiled part of <rmm/mr/vmm_memory_resource.hpp>. Any thread.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -20,13 +21,17 @@ pool::pool(virtual_memory const& memory) : engine_{nullptr} {
         std::string("the ") + d.name() +
             " driver has no virtual memory: a vmm_memory_resource cannot be made here; use a pool_memory_resource");
     RMM_EXPECTS(memory.maximum_bytes > 0, "the maximum size of a vmm_memory_resource is 0");
+    const int device = rmm::detail::current_device();
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    rmm::detail::check(d.memory_info(device, &free_bytes, &total_bytes));
     virtual_source_options options;
-    options.maximum_bytes = memory.maximum_bytes;
-    auto source = std::make_unique<virtual_source>(d, rmm::detail::current_device(), options);
+    options.maximum_bytes = std::min(memory.maximum_bytes, total_bytes);
+    auto source = std::make_unique<virtual_source>(d, device, options);
     rmm::detail::check(source->status());
     pool_options as_pool;
     as_pool.name = "vmm_memory_resource";
-    as_pool.maximum_bytes = source->maximum_bytes();
+    as_pool.maximum_bytes = memory.maximum_bytes;
     as_pool.ordered_upstream = false;
     engine_ = new pool_engine(std::move(source), as_pool);
 }

@@ -296,6 +296,7 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
     };
     if (held_bytes() <= keep_bytes || !note(source_->release_spare())) return given_back;
     for (heap::heap& h : heaps_) {
+        h.merge_all();  // a physical piece may lie under several pieces with different fences
         std::vector<heap::range> whole;
         h.for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set&) {
             if (const heap::range r = source_->removable({address, bytes}); r.size_bytes != 0) whole.push_back(r);

@@ -368,7 +368,11 @@ Status virtual_source::split(row& r, splitting& how) noexcept {
             node part = std::move(how.parts.back());
             how.parts.pop_back();
             part.mapped().size_bytes = std::min(left, how.piece_bytes);
-            if (const Status status = create(part.mapped()); !status.ok()) return status;
+            if (!create(part.mapped()).ok()) {
+                // Rather a large piece than none.
+                part.mapped().size_bytes = left;
+                if (const Status status = create(part.mapped()); !status.ok()) return status;
+            }
             part.mapped().now = state::spare;
             left -= part.mapped().size_bytes;
             r.push_back(std::move(part));

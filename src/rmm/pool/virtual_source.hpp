@@ -76,7 +76,8 @@ class virtual_source {
         driver::Status status;
         heap::range made;
     };
-    /// Maps spare pieces and fresh memory. Right behind what the last call of `grow` made, if these addresses are free.
+    /// Maps spare pieces and fresh memory, right behind the last growth of that area (a small number) if these addresses are
+    /// free.
     /// out_of_memory where that would exceed the maximum, or the driver has no more; nothing has changed then.
     growth grow(std::size_t bytes, std::uint32_t area = 0);
 
@@ -84,8 +85,8 @@ class virtual_source {
     heap::range removable(heap::range free) const noexcept;
 
     struct growth_limits {
-        std::size_t eager_fresh_bytes =
-            0;  ///< may be taken from the driver before anything is moved (`heap::eager_growth`)
+        /// May be taken from the driver before anything is moved (`heap::eager_growth`).
+        std::size_t eager_fresh_bytes = 0;
         std::size_t fresh_bytes = std::numeric_limits<std::size_t>::max();  ///< may be taken at all; within the maximum
         std::size_t step_bytes = 0;  ///< where only fresh memory is needed, so much at least
     };
@@ -105,6 +106,7 @@ class virtual_source {
     };
     /// Does what `plan` said: unmaps `plan.moved`, and maps that memory, what is spare and fresh memory at one row of
     /// addresses. Nobody may use `plan.moved` any more, and the caller forgets these ranges before it adds what is returned.
+    /// After out_of_memory (the driver had less fresh memory than the plan thought) plan again with less of it.
     remapping remap(const heap::move_plan& plan);
 
     struct trimming {

@@ -1,0 +1,135 @@
+// Owns: what a pool's virtual memory does when the host has no memory for its books: it throws, and nothing has changed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "driver/registry.hpp"
+#include "rmm/pool/virtual_source.hpp"
+
+namespace {
+
+/// The allocation after so many more fails, once; negative: none does.
+thread_local int allocations_left = -1;
+thread_local bool has_failed = false;
+
+void* allocate(std::size_t bytes) {
+    if (allocations_left == 0) {
+        allocations_left = -1;
+        has_failed = true;
+        throw std::bad_alloc();
+    }
+    if (allocations_left > 0) --allocations_left;
+    if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+
+namespace {
+
+using rmm::heap::free_range;
+using rmm::heap::range;
+using rmm::mr::detail::virtual_source;
+
+constexpr std::size_t unit = std::size_t{2} << 20;
+
+struct VirtualSourceHostMemory : ::testing::Test {
+    std::size_t device_free() {
+        std::size_t free = 0, total = 0;
+        EXPECT_TRUE(driver->memory_info(0, &free, &total).ok());
+        return free;
+    }
+    /// Makes every allocation of `call` fail in turn; `call` returns what the driver said. `unchanged` is asked after each failure.
+    template<typename Make, typename Call, typename Unchanged>
+    void for_every_allocation(Make&& make, Call&& call, Unchanged&& unchanged) {
+        int num_thrown = 0;
+        for (int n = 0;; ++n) {
+            ASSERT_LT(n, 1000);
+            virtual_source source(*driver, 0, {.largest_piece_bytes = 2 * unit});
+            make(source);
+            bool thrown = false;
+            bool ok = false;
+            has_failed = false;
+            allocations_left = n;
+            try {
+                ok = call(source);
+            } catch (const std::bad_alloc&) {
+                thrown = true;
+            }
+            allocations_left = -1;
+            if (!has_failed) {
+                EXPECT_TRUE(ok);
+                break;
+            }
+            num_thrown += thrown;
+            // Where the driver's own allocation failed and it could go on, the call did.
+            if (!ok) unchanged(source);
+        }
+        EXPECT_GT(num_thrown, 2);
+    }
+    std::shared_ptr<kmm::driver::Driver> driver = kmm::driver::make_host_driver({1, 64 * unit, 1});
+};
+
+TEST_F(VirtualSourceHostMemory, a_growth_without_memory_for_its_books_changes_nothing) {
+    const std::size_t before = device_free();
+    for_every_allocation([](virtual_source& s) { ASSERT_TRUE(s.grow(3 * unit).status.ok()); },
+                         [](virtual_source& s) { return s.grow(7 * unit).status.ok(); },
+                         [&](virtual_source& s) {
+                             EXPECT_EQ(s.held_bytes(), 3 * unit);
+                             EXPECT_EQ(s.mapped_bytes(), 3 * unit);
+                             EXPECT_EQ(before - device_free(), 3 * unit);
+                             EXPECT_TRUE(s.grow(7 * unit).status.ok());
+                         });
+    EXPECT_EQ(device_free(), before);
+}
+
+TEST_F(VirtualSourceHostMemory, a_remap_without_memory_for_its_books_changes_nothing) {
+    rmm::heap::move_plan plan;
+    range all;
+    const auto free_of = [&] {
+        return std::vector<free_range>{{{all.address, 4 * unit}}, {{all.end() - 2 * unit, 2 * unit}}};
+    };
+    for (const std::size_t piece_units : {0, 1})
+        for_every_allocation(
+            [&](virtual_source& s) {
+                all = s.grow(8 * unit).made;
+                plan = s.plan(9 * unit, free_of(), 0, {});
+                ASSERT_TRUE(plan.possible);
+                plan.piece_bytes = piece_units * unit;
+            },
+            [&](virtual_source& s) { return s.remap(plan).status.ok(); },
+            [&](virtual_source& s) {
+                EXPECT_EQ(s.held_bytes(), s.mapped_bytes() + s.spare_bytes());
+                if (s.spare_bytes() != 0) return;  // the driver could not go back either
+                EXPECT_EQ(s.mapped_bytes(), 8 * unit);
+                EXPECT_EQ(s.removable(all), all);
+                EXPECT_TRUE(s.remap(plan).status.ok());
+            });
+}
+
+TEST_F(VirtualSourceHostMemory, a_trim_without_memory_for_its_books_changes_nothing) {
+    range all;
+    for (int n = 0; n < 4; ++n) {
+        virtual_source source(*driver, 0, {.largest_piece_bytes = 2 * unit});
+        all = source.grow(8 * unit).made;
+        allocations_left = n;
+        try {
+            (void)source.trim({all.address + 2 * unit, 4 * unit});
+        } catch (const std::bad_alloc&) {
+            EXPECT_EQ(source.removable(all), all);
+        }
+        allocations_left = -1;
+        EXPECT_EQ(source.held_bytes(), source.mapped_bytes() + source.spare_bytes());
+    }
+}
+
+}  // namespace
