@@ -21,6 +21,10 @@ constexpr int attribute_pageable_memory_access = 88;
 
 constexpr int host = -1;
 
+// A process has no more addresses, so such a request is refused before an allocator that ends the process over it (those of
+// the sanitizers) sees it.
+constexpr std::size_t addresses_of_a_process = std::size_t{1} << 48;
+
 }  // namespace
 
 namespace detail {
@@ -45,7 +49,7 @@ system_memory_resource::~system_memory_resource() = default;
 void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
     void* ptr = nullptr;
     // At least one byte, so that every address is another's.
-    if (posix_memalign(&ptr, CUDA_ALLOCATION_ALIGNMENT, bytes == 0 ? 1 : bytes) != 0)
+    if (bytes > addresses_of_a_process || posix_memalign(&ptr, CUDA_ALLOCATION_ALIGNMENT, bytes == 0 ? 1 : bytes) != 0)
         rmm::detail::throw_host_out_of_memory(bytes, "system_memory_resource");
     return ptr;
 }

@@ -8,9 +8,7 @@
 
 #include <type_traits>
 
-#include "driver/registry.hpp"
 #include "rmm/detail/cuda_memory_resource.hpp"
-#include "rmm/detail/runtime_capabilities.hpp"
 #include "rmm/device_scalar.hpp"
 #include "rmm/device_uvector.hpp"
 #include "rmm/mr/device/aligned_resource_adaptor.hpp"
@@ -74,57 +72,6 @@ TEST(InteropAdaptors, stand_behind_references_of_libcupp) {
     aligned_resource_adaptor<cuda_memory_resource> over_theirs{theirs, 512};
     over_theirs.deallocate(over_theirs.allocate(100), 100);
     EXPECT_EQ(adaptor.get_allocated_bytes(), 0u);
-}
-
-/// What only a GPU can tell: where a range was last prefetched to.
-class PrefetchOnGpu : public testing::Test {
-  protected:
-    void SetUp() override {
-        if (kmm::driver::process_default().kind() != kmm::driver::Kind::cuda)
-            GTEST_SKIP() << "the host driver has all memory near";
-        if (!rmm::detail::concurrent_managed_access::is_supported()) GTEST_SKIP() << "no concurrent managed access";
-    }
-    static int last_prefetched_to(void const* ptr, std::size_t bytes) {
-        int location = cudaInvalidDeviceId;
-        EXPECT_EQ(cudaMemRangeGetAttribute(&location, sizeof(location), cudaMemRangeAttributeLastPrefetchLocation, ptr,
-                                           bytes),
-                  cudaSuccess);
-        return location;
-    }
-    managed_memory_resource managed_;
-    rmm::cuda_stream stream_;
-    rmm::cuda_device_id device_ = rmm::get_current_cuda_device();
-};
-
-TEST_F(PrefetchOnGpu, a_range_goes_to_the_device_and_back) {
-    rmm::device_uvector<int> vector(1 << 20, stream_, managed_);
-    EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() * sizeof(int)), cudaInvalidDeviceId);
-    rmm::prefetch<int>({vector.begin(), vector.begin() + vector.size() / 2}, device_, stream_);
-    stream_.synchronize();
-    EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() / 2 * sizeof(int)), device_.value());
-    EXPECT_EQ(last_prefetched_to(vector.data() + vector.size() / 2, vector.size() / 2 * sizeof(int)),
-              cudaInvalidDeviceId);
-    rmm::prefetch<int>(vector, rmm::cuda_device_id{cudaCpuDeviceId}, stream_);
-    stream_.synchronize();
-    EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() * sizeof(int)), cudaCpuDeviceId);
-}
-
-TEST_F(PrefetchOnGpu, the_adaptor_prefetches_what_it_gives_and_only_it) {
-    prefetch_resource_adaptor adaptor{&managed_};
-    rmm::device_buffer prefetched{1 << 20, stream_, adaptor};
-    rmm::device_buffer plain{1 << 20, stream_, managed_};
-    stream_.synchronize();
-    EXPECT_EQ(last_prefetched_to(prefetched.data(), prefetched.size()), device_.value());
-    EXPECT_EQ(last_prefetched_to(plain.data(), plain.size()), cudaInvalidDeviceId);
-    EXPECT_NO_THROW(rmm::prefetch(prefetched.data(), prefetched.size(), device_, stream_));
-}
-
-TEST_F(PrefetchOnGpu, memory_that_is_not_managed_leaves_no_error_behind) {
-    cuda_memory_resource cuda;
-    rmm::device_buffer buffer{1 << 20, stream_, cuda};
-    EXPECT_NO_THROW(rmm::prefetch(buffer.data(), buffer.size(), device_, stream_));
-    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-    EXPECT_TRUE(kmm::driver::process_default().take_last_error().ok());
 }
 
 TEST(InteropPrefetch, takes_spans) {
