@@ -80,7 +80,7 @@ struct Capabilities {
     bool memory_pools = false;  ///< stream-ordered pools of the driver
     bool managed_memory = false;
     bool managed_pools = false;           ///< `default_managed_pool`
-    bool hardware_decompression = false;  ///< pools that the device's decompression engine can read
+    bool hardware_decompression = false;  ///< the driver knows pools that a decompression engine can read
     bool kernels_by_handle = false;
     bool graphs = false;
     bool stream_capture = false;

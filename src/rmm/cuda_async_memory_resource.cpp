@@ -76,11 +76,17 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
     const auto [free_bytes, total_bytes] = available_device_memory();
 
     driver::PoolHandle handle;
-    rmm::detail::check(d.create_pool(device,
-                                     {.maximum_bytes = maximum_pool_size.value_or(0),
-                                      .export_handle_types = static_cast<std::uint32_t>(handle_type),
-                                      .decompression = rmm::detail::hwdecompress::is_supported()},
-                                     &handle));
+    driver::PoolOptions options{.maximum_bytes = maximum_pool_size.value_or(0),
+                                .export_handle_types = static_cast<std::uint32_t>(handle_type),
+                                .decompression = rmm::detail::hwdecompress::is_supported()};
+    driver::Status created = d.create_pool(device, options, &handle);
+    if (!created.ok() && options.decompression) {
+        // The driver knows such pools, the device may not.
+        (void)d.take_last_error();
+        options.decompression = false;
+        created = d.create_pool(device, options, &handle);
+    }
+    rmm::detail::check(created);
     struct destroy_pool {
         driver::Driver& d;
         void operator()(cudaMemPool_t pool) const noexcept {
