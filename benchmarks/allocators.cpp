@@ -49,7 +49,8 @@ class RmmSubject {
 class DriverPool {
   public:
     DriverPool(driver::Driver& driver, const Shape& shape) : driver_(driver) {
-        driver::check(driver_, driver_.create_pool(0, shape.maximum_bytes.value_or(0), &pool_), "create a pool");
+        driver::check(driver_, driver_.create_pool(0, {.maximum_bytes = shape.maximum_bytes.value_or(0)}, &pool_),
+                      "create a pool");
         (void)driver_.set_pool_release_threshold(pool_, std::numeric_limits<std::uint64_t>::max());
     }
     ~DriverPool() { (void)driver_.destroy_pool(pool_); }
