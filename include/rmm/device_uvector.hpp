@@ -27,7 +27,8 @@ inline namespace kmm_v0 {
 
 /// Owns `size()` elements in device memory, uninitialized. T is trivially copyable. Everything counts elements. Memory,
 /// streams, devices, errors and thread-safety: as device_buffer. Element functions check the index and throw
-/// rmm::out_of_range; those that give a value to the host wait for the stream.
+/// rmm::out_of_range; those that give a value to the host wait for the stream. A span of libcu++ is made from it as from
+/// any range; a conversion of its own beside that would only be a warning in programs.
 template<typename T>
 class device_uvector {
     static_assert(std::is_trivially_copyable<T>::value,
@@ -148,11 +149,6 @@ class device_uvector {
     [[nodiscard]] rmm::device_async_resource_ref memory_resource() const noexcept { return storage_.memory_resource(); }
     [[nodiscard]] cuda_stream_view stream() const noexcept { return storage_.stream(); }
     RMM_UNIT_INLINE void set_stream(cuda_stream_view stream) noexcept { storage_.set_stream(stream); }
-
-#ifdef RMM_WITH_CCCL
-    operator cuda::std::span<T const>() const noexcept { return {data(), size()}; }
-    operator cuda::std::span<T>() noexcept { return {data(), size()}; }
-#endif
 
   private:
     [[nodiscard]] static size_type bytes_of(size_type num_elements) {

@@ -92,13 +92,15 @@ TEST_P(ResourceConformance, gives_aligned_memory_of_every_size) {
     }
 }
 
-TEST_P(ResourceConformance, gives_null_for_zero_bytes_and_takes_null_back) {
+TEST_P(ResourceConformance, gives_null_for_zero_bytes_or_an_address_and_takes_null_back) {
     void* const ptr = resource().allocate(0);
-    EXPECT_EQ(ptr, nullptr);
+    EXPECT_EQ(ptr == nullptr, GetParam().null_for_zero_bytes);
     resource().deallocate(ptr, 0);
     resource().deallocate(nullptr, 100);
     rmm::cuda_stream stream;
-    EXPECT_EQ(resource().allocate(0, stream), nullptr);
+    void* const on_stream = resource().allocate(0, stream);
+    EXPECT_EQ(on_stream == nullptr, GetParam().null_for_zero_bytes);
+    resource().deallocate(on_stream, 0, stream);
     resource().deallocate(nullptr, 0, stream);
 }
 
@@ -265,7 +267,7 @@ TEST_P(ResourceConformance, a_request_that_cannot_be_met_throws_and_leaves_the_r
         FAIL() << "1 PiB was given";
     } catch (const rmm::out_of_memory& e) {
         EXPECT_NE(std::string(e.what()).find("out_of_memory"), std::string::npos);
-        EXPECT_EQ(e.shortage().requested_bytes, PiB);
+        EXPECT_GE(e.shortage().requested_bytes, PiB);  // an adaptor may ask its upstream for more
         if (e.shortage().device >= 0) {
             EXPECT_GT(e.shortage().device_total_bytes, 0u) << e.what();
         }

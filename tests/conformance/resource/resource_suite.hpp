@@ -30,6 +30,7 @@ struct conforming {
     bool equal_by_type = false;  ///< two objects of the type are equal
     bool supports_streams = false;
     bool supports_get_mem_info = false;
+    bool null_for_zero_bytes = true;
 };
 
 inline void PrintTo(const conforming&, std::ostream* os) { *os << "a resource"; }

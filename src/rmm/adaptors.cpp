@@ -1,0 +1,185 @@
+// Implements the compiled part of the adaptors (<rmm/mr/detail/adaptor.hpp>). Any thread; no lock is held over a call of
+// upstream.
+#include "rmm/mr/detail/adaptor.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "rmm/detail/error.hpp"
+#include "rmm/detail/format.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+constexpr std::size_t most_bytes = ~std::size_t{0};
+
+/// The resource behind a reference, where it is one of those that can be asked what 23.12 asked; else null.
+device_memory_resource const* resource_behind(device_async_resource_ref const& ref) noexcept {
+    if (ref.raw().operations != &rmm::detail::device_memory_resource_operations) return nullptr;
+    return static_cast<device_memory_resource const*>(ref.raw().resource);
+}
+
+void expect_power_of_two(std::size_t alignment) {
+    RMM_EXPECTS(is_pow2(alignment),
+                "the alignment of an adaptor must be a power of two; it is " + std::to_string(alignment));
+}
+
+/// Whether `bytes` can be rounded up.
+bool can_round_up(std::size_t bytes, std::size_t alignment) noexcept { return bytes <= most_bytes - (alignment - 1); }
+
+}  // namespace
+
+adaptor::adaptor(device_async_resource_ref upstream) : upstream_{upstream} {
+    if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
+}
+
+adaptor::~adaptor() = default;
+
+bool adaptor::supports_streams() const noexcept {
+    const device_memory_resource* upstream = resource_behind(upstream_);
+    return upstream != nullptr && upstream->supports_streams();
+}
+
+bool adaptor::supports_get_mem_info() const noexcept {
+    const device_memory_resource* upstream = resource_behind(upstream_);
+    return upstream != nullptr && upstream->supports_get_mem_info();
+}
+
+std::pair<std::size_t, std::size_t> adaptor::do_get_mem_info(cuda_stream_view stream) const {
+    const device_memory_resource* upstream = resource_behind(upstream_);
+    if (upstream == nullptr) return {0, 0};
+    return upstream->get_mem_info(stream);
+}
+
+// ---- limiting
+
+limiting_adaptor::limiting_adaptor(device_async_resource_ref upstream, std::size_t allocation_limit,
+                                   std::size_t alignment)
+    : adaptor(upstream), limit_bytes_{allocation_limit}, alignment_{alignment} {
+    expect_power_of_two(alignment);
+}
+
+limiting_adaptor::~limiting_adaptor() = default;
+
+void* limiting_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    std::size_t allocated = allocated_bytes_.load(std::memory_order_relaxed);
+    if (!can_round_up(bytes, alignment_)) refuse(bytes, allocated);
+    const std::size_t counted = align_up(bytes, alignment_);
+    // Only what has room is ever added, so that no other thread sees bytes that are about to be refused.
+    do {
+        if (allocated > limit_bytes_ || counted > limit_bytes_ - allocated) refuse(bytes, allocated);
+    } while (!allocated_bytes_.compare_exchange_weak(allocated, allocated + counted, std::memory_order_relaxed));
+    try {
+        return upstream_allocate(bytes, stream);
+    } catch (...) {
+        give_back(counted);
+        throw;
+    }
+}
+
+void limiting_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    upstream_deallocate(ptr, bytes, stream);
+    // After upstream has the block: what is counted is never less than what is held.
+    if (ptr != nullptr && can_round_up(bytes, alignment_)) give_back(align_up(bytes, alignment_));
+}
+
+void limiting_adaptor::give_back(std::size_t bytes) noexcept {
+    std::size_t allocated = allocated_bytes_.load(std::memory_order_relaxed);
+    while (!allocated_bytes_.compare_exchange_weak(allocated, allocated - std::min(bytes, allocated),
+                                                   std::memory_order_relaxed)) {}
+}
+
+void limiting_adaptor::refuse(std::size_t bytes, std::size_t allocated) const {
+    using rmm::detail::format_size;
+    memory_shortage shortage;
+    shortage.requested_bytes = bytes;
+    shortage.pool_in_use_bytes = allocated;
+    shortage.pool_maximum_bytes = limit_bytes_;
+    throw rmm::out_of_memory("Exceeded memory limit (failed to allocate " + rmm::detail::format_bytes(bytes) +
+                                 "): the limit is " + format_size(limit_bytes_) + ", in use are " +
+                                 format_size(allocated) + ", asked for were " + format_size(bytes) +
+                                 "\n  try: freeing blocks, or a higher limit",
+                             shortage);
+}
+
+// ---- aligned
+
+/// Blocks that were moved up to an aligned address, and where upstream put them.
+struct moved_blocks {
+    void enter(void* aligned, void* original) {
+        std::lock_guard lock(mutex);
+        originals.emplace(aligned, original);
+    }
+    /// The address that upstream knows; the block is forgotten.
+    void* take(void* aligned) noexcept {
+        std::lock_guard lock(mutex);
+        const auto at = originals.find(aligned);
+        if (at == originals.end()) return aligned;
+        void* const original = at->second;
+        originals.erase(at);
+        return original;
+    }
+
+    std::mutex mutex;
+    std::unordered_map<void*, void*> originals;
+};
+
+aligned_adaptor::aligned_adaptor(device_async_resource_ref upstream, std::size_t alignment,
+                                 std::size_t alignment_threshold)
+    : adaptor(upstream),
+      alignment_{std::max(alignment, CUDA_ALLOCATION_ALIGNMENT)},
+      threshold_bytes_{alignment_threshold} {
+    expect_power_of_two(alignment);
+    moved_ = new moved_blocks;
+}
+
+aligned_adaptor::~aligned_adaptor() { delete moved_; }
+
+bool aligned_adaptor::passes(std::size_t bytes) const noexcept {
+    return alignment_ == CUDA_ALLOCATION_ALIGNMENT || bytes < threshold_bytes_;
+}
+
+std::size_t aligned_adaptor::upstream_bytes(std::size_t bytes) const noexcept {
+    // Fits: what is rounded up leaves at least `alignment_` addresses above it.
+    return align_up(bytes, alignment_) + (alignment_ - CUDA_ALLOCATION_ALIGNMENT);
+}
+
+void* aligned_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    if (passes(bytes)) return upstream_allocate(bytes, stream);
+    if (!can_round_up(bytes, alignment_))
+        throw rmm::out_of_memory("an aligned_resource_adaptor cannot align " + std::to_string(bytes) + " bytes to " +
+                                 std::to_string(alignment_) + ": that is more than there are addresses");
+    const std::size_t asked = upstream_bytes(bytes);
+    void* const original = upstream_allocate(asked, stream);
+    void* const aligned = reinterpret_cast<void*>(align_up(reinterpret_cast<std::uintptr_t>(original), alignment_));
+    if (aligned == original) return original;
+    try {
+        moved_->enter(aligned, original);
+    } catch (...) {
+        upstream_deallocate(original, asked, stream);
+        throw rmm::bad_alloc("an aligned_resource_adaptor has no host memory to remember a block");
+    }
+    return aligned;
+}
+
+void aligned_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (ptr == nullptr || passes(bytes)) {
+        upstream_deallocate(ptr, bytes, stream);
+        return;
+    }
+    // Forgotten first: upstream may give the address to another thread at once.
+    void* const original = moved_->take(ptr);
+    upstream_deallocate(original, upstream_bytes(bytes), stream);
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm
