@@ -81,7 +81,7 @@ allocation_log::allocation_log(std::vector<rapids_logger::sink_ptr> sinks, bool 
     const std::string line = std::string(header) + "\n";
     for (const auto& sink : sinks_) {
         sink->write(level, line);
-        if (auto_flush) sink->flush();
+        if (auto_flush || !sink->belongs_to_program()) sink->flush();
     }
     enlist(place::log);
 }
@@ -304,9 +304,11 @@ void allocation_log::after_fork(bool in_child) noexcept {
         next_place_.store(0);
         num_written_.store(0);
         written_ = 0;
-        writer_sleeps_.store(true);
+        // A child of a program with threads must not rely on making threads of its own: it writes what it records.
+        in_step_.store(true);
+        writer_sleeps_.store(false);
         has_writer_ = false;
-        woken_ = false;
+        may_have_writer_ = false;
         new (&wake_) std::condition_variable;  // its waiter does not exist here
     }
     wake_mutex_.unlock();

@@ -3,7 +3,8 @@
 // A thread that allocates takes a place in a ring and puts a record of 48 bytes there; no lock, no text, no system call. Whoever
 // has the pen makes lines of the records in the order of their places: a thread of the log, which is never further behind than
 // a tenth of a second; a thread that finds the ring full; a thread that flushes, destroys the log or exits. Where the lines go
-// into objects of the program (streams, callbacks), or must leave at once, the thread that allocates takes the pen itself.
+// into objects of the program (streams, callbacks), or must leave at once, and in a child made by fork(), the thread that
+// allocates takes the pen itself.
 //
 // Owns: the ring, the thread, the sinks' share. Must not know: resources. Any thread; `record` never throws and blocks only
 // while the ring is full.

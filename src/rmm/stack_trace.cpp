@@ -1,6 +1,7 @@
 // Implements <rmm/detail/stack_trace.hpp>. Any thread, no lock of ours.
 #include "rmm/detail/stack_trace.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <ostream>
@@ -45,9 +46,15 @@ void print_frame(std::ostream& os, std::size_t number, void* frame) {
 }  // namespace
 
 stack_trace::stack_trace() {
-    void* frames[max_frames + 1];
-    const int num_frames = backtrace(frames, max_frames + 1);
-    if (num_frames > 1) frames_.assign(frames + 1, frames + num_frames);  // without this constructor
+    // This constructor, and what stands between it and `backtrace` (a sanitizer), is nobody's business.
+    constexpr int most_inner_frames = 4;
+    void* frames[max_frames + most_inner_frames];
+    const int num_frames = backtrace(frames, max_frames + most_inner_frames);
+    void* const caller = __builtin_extract_return_addr(__builtin_return_address(0));
+    void** const end = frames + num_frames;
+    void** begin = std::find(frames, end, caller);
+    if (begin == end) begin = frames;
+    frames_.assign(begin, std::min(end, begin + max_frames));
 }
 
 std::ostream& operator<<(std::ostream& os, stack_trace const& trace) {

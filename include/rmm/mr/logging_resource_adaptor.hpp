@@ -25,7 +25,7 @@ namespace mr {
 ///   returns.
 /// - Into a stream or callback of the program: written by the thread that allocates, before the call returns; `auto_flush`
 ///   flushes the stream too.
-/// - After fork() the child goes on with the same file; no line appears twice.
+/// - After fork() the child goes on with the same file, and writes what it logs itself; no line appears twice.
 /// - Sinks that fail are reported on stderr, once. What upstream throws passes through.
 /// - Thread-safe. Equal to an adaptor of the same type over an equal upstream. Movable (not while in use), not copyable; one
 ///   that was moved from may only be destroyed or assigned to.

@@ -6,8 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -305,9 +306,10 @@ TEST(DefaultLogger, macros_log_at_their_levels) {
 
 TEST(DefaultLoggerDeathTest, writes_into_the_file_of_the_environment) {
     testing::FLAGS_gtest_death_test_style = "threadsafe";  // a new process, which has not decided yet
-    temporary_folder folder;
     const char* given = std::getenv("RMM_TEST_LOG_FILE");  // by the process that waits for us
-    const std::string name = given != nullptr ? given : folder / "log.txt";
+    std::optional<temporary_folder> folder;
+    if (given == nullptr) folder.emplace();
+    const std::string name = given != nullptr ? given : *folder / "log.txt";
     setenv("RMM_TEST_LOG_FILE", name.c_str(), 1);
     EXPECT_EXIT(
         {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -403,6 +404,12 @@ class careless_resource final : public rmm::mr::device_memory_resource {
     void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override {}
 };
 
+/// From then on the thread of the log is there, and sleeps or writes.
+void wait_for_a_line(const std::string& filename) {
+    const std::size_t header_bytes = lines_of(filename).at(0).size() + 1;
+    while (std::filesystem::file_size(filename) <= header_bytes) std::this_thread::yield();
+}
+
 void expect_success(pid_t child) {
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -416,11 +423,13 @@ TEST(LoggingAdaptorProcess, a_forked_child_goes_on_and_repeats_nothing) {
     {
         careless_resource upstream;
         rmm::mr::logging_resource_adaptor mr{&upstream, folder / "log.csv"};
+        for (std::size_t i = 0; i < 10; ++i) mr.deallocate(at(256), i);
+        wait_for_a_line(folder / "log.csv");
         std::atomic<bool> stop{false};
         std::thread other([&] {  // has its places in the ring when the process forks
             for (; !stop; ++num_of_others) mr.deallocate(at(512), 1);
         });
-        for (std::size_t i = 0; i < 100; ++i) mr.deallocate(at(256), i);
+        for (std::size_t i = 10; i < 100; ++i) mr.deallocate(at(256), i);
         const pid_t child = fork();
         if (child == 0) {
             for (std::size_t i = 0; i < num_requests; ++i) mr.deallocate(at(1024), i);
@@ -448,18 +457,24 @@ TEST(LoggingAdaptorProcess, a_forked_child_goes_on_and_repeats_nothing) {
 
 TEST(LoggingAdaptorProcess, a_child_may_destroy_its_copy) {
     temporary_folder folder;
-    fake_resource upstream;
-    auto mr = std::make_optional<logging_fake>(&upstream, folder / "log.csv");
+    careless_resource upstream;
+    using logging_careless = rmm::mr::logging_resource_adaptor<careless_resource>;
+    auto mr = std::make_optional<logging_careless>(&upstream, folder / "log.csv");
     (void)mr->allocate(1);
+    wait_for_a_line(folder / "log.csv");
+    (void)mr->allocate(2);
     const pid_t child = fork();
     if (child == 0) {
-        (void)mr->allocate(2);
+        (void)mr->allocate(3);
         mr.reset();
         _exit(0);
     }
     expect_success(child);
     mr.reset();
-    EXPECT_EQ(lines_of(folder / "log.csv").size(), 3u);
+    std::vector<std::size_t> sizes;
+    for (const event& e : parse_csv(folder / "log.csv")) sizes.push_back(e.size);
+    std::sort(sizes.begin(), sizes.end());
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{1, 2, 3}));
 }
 
 TEST(LoggingAdaptorProcess, exit_writes_what_a_log_that_is_never_destroyed_holds) {
