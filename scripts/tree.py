@@ -13,7 +13,7 @@ SKIPPED_DIRECTORIES = {"build", "install", ".git", ".cache", "__pycache__", "nod
 # Headers that exist to name CCCL, Thrust, CUDA or fmt types: whoever includes them has asked for these.
 INTEROP = re.compile(
     r"(^|/)interop/|interop|cccl|rmm/detail/cuda_memory_resource\.hpp$|rmm/(exec_policy|device_vector|cuda_runtime_api)\.h"
-    r"|thrust_allocator|kmm/fmt\.hpp$|\.cuh$"
+    r"|thrust_allocator|thrust_rmm_allocator|kmm/fmt\.hpp$|\.cuh$"
 )
 
 

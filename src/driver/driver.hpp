@@ -79,6 +79,8 @@ struct Capabilities {
     bool virtual_memory = false;
     bool memory_pools = false;  ///< stream-ordered pools of the driver
     bool managed_memory = false;
+    bool managed_pools = false;           ///< `default_managed_pool`
+    bool hardware_decompression = false;  ///< the driver knows pools that a decompression engine can read
     bool kernels_by_handle = false;
     bool graphs = false;
     bool stream_capture = false;
@@ -103,6 +105,13 @@ struct DeviceProperties {
     std::size_t max_shared_memory_per_block = 0;  ///< with opt-in
     std::string pci_bus_id;
     std::string uuid;
+};
+
+/// How a stream-ordered pool is made.
+struct PoolOptions {
+    std::size_t maximum_bytes = 0;          ///< 0: unlimited; the driver may round it up
+    std::uint32_t export_handle_types = 0;  ///< bits of cudaMemAllocationHandleType: how other processes may open it
+    bool decompression = false;             ///< see Capabilities::hardware_decompression
 };
 
 enum class MemoryKind : std::uint8_t { pageable, pinned, device, managed };
@@ -206,6 +215,8 @@ class Driver {
     virtual Status allocate_managed(std::size_t bytes, void** out) noexcept = 0;  ///< freed by `free`
     virtual Status prefetch(const void* pointer, std::size_t bytes, int device_or_host,
                             StreamHandle) noexcept = 0;  ///< -1: host
+    /// Where the pages of managed or (where the device reaches it) pageable memory should rather be; moves nothing.
+    virtual Status prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept = 0;
     virtual Status allocate_pinned(std::size_t bytes, void** out) noexcept = 0;
     virtual Status free_pinned(void* pointer) noexcept = 0;
     /// Page-locks memory that the caller owns. `pointer` and `bytes` are multiples of the page size.
@@ -215,8 +226,9 @@ class Driver {
 
     // ---- stream-ordered memory pools
     virtual Status default_pool(int device, PoolHandle* out) noexcept = 0;
-    /// `maximum_bytes` 0: unlimited.
-    virtual Status create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept = 0;
+    /// The driver's own pool of managed memory near `device`.
+    virtual Status default_managed_pool(int device, PoolHandle* out) noexcept = 0;
+    virtual Status create_pool(int device, const PoolOptions&, PoolHandle* out) noexcept = 0;
     virtual Status destroy_pool(PoolHandle) noexcept = 0;
     virtual Status set_pool_release_threshold(PoolHandle, std::uint64_t bytes) noexcept = 0;
     virtual Status trim_pool(PoolHandle, std::size_t keep_bytes) noexcept = 0;

@@ -8,6 +8,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/runtime_capabilities.hpp"
+#include "rmm/mr/cuda_async_managed_memory_resource.hpp"
 #include "rmm/mr/cuda_async_view_memory_resource.hpp"
 #include "rmm/status.hpp"
 
@@ -75,7 +76,17 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
     const auto [free_bytes, total_bytes] = available_device_memory();
 
     driver::PoolHandle handle;
-    rmm::detail::check(d.create_pool(device, maximum_pool_size.value_or(0), &handle));
+    driver::PoolOptions options{.maximum_bytes = maximum_pool_size.value_or(0),
+                                .export_handle_types = static_cast<std::uint32_t>(handle_type),
+                                .decompression = rmm::detail::hwdecompress::is_supported()};
+    driver::Status created = d.create_pool(device, options, &handle);
+    if (!created.ok() && options.decompression) {
+        // The driver knows such pools, the device may not.
+        (void)d.take_last_error();
+        options.decompression = false;
+        created = d.create_pool(device, options, &handle);
+    }
+    rmm::detail::check(created);
     struct destroy_pool {
         driver::Driver& d;
         void operator()(cudaMemPool_t pool) const noexcept {
@@ -108,6 +119,33 @@ void cuda_async_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stre
 bool cuda_async_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
     const auto* async = dynamic_cast<cuda_async_memory_resource const*>(&other);
     return async != nullptr && async->pool_ == pool_;
+}
+
+cuda_async_managed_memory_resource::cuda_async_managed_memory_resource() {
+    RMM_EXPECTS(rmm::detail::runtime_async_managed_alloc::is_supported(),
+                "the current device has no stream-ordered pools of managed memory, which need CUDA 13; use a "
+                "pool_memory_resource<managed_memory_resource>");
+    driver::Driver& d = rmm::detail::the_driver();
+    int device = -1;
+    rmm::detail::check(d.current_device(&device));
+    driver::PoolHandle handle;
+    rmm::detail::check(d.default_managed_pool(device, &handle));
+    pool_ = static_cast<cudaMemPool_t>(handle.native);
+}
+
+cuda_async_managed_memory_resource::~cuda_async_managed_memory_resource() = default;
+
+void* cuda_async_managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    return allocate_from(pool_, bytes, stream, "cuda_async_managed_memory_resource");
+}
+
+void cuda_async_managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
+    give_back(ptr, stream);
+}
+
+bool cuda_async_managed_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
+    const auto* managed = dynamic_cast<cuda_async_managed_memory_resource const*>(&other);
+    return managed != nullptr && managed->pool_ == pool_;
 }
 
 }  // namespace mr

@@ -77,6 +77,15 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
     throw rmm::out_of_memory(text, shortage);
 }
 
+void throw_host_out_of_memory(std::size_t bytes, const char* what) {
+    memory_shortage shortage;
+    shortage.requested_bytes = bytes;
+    throw rmm::out_of_memory(std::string(what) + " failed to allocate " + std::to_string(bytes) +
+                                 " bytes\nout of memory on the host: it was asked for " + format_size(bytes) + "\n  " +
+                                 describe_host_memory() + "\n  try: smaller or fewer allocations",
+                             shortage);
+}
+
 void report_failure(driver::Status status, const char* attempted) noexcept {
     if (status.ok() || status.code == driver::Code::shut_down) return;
     try {

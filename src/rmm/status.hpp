@@ -34,6 +34,9 @@ enum class memory_place { device, host };
                                            memory_place memory = memory_place::device,
                                            std::source_location where = std::source_location::current());
 
+/// Throws rmm::out_of_memory: the host's allocator refused `bytes` of pageable memory.
+[[noreturn]] void throw_host_out_of_memory(std::size_t bytes, const char* what);
+
 /// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down.
 void report_failure(driver::Status status, const char* attempted) noexcept;
 void report_misuse(const std::string& text) noexcept;

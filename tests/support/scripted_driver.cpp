@@ -41,7 +41,8 @@ LogEntry copy_entry(const char* call, std::size_t bytes, Direction direction, co
 
 Capabilities ScriptedOptions::all_but_capture() {
     Capabilities can;
-    can.virtual_memory = can.memory_pools = can.managed_memory = can.kernels_by_handle = can.graphs = true;
+    can.virtual_memory = can.memory_pools = can.managed_memory = can.managed_pools = true;
+    can.kernels_by_handle = can.graphs = true;
     can.host_callbacks = can.batch_copies = can.device_event = can.stream_ids = can.asynchronous_kernel_errors = true;
     return can;
 }
@@ -368,6 +369,9 @@ Status ScriptedDriver::prefetch(const void* pointer, std::size_t bytes, int to, 
     return forward(entry_of("prefetch", -1, bytes),
                    [&] { return inner_->prefetch(pointer, bytes, to, inner_stream_); });
 }
+Status ScriptedDriver::prefer_location(const void* pointer, std::size_t bytes, int to) noexcept {
+    return forward(entry_of("prefer_location", to, bytes), [&] { return inner_->prefer_location(pointer, bytes, to); });
+}
 Status ScriptedDriver::allocate_pinned(std::size_t bytes, void** out) noexcept {
     return forward(entry_of("allocate_pinned", -1, bytes), [&] { return inner_->allocate_pinned(bytes, out); });
 }
@@ -393,8 +397,11 @@ Status ScriptedDriver::pointer_info(const void* pointer, PointerInfo* out) noexc
 Status ScriptedDriver::default_pool(int device, PoolHandle* out) noexcept {
     return forward(entry_of("default_pool", device), [&] { return inner_->default_pool(device, out); });
 }
-Status ScriptedDriver::create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept {
-    return forward(entry_of("create_pool", device), [&] { return inner_->create_pool(device, maximum_bytes, out); });
+Status ScriptedDriver::default_managed_pool(int device, PoolHandle* out) noexcept {
+    return forward(entry_of("default_managed_pool", device), [&] { return inner_->default_managed_pool(device, out); });
+}
+Status ScriptedDriver::create_pool(int device, const PoolOptions& options, PoolHandle* out) noexcept {
+    return forward(entry_of("create_pool", device), [&] { return inner_->create_pool(device, options, out); });
 }
 Status ScriptedDriver::destroy_pool(PoolHandle pool) noexcept {
     return forward(entry_of("destroy_pool"), [&] { return inner_->destroy_pool(pool); });

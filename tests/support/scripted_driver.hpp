@@ -116,13 +116,15 @@ class ScriptedDriver final : public Driver {
     Status free(void*) noexcept override;
     Status allocate_managed(std::size_t, void**) noexcept override;
     Status prefetch(const void*, std::size_t, int, StreamHandle) noexcept override;
+    Status prefer_location(const void*, std::size_t, int) noexcept override;
     Status allocate_pinned(std::size_t, void**) noexcept override;
     Status free_pinned(void*) noexcept override;
     Status register_host(void*, std::size_t) noexcept override;
     Status unregister_host(void*) noexcept override;
     Status pointer_info(const void*, PointerInfo*) noexcept override;
     Status default_pool(int, PoolHandle*) noexcept override;
-    Status create_pool(int, std::size_t, PoolHandle*) noexcept override;
+    Status default_managed_pool(int, PoolHandle*) noexcept override;
+    Status create_pool(int, const PoolOptions&, PoolHandle*) noexcept override;
     Status destroy_pool(PoolHandle) noexcept override;
     Status set_pool_release_threshold(PoolHandle, std::uint64_t) noexcept override;
     Status trim_pool(PoolHandle, std::size_t) noexcept override;

@@ -19,13 +19,13 @@ struct runtime_async_alloc {
     static bool is_hwdecompress_supported();
 };
 
-/// Handles by which other processes can open a pool. The parameter takes a `cudaMemAllocationHandleType`. True only for
-/// what cuda_async_memory_resource can create, which is no handle (0).
+/// Handles by which other processes can open a pool. The parameter takes a `cudaMemAllocationHandleType`; all its bits
+/// must be supported. No handle (0) always is. Throws rmm::cuda_error if the driver cannot be asked.
 struct export_handle_type {
     static bool is_supported(int handle_type);
 };
 
-/// Memory that the decompression engine can read. False: our driver layer does not ask for such memory.
+/// Pools whose memory the decompression engine can read (CUDA 12.8, toolkit and driver).
 struct hwdecompress {
     static bool is_supported();
 };
@@ -35,7 +35,7 @@ struct concurrent_managed_access {
     static bool is_supported();
 };
 
-/// Stream-ordered pools of managed memory (25.12). False: the driver layer has none.
+/// Stream-ordered pools of managed memory (CUDA 13, toolkit and driver), shared by host and device at any time.
 struct runtime_async_managed_alloc {
     static bool is_supported();
 };

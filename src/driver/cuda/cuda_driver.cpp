@@ -97,6 +97,8 @@ Capabilities find_capabilities(int num_devices, int version) noexcept {
         answer = 0;
         found.memory_pools &= runtime_status(supports_memory_pools(&answer, device)).ok() && answer != 0;
     }
+    found.managed_pools = managed_pools_version != 0 && version >= managed_pools_version;
+    found.hardware_decompression = decompression_version != 0 && version >= decompression_version;
     found.virtual_memory = has_virtual_memory();
     found.device_event = has_device_event();
     found.batch_copies = copy_batch_version != 0 && version >= copy_batch_version;

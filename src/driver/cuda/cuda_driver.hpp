@@ -67,6 +67,7 @@ class VendorDriver final : public Driver {
     Status free(void* pointer) noexcept override;
     Status allocate_managed(std::size_t bytes, void** out) noexcept override;
     Status prefetch(const void* pointer, std::size_t bytes, int device_or_host, StreamHandle) noexcept override;
+    Status prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept override;
     Status allocate_pinned(std::size_t bytes, void** out) noexcept override;
     Status free_pinned(void* pointer) noexcept override;
     Status register_host(void* pointer, std::size_t bytes) noexcept override;
@@ -74,7 +75,8 @@ class VendorDriver final : public Driver {
     Status pointer_info(const void* pointer, PointerInfo* out) noexcept override;
 
     Status default_pool(int device, PoolHandle* out) noexcept override;
-    Status create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept override;
+    Status default_managed_pool(int device, PoolHandle* out) noexcept override;
+    Status create_pool(int device, const PoolOptions& options, PoolHandle* out) noexcept override;
     Status destroy_pool(PoolHandle) noexcept override;
     Status set_pool_release_threshold(PoolHandle, std::uint64_t bytes) noexcept override;
     Status trim_pool(PoolHandle, std::size_t keep_bytes) noexcept override;

@@ -33,6 +33,12 @@ Status VendorDriver::prefetch(const void* pointer, std::size_t bytes, int device
     return runtime_status(vendor::prefetch(pointer, bytes, device_or_host, native(stream)));
 }
 
+Status VendorDriver::prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept {
+    if (device_or_host != -1 && !is_device(device_or_host)) return no_such_device;
+    if (bytes == 0) return {};
+    return runtime_status(vendor::prefer_location(pointer, bytes, device_or_host));
+}
+
 Status VendorDriver::allocate_pinned(std::size_t bytes, void** out) noexcept {
     if (bytes == 0) return invalid_argument;
     RelaxedInteraction relaxed;
@@ -81,13 +87,25 @@ Status VendorDriver::default_pool(int device, PoolHandle* out) noexcept {
     return status;
 }
 
-Status VendorDriver::create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept {
+Status VendorDriver::default_managed_pool(int device, PoolHandle* out) noexcept {
+    if (!capabilities_.managed_pools) return not_supported;
+    if (!is_device(device)) return no_such_device;
+    Pool pool{};
+    const Status status = runtime_status(vendor::default_managed_pool(&pool, device));
+    out->native = pool;
+    return status;
+}
+
+Status VendorDriver::create_pool(int device, const PoolOptions& options, PoolHandle* out) noexcept {
     if (!capabilities_.memory_pools) return not_supported;
+    if (options.decompression && !capabilities_.hardware_decompression) return not_supported;
     if (!is_device(device)) return no_such_device;
     RelaxedInteraction relaxed;
     DeviceGuard guard(*this, device);
     Pool pool{};
-    if (const Result failed = vendor::create_pool(&pool, device, maximum_bytes)) return runtime_status(failed);
+    if (const Result failed = vendor::create_pool(&pool, device, options.maximum_bytes, options.export_handle_types,
+                                                  options.decompression))
+        return runtime_status(failed);
     const std::uint64_t readers = readers_of_[device].load(std::memory_order_acquire);
     for (int reader = 0; reader < num_devices_; ++reader) {
         if (!(readers >> reader & 1u)) continue;

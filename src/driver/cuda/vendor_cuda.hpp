@@ -256,14 +256,25 @@ inline Result free(void* pointer) noexcept { return cudaFree(pointer); }
 inline Result allocate_managed(void** out, std::size_t bytes) noexcept {
     return cudaMallocManaged(out, bytes, cudaMemAttachGlobal);
 }
-inline Result prefetch(const void* pointer, std::size_t bytes, int device_or_host, Stream stream) noexcept {
+/// -1: the host.
+inline cudaMemLocation location_of(int device_or_host) noexcept {
     cudaMemLocation location{};
     location.type = device_or_host < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
     location.id = device_or_host < 0 ? 0 : device_or_host;
+    return location;
+}
+inline Result prefetch(const void* pointer, std::size_t bytes, int device_or_host, Stream stream) noexcept {
 #if CUDART_VERSION >= 13000
-    return cudaMemPrefetchAsync(pointer, bytes, location, 0, stream);
+    return cudaMemPrefetchAsync(pointer, bytes, location_of(device_or_host), 0, stream);
 #else
-    return cudaMemPrefetchAsync_v2(pointer, bytes, location, 0, stream);
+    return cudaMemPrefetchAsync_v2(pointer, bytes, location_of(device_or_host), 0, stream);
+#endif
+}
+inline Result prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept {
+#if CUDART_VERSION >= 13000
+    return cudaMemAdvise(pointer, bytes, cudaMemAdviseSetPreferredLocation, location_of(device_or_host));
+#else
+    return cudaMemAdvise_v2(pointer, bytes, cudaMemAdviseSetPreferredLocation, location_of(device_or_host));
 #endif
 }
 inline Result allocate_pinned(void** out, std::size_t bytes) noexcept {
@@ -291,13 +302,31 @@ inline Result pointer_attributes(const void* pointer, PointerKind* kind, int* de
 }
 
 inline Result default_pool(Pool* out, int device) noexcept { return cudaDeviceGetDefaultMemPool(out, device); }
-inline Result create_pool(Pool* out, int device, std::size_t maximum_bytes) noexcept {
+#if CUDART_VERSION >= 13000
+inline constexpr int managed_pools_version = 13000;
+inline Result default_managed_pool(Pool* out, int device) noexcept {
+    cudaMemLocation location = location_of(device);
+    return cudaMemGetDefaultMemPool(out, &location, cudaMemAllocationTypeManaged);
+}
+#else
+inline constexpr int managed_pools_version = 0;  // never: the toolkit does not know them
+inline Result default_managed_pool(Pool*, int) noexcept { return cudaErrorNotSupported; }
+#endif
+#if CUDART_VERSION >= 12080
+inline constexpr int decompression_version = 12080;
+inline constexpr unsigned short pool_usage_decompression = cudaMemPoolCreateUsageHwDecompress;
+#else
+inline constexpr int decompression_version = 0;
+inline constexpr unsigned short pool_usage_decompression = 0;
+#endif
+inline Result create_pool(Pool* out, int device, std::size_t maximum_bytes, std::uint32_t export_handle_types,
+                          bool decompression) noexcept {
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
-    properties.handleTypes = cudaMemHandleTypeNone;
-    properties.location.type = cudaMemLocationTypeDevice;
-    properties.location.id = device;
+    properties.handleTypes = static_cast<cudaMemAllocationHandleType>(export_handle_types);
+    properties.location = location_of(device);
     properties.maxSize = maximum_bytes;
+    if (decompression) properties.usage = pool_usage_decompression;
     return cudaMemPoolCreate(out, &properties);
 }
 inline Result destroy_pool(Pool pool) noexcept { return cudaMemPoolDestroy(pool); }

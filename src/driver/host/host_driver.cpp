@@ -103,7 +103,8 @@ HostDriver::HostDriver(const HostOptions& options)
         devices_[device].legacy = &take_stream(device, true, false);
         devices_[device].legacy->legacy = true;
         devices_[device].fence = &take_stream(device, false, false);
-        devices_[device].pool = &pools_.create(device, 0);
+        devices_[device].pool = &pools_.create(device, 0, MemoryKind::device);
+        devices_[device].managed_pool = &pools_.create(device, 0, MemoryKind::managed);
     }
 }
 
@@ -254,6 +255,14 @@ Status HostDriver::prefetch(const void* pointer, std::size_t bytes, int device_o
     });
 }
 
+Status HostDriver::prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept {
+    const auto allocation = memory_.find(pointer);
+    const bool may_move =
+        !allocation || (allocation->kind == MemoryKind::managed && allocation->contains(pointer, bytes));
+    const bool valid = pointer != nullptr && may_move && (device_or_host == -1 || valid_device(device_or_host));
+    return valid ? Status{} : fail(Code::invalid_argument);
+}
+
 Status HostDriver::allocate_pinned(std::size_t bytes, void** out) noexcept {
     if (bytes == 0) return fail(Code::invalid_argument);
     return fail(memory_.allocate(bytes, MemoryKind::pinned, Origin::pinned, -1, nullptr, out));
@@ -295,10 +304,17 @@ Status HostDriver::default_pool(int device, PoolHandle* out) noexcept {
     return {};
 }
 
-Status HostDriver::create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept {
+Status HostDriver::default_managed_pool(int device, PoolHandle* out) noexcept {
     if (!valid_device(device)) return fail(Code::invalid_argument);
+    *out = {pools_.handle(*devices_[device].managed_pool)};
+    return {};
+}
+
+Status HostDriver::create_pool(int device, const PoolOptions& options, PoolHandle* out) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    if (options.export_handle_types != 0 || options.decompression) return fail(Code::not_supported);
     return guarded([&]() -> Status {
-        *out = {pools_.handle(pools_.create(device, maximum_bytes))};
+        *out = {pools_.handle(pools_.create(device, options.maximum_bytes, MemoryKind::device))};
         return {};
     });
 }
@@ -306,7 +322,8 @@ Status HostDriver::create_pool(int device, std::size_t maximum_bytes, PoolHandle
 Status HostDriver::destroy_pool(PoolHandle handle) noexcept {
     Pool* pool = pools_.find(handle.native);
     if (pool == nullptr) return fail(Code::invalid_handle);
-    if (pool == devices_[pool->device].pool) return fail(Code::invalid_argument);
+    const Device& device = devices_[pool->device];
+    if (pool == device.pool || pool == device.managed_pool) return fail(Code::invalid_argument);
     pools_.destroy(*pool);
     return {};
 }

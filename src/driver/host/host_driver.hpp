@@ -58,6 +58,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     Status free(void* pointer) noexcept override;
     Status allocate_managed(std::size_t bytes, void** out) noexcept override;
     Status prefetch(const void* pointer, std::size_t bytes, int device_or_host, StreamHandle stream) noexcept override;
+    Status prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept override;
     Status allocate_pinned(std::size_t bytes, void** out) noexcept override;
     Status free_pinned(void* pointer) noexcept override;
     Status register_host(void* pointer, std::size_t bytes) noexcept override;
@@ -65,7 +66,8 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     Status pointer_info(const void* pointer, PointerInfo* out) noexcept override;
 
     Status default_pool(int device, PoolHandle* out) noexcept override;
-    Status create_pool(int device, std::size_t maximum_bytes, PoolHandle* out) noexcept override;
+    Status default_managed_pool(int device, PoolHandle* out) noexcept override;
+    Status create_pool(int device, const PoolOptions& options, PoolHandle* out) noexcept override;
     Status destroy_pool(PoolHandle pool) noexcept override;
     Status set_pool_release_threshold(PoolHandle pool, std::uint64_t bytes) noexcept override;
     Status trim_pool(PoolHandle pool, std::size_t keep_bytes) noexcept override;
@@ -144,6 +146,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
         Stream* legacy = nullptr;
         Stream* fence = nullptr;  ///< carries the waits of device events
         Pool* pool = nullptr;
+        Pool* managed_pool = nullptr;
         std::atomic<bool> failed{false};  ///< a stream was destroyed before its failure was told
     };
     /// Holds a stream's lock while work is appended, and sees to it that somebody runs it.

@@ -19,10 +19,11 @@ std::size_t largest_fit(std::size_t size) { return size + size / 4; }
 
 Pools::Pools(Memory& memory, std::uint32_t driver_number) : memory_(memory), slots_(driver_number) {}
 
-Pool& Pools::create(int device, std::size_t maximum_bytes) {
+Pool& Pools::create(int device, std::size_t maximum_bytes, MemoryKind kind) {
     Pool& pool = slots_.take();
     std::lock_guard lock(pool.mutex);
     pool.device = device;
+    pool.kind = kind;
     pool.maximum_bytes = maximum_bytes;
     pool.keep_bytes = 0;
     pool.destroyed = false;
@@ -73,7 +74,7 @@ Code Pools::take_new(Pool& pool, std::size_t size, void** out) {
     if (pool.maximum_bytes != 0 && (size > pool.maximum_bytes || pool.reserved_bytes > pool.maximum_bytes - size))
         return Code::out_of_memory;
     void* pointer = nullptr;
-    const Code code = memory_.allocate(size, MemoryKind::device, Origin::pool, pool.device, &pool, &pointer);
+    const Code code = memory_.allocate(size, pool.kind, Origin::pool, pool.device, &pool, &pointer);
     if (code != Code::ok) return code;
     try {
         pool.held.emplace(reinterpret_cast<std::uintptr_t>(pointer), size);

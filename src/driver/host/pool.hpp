@@ -32,6 +32,7 @@ struct Pool {
 
     std::mutex mutex;
     int device = -1;
+    MemoryKind kind = MemoryKind::device;
     std::size_t maximum_bytes = 0;   ///< 0: unlimited
     std::uint64_t keep_bytes = 0;    ///< what synchronising leaves to the pool
     std::size_t reserved_bytes = 0;  ///< blocks held and kept
@@ -48,7 +49,7 @@ class Pools {
     /// Frees nothing: `Memory` does.
     ~Pools() = default;
 
-    Pool& create(int device, std::size_t maximum_bytes);  ///< throws std::bad_alloc
+    Pool& create(int device, std::size_t maximum_bytes, MemoryKind kind);  ///< throws std::bad_alloc
     void* handle(const Pool& pool) const noexcept { return slots_.handle(pool); }
     Pool* find(const void* handle) const noexcept { return slots_.find(handle); }
     void destroy(Pool& pool) noexcept;

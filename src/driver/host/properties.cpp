@@ -77,6 +77,7 @@ bool find_attribute(int number, int num_threads, int device, int* out) {
     case 88: return set(1);                                // pageable memory can be accessed
     case 89: return set(1);                                // managed memory can be accessed concurrently
     case 115: return set(1);                               // memory pools
+    case 119: return set(0);                               // handles by which other processes open pools
     default: return false;
     }
 }
@@ -87,7 +88,7 @@ int HostDriver::version() const noexcept { return 1; }
 
 Capabilities HostDriver::capabilities() const noexcept {
     Capabilities can;
-    can.virtual_memory = can.memory_pools = can.managed_memory = true;
+    can.virtual_memory = can.memory_pools = can.managed_memory = can.managed_pools = true;
     can.kernels_by_handle = can.graphs = can.stream_capture = can.host_callbacks = true;
     can.batch_copies = can.device_event = can.stream_ids = can.asynchronous_kernel_errors = true;
     return can;

@@ -106,6 +106,23 @@ TEST_P(DriverMemory, managed_memory_is_seen_by_host_and_device) {
     for (int i = 0; i < 100; ++i) ASSERT_EQ(data[i], i + 5);
 }
 
+TEST_P(DriverMemory, a_preferred_location_changes_no_contents) {
+    if (!driver().capabilities().managed_memory) GTEST_SKIP() << "no managed memory";
+    void* p = nullptr;
+    KMM_OK(driver().allocate_managed(400, &p));
+    on_cleanup([this, p] { EXPECT_TRUE(driver().free(p).ok()); });
+    int* data = static_cast<int*>(p);
+    for (int i = 0; i < 100; ++i) data[i] = i;
+    KMM_OK(driver().prefer_location(p, 400, -1));
+    KMM_OK(driver().prefer_location(p, 400, 0));
+    KMM_OK(add(data, 100, 5, stream()));
+    KMM_OK(driver().synchronize_stream(stream()));
+    for (int i = 0; i < 100; ++i) ASSERT_EQ(data[i], i + 5);
+    EXPECT_FALSE(driver().prefer_location(p, 400, 99).ok());
+    EXPECT_FALSE(driver().prefer_location(device_memory(400), 400, 0).ok()) << "device memory cannot move";
+    (void)driver().take_last_error();
+}
+
 TEST_P(DriverMemory, free_waits_for_work_that_uses_the_memory) {
     void* p = nullptr;
     KMM_OK(driver().allocate(0, 1 << 20, &p));

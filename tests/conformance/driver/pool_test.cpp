@@ -33,7 +33,7 @@ TEST_P(DriverPools, memory_can_be_used_in_the_order_of_the_stream) {
 
 TEST_P(DriverPools, the_address_is_known_as_device_memory) {
     PoolHandle pool;
-    KMM_OK(driver().create_pool(0, 0, &pool));
+    KMM_OK(driver().create_pool(0, {}, &pool));
     void* p = nullptr;
     KMM_OK(driver().allocate_async(pool, 1000, stream(), &p));
     KMM_OK(driver().synchronize_stream(stream()));
@@ -46,9 +46,49 @@ TEST_P(DriverPools, the_address_is_known_as_device_memory) {
     KMM_OK(driver().destroy_pool(pool));
 }
 
+TEST_P(DriverPools, the_managed_pool_gives_memory_that_host_and_device_see) {
+    if (!driver().capabilities().managed_pools) GTEST_SKIP() << "no pools of managed memory";
+    PoolHandle pool;
+    KMM_OK(driver().default_managed_pool(0, &pool));
+    void* p = nullptr;
+    KMM_OK(driver().allocate_async(pool, 4000, stream(), &p));
+    int* data = static_cast<int*>(p);
+    KMM_OK(fill_ints(data, 4, 1000, stream()));
+    KMM_OK(driver().synchronize_stream(stream()));
+    PointerInfo info;
+    KMM_OK(driver().pointer_info(p, &info));
+    EXPECT_EQ(info.kind, MemoryKind::managed);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(data[i], 4);
+    KMM_OK(driver().free_async(p, stream()));
+    KMM_OK(driver().synchronize_stream(stream()));
+    if (on_host()) {
+        EXPECT_FALSE(driver().destroy_pool(pool).ok()) << "it is the driver's";
+        (void)driver().take_last_error();
+    }
+}
+
+TEST_P(DriverPools, what_a_pool_cannot_be_is_refused) {
+    PoolHandle pool;
+    constexpr std::uint32_t no_such_handle = 1u << 20;
+    EXPECT_FALSE(driver().create_pool(0, {.export_handle_types = no_such_handle}, &pool).ok());
+    (void)driver().take_last_error();
+    if (!driver().capabilities().hardware_decompression) {
+        KMM_FAILS(driver().create_pool(0, {.decompression = true}, &pool), Code::not_supported);
+    } else {
+        if (!driver().create_pool(0, {.decompression = true}, &pool).ok()) {
+            (void)driver().take_last_error();
+            GTEST_SKIP() << "the driver knows such pools, the device does not";
+        }
+        void* p = nullptr;
+        KMM_OK(driver().allocate_async(pool, 4000, stream(), &p));
+        KMM_OK(driver().free_async(p, stream()));
+        KMM_OK(driver().destroy_pool(pool));
+    }
+}
+
 TEST_P(DriverPools, memory_that_is_still_in_use_on_one_stream_is_not_written_by_another) {
     PoolHandle pool;
-    KMM_OK(driver().create_pool(0, 0, &pool));
+    KMM_OK(driver().create_pool(0, {}, &pool));
     const StreamHandle second = new_stream();
     int* seen = pinned_memory<int>(1000);
     int* other = pinned_memory<int>(1000);
@@ -79,7 +119,7 @@ TEST_P(DriverPools, memory_that_is_still_in_use_on_one_stream_is_not_written_by_
 TEST_P(DriverPools, a_pool_over_its_maximum_is_out_of_memory_and_recovers) {
     PoolHandle pool;
     constexpr std::size_t maximum = 64 << 20;
-    KMM_OK(driver().create_pool(0, maximum, &pool));
+    KMM_OK(driver().create_pool(0, {.maximum_bytes = maximum}, &pool));
     void* a = nullptr;
     void* b = nullptr;
     KMM_FAILS(driver().allocate_async(pool, 2 * maximum, stream(), &a), Code::out_of_memory);
@@ -95,7 +135,7 @@ TEST_P(DriverPools, a_pool_over_its_maximum_is_out_of_memory_and_recovers) {
 
 TEST_P(DriverPools, random_allocations_never_overlap) {
     PoolHandle pool;
-    KMM_OK(driver().create_pool(0, 0, &pool));
+    KMM_OK(driver().create_pool(0, {}, &pool));
     KMM_OK(driver().set_pool_release_threshold(pool, ~std::uint64_t{0}));
     std::mt19937 random(11);
     struct Block {

@@ -20,6 +20,10 @@ void fill(void* ptr, std::uint32_t value, std::size_t bytes, rmm::cuda_stream_vi
 }
 
 void copy(void* to, const void* from, std::size_t bytes, rmm::cuda_stream_view stream) {
+    kmm::driver::PointerInfo source;
+    ASSERT_TRUE(driver().pointer_info(from, &source).ok());
+    // A driver may read pageable memory when the copy is queued, ahead of what the stream still writes there.
+    if (source.kind == kmm::driver::MemoryKind::pageable) stream.synchronize();
     ASSERT_TRUE(driver().copy(to, from, bytes, handle(stream)).ok());
 }
 

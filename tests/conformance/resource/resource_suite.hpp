@@ -31,6 +31,7 @@ struct conforming {
     bool supports_streams = false;
     bool supports_get_mem_info = false;
     bool null_for_zero_bytes = true;
+    std::function<bool()> available = {};  ///< false: the device cannot have it, and the tests are skipped
 };
 
 inline void PrintTo(const conforming&, std::ostream* os) { *os << "a resource"; }
@@ -69,7 +70,10 @@ class pinned_words {
 
 class ResourceConformance : public testing::TestWithParam<conforming> {
   protected:
-    void SetUp() override { resource_ = GetParam().make(); }
+    void SetUp() override {
+        if (GetParam().available && !GetParam().available()) GTEST_SKIP() << "this device cannot have the resource";
+        resource_ = GetParam().make();
+    }
     rmm::mr::device_memory_resource& resource() { return *resource_; }
 
   private:

@@ -131,7 +131,7 @@ TEST_F(HostDriver, stale_and_foreign_handles_are_refused) {
     PoolHandle pool;
     ASSERT_TRUE(driver().create_graph(&graph).ok());
     ASSERT_TRUE(driver().instantiate(graph, &exec).ok());
-    ASSERT_TRUE(driver().create_pool(0, 0, &pool).ok());
+    ASSERT_TRUE(driver().create_pool(0, {}, &pool).ok());
     ASSERT_TRUE(driver().destroy_stream(s).ok());
     ASSERT_TRUE(driver().destroy_event(e).ok());
     ASSERT_TRUE(driver().destroy_exec(exec).ok());

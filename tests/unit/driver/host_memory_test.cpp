@@ -105,7 +105,7 @@ TEST_F(HostMemory, one_stream_uses_its_freed_block_again_at_once_and_another_wai
         g.changed.wait_for(lock, std::chrono::minutes(1), [&] { return g.open; });
     };
     PoolHandle pool;
-    ASSERT_TRUE(driver().create_pool(0, 8 * mebibyte, &pool).ok());
+    ASSERT_TRUE(driver().create_pool(0, {.maximum_bytes = 8 * mebibyte}, &pool).ok());
     void* p = nullptr;
     void* again = nullptr;
     void* other = nullptr;
@@ -138,7 +138,7 @@ TEST_F(HostMemory, one_stream_uses_its_freed_block_again_at_once_and_another_wai
 
 TEST_F(HostMemory, a_destroyed_pool_goes_with_its_last_block) {
     PoolHandle pool;
-    ASSERT_TRUE(driver().create_pool(0, 0, &pool).ok());
+    ASSERT_TRUE(driver().create_pool(0, {}, &pool).ok());
     void* p = nullptr;
     ASSERT_TRUE(driver().allocate_async(pool, mebibyte, a_, &p).ok());
     ASSERT_TRUE(driver().destroy_pool(pool).ok());

@@ -172,7 +172,7 @@ TEST_F(Scripted, destroyed_streams_finish_their_work) {
 
 TEST_F(Scripted, memory_freed_on_a_stream_is_used_again_only_when_the_stream_has_come_there) {
     PoolHandle pool;
-    ASSERT_TRUE(driver.create_pool(0, 0, &pool).ok());
+    ASSERT_TRUE(driver.create_pool(0, {}, &pool).ok());
     ASSERT_TRUE(driver.set_pool_release_threshold(pool, ~std::uint64_t{0}).ok());
     void* p = nullptr;
     void* q = nullptr;

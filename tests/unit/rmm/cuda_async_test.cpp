@@ -75,7 +75,7 @@ TEST(CudaAsyncView, views_are_equal_where_their_pools_are) {
 TEST(CudaAsyncView, does_not_own_the_pool) {
     auto& driver = kmm::driver::process_default();
     kmm::driver::PoolHandle pool;
-    ASSERT_TRUE(driver.create_pool(0, 0, &pool).ok());
+    ASSERT_TRUE(driver.create_pool(0, {}, &pool).ok());
     { cuda_async_view_memory_resource view{static_cast<cudaMemPool_t>(pool.native)}; }
     EXPECT_TRUE(driver.destroy_pool(pool).ok());
 }

@@ -1,6 +1,8 @@
 // Adaptors and prefetch as the drop-in (target rmm::rmm): the concepts of libcu++ that they model, and its spans.
 #include <gtest/gtest.h>
 
+#include <cuda_runtime_api.h>
+
 #include <cuda/memory_resource>
 #include <cuda/std/span>
 
@@ -10,6 +12,7 @@
 #include "rmm/device_scalar.hpp"
 #include "rmm/device_uvector.hpp"
 #include "rmm/mr/device/aligned_resource_adaptor.hpp"
+#include "rmm/mr/device/cuda_async_managed_memory_resource.hpp"
 #include "rmm/mr/device/cuda_memory_resource.hpp"
 #include "rmm/mr/device/failure_callback_resource_adaptor.hpp"
 #include "rmm/mr/device/limiting_resource_adaptor.hpp"
@@ -17,6 +20,8 @@
 #include "rmm/mr/device/owning_wrapper.hpp"
 #include "rmm/mr/device/pool_memory_resource.hpp"
 #include "rmm/mr/device/prefetch_resource_adaptor.hpp"
+#include "rmm/mr/device/sam_headroom_memory_resource.hpp"
+#include "rmm/mr/device/system_memory_resource.hpp"
 #include "rmm/mr/device/thread_safe_resource_adaptor.hpp"
 #include "rmm/mr/is_resource_adaptor.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
@@ -45,6 +50,15 @@ static_assert(is_row<limiting_resource_adaptor<pinned_host_memory_resource>, tru
 static_assert(is_row<owning_wrapper<pool_memory_resource<cuda_memory_resource>, cuda_memory_resource>, false, false,
                      true, false>);
 static_assert(is_resource_adaptor<pool_memory_resource<cuda_memory_resource>&>);
+
+template<typename T, bool Host, bool CopiesAndMoves>
+constexpr bool is_plain_row =
+    rmm::detail::polyfill::async_resource_with<T, cuda::mr::device_accessible> &&
+    cuda::has_property<T, cuda::mr::host_accessible> == Host && !is_resource_adaptor<T> && std::is_final_v<T> &&
+    std::is_copy_constructible_v<T> == CopiesAndMoves && std::is_move_assignable_v<T> == CopiesAndMoves;
+static_assert(is_plain_row<system_memory_resource, true, true>);
+static_assert(is_plain_row<sam_headroom_memory_resource, false, false>);
+static_assert(is_plain_row<cuda_async_managed_memory_resource, false, false>);
 
 TEST(InteropAdaptors, stand_behind_references_of_libcupp) {
     cuda_memory_resource cuda;

@@ -1,0 +1,50 @@
+// How much of a block of pageable memory should be on the device, if some of the device is to stay free.
+//
+// Owns: what was free when it was asked last. Must not know: the driver (it is asked through a function). Any thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+
+#include "rmm/aligned.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+struct headroom {
+    /// Asking costs a driver call of microseconds, more than a small allocation does.
+    static constexpr std::size_t small_below_bytes = std::size_t{2} << 20;
+    /// So many small blocks rely on one answer: together less than 128 MiB that it may be wrong by.
+    static constexpr int small_blocks_per_answer = 64;
+
+    explicit headroom(std::size_t bytes) : headroom_bytes(bytes) {}
+
+    /// How many of the first bytes of a block belong on the device: a multiple of 256. `free_bytes()` asks the device; what
+    /// it throws passes through.
+    template<typename FreeBytes>
+    std::size_t bytes_on_device(std::size_t bytes, FreeBytes free_bytes) {
+        std::lock_guard lock(mutex);
+        if (bytes >= small_below_bytes || small_blocks_left == 0) {
+            const std::size_t free = free_bytes();
+            room_bytes = free > headroom_bytes ? free - headroom_bytes : 0;
+            small_blocks_left = small_blocks_per_answer;
+        }
+        if (bytes < small_below_bytes) --small_blocks_left;
+        const std::size_t on_device = align_down(std::min(room_bytes, bytes), CUDA_ALLOCATION_ALIGNMENT);
+        room_bytes -= on_device;
+        return on_device;
+    }
+
+    const std::size_t headroom_bytes;
+    std::mutex mutex;
+    std::size_t room_bytes = 0;
+    int small_blocks_left = 0;
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,141 @@
+// What only CUDA itself can tell of memory: where a range was prefetched to, who may open a pool, what the decompression
+// engine reads. Skipped on the host driver.
+#include <gtest/gtest.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "driver/registry.hpp"
+#include "rmm/cuda_stream.hpp"
+#include "rmm/detail/runtime_capabilities.hpp"
+#include "rmm/device_buffer.hpp"
+#include "rmm/device_uvector.hpp"
+#include "rmm/mr/cuda_async_memory_resource.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/managed_memory_resource.hpp"
+#include "rmm/mr/prefetch_resource_adaptor.hpp"
+#include "rmm/mr/system_memory_resource.hpp"
+#include "rmm/prefetch.hpp"
+
+namespace {
+
+using namespace rmm::mr;
+
+bool on_gpu() { return kmm::driver::process_default().kind() == kmm::driver::Kind::cuda; }
+
+/// What only a GPU can tell: where a range was last prefetched to.
+class PrefetchOnGpu : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (!on_gpu()) GTEST_SKIP() << "the host driver has all memory near";
+        if (!rmm::detail::concurrent_managed_access::is_supported()) GTEST_SKIP() << "no concurrent managed access";
+    }
+    static int last_prefetched_to(void const* ptr, std::size_t bytes) {
+        int location = cudaInvalidDeviceId;
+        EXPECT_EQ(cudaMemRangeGetAttribute(&location, sizeof(location), cudaMemRangeAttributeLastPrefetchLocation, ptr,
+                                           bytes),
+                  cudaSuccess);
+        return location;
+    }
+    managed_memory_resource managed_;
+    rmm::cuda_stream stream_;
+    rmm::cuda_device_id device_ = rmm::get_current_cuda_device();
+};
+
+TEST_F(PrefetchOnGpu, a_range_goes_to_the_device_and_back) {
+    rmm::device_uvector<int> vector(1 << 20, stream_, managed_);
+    EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() * sizeof(int)), cudaInvalidDeviceId);
+    rmm::prefetch<int>({vector.begin(), vector.begin() + vector.size() / 2}, device_, stream_);
+    stream_.synchronize();
+    EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() / 2 * sizeof(int)), device_.value());
+    EXPECT_EQ(last_prefetched_to(vector.data() + vector.size() / 2, vector.size() / 2 * sizeof(int)),
+              cudaInvalidDeviceId);
+    rmm::prefetch<int>(vector, rmm::cuda_device_id{cudaCpuDeviceId}, stream_);
+    stream_.synchronize();
+    EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() * sizeof(int)), cudaCpuDeviceId);
+}
+
+TEST_F(PrefetchOnGpu, the_adaptor_prefetches_what_it_gives_and_only_it) {
+    prefetch_resource_adaptor adaptor{&managed_};
+    rmm::device_buffer prefetched{1 << 20, stream_, adaptor};
+    rmm::device_buffer plain{1 << 20, stream_, managed_};
+    stream_.synchronize();
+    EXPECT_EQ(last_prefetched_to(prefetched.data(), prefetched.size()), device_.value());
+    EXPECT_EQ(last_prefetched_to(plain.data(), plain.size()), cudaInvalidDeviceId);
+    EXPECT_NO_THROW(rmm::prefetch(prefetched.data(), prefetched.size(), device_, stream_));
+}
+
+TEST_F(PrefetchOnGpu, memory_that_is_not_managed_leaves_no_error_behind) {
+    cuda_memory_resource cuda;
+    rmm::device_buffer buffer{1 << 20, stream_, cuda};
+    EXPECT_NO_THROW(rmm::prefetch(buffer.data(), buffer.size(), device_, stream_));
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    EXPECT_TRUE(kmm::driver::process_default().take_last_error().ok());
+}
+
+TEST(PoolOnGpu, other_processes_may_open_a_pool_that_was_made_for_it) {
+    constexpr auto descriptor = cuda_async_memory_resource::allocation_handle_type::posix_file_descriptor;
+    if (!on_gpu()) GTEST_SKIP() << "needs CUDA";
+    if (!rmm::detail::export_handle_type::is_supported(static_cast<int>(descriptor)))
+        GTEST_SKIP() << "the device exports no file descriptors";
+    cuda_async_memory_resource mr{0, {}, descriptor};
+    mr.deallocate(mr.allocate(1000), 1000);
+    int file = -1;
+    EXPECT_EQ(cudaMemPoolExportToShareableHandle(&file, mr.pool_handle(), cudaMemHandleTypePosixFileDescriptor, 0),
+              cudaSuccess);
+    EXPECT_GE(file, 0);
+    cuda_async_memory_resource closed{0};
+    EXPECT_NE(cudaMemPoolExportToShareableHandle(&file, closed.pool_handle(), cudaMemHandleTypePosixFileDescriptor, 0),
+              cudaSuccess);
+    (void)cudaGetLastError();
+}
+
+TEST(PoolOnGpu, fabric_handles_where_the_device_has_them) {
+    constexpr auto fabric = cuda_async_memory_resource::allocation_handle_type::fabric;
+    if (!on_gpu()) GTEST_SKIP() << "needs CUDA";
+    if (!rmm::detail::export_handle_type::is_supported(static_cast<int>(fabric)))
+        GTEST_SKIP() << "the device has no fabric handles";
+    cuda_async_memory_resource mr{0, {}, fabric};
+    mr.deallocate(mr.allocate(1000), 1000);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+#if CUDART_VERSION >= 12080
+template<typename Resource>
+void expect_decompression(Resource&& mr) {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 4000, cudaEnableDefault, &found),
+              cudaSuccess);
+    void* const ptr = mr.allocate(1 << 20);
+    int capable = 0;
+    EXPECT_EQ(reinterpret_cast<decltype(&cuPointerGetAttribute)>(entry)(
+                  &capable, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, reinterpret_cast<CUdeviceptr>(ptr)),
+              CUDA_SUCCESS);
+    EXPECT_NE(capable, 0);
+    mr.deallocate(ptr, 1 << 20);
+}
+
+TEST(MemoryOnGpu, can_be_read_by_the_decompression_engine) {
+    if (!on_gpu() || !rmm::detail::hwdecompress::is_supported()) GTEST_SKIP() << "needs CUDA 12.8";
+    expect_decompression(cuda_memory_resource{});
+    expect_decompression(cuda_async_memory_resource{0});
+}
+#endif
+
+TEST(MemoryOnGpu, system_memory_is_where_it_was_first_touched) {
+    if (!on_gpu() || !detail::is_system_memory_supported(rmm::get_current_cuda_device()))
+        GTEST_SKIP() << "the device does not reach pageable memory";
+    constexpr std::size_t bytes = std::size_t{64} << 20;
+    system_memory_resource mr;
+    rmm::cuda_stream stream;
+    const std::size_t before = rmm::available_device_memory().first;
+    void* const by_host = mr.allocate(bytes, stream);
+    std::memset(by_host, 1, bytes);
+    EXPECT_EQ(rmm::available_device_memory().first, before);
+    mr.deallocate(by_host, bytes, stream);
+}
+
+}  // namespace
