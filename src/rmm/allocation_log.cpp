@@ -205,40 +205,43 @@ void allocation_log::append(const slot& record) noexcept {
     text_size_ = static_cast<std::size_t>(end - text_);
 }
 
+/// `deallocate` must not throw for a sink, and the next line may succeed.
+template<typename Work>
+void allocation_log::attempt(Work work) noexcept {
+    try {
+        work();
+    } catch (const std::exception& e) {
+        report(e.what());
+    } catch (...) {
+        report("an exception of unknown type");
+    }
+}
+
+void allocation_log::report(const char* what) noexcept {
+    if (!std::exchange(reported_, true)) std::fprintf(stderr, "rmm: a sink of a logging adaptor failed: %s\n", what);
+}
+
 void allocation_log::hand_over() noexcept {
     if (text_size_ == 0) return;
     const std::string_view lines(text_, text_size_);
     text_size_ = 0;
     for (const auto& sink : sinks_) {
-        try {
+        attempt([&] {
             if (!sink->belongs_to_program()) {
                 sink->write(level, lines);
-                continue;
+                return;
             }
             for (std::size_t begin = 0; begin < lines.size();) {
                 const std::size_t end = lines.find('\n', begin) + 1;
                 sink->write(level, lines.substr(begin, end - begin));
                 begin = end;
             }
-        } catch (const std::exception& e) {
-            report(e.what());
-        }
+        });
     }
 }
 
 void allocation_log::flush_sinks() noexcept {
-    for (const auto& sink : sinks_) {
-        try {
-            sink->flush();
-        } catch (const std::exception& e) {
-            report(e.what());
-        }
-    }
-}
-
-/// `deallocate` must not throw, and the next line may succeed.
-void allocation_log::report(const char* what) noexcept {
-    if (!std::exchange(reported_, true)) std::fprintf(stderr, "rmm: a sink of a logging adaptor failed: %s\n", what);
+    for (const auto& sink : sinks_) attempt([&] { sink->flush(); });
 }
 
 // ---- the thread of the log
@@ -318,7 +321,8 @@ void allocation_log::after_fork(bool in_child) noexcept {
 void allocation_log::at_exit() noexcept {
     in_step_.store(true);
     const std::lock_guard lock(pen_);
-    write_until(next_place_.load(), true);
+    // Files are flushed by their sinks, next. A stream of the program has every line already, and may not exist any more.
+    write_until(next_place_.load(), false);
 }
 
 }  // namespace detail

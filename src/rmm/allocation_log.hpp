@@ -77,6 +77,8 @@ class allocation_log final : rmm::detail::process_observer {
     void append(const slot& record) noexcept;
     void hand_over() noexcept;
     void flush_sinks() noexcept;
+    template<typename Work>
+    void attempt(Work work) noexcept;
     void report(const char* what) noexcept;
 
     void wake_writer() noexcept;

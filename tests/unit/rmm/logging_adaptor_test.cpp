@@ -372,7 +372,7 @@ TEST(LoggingAdaptor, a_sink_that_throws_is_reported_once_and_does_not_disturb) {
         void do_write(rapids_logger::level_enum, std::string_view lines) override {
             if (lines.find("Thread,") != 0) throw std::runtime_error("the disk is full");
         }
-        void do_flush() override { throw std::runtime_error("the disk is full"); }
+        void do_flush() override { throw 5; }
     };
     fake_resource upstream;
     testing::internal::CaptureStderr();
@@ -493,6 +493,29 @@ TEST(LoggingAdaptorProcess, exit_writes_what_a_log_that_is_never_destroyed_holds
     }
     expect_success(child);
     EXPECT_EQ(parse_csv(folder / "log.csv").size(), 3u);
+}
+
+TEST(LoggingAdaptorProcess, exit_does_not_touch_a_stream_that_is_gone) {
+    const pid_t child = fork();
+    if (child == 0) {
+        struct flagged_stream : std::ostringstream {
+            struct buffer : std::stringbuf {
+                bool gone = false;
+                int sync() override {
+                    if (gone) _exit(1);
+                    return 0;
+                }
+            } flagged;
+            flagged_stream() { static_cast<std::ios&>(*this).rdbuf(&flagged); }
+        };
+        static auto* const stream = new flagged_stream;
+        static auto* const upstream = new careless_resource;
+        static auto* const mr = new rmm::mr::logging_resource_adaptor<careless_resource>(upstream, *stream);
+        (void)mr->allocate(1);
+        (void)std::atexit([] { stream->flagged.gone = true; });  // before the handlers of the library
+        std::exit(0);
+    }
+    expect_success(child);
 }
 
 }  // namespace
