@@ -63,12 +63,14 @@ struct fill_parameters {
     std::uint32_t* words;
     std::uint64_t count;
     std::uint32_t value;
+    static constexpr std::size_t size_bytes = 20;  // the padding behind the last one is no parameter
 };
 struct check_parameters {
     const std::uint32_t* words;
     std::uint64_t count;
     std::uint32_t value;
     unsigned* num_wrong;
+    static constexpr std::size_t size_bytes = 32;
 };
 
 template<typename Parameters>
@@ -78,7 +80,7 @@ void launch(const void* function, const Parameters& parameters, StreamHandle str
     launch.block = {128, 1, 1};
     launch.grid = {static_cast<std::uint32_t>(std::min<std::uint64_t>(64, parameters.count / 128 + 1)), 1, 1};
     launch.parameters = &parameters;
-    launch.parameter_bytes = sizeof(parameters);
+    launch.parameter_bytes = Parameters::size_bytes;
     ASSERT_TRUE(driver().launch(launch, stream).ok());
 }
 
