@@ -9,9 +9,12 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kmm/core/identifiers.hpp"
+
+struct CUstream_st;
 
 namespace kmm {
 
@@ -34,13 +37,26 @@ enum struct DeviceMemoryKind : std::uint8_t {
     Automatic,    ///< Vmm where the driver can, else CachingPool
 };
 
-/// Where a runtime with DeviceMemoryKind::Resource takes device memory from: two functions and a memory resource that
-/// outlives the runtime. Both functions are called from any thread, with the device current; `allocate` may throw. No
-/// runtime takes memory from it yet, and nothing makes one from an `rmm::device_async_resource_ref`.
+/// Where a runtime with DeviceMemoryKind::Resource takes memory of one device from: made from any
+/// `rmm::device_async_resource_ref`, or of two functions. The resource outlives the runtime. Both functions are called from one
+/// thread of the runtime's, with the device current and a stream of its own; memory must be aligned to 256 bytes; `allocate` may
+/// throw or return null (the driver has no more), `deallocate` must not throw.
 struct DeviceMemorySource {
     std::shared_ptr<void> resource;
     void* (*allocate)(void* resource, std::size_t bytes, std::size_t alignment, void* stream) = nullptr;
     void (*deallocate)(void* resource, void* memory, std::size_t bytes, std::size_t alignment, void* stream) = nullptr;
+
+    DeviceMemorySource() = default;
+    /// `ref` is a reference of rmm to a stream-ordered resource of device memory; needs <rmm/resource_ref.hpp>.
+    template<typename Ref, typename = decltype(std::declval<const Ref&>().raw().operations->deallocate)>
+    DeviceMemorySource(const Ref& ref)
+        : resource(std::make_shared<Ref>(ref)),
+          allocate([](void* r, std::size_t bytes, std::size_t alignment, void* stream) {
+              return static_cast<Ref*>(r)->allocate_async(bytes, alignment, static_cast<CUstream_st*>(stream));
+          }),
+          deallocate([](void* r, void* memory, std::size_t bytes, std::size_t alignment, void* stream) {
+              static_cast<Ref*>(r)->deallocate_async(memory, bytes, alignment, static_cast<CUstream_st*>(stream));
+          }) {}
 };
 
 /// Passing an object of your own ignores the environment; start from default_config_from_environment() to combine both.
