@@ -8,6 +8,7 @@
 #include "rmm/aligned.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/aligned.hpp"
+#include "rmm/pinning.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -19,13 +20,13 @@ namespace driver = rmm::detail::driver;
 
 void* allocate_pinned(std::size_t bytes, const char* what) {
     void* ptr = nullptr;
-    const driver::Status status = rmm::detail::the_driver().allocate_pinned(bytes, &ptr);
+    const driver::Status status = rmm::detail::allocate_pinned(rmm::detail::the_driver(), bytes, &ptr);
     if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what, rmm::detail::memory_place::host);
     return ptr;
 }
 
 void free_pinned(void* ptr) noexcept {
-    rmm::detail::report_failure(rmm::detail::the_driver().free_pinned(ptr), "free pinned memory");
+    rmm::detail::report_failure(rmm::detail::free_pinned(rmm::detail::the_driver(), ptr), "free pinned memory");
 }
 
 // What the driver's pinned allocations are aligned to: whole pages on every driver, of which we promise this much.
@@ -93,7 +94,17 @@ void pinned_host_memory_resource::deallocate(void* ptr, std::size_t, std::size_t
 
 void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) { return allocate(bytes); }
 
-void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view) {
+void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at once.
+    if (ptr != nullptr && bytes >= rmm::detail::pin_from_bytes) {
+        driver::Driver& d = rmm::detail::the_driver();
+        driver::CaptureStatus capture = driver::CaptureStatus::none;
+        std::uint64_t id = 0;
+        const driver::StreamHandle handle = rmm::detail::handle_of(stream);
+        if (!d.capture_status(handle, &capture, &id).ok()) (void)d.take_last_error();
+        if (capture == driver::CaptureStatus::none)
+            rmm::detail::report_failure(d.synchronize_stream(handle), "wait for the users of pinned memory");
+    }
     deallocate(ptr, bytes);
 }
 

@@ -38,7 +38,17 @@ std::string describe(driver::Driver& d, driver::Status status) {
 
 }  // namespace
 
+namespace {
+thread_local driver::Driver* scoped_driver = nullptr;
+}  // namespace
+
+driver_scope::driver_scope(driver::Driver& driver) noexcept : outer_(scoped_driver) { scoped_driver = &driver; }
+
+driver_scope::~driver_scope() { scoped_driver = outer_; }
+
 driver::Driver& the_driver() {
+    if (driver::Driver* const scoped = scoped_driver; scoped != nullptr) [[unlikely]]
+        return *scoped;
     try {
         return driver::process_default();
     } catch (const std::bad_alloc&) {

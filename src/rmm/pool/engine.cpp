@@ -155,7 +155,9 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             continue;
         }
         if (growing_ && grower_ != std::this_thread::get_id()) {
-            grown_.wait(held, [this] { return !growing_; });
+            // Whoever grows goes on at once if it grows ahead: each step is a reason to look again.
+            largest_missed_ = std::max(largest_missed_, size);
+            grown_.wait(held, [this, seen = num_growths_] { return !growing_ || num_growths_ != seen; });
             polled = false;
             continue;
         }

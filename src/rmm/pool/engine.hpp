@@ -80,6 +80,10 @@ class pool_engine {
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();
     std::size_t trim(std::size_t keep_bytes);
+    /// Takes `bytes` more from upstream, or as much as a request needs that waits for it now; for a thread that grows the pool
+    /// ahead of its users. At most until `target_bytes` are held. False if nothing was taken: upstream refused, or it is enough.
+    /// Not for an upstream whose memory is ordered on a stream.
+    bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
     void set_name(std::string name);
     /// A free of a large block that leaves more than this unused in the heap trims down to it.
     void set_release_threshold(std::size_t bytes) noexcept { release_above_.store(bytes, std::memory_order_relaxed); }
@@ -231,6 +235,8 @@ class pool_engine {
     std::condition_variable_any grown_;
     bool growing_ = false;
     std::thread::id grower_;
+    std::uint64_t num_growths_ = 0;
+    std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
 };
 
 /// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing again;
@@ -245,6 +251,7 @@ class growth_mark {
     ~growth_mark() {
         if (!outermost_) return;
         pool_.growing_ = false;
+        ++pool_.num_growths_;
         pool_.grower_ = {};
         pool_.grown_.notify_all();
     }

@@ -27,6 +27,8 @@ constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
 // A request of more than this part of a span would leave much of it unused.
 constexpr std::size_t requests_in_span = 8;
+// Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
+constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
 
 }  // namespace
 
@@ -58,8 +60,7 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
         why->reason = "No room in arena.";
         return std::nullopt;
     }
-    if (options_.growth_bytes != 0) return std::max(size, options_.growth_bytes);
-    if (maximum == no_maximum) return std::max(size, held);
+    if (maximum == no_maximum) return std::max(size, options_.growth_bytes != 0 ? options_.growth_bytes : held);
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
         why->why = refusal::cause::exhausted;
@@ -67,6 +68,7 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
                       format_bytes(maximum) + ", " + format_bytes(size);
         return std::nullopt;
     }
+    if (options_.growth_bytes != 0) return std::max(size, std::min(options_.growth_bytes, room));
     return std::max(size, align_down(room / 2, unit));
 }
 
@@ -247,6 +249,30 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
     }
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     update_small_limit();
+}
+
+bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
+    lock held(mutex_);
+    grown_.wait(held, [this] { return !growing_; });
+    const growth_mark growing(*this);
+    const std::size_t room = target_bytes - std::min(target_bytes, align_up(held_bytes(), unit));
+    std::size_t attempt = std::min(room, std::max(bytes, std::exchange(largest_missed_, 0)));
+    if (attempt == 0) return false;
+    void* base = nullptr;
+    {
+        const unlocked without(held);
+        std::string reason;
+        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), cuda_stream_view{}, &reason);
+    }
+    if (base == nullptr) return false;
+    try {
+        add_upstream_block(base, attempt, {});
+    } catch (...) {
+        const unlocked without(held);
+        upstream_->deallocate_async(base, attempt, unit, cuda_stream_view{});
+        throw;
+    }
+    return true;
 }
 
 std::size_t pool_engine::trim(std::size_t keep_bytes) {

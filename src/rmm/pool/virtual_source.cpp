@@ -46,6 +46,8 @@ virtual_source::virtual_source(driver::Driver& driver, int device, const virtual
 
     for (int peer = 0; peer < driver_.device_count(); ++peer) {
         bool reaches = peer == device_;
+        const std::vector<int>& wanted = options.readers;
+        if (!reaches && !wanted.empty() && std::find(wanted.begin(), wanted.end(), peer) == wanted.end()) continue;
         // A device that cannot be asked is one that cannot reach this memory.
         if (!reaches && !driver_.can_access_peer(peer, device_, &reaches).ok()) reaches = false;
         if (reaches) readers_.push_back(peer);

@@ -39,6 +39,9 @@ namespace detail {
 
 struct virtual_memory {
     std::size_t maximum_bytes = ~std::size_t{0};  ///< all ones: as much as the device has
+    /// Which devices besides its own may use the memory, of those that can. Null: all that can.
+    int const* readers = nullptr;
+    std::size_t num_readers = 0;
 };
 
 class pool_engine;  // src/rmm/pool/engine.hpp
