@@ -122,7 +122,8 @@ void pool_engine::add_blocks(std::vector<rmm::detail::held_block>* blocks) {
 }
 
 std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
-    if (!options_.on_device) return 0;
+    // A pool that does not grow would never have it again.
+    if (!options_.on_device || !options_.grows) return 0;
     try {
         lock held(mutex_);
         // Whoever grows the pool may wait for what the caller holds.
