@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "rmm/status.hpp"
@@ -93,10 +94,12 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         asked_reclaimers_ = true;
         ++e->num_calls;
         in.unlock();
-        const entry* const outer = called_now;
-        called_now = e;
+        // What it allocates is its own.
+        const tag_number tag_before = std::exchange(tag_of_thread, untagged);
+        const entry* const outer = std::exchange(called_now, e);
         const std::size_t freed = e->who->reclaim(bytes_, stream_);
         called_now = outer;
+        tag_of_thread = tag_before;
         in.lock();
         --e->num_calls;
         if (e->has_ended) delete e;

@@ -93,7 +93,7 @@ memory_tag::memory_tag(char const* name) : before_{detail::tag_of_thread} {
 memory_tag::~memory_tag() { detail::tag_of_thread = before_; }
 
 char const* memory_tag::current() noexcept {
-    return detail::tag_of_thread == detail::untagged ? "" : detail::name_of_tag(detail::tag_of_thread);
+    return detail::tag_of_thread <= detail::of_a_pool ? "" : detail::name_of_tag(detail::tag_of_thread);
 }
 
 }  // namespace kmm_v0

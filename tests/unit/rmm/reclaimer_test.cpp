@@ -16,13 +16,13 @@
 #include "driver/registry.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/cuda_stream.hpp"
+#include "rmm/memory_tag.hpp"
 #include "rmm/mr/arena_memory_resource.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/device/reclaimer.hpp"
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/limiting_resource_adaptor.hpp"
-#include "rmm/mr/managed_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 
@@ -178,7 +178,6 @@ TEST(Reclaimer, cached_blocks_make_a_failing_allocation_succeed) {
 
 TEST(Reclaimer, every_resource_that_is_short_asks) {
     cuda upstream;
-    mr::managed_memory_resource managed;
     mr::cuda_async_memory_resource async{0, 0};
     mr::vmm_memory_resource vmm{std::size_t{128} * MiB};
     mr::limiting_resource_adaptor<cuda> limited{&upstream, 128 * MiB};
@@ -282,6 +281,22 @@ TEST(Reclaimer, an_allocation_of_a_reclaimer_asks_nobody) {
     const mr::reclaimer_registration registered{device0, 0, allocating};
     EXPECT_THROW((void)p.allocate(17 * MiB), rmm::out_of_memory);
     EXPECT_EQ(allocating.num_calls, 1);
+}
+
+TEST(Reclaimer, what_a_reclaimer_allocates_is_not_put_down_to_the_one_who_asks) {
+    cuda upstream;
+    pool p{upstream, 16 * MiB, 16 * MiB};
+    void* kept = nullptr;
+    calling allocating{[&](auto, auto) -> std::size_t {
+        kept = p.allocate(MiB);
+        return 0;
+    }};
+    const mr::reclaimer_registration registered{device0, 0, allocating};
+    const memory_tag tag{"who asks"};
+    EXPECT_THROW((void)p.allocate(17 * MiB), rmm::out_of_memory);
+    EXPECT_EQ(p.in_use_bytes("who asks"), 0u);
+    EXPECT_EQ(p.in_use_bytes(nullptr), MiB);
+    p.deallocate(kept, MiB);
 }
 
 TEST(Reclaimer, threads_that_say_so_are_exempt) {
