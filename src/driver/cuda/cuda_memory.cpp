@@ -133,11 +133,13 @@ Status VendorDriver::trim_pool(PoolHandle pool, std::size_t keep_bytes) noexcept
 }
 
 Status VendorDriver::allocate_async(PoolHandle pool, std::size_t bytes, StreamHandle stream, void** out) noexcept {
+    RelaxedInteraction relaxed;
     if (bytes == 0) return invalid_argument;
     return runtime_status(vendor::allocate_async(out, bytes, native(pool), native(stream)));
 }
 
 Status VendorDriver::free_async(void* pointer, StreamHandle stream) noexcept {
+    RelaxedInteraction relaxed;
     return runtime_status(vendor::free_async(pointer, native(stream)));
 }
 

@@ -160,7 +160,8 @@ std::vector<std::pair<cudaStream_t, std::size_t>> pool_engine::in_use_by_stream(
 // ---- short of memory
 
 void* pool_engine::allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why) {
-    if (why->why == refusal::cause::exhausted) {
+    // What is freed while a stream is captured could not be ordered before the capture.
+    if (why->why == refusal::cause::exhausted && capture_of(stream) == 0) {
         rmm::detail::reclaim_rounds others(device_, size_of(bytes), stream, this);
         while (others.ask(why->device_is_full && options_.on_device)) {
             *why = {};
