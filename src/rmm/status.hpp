@@ -64,8 +64,14 @@ std::string device_name(int device);
 /// "4.00 GiB (4294967296 bytes)".
 std::string format_size(std::size_t bytes);
 
-/// One line: "device D   total T   free F", sizes in GiB or MiB. Also fills the device's part of `*shortage`.
-std::string describe_device_memory(int device, memory_shortage* shortage);
+/// "4.00 GiB".
+std::string format_short_size(std::size_t bytes);
+
+/// "GPU 1" or "virtual device 1".
+std::string short_device_name(int device);
+
+/// Fills the device's part of `*shortage`; false if the driver cannot say.
+bool describe_device_memory(int device, memory_shortage* shortage);
 
 }  // namespace detail
 }  // namespace kmm_v0

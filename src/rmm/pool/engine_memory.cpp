@@ -1,5 +1,6 @@
-// Implements the part of engine.hpp that gets memory from upstream and gives it back, counts it, and says why there is none.
+// Implements the part of engine.hpp that gets memory from upstream and gives it back, and counts it.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/pool/engine.hpp"
+#include "rmm/reclaim.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -15,7 +17,6 @@ namespace detail {
 namespace {
 
 using rmm::detail::format_bytes;
-using rmm::detail::format_size;
 
 constexpr std::size_t no_maximum = ~std::size_t{0};
 
@@ -29,6 +30,9 @@ constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
 constexpr std::size_t requests_in_span = 8;
 // Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
 constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
+
+/// What is behind it are figures, of which the pool gives its own.
+std::string first_line(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
 
 }  // namespace
 
@@ -92,8 +96,11 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     refusal first;
     if (const piece made = grow_virtual(held, size, a, &first)) return made;
     // The device may have less to give than it seemed: then with what there is.
-    if (first.status.code == driver::Code::out_of_memory)
-        if (const piece made = grow_virtual(held, size, a, &first, 0)) return made;
+    if (first.status.code == driver::Code::out_of_memory) {
+        refusal second;
+        if (const piece made = grow_virtual(held, size, a, &second, 0)) return made;
+        if (second.why == refusal::cause::driver) first = second;
+    }
     *why = first;
     return {};
 }
@@ -106,7 +113,7 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
     void* base = nullptr;
     {
         const unlocked without(held);
-        base = ask_upstream(&attempt, size, stream, &why->reason);
+        base = ask_upstream(&attempt, size, stream, why);
     }
     if (base == nullptr) {
         why->why = refusal::cause::exhausted;
@@ -210,10 +217,12 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
         heaps_[r.area].add_region(r.where.address, r.where.size_bytes, heap::border::open, r.fences);
     if (kept) h.free(kept.address, kept.size_bytes, kept.fences);
     held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
     if (!status.ok()) {
         (void)driver_.take_last_error();
         why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
+        why->device_is_full = status.code == driver::Code::out_of_memory;
         why->status = status;
         why->reason = "the device has no more memory to map";
         return {};
@@ -222,14 +231,20 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
-/// Without the lock. Null, with upstream's words in `*reason`, after upstream has refused exactly `size`.
-void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason) {
+/// Without the lock. Null, with upstream's words in `*why`, after upstream has refused exactly `size`.
+void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why) {
     const std::size_t step = options_.block_bytes != 0 ? options_.block_bytes : unit;
+    const rmm::detail::upstream_call call;
     for (;;) {
         try {
             return upstream_->allocate_async(*attempt, unit, stream);
+        } catch (const rmm::out_of_memory& e) {
+            why->reason = first_line(e.what());
+            why->device_is_full =
+                e.shortage().limit == memory_limit::device || e.shortage().limit == memory_limit::unknown;
         } catch (const std::exception& e) {
-            *reason = e.what();
+            why->reason = first_line(e.what());
+            why->device_is_full = true;  // for all that is known
         }
         if (*attempt <= size) return nullptr;
         *attempt = std::max(size, *attempt / 2 / step * step);
@@ -248,6 +263,7 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
         throw;
     }
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
 }
 
@@ -278,6 +294,11 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
     lock held(mutex_);
     grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    return trim(held, keep_bytes);
+}
+
+/// While nobody else grows or shrinks the pool.
+std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
     const growth_mark shrinking(*this);
     release_ended_captures();
     collect_spans(true);
@@ -389,44 +410,6 @@ pool_statistics pool_engine::statistics() {
 void pool_engine::set_name(std::string name) {
     const lock held(mutex_);
     name_ = std::move(name);
-}
-
-void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream) {
-    if (why.why == refusal::cause::driver)
-        rmm::detail::throw_allocation_failure(why.status, bytes,
-                                              "a pool, making a stream wait for the last users of a block,");
-    memory_shortage shortage;
-    shortage.requested_bytes = bytes;
-    if (why.why == refusal::cause::too_large)
-        throw rmm::out_of_memory("Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")",
-                                 shortage);
-
-    const pool_statistics s = statistics();
-    shortage.pool_bytes = s.held_bytes;
-    shortage.pool_in_use_bytes = s.in_use_bytes;
-    shortage.pool_free_bytes = s.free_bytes;
-    shortage.pool_largest_free_bytes = s.largest_free_bytes;
-    shortage.pool_maximum_bytes = s.maximum_bytes;
-    std::string name;
-    {
-        const lock held(mutex_);
-        name = name_;
-    }
-    std::string text = "Maximum pool size exceeded (failed to allocate " + format_bytes(bytes) + "): " + why.reason;
-    text += "\nout of memory on " + rmm::detail::device_name(device_) + ": pool \"" + name + "\" was asked for " +
-            format_size(bytes) + " on stream " + rmm::detail::format_stream(stream) +
-            (s.maximum_bytes != 0 ? " and may hold at most " + format_size(s.maximum_bytes)
-                                  : std::string(" and has no maximum"));
-    text += "\n  this pool   holds " + format_size(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
-            std::to_string(s.num_blocks) + " blocks, free " + format_size(s.free_bytes) + ", largest free piece " +
-            format_size(s.largest_free_bytes) + ")";
-    text += "\n  " + rmm::detail::describe_device_memory(device_, &shortage);
-    const bool in_pieces = s.free_bytes >= bytes;
-    text += std::string("\n  try         ") +
-            (in_pieces ? "a larger pool, or one initial block instead of growth: enough is free but in pieces"
-                       : (s.maximum_bytes != 0 ? "a larger maximum, or freeing blocks"
-                                               : "freeing blocks, or a device with more memory"));
-    throw rmm::out_of_memory(text, shortage);
 }
 
 }  // namespace detail
