@@ -18,7 +18,9 @@ namespace mr {
 /// - Memory is reachable from every device that can reach this one. It cannot be shared with other processes by
 ///   cudaIpcGetMemHandle; use pool_memory_resource for that.
 /// - Mapping costs some 30 microseconds for each piece of 2 to 256 MiB, and moving a piece lets the host wait for the work that
-///   used it last. A program that repeats what it does maps nothing (`mappings`).
+///   used it last; so does cutting one, which happens when more than three quarters are in use. A program that repeats what it
+///   does maps nothing (`mappings`).
+/// - Requests of 8 MiB and more are rounded up to 2 MiB (below 40 GiB larger ones only: of 4 GiB 80 MiB and more).
 /// - Stream order, wrong frees, threads, zero bytes and errors as for pool_memory_resource. Equal only to itself. The
 ///   destructor waits for the memory's last users.
 class vmm_memory_resource final : public device_memory_resource {

@@ -45,6 +45,9 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       source_(std::move(source)),
       small_area_limit_(
           source_ == nullptr ? 0 : heap::small_request_limit(source_->maximum_bytes(), source_->granularity())),
+      whole_granules_from_(source_ == nullptr
+                               ? std::numeric_limits<std::size_t>::max()
+                               : heap::whole_granules_from(source_->maximum_bytes(), source_->granularity())),
       options_(options),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
@@ -106,6 +109,7 @@ pool_engine::~pool_engine() {
 }
 
 std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {
+    if (bytes >= whole_granules_from_) return align_up(bytes, source_->granularity());
     return options_.block_bytes != 0 ? options_.block_bytes : align_up(bytes, unit);
 }
 
@@ -146,10 +150,15 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         poll(held);
     bool polled = false;
     for (;;) {
-        if (const piece ready = find_ready(size, a)) return hand_out(ready, stream);
+        if (piece ready = find_ready(size, a)) {
+            if (!cut_behind(held, &ready)) continue;
+            return hand_out(ready, stream);
+        }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
         // but a program that captures streams may be capturing one now, and such an event would spoil that.
-        if (void* const ptr = try_piece(held, find_fenced(size, a), a, stream, last_resort(), why)) return ptr;
+        piece fenced = find_fenced(size, a);
+        if (!cut_behind(held, &fenced)) continue;
+        if (void* const ptr = try_piece(held, fenced, a, stream, last_resort(), why)) return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
         if (!polled && timelines_.num_recorded() > 0) {
             poll(held);

@@ -175,6 +175,7 @@ class pool_engine final : public rmm::detail::memory_holder {
                       const heap::fence_set& fences) noexcept;
     void put_back(const piece& taken) noexcept;
     void* hand_out(const piece& taken, cuda_stream_view stream);
+    bool cut_behind(lock& held, piece* taken);
     void poll(lock& held);
 
     // ---- taking back
@@ -227,6 +228,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::optional<device_async_resource_ref> upstream_;
     std::unique_ptr<virtual_source> source_;
     const std::size_t small_area_limit_;
+    const std::size_t whole_granules_from_;  // requests of virtual memory that are rounded up to its granularity
     const pool_options options_;
 
     span_directory directory_;

@@ -26,6 +26,8 @@ constexpr std::size_t min_bytes_for_arenas = std::size_t{64} << 20;
 // largest size that is worth an arena, and no smaller than the pages that devices map.
 constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
+// While less of virtual memory is in use (three quarters), the host does not wait to keep physical pieces whole.
+constexpr std::size_t fitting_pieces_in_largest = 8;
 // A request of more than this part of a span would leave much of it unused.
 constexpr std::size_t requests_in_span = 8;
 // Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
@@ -231,6 +233,58 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
+/// Of virtual memory: a block that ends inside a large physical piece keeps what is free behind it in that piece from being moved.
+/// Where memory is scarce the piece is cut there, while nobody uses it. False if memory was lost to the driver on the way: the
+/// rest of the block is in the heap again.
+bool pool_engine::cut_behind(lock& held, piece* taken) {
+    if (source_ == nullptr || !*taken || taken->from != nullptr) return true;
+    if (growing_ && grower_ != std::this_thread::get_id()) return true;  // the source is at work
+    const std::uintptr_t end = taken->address + taken->size_bytes;
+    const std::uintptr_t at = align_up(end, source_->granularity());
+    const heap::range whole = source_->piece_across(at);
+    const std::size_t fitting = source_->fitting_piece(held_bytes() - free_bytes());
+    if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
+    heap::heap& h = heaps_[taken->area];
+    heap::fence_set users;
+    if (!h.remove_region(end, whole.end() - end, &users)) return true;
+    heap::fence_set all = taken->fences;
+    all.add(users);
+    all.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+    if (!all.empty() && fitting * fitting_pieces_in_largest > source_->largest_piece_bytes()) {
+        h.add_region(end, whole.end() - end, heap::border::open, users);
+        return true;
+    }
+
+    // The piece is nobody's while the lock is let go; what the block has before it stays the block's.
+    const growth_mark cutting(*this);
+    const heap::range used{whole.address, end - whole.address};
+    h.free(used.address, used.size_bytes, {});
+    h.remove_region(used.address, used.size_bytes);
+    virtual_source::cutting done{{}, whole};
+    try {
+        bool out_of_reach = false;
+        done.status = wait_on_host(held, all, last_resort(), &out_of_reach);
+        if (out_of_reach) done.status = {driver::Code::not_ready, 0};
+        if (done.status.ok()) {
+            all.clear();
+            const unlocked without(held);
+            done = source_->cut(at);
+        }
+    } catch (const std::bad_alloc&) {
+        // It stays whole.
+    }
+    if (!done.status.ok()) (void)driver_.take_last_error();
+    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    if (done.mapped.size_bytes != 0) {
+        h.add_region(whole.address, whole.size_bytes, heap::border::open, all);
+        (void)h.take(used.address, used.size_bytes);
+        taken->fences = std::move(all);
+        return true;
+    }
+    give_or_lose(taken->area, taken->address, whole.address - taken->address, taken->fences);
+    return false;
+}
+
 /// Without the lock. Null, with upstream's words in `*why`, after upstream has refused exactly `size`.
 void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why) {
     const std::size_t step = options_.block_bytes != 0 ? options_.block_bytes : unit;
@@ -277,8 +331,8 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     void* base = nullptr;
     {
         const unlocked without(held);
-        std::string reason;
-        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), cuda_stream_view{}, &reason);
+        refusal ignored;
+        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), cuda_stream_view{}, &ignored);
     }
     if (base == nullptr) return false;
     try {
