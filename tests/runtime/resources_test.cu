@@ -13,7 +13,7 @@ namespace {
 using kmm::DeviceMemoryKind;
 using kmm::HostMemoryKind;
 
-constexpr std::int64_t n = 4096;
+constexpr std::int64_t n = 1024;
 constexpr std::size_t bytes = n * sizeof(float);
 constexpr std::size_t MiB = std::size_t{1} << 20;
 
@@ -166,11 +166,11 @@ TEST(Row012, with_blocks_of_a_given_size_programs_that_free_and_reuse_buffers_of
                 config.device_memory_kind = kind;
                 const RuntimeHandle rt = kmm::make_runtime(config);
                 spill_mixed_sizes(rt);
-                for (int round = 0; round < repeat(20, 5); round++) {
+                for (int round = 0; round < repeat(20, 3); round++) {
                     std::vector<Array<float>> equal, different;
                     for (int i = 0; i < 6; i++) {
                         equal.push_back(one_chunk<float>(rt, n));
-                        different.push_back(one_chunk<float>(rt, (i * 5 + round) % 11 * 700 + 1));
+                        different.push_back(one_chunk<float>(rt, (i * 5 + round) % 11 * 190 + 1));
                         const std::size_t d = static_cast<std::size_t>(i + round) % devices;
                         fill_on(rt, d, equal.back(), static_cast<float>(i));
                         fill_on(rt, d, different.back(), static_cast<float>(round));
