@@ -1,0 +1,75 @@
+// Implements <rmm/detail/stack_trace.hpp>. Any thread, no lock of ours.
+#include "rmm/detail/stack_trace.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <ostream>
+
+#if __has_include(<execinfo.h>)
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#define RMM_HAS_STACK_TRACES 1
+#endif
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+
+#ifdef RMM_HAS_STACK_TRACES
+namespace {
+
+constexpr int max_frames = 64;
+
+struct freed_by_c {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+};
+
+void print_frame(std::ostream& os, std::size_t number, void* frame) {
+    os << '#' << number << " in ";
+    // A frame is where the call returns to, which may be the next function already.
+    Dl_info found{};
+    if (dladdr(static_cast<char*>(frame) - 1, &found) != 0 && found.dli_sname != nullptr) {
+        int status = 0;
+        const std::unique_ptr<char, freed_by_c> name{abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status)};
+        os << (name != nullptr ? name.get() : found.dli_sname) << " from " << found.dli_fname << '\n';
+        return;
+    }
+    const std::unique_ptr<char*, freed_by_c> lines{backtrace_symbols(&frame, 1)};
+    if (lines != nullptr)
+        os << *lines << '\n';
+    else
+        os << frame << '\n';
+}
+
+}  // namespace
+
+stack_trace::stack_trace() {
+    // This constructor, and what stands between it and `backtrace` (a sanitizer), is nobody's business.
+    constexpr int most_inner_frames = 4;
+    void* frames[max_frames + most_inner_frames];
+    const int num_frames = backtrace(frames, max_frames + most_inner_frames);
+    void* const caller = __builtin_extract_return_addr(__builtin_return_address(0));
+    void** const end = frames + num_frames;
+    void** begin = std::find(frames, end, caller);
+    if (begin == end) begin = frames;
+    frames_.assign(begin, std::min(end, begin + max_frames));
+}
+
+std::ostream& operator<<(std::ostream& os, stack_trace const& trace) {
+    for (std::size_t i = 0; i < trace.frames_.size(); ++i) print_frame(os, i, trace.frames_[i]);
+    return os;
+}
+
+#else
+
+stack_trace::stack_trace() = default;
+
+std::ostream& operator<<(std::ostream& os, stack_trace const&) { return os << "stack traces disabled\n"; }
+
+#endif
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm
