@@ -72,9 +72,14 @@ class poison_book {
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(block), bytes);
     }
 
-    void forget(std::uintptr_t block) {
+    /// The block's size; 0 if it is not in use.
+    std::size_t take(std::uintptr_t block) {
         const std::lock_guard lock(mutex_);
-        live_.erase(block);
+        const auto at = live_.find(block);
+        if (at == live_.end()) return 0;
+        const std::size_t bytes = at->second - block;
+        live_.erase(at);
+        return bytes;
     }
 
     /// All of the range that the pool still has and nobody uses.
@@ -135,9 +140,11 @@ class asan_registration final : public memory_registration {
     void give(void* block, std::size_t bytes) noexcept override {
         without_throwing([&] { book_->give(address_of(block), bytes); });
     }
-    void take(void* block, std::size_t bytes, cuda_stream_view stream) noexcept override {
+    void take(void* block, std::size_t, cuda_stream_view stream) noexcept override {
         without_throwing([&] {
-            book_->forget(address_of(block));
+            // Not the size that the program says: that may be wrong.
+            const std::size_t bytes = book_->take(address_of(block));
+            if (bytes == 0) return;
             // In a capture the callback would become a part of the graph.
             if (is_being_captured(driver_, stream)) return;
             auto range = std::make_unique<freed_range>(freed_range{book_, address_of(block), bytes});

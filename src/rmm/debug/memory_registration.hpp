@@ -29,7 +29,7 @@ class memory_registration {
     virtual void remove_region(void* base, std::size_t bytes) noexcept = 0;
     /// From now on the block may be used. Called before any work on it is queued.
     virtual void give(void* block, std::size_t bytes) noexcept = 0;
-    /// No longer, once what is queued on `stream` is done.
+    /// No longer, once what is queued on `stream` is done. Ignores what is not in use.
     virtual void take(void* block, std::size_t bytes, cuda_stream_view stream) noexcept = 0;
 
   protected:

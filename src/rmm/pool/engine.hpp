@@ -26,6 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rmm/debug/memory_registration.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/mr/detail/pool.hpp"
@@ -74,6 +75,8 @@ class pool_engine {
     device_async_resource_ref upstream() const noexcept { return *upstream_; }
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
     const pool_options& options() const noexcept { return options_; }
+    /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller of others.
+    memory_registration* registration() const noexcept { return registration_.get(); }
     pool_statistics statistics();
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();
@@ -168,6 +171,12 @@ class pool_engine {
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
+    void tell_added(std::uintptr_t address, std::size_t bytes) const noexcept {
+        if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes);
+    }
+    void tell_removed(std::uintptr_t address, std::size_t bytes) const noexcept {
+        if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
+    }
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
     void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
     std::size_t span_bytes() const noexcept;
@@ -180,6 +189,7 @@ class pool_engine {
     // One of both: where memory comes from. The source is called by the thread that grows, or trims.
     std::optional<device_async_resource_ref> upstream_;
     std::unique_ptr<virtual_source> source_;
+    const std::unique_ptr<memory_registration> registration_;
     const std::size_t small_area_limit_;
     const pool_options options_;
 

@@ -187,7 +187,9 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
         virtual_source::remapping made;
         {
             const unlocked without(held);
+            for (const heap::range& m : plan.moved) tell_removed(m.address, m.size_bytes);
             made = source_->remap(plan);
+            for (const heap::range& m : made.ranges) tell_added(m.address, m.size_bytes);
         }
         status = made.status;
         if (status.ok()) removed.clear();
@@ -244,6 +246,7 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
         regions_.erase(noted);
         throw;
     }
+    tell_added(address, bytes);
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     update_small_limit();
 }
@@ -278,6 +281,7 @@ std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
         held_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
         given_back += size_bytes;
         held.unlock();
+        tell_removed(address, size_bytes);
         upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         held.lock();
         at = regions_.upper_bound(address);
@@ -309,7 +313,9 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
             virtual_source::trimming t{status, 0, r};
             if (status.ok()) {
                 const unlocked without(held);
+                tell_removed(r.address, r.size_bytes);
                 t = source_->trim(r);
+                if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes);
             }
             if (t.left.size_bytes != 0) h.add_region(t.left.address, t.left.size_bytes, heap::border::open, fences);
             if (!note(t)) return given_back;

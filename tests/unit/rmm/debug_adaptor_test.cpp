@@ -44,6 +44,7 @@ debug_options with(bool fill, std::size_t quarantine_bytes) {
     return o;
 }
 
+// The free itself may find what the stream has done already: these tests count in the end.
 TEST(DebugAdaptor, a_write_past_the_end_is_found_with_its_place) {
     cuda upstream;
     findings found;
@@ -51,7 +52,7 @@ TEST(DebugAdaptor, a_write_past_the_end_is_found_with_its_place) {
     void* const ptr = mr.allocate(1000);
     poke(ptr, 1000, 0x2a);
     mr.deallocate(ptr, 1000);
-    EXPECT_EQ(mr.check(), 1u);
+    (void)mr.check();
     ASSERT_EQ(found.size(), 1u);
     const debug_finding f = found[0];
     EXPECT_EQ(f.error, debug_error::write_behind);
@@ -78,7 +79,7 @@ TEST(DebugAdaptor, a_write_in_front_is_found_at_the_byte_next_to_the_block) {
     poke(ptr, -200, 1);
     poke(ptr, -3, 2);
     mr.deallocate(ptr, 64);
-    EXPECT_EQ(mr.check(), 1u);
+    (void)mr.check();
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].error, debug_error::write_before);
     EXPECT_EQ(found[0].offset, -3);
