@@ -1,141 +1,130 @@
-// Reads the CSV file that rmm::mr::logging_resource_adaptor writes.
+// Reads what logging_resource_adaptor writes, in every release since 0.16.
 //
-// Owns: nothing. Must not know: who logged, or what becomes of the events. Any thread.
+// Owns: the event and the parser. Must not know: resources. One thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
-#include <rmm/detail/export.hpp>
 #include <rmm/error.hpp>
 
-namespace RMM_NAMESPACE {
+namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-enum class action : std::uint8_t { ALLOCATE, FREE, ALLOCATE_FAILURE };
+enum class action { ALLOCATE, FREE, ALLOCATE_FAILURE };
 
 /// One line of a log.
 struct event {
     event() = default;
-    event(action act, std::size_t size, void const* pointer)
-        : event{act, size, reinterpret_cast<std::uintptr_t>(pointer)} {}
-    event(action act, std::size_t size, std::uintptr_t pointer) : act{act}, size{size}, pointer{pointer} {}
-    event(std::size_t thread_id, action act, std::size_t size, std::uintptr_t pointer, std::uintptr_t stream,
-          std::size_t index)
-        : act{act}, size{size}, pointer{pointer}, thread_id{thread_id}, stream{stream}, index{index} {}
+    event(action what, std::size_t bytes, void const* ptr)
+        : event(what, bytes, reinterpret_cast<std::uintptr_t>(ptr)) {}
+    event(action what, std::size_t bytes, std::uintptr_t ptr) : act{what}, size{bytes}, pointer{ptr} {}
+    event(std::size_t thread, action what, std::size_t bytes, std::uintptr_t ptr, std::uintptr_t stream_handle,
+          std::size_t row)
+        : act{what}, size{bytes}, pointer{ptr}, thread_id{thread}, stream{stream_handle}, index{row} {}
 
     action act{};
     std::size_t size{};
     std::uintptr_t pointer{};
     std::size_t thread_id{};
     std::uintptr_t stream{};
-    std::size_t index{};  ///< the number of the line, from 0 behind the header
+    std::size_t index{};  ///< number of the row, from 0
+
+    /// The same thing happened: thread, stream and place in the log are not compared.
+    friend bool operator==(event const& a, event const& b) {
+        return a.act == b.act && a.size == b.size && a.pointer == b.pointer;
+    }
+    friend bool operator!=(event const& a, event const& b) { return !(a == b); }
+
+    friend std::ostream& operator<<(std::ostream& os, event const& e) {
+        char const* const names[] = {"allocate", "free", "allocate failure"};
+        return os << "Thread: " << e.thread_id << "  " << names[static_cast<int>(e.act)] << " Size: " << e.size
+                  << " Pointer: 0x" << std::hex << e.pointer << " Stream: 0x" << e.stream << std::dec;
+    }
 };
 
-inline bool operator==(event const& lhs, event const& rhs) {
-    return lhs.act == rhs.act && lhs.size == rhs.size && lhs.pointer == rhs.pointer;
+/// A line cut at its commas; no field of a log has commas or quotes.
+inline std::vector<std::string_view> split_line(std::string_view line) {
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    std::vector<std::string_view> fields;
+    for (;;) {
+        std::size_t const comma = line.find(',');
+        fields.push_back(line.substr(0, comma));
+        if (comma == std::string_view::npos) return fields;
+        line.remove_prefix(comma + 1);
+    }
 }
 
-/// The lines of one file, with texts for what is wrong in them.
-class log_reader {
-  public:
-    explicit log_reader(std::string const& filename) : filename_{filename}, file_{filename} {
-        if (!file_) throw rmm::logic_error("cannot read the log '" + filename + "'");
+[[noreturn]] inline void refuse_line(std::string const& filename, std::size_t line, std::string const& why) {
+    throw rmm::logic_error("cannot read the log '" + filename + "', line " + std::to_string(line) + ": " + why);
+}
+
+/// Decimal, hexadecimal after "0x", or one of the ways to print null. False for anything else.
+inline bool parse_number(std::string_view text, std::uint64_t* value) {
+    *value = 0;
+    if (text == "(nil)" || text == "nullptr") return true;
+    int base = 10;
+    if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+        base = 16;
+        text.remove_prefix(2);
+    }
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value, base);
+    return error == std::errc{} && end == text.data() + text.size();
+}
+
+/// The events of a log, in its order. Columns are found by their names. Throws rmm::logic_error, with file, line and reason, for
+/// a file that cannot be read, a column that is missing, a line of another length, an unknown action, or what is no number.
+inline std::vector<event> parse_csv(std::string const& filename) {
+    std::ifstream file(filename);
+    std::string line;
+    if (!file || !std::getline(file, line)) refuse_line(filename, 1, "the file cannot be opened, or is empty");
+
+    enum column { thread, what, pointer, size, stream, num_columns };
+    constexpr std::array<std::string_view, num_columns> names = {"Thread", "Action", "Pointer", "Size", "Stream"};
+    std::array<std::size_t, num_columns> places{};
+    std::vector<std::string_view> const titles = split_line(line);
+    std::size_t const num_fields = titles.size();
+    for (std::size_t c = 0; c < num_columns; ++c) {
+        auto const found = std::find(titles.begin(), titles.end(), names[c]);
+        if (found == titles.end()) refuse_line(filename, 1, "there is no column '" + std::string(names[c]) + "'");
+        places[c] = static_cast<std::size_t>(found - titles.begin());
     }
 
-    std::vector<event> read() {
-        std::vector<event> events;
-        if (!next_line()) refuse("there is no header");
-        columns const at = header();
-        std::size_t const num_columns = fields_.size();
-        while (next_line()) {
-            if (fields_.size() != num_columns)
-                refuse("it has " + std::to_string(fields_.size()) + " columns and the header " +
-                       std::to_string(num_columns));
-            events.emplace_back(number(at.thread, 10), act(at.act), number(at.size, 10), number(at.pointer, 16),
-                                static_cast<std::uintptr_t>(number(at.stream, 16)), events.size());
-        }
-        return events;
+    std::vector<event> events;
+    for (std::size_t number = 2; std::getline(file, line); ++number) {
+        std::vector<std::string_view> const fields = split_line(line);
+        if (fields.size() == 1 && fields[0].empty()) continue;
+        if (fields.size() != num_fields)
+            refuse_line(filename, number,
+                        std::to_string(fields.size()) + " columns instead of " + std::to_string(num_fields));
+        auto const number_of = [&](column c) {
+            std::uint64_t value = 0;
+            if (!parse_number(fields[places[c]], &value))
+                refuse_line(filename, number, "'" + std::string(fields[places[c]]) + "' is no number");
+            return static_cast<std::size_t>(value);
+        };
+        auto const action_of = [&](std::string_view name) {
+            if (name == "allocate") return action::ALLOCATE;
+            if (name == "free") return action::FREE;
+            if (name == "allocate failure") return action::ALLOCATE_FAILURE;
+            refuse_line(filename, number, "the action '" + std::string(name) + "' is unknown");
+        };
+        events.emplace_back(number_of(thread), action_of(fields[places[what]]), number_of(size), number_of(pointer),
+                            number_of(stream), events.size());
     }
-
-  private:
-    struct columns {
-        std::size_t thread, act, pointer, size, stream;
-    };
-
-    /// The next line that is not empty, cut into its fields.
-    bool next_line() {
-        while (std::getline(file_, text_)) {
-            ++line_;
-            if (!text_.empty() && text_.back() == '\r') text_.pop_back();
-            if (text_.empty()) continue;
-            fields_.clear();
-            std::string_view rest{text_};
-            for (auto comma = rest.find(','); comma != std::string_view::npos; comma = rest.find(',')) {
-                fields_.push_back(rest.substr(0, comma));
-                rest.remove_prefix(comma + 1);
-            }
-            fields_.push_back(rest);
-            return true;
-        }
-        return false;
-    }
-
-    columns header() {
-        return {column("Thread"), column("Action"), column("Pointer"), column("Size"), column("Stream")};
-    }
-    std::size_t column(std::string_view name) {
-        for (std::size_t i = 0; i < fields_.size(); ++i) {
-            if (fields_[i] == name) return i;
-        }
-        refuse("the header has no column '" + std::string{name} + "'");
-    }
-
-    action act(std::size_t column) {
-        std::string_view const name = fields_[column];
-        if (name == "allocate") return action::ALLOCATE;
-        if (name == "free") return action::FREE;
-        if (name == "allocate failure") return action::ALLOCATE_FAILURE;
-        refuse("unknown action '" + std::string{name} + "'");
-    }
-
-    /// Addresses come as 0x12ab, 12ab, 0 or (nil), which releases wrote in turn.
-    std::size_t number(std::size_t column, int base) {
-        std::string_view digits = fields_[column];
-        if (base == 16) {
-            if (digits == "(nil)") return 0;
-            if (digits.substr(0, 2) == "0x") digits.remove_prefix(2);
-        }
-        std::size_t result = 0;
-        auto const end = digits.data() + digits.size();
-        auto const parsed = std::from_chars(digits.data(), end, result, base);
-        if (parsed.ec != std::errc{} || parsed.ptr != end || digits.empty())
-            refuse("'" + std::string{fields_[column]} + "' is no number");
-        return result;
-    }
-
-    [[noreturn]] void refuse(std::string const& reason) const {
-        throw rmm::logic_error(filename_ + ":" + std::to_string(line_) + ": " + reason);
-    }
-
-    std::string filename_;
-    std::ifstream file_;
-    std::string text_;
-    std::size_t line_{};
-    std::vector<std::string_view> fields_;
-};
-
-/// The events of a log, in its order. Throws rmm::logic_error, with the line, where the file cannot be read, a line has
-/// another number of columns than the header, an action is unknown, or a number is none.
-inline std::vector<event> parse_csv(std::string const& filename) { return log_reader{filename}.read(); }
+    return events;
+}
 
 }  // namespace detail
 }  // namespace kmm_v0
-}  // namespace RMM_NAMESPACE
+}  // namespace rmm

@@ -286,6 +286,10 @@ class Driver {
     virtual Status begin_capture(StreamHandle, CaptureMode) noexcept = 0;
     virtual Status end_capture(StreamHandle, GraphHandle* out) noexcept = 0;
     virtual Status capture_status(StreamHandle, CaptureStatus* out, std::uint64_t* id) noexcept = 0;
+    /// Of a stream that is captured: `on_end(user)` is called once, on any thread, when neither the graph of the capture, nor
+    /// an executable graph made of it, nor a launch of one is left; also when the capture fails. It must neither throw nor
+    /// call the driver. Not called if this fails.
+    virtual Status keep_with_capture(StreamHandle, HostCallback on_end, void* user) noexcept = 0;
     virtual Status create_graph(GraphHandle* out) noexcept = 0;
     virtual Status destroy_graph(GraphHandle) noexcept = 0;
     virtual Status add_empty_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after,

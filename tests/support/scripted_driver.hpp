@@ -163,6 +163,7 @@ class ScriptedDriver final : public Driver {
     Status begin_capture(StreamHandle, CaptureMode) noexcept override;
     Status end_capture(StreamHandle, GraphHandle*) noexcept override;
     Status capture_status(StreamHandle, CaptureStatus*, std::uint64_t*) noexcept override;
+    Status keep_with_capture(StreamHandle, HostCallback, void*) noexcept override;
     Status create_graph(GraphHandle*) noexcept override;
     Status destroy_graph(GraphHandle) noexcept override;
     Status add_empty_node(GraphHandle, const GraphNodeHandle*, std::size_t, GraphNodeHandle*) noexcept override;

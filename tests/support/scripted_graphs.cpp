@@ -10,6 +10,7 @@ Status ScriptedDriver::capture_status(StreamHandle, CaptureStatus* out, std::uin
     if (id != nullptr) *id = 0;
     return {};
 }
+Status ScriptedDriver::keep_with_capture(StreamHandle, HostCallback, void*) noexcept { return {Code::capture_error}; }
 Status ScriptedDriver::create_graph(GraphHandle* out) noexcept {
     return forward(entry_of("create_graph"), [&] { return inner_->create_graph(out); });
 }

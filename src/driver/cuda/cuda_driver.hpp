@@ -126,6 +126,7 @@ class VendorDriver final : public Driver {
     Status begin_capture(StreamHandle, CaptureMode) noexcept override;
     Status end_capture(StreamHandle, GraphHandle* out) noexcept override;
     Status capture_status(StreamHandle, CaptureStatus* out, std::uint64_t* id) noexcept override;
+    Status keep_with_capture(StreamHandle, HostCallback on_end, void* user) noexcept override;
     Status create_graph(GraphHandle* out) noexcept override;
     Status destroy_graph(GraphHandle) noexcept override;
     Status add_empty_node(GraphHandle, const GraphNodeHandle* after, std::size_t num_after,

@@ -114,4 +114,11 @@ Status VendorDriver::capture_status(StreamHandle stream, CaptureStatus* out, std
     return status;
 }
 
+Status VendorDriver::keep_with_capture(StreamHandle stream, HostCallback on_end, void* user) noexcept {
+    Graph graph{};
+    if (const Status status = runtime_status(capture_graph(native(stream), &graph)); !status.ok()) return status;
+    if (graph == Graph{}) return {Code::capture_error};
+    return runtime_status(keep_with_graph(graph, on_end, user));
+}
+
 }  // namespace kmm::driver::vendor

@@ -69,6 +69,24 @@ inline Result capture_info(Stream stream, RawCaptureStatus* out, std::uint64_t* 
     *id = number;
     return error;
 }
+/// The graph that a captured stream's work goes into; null if it is not captured.
+inline Result capture_graph(Stream stream, Graph* out) noexcept {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long number = 0;
+#if CUDART_VERSION >= 13000
+    return cudaStreamGetCaptureInfo(stream, &status, &number, out);
+#else
+    return cudaStreamGetCaptureInfo_v2(stream, &status, &number, out);
+#endif
+}
+/// Ends with the last of the graph, what is instantiated from it, and their launches.
+inline Result keep_with_graph(Graph graph, void (*on_end)(void*), void* user) noexcept {
+    cudaUserObject_t object{};
+    // The count of 1 goes over to the graph.
+    if (const cudaError_t error = cudaUserObjectCreate(&object, user, on_end, 1, cudaUserObjectNoDestructorSync))
+        return error;
+    return cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+}
 inline Result is_capturing(Stream stream, bool* out) noexcept {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUresult result = entry.stream_is_capturing(stream, &status);

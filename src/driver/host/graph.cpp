@@ -39,6 +39,7 @@ Node* Graph::add(const std::vector<Node*>& after) {
 void Graph::clear() noexcept {
     index.clear();
     nodes.clear();
+    keeps.clear();
 }
 
 std::size_t Exec::choose_lane(const Item& item, std::vector<std::size_t>& last_of_lane, std::size_t self) const {
@@ -64,6 +65,7 @@ void Exec::build(const Graph& graph) {
         index.emplace(node.get(), self);
         items.push_back(std::move(item));
     }
+    keeps = graph.keeps;
     lanes.assign(last_of_lane.size(), nullptr);
     positions.assign(items.size(), 0);
     ops.assign(items.size(), nullptr);
@@ -133,6 +135,7 @@ void Exec::clear() noexcept {
     items.clear();
     index.clear();
     lanes.clear();
+    keeps.clear();
     last_stream = nullptr;
     last_position = 0;
 }

@@ -18,6 +18,19 @@
 
 namespace kmm::driver::host {
 
+/// What lives as long as a graph, and whatever is made of it: calls back at its end.
+struct Keep {
+    HostCallback on_end = nullptr;
+    void* user = nullptr;
+    Keep(HostCallback f, void* u) noexcept : on_end(f), user(u) {}
+    ~Keep() {
+        if (on_end != nullptr) on_end(user);
+    }
+    Keep(const Keep&) = delete;
+    Keep& operator=(const Keep&) = delete;
+};
+using Keeps = std::vector<std::shared_ptr<Keep>>;
+
 /// One piece of work (none: an empty node) after others.
 struct Node {
     Work work;
@@ -31,6 +44,7 @@ struct Graph {
     std::mutex mutex;
     std::vector<std::unique_ptr<Node>> nodes;  ///< each after all that it depends on
     std::unordered_map<const Node*, std::size_t> index;
+    Keeps keeps;
 
     /// A new node whose work the caller fills. Null if one of `after` is no node of this graph. Throws std::bad_alloc.
     Node* add(const GraphNodeHandle* after, std::size_t num_after);
@@ -56,6 +70,7 @@ struct Exec {
     std::vector<Stream*> lanes;  ///< [0] is unused
     std::vector<std::uint64_t> positions;
     std::vector<Op*> ops;
+    Keeps keeps;
     Stream* last_stream = nullptr;  ///< launches of one executable graph run one after the other
     std::uint64_t last_position = 0;
 

@@ -113,6 +113,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     Status begin_capture(StreamHandle stream, CaptureMode mode) noexcept override;
     Status end_capture(StreamHandle stream, GraphHandle* out) noexcept override;
     Status capture_status(StreamHandle stream, CaptureStatus* out, std::uint64_t* id) noexcept override;
+    Status keep_with_capture(StreamHandle, HostCallback on_end, void* user) noexcept override;
     Status create_graph(GraphHandle* out) noexcept override;
     Status destroy_graph(GraphHandle graph) noexcept override;
     Status add_empty_node(GraphHandle graph, const GraphNodeHandle* after, std::size_t num_after,

@@ -115,6 +115,20 @@ Status HostDriver::capture_status(StreamHandle handle, CaptureStatus* out, std::
     });
 }
 
+Status HostDriver::keep_with_capture(StreamHandle handle, HostCallback on_end, void* user) noexcept {
+    return guarded([&]() -> Status {
+        Stream* stream = resolve(handle);
+        if (stream == nullptr) return {Code::invalid_handle};
+        std::lock_guard lock(captures_mutex_);
+        Capture* capture = stream->capture.load(std::memory_order_acquire);
+        if (capture == nullptr || capture->invalidated()) return {Code::capture_error};
+        auto keep = std::make_shared<Keep>(nullptr, user);
+        capture->graph().keeps.push_back(keep);
+        keep->on_end = on_end;
+        return {};
+    });
+}
+
 Status HostDriver::create_graph(GraphHandle* out) noexcept {
     return guarded([&]() -> Status {
         Graph& graph = graphs_.take();
@@ -270,13 +284,22 @@ Status HostDriver::launch_graph(GraphExecHandle handle, StreamHandle stream_hand
         if (stream->capture.load(std::memory_order_acquire) != nullptr) return {Code::not_supported};
         if (stream->legacy)
             if (const Status status = refuse_implicit(*stream); !status.ok()) return status;
-        std::lock_guard lock(exec->mutex);
-        // All queues stay locked, so that other threads' work comes before or after the graph and never into it.
-        std::vector<std::unique_ptr<Queue>> lanes;
-        Queue queue(*this, *stream);
-        for (std::size_t lane = 1; lane < exec->lanes.size(); ++lane)
-            lanes.push_back(std::make_unique<Queue>(*this, *exec->lanes[lane]));
-        exec->enqueue(*stream, streams_.size());
+        Keeps keeps;
+        {
+            std::lock_guard lock(exec->mutex);
+            // All queues stay locked, so that other threads' work comes before or after the graph and never into it.
+            std::vector<std::unique_ptr<Queue>> lanes;
+            Queue queue(*this, *stream);
+            for (std::size_t lane = 1; lane < exec->lanes.size(); ++lane)
+                lanes.push_back(std::make_unique<Queue>(*this, *exec->lanes[lane]));
+            exec->enqueue(*stream, streams_.size());
+            keeps = exec->keeps;
+        }
+        if (keeps.empty()) return {};
+        // What lives with the graph lives until the launch is done, whoever destroys the graph before.
+        auto* const held = new Keeps(std::move(keeps));
+        const Status status = host_callback(stream_handle, [](void* user) { delete static_cast<Keeps*>(user); }, held);
+        if (!status.ok()) delete held;
         return {};
     });
 }

@@ -13,7 +13,7 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-/// Addresses are multiples of 256 and never 0.
+/// Addresses are never 0.
 template<typename Value>
 class address_map {
   public:
@@ -57,6 +57,11 @@ class address_map {
     void for_each(F&& f) const {
         for (const slot& s : slots_)
             if (s.address != 0) f(s.address, s.value);
+    }
+    /// O(slots).
+    void clear() noexcept {
+        for (slot& s : slots_) s = {};
+        size_ = 0;
     }
 
   private:

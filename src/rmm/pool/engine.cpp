@@ -19,9 +19,6 @@ namespace {
 
 using rmm::detail::stream_kind;
 
-// A block is rounded up to this, which is also what every pointer is aligned to.
-constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
-
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
@@ -141,8 +138,10 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
 }
 
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why) {
+    if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
     arena& a = arena_of(stream);
     lock held(mutex_);
+    release_ended_captures();
     if (timelines_.num_recorded() > poll_above_ ||
         (large_frees_ >= large_frees_per_poll && timelines_.num_recorded() > 0))
         poll(held);
@@ -151,8 +150,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         if (const piece ready = find_ready(size, a)) return hand_out(ready);
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
         // but a program that captures streams may be capturing one now, and such an event would spoil that.
-        const reach how_far = has_seen_captures() ? reach::streams : reach::device;
-        if (void* const ptr = try_piece(held, find_fenced(size, a), a, stream, how_far, why)) return ptr;
+        if (void* const ptr = try_piece(held, find_fenced(size, a), a, stream, last_resort(), why)) return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
         if (!polled && timelines_.num_recorded() > 0) {
             poll(held);
@@ -453,9 +451,9 @@ driver::Status pool_engine::prepare_waits(lock& held, const heap::fence_set& fen
 }
 
 /// As `wait_for`, but the host waits, for as long as the device needs. Lets the lock go.
-driver::Status pool_engine::wait_on_host(lock& held, const heap::fence_set& fences) {
+driver::Status pool_engine::wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach) {
     std::vector<pending_wait> waits;
-    driver::Status status = prepare_waits(held, fences, heap::heap::no_timeline, reach::device, &waits, nullptr);
+    driver::Status status = prepare_waits(held, fences, heap::heap::no_timeline, how_far, &waits, out_of_reach);
     if (!status.ok() || waits.empty()) return status;
     held.unlock();
     status = timelines_.carry_out_on_host(waits);
@@ -489,6 +487,7 @@ void pool_engine::poll(lock& held) {
 void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     try {
+        if (num_captures_.load(std::memory_order_relaxed) > 0 && free_captured(address, bytes, streams)) return;
         arena* const owner = directory_.find(address);
         if (owner != nullptr && streams.size() == 1)
             free_in_arena(*owner, address, bytes, streams.front());

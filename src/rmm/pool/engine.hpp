@@ -26,11 +26,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rmm/aligned.hpp"
 #include "rmm/debug/memory_registration.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/arena.hpp"
+#include "rmm/pool/capture.hpp"
 #include "rmm/pool/short_lock.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
@@ -104,7 +106,11 @@ class pool_engine {
     struct large_block {
         std::size_t size_bytes = 0;
         std::uint8_t area = 0;
+        capture_heap* capture = nullptr;  // of a block that a captured stream asked for
+        cudaStream_t stream = nullptr;    // which
     };
+    /// What every size and address is a multiple of.
+    static constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
     /// Virtual memory has an area of addresses for small requests and spans: each of these makes a whole physical piece
     /// immovable. All other pools have one area.
     static constexpr std::size_t num_areas = 2;
@@ -126,8 +132,21 @@ class pool_engine {
     bool is_captured(cuda_stream_view stream) noexcept;
     /// Whether any pool of the process was called with a stream that was being captured.
     static bool has_seen_captures() noexcept;
+    static void note_capture() noexcept;
+    /// How far to go for what can wait: not as far as to spoil a capture.
+    static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
     bool should_record(const arena& a) const noexcept;
     void record(arena& a, cuda_stream_view stream);
+
+    // ---- streams that are captured (engine_capture.cpp)
+    std::uint64_t capture_of(cuda_stream_view stream) noexcept;
+    void* allocate_captured(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why);
+    bool free_captured(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams);
+    capture_heap* find_capture(std::uint64_t id) noexcept;
+    heap::block take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why);
+    piece find_idle(lock& held, std::size_t size);
+    piece grow_idle(lock& held, std::size_t size, refusal* why);
+    void release_ended_captures();
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
@@ -159,7 +178,7 @@ class pool_engine {
                             reach how_far, bool* out_of_reach);
     driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                  std::vector<pending_wait>* waits, bool* out_of_reach);
-    driver::Status wait_on_host(lock& held, const heap::fence_set& fences);
+    driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach);
     void wait_for_device() noexcept;
 
     // ---- growing and shrinking (engine_memory.cpp)
@@ -197,6 +216,7 @@ class pool_engine {
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
+    std::atomic<std::size_t> num_captures_{0};
     std::atomic<std::size_t> release_above_{~std::size_t{0}};
 
     rmm::detail::short_lock mutex_;
@@ -209,6 +229,8 @@ class pool_engine {
     std::vector<arena*> orphans_;
     std::map<std::uintptr_t, std::size_t> regions_;  // blocks of upstream
     heap::address_map<large_block> large_;
+    std::vector<std::unique_ptr<capture_heap>> captures_;
+    std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
     std::size_t large_bytes_ = 0;
     std::size_t peak_bytes_ = 0;   // of virtual memory: the most that was in use, spans counted whole
     std::size_t large_frees_ = 0;  // since the last poll

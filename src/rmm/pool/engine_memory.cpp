@@ -17,7 +17,6 @@ namespace {
 using rmm::detail::format_bytes;
 using rmm::detail::format_size;
 
-constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
 constexpr std::size_t no_maximum = ~std::size_t{0};
 
 // Pools below this have no arenas: spans for every stream would be a large part of them.
@@ -182,7 +181,9 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
         }
     }
     const heap::block kept = h.take(plan.kept.address, plan.kept.size_bytes);
-    driver::Status status = wait_on_host(held, users);
+    bool out_of_reach = false;
+    driver::Status status = wait_on_host(held, users, last_resort(), &out_of_reach);
+    if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
     if (status.ok()) {
         virtual_source::remapping made;
         {
@@ -255,6 +256,7 @@ std::size_t pool_engine::trim(std::size_t keep_bytes) {
     lock held(mutex_);
     grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
     const growth_mark shrinking(*this);
+    release_ended_captures();
     collect_spans(true);
     return source_ == nullptr ? trim_upstream(held, keep_bytes) : trim_virtual(held, keep_bytes);
 }
@@ -309,8 +311,13 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
             if (held_bytes() <= keep_bytes) return given_back;
             heap::fence_set fences;
             if (!h.remove_region(r.address, r.size_bytes, &fences)) continue;
-            driver::Status status = wait_on_host(held, fences);
+            bool out_of_reach = false;
+            const driver::Status status = wait_on_host(held, fences, last_resort(), &out_of_reach);
             virtual_source::trimming t{status, 0, r};
+            if (out_of_reach) {
+                h.add_region(r.address, r.size_bytes, heap::border::open, fences);
+                continue;
+            }
             if (status.ok()) {
                 const unlocked without(held);
                 tell_removed(r.address, r.size_bytes);
@@ -332,6 +339,7 @@ virtual_source_counts pool_engine::mappings() {
 
 pool_statistics pool_engine::statistics() {
     const lock held(mutex_);
+    release_ended_captures();
     collect_spans(true);
     pool_statistics s;
     s.held_bytes = held_bytes();
@@ -344,7 +352,13 @@ pool_statistics pool_engine::statistics() {
         s.num_blocks += a->heap.num_live();
         s.largest_free_bytes = std::max(s.largest_free_bytes, a->heap.largest_free_bytes());
     }
+    std::size_t of_captures = 0;
+    for (const auto& c : captures_) of_captures += c->held_bytes;
+    // What captures have in use counts as such; the rest of their memory is nobody else's either.
+    s.captured_bytes = of_captures;
     s.free_bytes = s.held_bytes - s.in_use_bytes;
+    for (const auto& c : captures_)
+        for (const auto& [stream, free] : c->free_on) s.free_bytes -= free.free_bytes();
     s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
     s.num_upstream_blocks = regions_.size();
     // What is mapped elsewhere on demand is not in pieces.

@@ -80,9 +80,11 @@ bool pool_engine::is_captured(cuda_stream_view stream) noexcept {
         return false;
     }
     if (status == driver::CaptureStatus::none) return false;
-    captures_seen.store(true, std::memory_order_relaxed);
+    note_capture();
     return true;
 }
+
+void pool_engine::note_capture() noexcept { captures_seen.store(true, std::memory_order_relaxed); }
 
 bool pool_engine::has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }
 

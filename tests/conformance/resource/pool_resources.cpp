@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(fixed_size_over_cuda, ResourceConformance,
                              .make =
                                  [] {
                                      return over<fixed_size_memory_resource<cuda_memory_resource>>(
-                                         std::make_shared<cuda_memory_resource>(), 16 * MiB, 4);
+                                         std::make_shared<cuda_memory_resource>(), 6 * MiB, 4);
                                  },
                              .supports_streams = true}));
 

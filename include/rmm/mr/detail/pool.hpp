@@ -20,6 +20,7 @@ struct pool_statistics {
     std::size_t free_bytes = 0;
     std::size_t largest_free_bytes = 0;  ///< the largest request that needs no growth
     std::size_t maximum_bytes = 0;       ///< 0: none
+    std::size_t captured_bytes = 0;      ///< kept for the graphs of stream captures, used and free
     std::size_t num_blocks = 0;          ///< blocks in use
     std::size_t num_upstream_blocks = 0;
 };

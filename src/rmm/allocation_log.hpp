@@ -1,0 +1,124 @@
+// The log behind logging_resource_adaptor: what happened, in the order in which it happened, as lines of text in the end.
+//
+// A thread that allocates takes a place in a ring and puts a record of 48 bytes there; no lock, no text, no system call. Whoever
+// has the pen makes lines of the records in the order of their places: a thread of the log, which is never further behind than
+// a tenth of a second; a thread that finds the ring full; a thread that flushes, destroys the log or exits. Where the lines go
+// into objects of the program (streams, callbacks), or must leave at once, and in a child made by fork(), the thread that
+// allocates takes the pen itself.
+//
+// Owns: the ring, the thread, the sinks' share. Must not know: resources. Any thread; `record` never throws and blocks only
+// while the ring is full.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "rapids_logger/logger.hpp"
+#include "rmm/cuda_stream_view.hpp"
+#include "rmm/process_events.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+class allocation_log final : rmm::detail::process_observer {
+  public:
+    enum class action : std::uint8_t { allocate, allocate_failure, free };
+
+    static constexpr std::string_view header = "Thread,Time,Action,Pointer,Size,Stream";
+
+    /// Writes the header. Throws std::invalid_argument if a sink is null, and what a sink throws.
+    allocation_log(std::vector<rapids_logger::sink_ptr> sinks, bool auto_flush);
+    /// Everything recorded is written and flushed.
+    ~allocation_log();
+
+    void record(action what, void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
+    /// Returns when all that was recorded before the call has been written and flushed.
+    void flush();
+
+  private:
+    // Places are counted through all laps of the ring. In lap n a slot is free at 2n, filled at 2n + 1, free again at 2n + 2.
+    struct alignas(64) slot {
+        std::atomic<std::uint64_t> turn;
+        std::int64_t time_ns;
+        void* ptr;
+        std::size_t bytes;
+        cudaStream_t stream;
+        int thread;
+        action what;
+    };
+    // What the slowest write of a file system (some milliseconds) leaves to the fastest programs (a record in 0.2 us).
+    static constexpr std::uint64_t capacity = 16384;
+    // Who finds fewer places free waits before it takes one; the reserve is for threads that looked at the same time.
+    static constexpr std::uint64_t reserve = 1024;
+    // The thread of the log is woken each time so many places were taken: early enough for it to keep up.
+    static constexpr std::uint64_t wake_interval = 4096;
+
+    void before_fork() noexcept override;
+    void after_fork(bool in_child) noexcept override;
+    void at_exit() noexcept override;
+
+    slot& slot_of(std::uint64_t place) noexcept { return slots_[place % capacity]; }
+    static std::uint64_t turn_of(std::uint64_t place) noexcept { return 2 * (place / capacity); }
+
+    void wait_for_room() noexcept;
+    void wait_for_turn(std::uint64_t place) noexcept;
+    void write_until(std::uint64_t end, bool flushes) noexcept;
+    void write_in_step(std::uint64_t place) noexcept;
+    void append(const slot& record) noexcept;
+    void hand_over() noexcept;
+    void flush_sinks() noexcept;
+    template<typename Work>
+    void attempt(Work work) noexcept;
+    void report(const char* what) noexcept;
+
+    void wake_writer() noexcept;
+    void start_writer() noexcept;
+    static void* run_writer(void* log);
+    void write_behind();
+
+    struct unmapped {
+        void operator()(slot* slots) const noexcept;
+    };
+
+    // Written by every record.
+    alignas(64) std::atomic<std::uint64_t> next_place_{0};
+    // Read by every record, rarely written.
+    alignas(64) std::atomic<std::uint64_t> num_written_{0};
+    std::atomic<bool> writer_sleeps_{true};
+    std::atomic<bool> in_step_;
+    std::unique_ptr<slot[], unmapped> slots_;
+    const bool auto_flush_;
+
+    // The pen: the lock of what follows. Who has it waits for nobody but those who fill a free slot.
+    alignas(64) std::mutex pen_;
+    const std::vector<rapids_logger::sink_ptr> sinks_;
+    std::uint64_t written_ = 0;  // num_written_, exactly
+    std::int64_t clock_second_ = -1;
+    char clock_text_[8] = {};  // "HH:MM:SS" of that second
+    std::size_t text_size_ = 0;
+    char text_[32768];  // lines on their way: so many that a system call for them costs little
+    bool reported_ = false;
+
+    std::mutex wake_mutex_;  // of what follows; never taken by who has the pen, but for a fork
+    std::condition_variable wake_;
+    bool woken_ = false;
+    bool stopping_ = false;
+    bool has_writer_ = false;
+    bool may_have_writer_;
+    pthread_t writer_{};
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

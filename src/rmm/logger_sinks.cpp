@@ -1,0 +1,183 @@
+// Implements the sinks of <rapids_logger/logger.hpp>. Any thread; each sink has a lock of its own, which is held over the
+// system call, the stream or the callback.
+#include <fcntl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <ostream>
+#include <stdexcept>
+#include <system_error>
+
+#include "rapids_logger/logger.hpp"
+#include "rmm/process_events.hpp"
+
+namespace rapids_logger {
+inline namespace kmm_v0 {
+namespace {
+
+using rmm::detail::process_observer;
+
+/// Writes all of it, or says why not: an errno.
+int write_all(int descriptor, std::string_view text) noexcept {
+    while (!text.empty()) {
+        const ssize_t written = ::write(descriptor, text.data(), text.size());
+        if (written < 0) {
+            if (errno == EINTR) continue;
+            return errno;
+        }
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return 0;
+}
+
+/// A file, and what is on its way into it.
+struct output {
+    // What stdio holds back too: a file is rarely further behind, and a line costs no system call of its own.
+    static constexpr std::size_t most_pending_bytes = 4096;
+
+    int descriptor = -1;  ///< none
+    std::string name;
+    std::string pending;
+    bool reported = false;
+
+    void write_out() noexcept {
+        if (pending.empty()) return;
+        const int error = write_all(descriptor, pending);
+        pending.clear();
+        if (error == 0 || reported) return;
+        reported = true;
+        std::fprintf(stderr, "rmm: could not write to the log file '%s': %s\n", name.c_str(), std::strerror(error));
+    }
+};
+
+}  // namespace
+
+struct sink::state final : process_observer {
+    state() { enlist(place::sink); }
+    ~state() {
+        withdraw(place::sink);
+        file.write_out();
+        if (file.descriptor >= 0) (void)::close(file.descriptor);
+    }
+
+    // Nothing is held back over a fork, or the child would write it too.
+    void before_fork() noexcept override {
+        mutex.lock();
+        file.write_out();
+    }
+    void after_fork(bool) noexcept override { mutex.unlock(); }
+    void at_exit() noexcept override {
+        const std::lock_guard lock(mutex);
+        exiting = true;
+        file.write_out();
+    }
+
+    std::mutex mutex;
+    output file;
+    bool exiting = false;
+};
+
+sink::sink() : state_(std::make_unique<state>()) {}
+
+sink::~sink() = default;
+
+void sink::write(level_enum level, std::string_view lines) {
+    const std::lock_guard lock(state_->mutex);
+    do_write(level, lines);
+}
+
+void sink::flush() {
+    const std::lock_guard lock(state_->mutex);
+    do_flush();
+}
+
+bool sink::belongs_to_program() const noexcept { return true; }
+
+// ---- a file
+
+basic_file_sink_mt::basic_file_sink_mt(std::string const& filename, bool truncate) {
+    std::error_code ignored;  // opening tells what is wrong with the folder
+    const std::filesystem::path folder = std::filesystem::path(filename).parent_path();
+    if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+    const int descriptor =
+        ::open(filename.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (truncate ? O_TRUNC : 0), 0666);
+    if (descriptor < 0)
+        throw std::runtime_error("could not open the log file '" + filename +
+                                 "': " + std::generic_category().message(errno));
+    const std::lock_guard lock(state_->mutex);
+    state_->file.name = filename;
+    state_->file.descriptor = descriptor;
+}
+
+basic_file_sink_mt::~basic_file_sink_mt() = default;
+
+bool basic_file_sink_mt::belongs_to_program() const noexcept { return false; }
+
+void basic_file_sink_mt::do_write(level_enum, std::string_view lines) {
+    output& file = state_->file;
+    file.pending += lines;
+    if (state_->exiting || file.pending.size() >= output::most_pending_bytes) file.write_out();
+}
+
+void basic_file_sink_mt::do_flush() { state_->file.write_out(); }
+
+// ---- a stream
+
+ostream_sink_mt::ostream_sink_mt(std::ostream& stream, bool force_flush)
+    : stream_(&stream), force_flush_(force_flush) {}
+
+ostream_sink_mt::~ostream_sink_mt() = default;
+
+void ostream_sink_mt::do_write(level_enum, std::string_view lines) {
+    stream_->write(lines.data(), static_cast<std::streamsize>(lines.size()));
+    if (force_flush_) stream_->flush();
+}
+
+void ostream_sink_mt::do_flush() { stream_->flush(); }
+
+// ---- nowhere
+
+null_sink_mt::null_sink_mt() = default;
+
+null_sink_mt::~null_sink_mt() = default;
+
+bool null_sink_mt::belongs_to_program() const noexcept { return false; }
+
+void null_sink_mt::do_write(level_enum, std::string_view) {}
+
+void null_sink_mt::do_flush() {}
+
+// ---- standard error
+
+stderr_sink_mt::stderr_sink_mt() = default;
+
+stderr_sink_mt::~stderr_sink_mt() = default;
+
+bool stderr_sink_mt::belongs_to_program() const noexcept { return false; }
+
+void stderr_sink_mt::do_write(level_enum, std::string_view lines) { (void)write_all(STDERR_FILENO, lines); }
+
+void stderr_sink_mt::do_flush() {}
+
+// ---- functions
+
+callback_sink_mt::callback_sink_mt(log_callback_t const& callback, flush_callback_t const& flush)
+    : callback_(callback), flush_(flush) {}
+
+callback_sink_mt::~callback_sink_mt() = default;
+
+void callback_sink_mt::do_write(level_enum level, std::string_view lines) {
+    if (callback_ != nullptr) callback_(static_cast<int>(level), std::string(lines).c_str());
+}
+
+void callback_sink_mt::do_flush() {
+    if (flush_ != nullptr) flush_();
+}
+
+}  // namespace kmm_v0
+}  // namespace rapids_logger

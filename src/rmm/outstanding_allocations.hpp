@@ -1,0 +1,78 @@
+// The blocks behind tracking_resource_adaptor.
+//
+// They lie in sixteen tables by address, each with a lock of its own, so that threads seldom meet. Once somebody has asked for
+// the std::map that the interface promises, they lie in that map instead, so that the reference stays true.
+//
+// Owns: the records and their stacks. Must not know: resources. Any thread; locks are held for a fraction of a microsecond, but
+// for the change into a map and the copy for a text.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "rmm/detail/stack_trace.hpp"
+#include "rmm/heap/address_map.hpp"
+#include "rmm/mr/detail/tracking_adaptor.hpp"
+#include "rmm/pool/short_lock.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+class outstanding_allocations {
+  public:
+    explicit outstanding_allocations(bool capture_stacks) : capture_stacks_(capture_stacks) {}
+    ~outstanding_allocations();
+    outstanding_allocations(const outstanding_allocations&) = delete;
+    outstanding_allocations& operator=(const outstanding_allocations&) = delete;
+
+    /// What was known of the address before is replaced: its block was freed behind our back. Throws std::bad_alloc;
+    /// the block is not known then.
+    void add(void* ptr, std::size_t bytes);
+    /// The bytes that were added; none if the address is unknown.
+    std::optional<std::size_t> remove(void* ptr) noexcept;
+
+    std::size_t num_blocks() const noexcept;
+    std::size_t num_bytes() const noexcept;
+    /// The blocks, from now on kept in this map. Not locked.
+    const std::map<void*, allocation_info>& as_map() noexcept;
+    std::string text() const;
+
+  private:
+    struct record {
+        std::uintptr_t address = 0;
+        std::size_t bytes = 0;
+        rmm::detail::stack_trace* trace = nullptr;  // owned
+    };
+    struct alignas(64) shard {
+        rmm::detail::short_lock lock;
+        heap::address_map<record> blocks;  // empty once there is a map
+        std::size_t num_blocks = 0;
+        std::size_t num_bytes = 0;
+    };
+    static constexpr std::size_t num_shards = 16;  // more than threads that allocate at one instant
+
+    shard& shard_of(const void* ptr) const noexcept;
+    void insert(shard& home, void* ptr, std::size_t bytes, std::unique_ptr<rmm::detail::stack_trace> trace);
+    record take(shard& home, void* ptr) noexcept;
+    template<typename Work>
+    void with_all_locked(Work work) const;
+
+    const bool capture_stacks_;
+    mutable std::array<shard, num_shards> shards_;
+    bool has_map_ = false;  // changes while every shard is locked, so that any shard's lock is enough to read it
+    mutable std::mutex map_mutex_;  // after a shard's
+    std::map<void*, allocation_info> map_;
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

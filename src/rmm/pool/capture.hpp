@@ -1,0 +1,52 @@
+// The memory that a pool gives to a stream capture: it stays with the capture's graph, whose launches use it again and again.
+//
+// A block that is freed in the capture is used again in it, on the stream that freed it; nothing waits for an event of the
+// outside, and no event of the capture is recorded. What is left goes back to the pool when the graph and everything made of
+// it are gone. Owns: what is free in the capture. Must not know: the driver. Not thread-safe: the engine brings the lock;
+// `capture_state` alone is told of the end by any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "rmm/detail/cuda_types.hpp"
+#include "rmm/heap/heap.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+struct capture_state {
+    std::atomic<bool> ended{false};
+};
+
+struct capture_heap {
+    struct chunk {
+        std::uintptr_t address = 0;
+        std::size_t size_bytes = 0;
+        std::uint8_t area = 0;
+    };
+
+    explicit capture_heap(std::uint64_t capture_id) : id(capture_id), state(std::make_shared<capture_state>()) {}
+
+    std::uint64_t id;
+    std::shared_ptr<capture_state> state;
+    bool released = false;
+    std::size_t num_live = 0;                    // blocks in use; they may outlive the graph
+    std::size_t held_bytes = 0;                  // taken from the pool, until released
+    std::map<std::uintptr_t, chunk> chunks;      // what was taken from the pool
+    std::map<cudaStream_t, heap::heap> free_on;  // usable on that stream, in the capture
+    std::vector<heap::block> freed_elsewhere;    // not before the end
+
+    /// Of the chunk that an address lies in.
+    std::uint8_t area_at(std::uintptr_t address) const { return std::prev(chunks.upper_bound(address))->second.area; }
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

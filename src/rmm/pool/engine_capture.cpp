@@ -1,0 +1,251 @@
+// Implements the part of engine.hpp that serves streams which are being captured (capture.hpp).
+#include <algorithm>
+#include <utility>
+
+#include "rmm/aligned.hpp"
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+using rmm::detail::handle_of;
+
+// Of captures of all pools; a pool that has seen as many need not look at its own.
+std::atomic<std::uint64_t> num_ended{0};
+
+void end_capture(void* user) {
+    auto* const state = static_cast<std::shared_ptr<capture_state>*>(user);
+    (*state)->ended.store(true, std::memory_order_release);
+    num_ended.fetch_add(1, std::memory_order_release);
+    delete state;
+}
+
+// A capture takes memory from the pool in pieces of this at least, so that its small blocks lie together.
+constexpr std::size_t min_chunk_bytes = std::size_t{2} << 20;
+
+}  // namespace
+
+std::uint64_t pool_engine::capture_of(cuda_stream_view stream) noexcept {
+    if (normalized(stream) == rmm::detail::legacy_stream_handle()) return 0;
+    driver::CaptureStatus status = driver::CaptureStatus::none;
+    std::uint64_t id = 0;
+    if (!driver_.capture_status(handle_of(stream), &status, &id).ok()) {
+        (void)driver_.take_last_error();
+        return 0;
+    }
+    return status == driver::CaptureStatus::active ? id : 0;
+}
+
+void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
+    note_capture();
+    lock held(mutex_);
+    release_ended_captures();
+    capture_heap* c = find_capture(id);
+    if (c == nullptr) {
+        auto made = std::make_unique<capture_heap>(id);
+        auto* const user = new std::shared_ptr<capture_state>(made->state);
+        driver::Status status;
+        {
+            const unlocked without(held);
+            status = driver_.keep_with_capture(handle_of(stream), &end_capture, user);
+        }
+        if (!status.ok()) {
+            delete user;
+            (void)driver_.take_last_error();
+            why->why = refusal::cause::driver;
+            why->status = status;
+            return nullptr;
+        }
+        // Another stream of the capture may have come meanwhile: then there are two heaps, which does no harm.
+        c = captures_.emplace_back(std::move(made)).get();
+        num_captures_.store(captures_.size(), std::memory_order_relaxed);
+    }
+
+    const cudaStream_t handle = normalized(stream);
+    heap::block block;
+    if (const auto known = c->free_on.find(handle); known != c->free_on.end()) block = known->second.try_allocate(size);
+    ++c->num_live;  // holds the capture's heap while the lock is let go
+    try {
+        if (!block) block = take_chunk(held, *c, size, handle, why);
+        if (block) large_.insert(block.address, {block.size_bytes, c->area_at(block.address), c, handle});
+    } catch (...) {
+        --c->num_live;
+        if (block) c->free_on.at(handle).free(block.address, block.size_bytes, {});
+        throw;
+    }
+    if (!block) {
+        --c->num_live;
+        return nullptr;
+    }
+    large_bytes_ += block.size_bytes;
+    return reinterpret_cast<void*>(block.address);
+}
+
+/// Gives the capture's stream more memory of the pool, and a block of it. Lets the lock go.
+heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why) {
+    piece chunk;
+    for (const std::size_t wanted : {std::max(size, min_chunk_bytes), size})
+        if (chunk = find_idle(held, wanted); chunk) break;
+    if (!chunk) chunk = grow_idle(held, size, why);
+    if (!chunk) return {};
+    if (c.released) {
+        put_back(chunk);
+        why->why = refusal::cause::driver;
+        why->status = {driver::Code::capture_error, 0};
+        return {};
+    }
+    try {
+        heap::heap& free = c.free_on.try_emplace(handle, unit).first->second;
+        c.chunks[chunk.address] = {chunk.address, chunk.size_bytes, chunk.area};
+        free.add_region(chunk.address, chunk.size_bytes, heap::border::sealed);
+        c.held_bytes += chunk.size_bytes;
+        return free.try_allocate(size);
+    } catch (...) {
+        c.chunks.erase(chunk.address);
+        put_back(chunk);
+        throw;
+    }
+}
+
+/// Memory that nobody on the device uses any more. Asks and, at last, waits for the host's part of it.
+pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
+    const std::uint8_t area = area_of(size);
+    const auto idle = [&]() -> piece {
+        const heap::block b = heaps_[area].try_allocate_ready(size, heap::heap::no_timeline);
+        return {b.address, b.size_bytes, {}, nullptr, 0, false, area};
+    };
+    if (const piece found = idle()) return found;
+    if (timelines_.num_recorded() > 0) poll(held);
+    collect_spans(false);
+    return idle();
+}
+
+/// What other streams use still, waited for by the host; else fresh memory.
+pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal* why) {
+    const std::uint8_t area = area_of(size);
+    if (heap::block b = heaps_[area].try_allocate(size)) {
+        const piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+        bool out_of_reach = false;
+        if (wait_on_host(held, found.fences, reach::streams, &out_of_reach).ok() && !out_of_reach)
+            return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
+        (void)driver_.take_last_error();
+        put_back(found);
+    }
+    while (growing_ && grower_ != std::this_thread::get_id()) grown_.wait(held, [this] { return !growing_; });
+    // Neither the captured stream nor the legacy one may be asked for memory: on a stream of our own.
+    driver::StreamHandle own;
+    driver::Status status;
+    {
+        const unlocked without(held);
+        status = driver_.create_stream(device_, true, 0, &own);
+    }
+    if (!status.ok()) {
+        why->why = refusal::cause::driver;
+        why->status = status;
+        return {};
+    }
+    const cuda_stream_view stream{static_cast<cudaStream_t>(own.native)};
+    piece grown;
+    try {
+        arena* a = nullptr;
+        {
+            const unlocked without(held);
+            a = &arena_of(stream);
+        }
+        grown = grow(held, size, *a, stream, why);
+    } catch (...) {
+        const unlocked without(held);
+        (void)driver_.destroy_stream(own);
+        throw;
+    }
+    {
+        const unlocked without(held);
+        rmm::detail::report_failure(driver_.synchronize_stream(own), "wait for memory of a pool's upstream");
+        rmm::detail::report_failure(driver_.destroy_stream(own), "destroy a stream");
+    }
+    if (!grown || grown.fences.empty()) return grown;
+    bool out_of_reach = false;
+    if (wait_on_host(held, grown.fences, reach::streams, &out_of_reach).ok() && !out_of_reach) {
+        grown.fences.clear();
+        return grown;
+    }
+    (void)driver_.take_last_error();
+    put_back(grown);
+    why->why = refusal::cause::exhausted;
+    why->reason = "what is free is used by streams that cannot be waited for during a capture";
+    return {};
+}
+
+capture_heap* pool_engine::find_capture(std::uint64_t id) noexcept {
+    for (const auto& c : captures_)
+        if (c->id == id && !c->released) return c.get();
+    return nullptr;
+}
+
+/// True if the block belongs to a capture, and was taken back.
+bool pool_engine::free_captured(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams) {
+    {
+        const lock held(mutex_);
+        const large_block* const block = large_.find(address);
+        if (block == nullptr || block->capture == nullptr) return false;
+    }
+    const std::uint64_t id = streams.size() == 1 ? capture_of(streams.front()) : 0;
+    heap::fence_set fences;
+    if (id == 0) {
+        for (cuda_stream_view stream : streams) {
+            arena* recorder = nullptr;
+            fences.add(fence_now(stream, size_of(bytes), &recorder));
+            if (should_record(*recorder)) record(*recorder, stream);
+        }
+    }
+    std::size_t true_size = 0;
+    {
+        const lock held(mutex_);
+        if (const auto block = large_.take(address)) {
+            capture_heap& c = *block->capture;
+            true_size = block->size_bytes;
+            large_bytes_ -= true_size;
+            --c.num_live;
+            if (c.released)
+                give(block->area, address, true_size, fences);
+            else if (id == c.id && normalized(streams.front()) == block->stream)
+                c.free_on.at(block->stream).free(address, true_size, {});
+            else
+                c.freed_elsewhere.push_back({address, true_size, std::move(fences)});
+            release_ended_captures();
+        }
+    }
+    if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    return true;
+}
+
+/// Under the lock. O(1) where no capture has ended, else O(captures + what is free in the ended ones).
+void pool_engine::release_ended_captures() {
+    const std::uint64_t ended = num_ended.load(std::memory_order_acquire);
+    if (captures_.empty()) return;
+    const bool news = ended != ended_seen_;
+    ended_seen_ = ended;
+    for (const auto& c : captures_) {
+        if (!news || c->released || !c->state->ended.load(std::memory_order_acquire)) continue;
+        for (auto& [stream, free] : c->free_on)
+            free.for_each_free([&](std::uintptr_t address, std::size_t size, const heap::fence_set&) {
+                give_or_lose(c->area_at(address), address, size, {});
+            });
+        for (const heap::block& b : c->freed_elsewhere)
+            give_or_lose(c->area_at(b.address), b.address, b.size_bytes, b.fences);
+        c->free_on.clear();
+        c->freed_elsewhere.clear();
+        c->held_bytes = 0;
+        c->released = true;
+    }
+    std::erase_if(captures_, [](const auto& c) { return c->released && c->num_live == 0; });
+    num_captures_.store(captures_.size(), std::memory_order_relaxed);
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

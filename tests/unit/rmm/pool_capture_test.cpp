@@ -1,0 +1,302 @@
+// Allocating and freeing while a stream is captured: what the graph uses stays the graph's, whatever goes on beside it.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "rmm/device_buffer.hpp"
+#include "rmm/mr/cuda_async_memory_resource.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/mr/vmm_memory_resource.hpp"
+#include "stream_tools.hpp"
+
+namespace {
+
+using namespace rmm;
+using namespace kmm::driver;
+using rmm_test::foreign_stream;
+using rmm_test::non_blocking;
+using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
+
+constexpr std::size_t KiB = std::size_t{1} << 10;
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+Driver& driver() { return rmm_test::driver(); }
+StreamHandle handle(cuda_stream_view stream) { return {stream.value()}; }
+
+void fill(void* ptr, std::uint32_t value, std::size_t bytes, cuda_stream_view stream) {
+    ASSERT_TRUE(driver().fill(ptr, &value, 4, bytes / 4, handle(stream)).ok());
+}
+
+/// One word of page-locked memory.
+class pinned_word {
+  public:
+    pinned_word() { EXPECT_TRUE(driver().allocate_pinned(4, reinterpret_cast<void**>(&word_)).ok()); }
+    ~pinned_word() { EXPECT_TRUE(driver().free_pinned(word_).ok()); }
+    pinned_word(const pinned_word&) = delete;
+    pinned_word& operator=(const pinned_word&) = delete;
+    volatile std::uint32_t& operator*() { return *word_; }
+    void* address() { return word_; }
+
+  private:
+    std::uint32_t* word_ = nullptr;
+};
+
+class captured_graph {
+  public:
+    template<typename F>
+    captured_graph(cuda_stream_view stream, F&& body, CaptureMode mode = CaptureMode::global) {
+        EXPECT_TRUE(driver().begin_capture(handle(stream), mode).ok());
+        body();
+        const Status ended = driver().end_capture(handle(stream), &graph_);
+        EXPECT_TRUE(ended.ok()) << "the capture was spoiled: " << static_cast<int>(ended.code);
+        if (ended.ok()) {
+            EXPECT_TRUE(driver().instantiate(graph_, &exec_).ok());
+        }
+    }
+    ~captured_graph() {
+        if (exec_.native != nullptr) {
+            EXPECT_TRUE(driver().destroy_exec(exec_).ok());
+        }
+        if (graph_.native != nullptr) {
+            EXPECT_TRUE(driver().destroy_graph(graph_).ok());
+        }
+    }
+    captured_graph(const captured_graph&) = delete;
+    captured_graph& operator=(const captured_graph&) = delete;
+    void launch(cuda_stream_view stream) { ASSERT_TRUE(driver().launch_graph(exec_, handle(stream)).ok()); }
+
+  private:
+    GraphHandle graph_;
+    GraphExecHandle exec_;
+};
+
+/// Until the driver has told of the end of a graph, which may come from a thread of its own.
+void wait_until_released(cuda_pool& pool) {
+    ASSERT_TRUE(driver().synchronize_device(0).ok());
+    while (pool.statistics().captured_bytes != 0) std::this_thread::yield();
+}
+
+class PoolCapture : public testing::Test {
+  protected:
+    mr::cuda_memory_resource cuda_;
+    cuda_pool pool_{cuda_, 64 * MiB, 64 * MiB};
+};
+
+TEST_F(PoolCapture, memory_of_a_graph_is_nobody_elses_while_the_graph_lives) {
+    foreign_stream s;
+    pinned_word out;
+    {
+        void* temporary = nullptr;
+        captured_graph graph(s.view(), [&] {
+            temporary = pool_.allocate(1 * MiB, s.view());
+            fill(temporary, 42, 1 * MiB, s.view());
+            ASSERT_TRUE(
+                driver().copy(out.address(), static_cast<char*>(temporary) + 1 * MiB - 4, 4, handle(s.view())).ok());
+            pool_.deallocate(temporary, 1 * MiB, s.view());
+        });
+        // Everything else that the pool has, written over and over.
+        std::vector<void*> others;
+        cuda_stream t = non_blocking();
+        try {
+            for (;;) others.push_back(pool_.allocate(256 * KiB, t));
+        } catch (const rmm::out_of_memory&) {}
+        EXPECT_GT(others.size(), 200u);
+        pinned_word first;
+        for (std::uint32_t round = 0; round < 20; ++round) {
+            *out = 0;
+            for (void* ptr : others) fill(ptr, round, 256 * KiB, t);
+            graph.launch(s.view());
+            ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
+            ASSERT_EQ(*out, 42u);
+            for (std::size_t i = 0; i < others.size(); i += 17) {
+                ASSERT_TRUE(driver().copy(first.address(), others[i], 4, handle(t)).ok());
+                ASSERT_TRUE(driver().synchronize_stream(handle(t)).ok());
+                ASSERT_EQ(*first, round);
+            }
+        }
+        for (void* ptr : others) pool_.deallocate(ptr, 256 * KiB, t);
+    }
+    wait_until_released(pool_);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 64 * MiB);
+}
+
+TEST_F(PoolCapture, a_block_freed_in_the_capture_is_used_again_in_it) {
+    foreign_stream s;
+    captured_graph graph(s.view(), [&] {
+        void* const first = pool_.allocate(100 * KiB, s.view());
+        pool_.deallocate(first, 100 * KiB, s.view());
+        for (int i = 0; i < 1000; ++i) {
+            void* const again = pool_.allocate(100 * KiB, s.view());
+            EXPECT_EQ(again, first);
+            pool_.deallocate(again, 100 * KiB, s.view());
+        }
+    });
+    EXPECT_LE(pool_.statistics().captured_bytes, 4 * MiB);
+}
+
+TEST_F(PoolCapture, a_block_may_outlive_the_graph_and_is_freed_in_order_then) {
+    foreign_stream s;
+    void* kept = nullptr;
+    {
+        captured_graph graph(s.view(), [&] {
+            kept = pool_.allocate(1 * MiB, s.view());
+            fill(kept, 7, 1 * MiB, s.view());
+        });
+        graph.launch(s.view());
+        ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
+    }
+    wait_until_released(pool_);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 1 * MiB);
+    pinned_word word;
+    ASSERT_TRUE(driver().copy(word.address(), kept, 4, handle(s.view())).ok());
+    ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
+    EXPECT_EQ(*word, 7u);
+    pool_.deallocate(kept, 1 * MiB, s.view());
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 64 * MiB);
+}
+
+TEST_F(PoolCapture, a_block_freed_after_the_capture_stays_with_the_graph) {
+    foreign_stream s;
+    {
+        void* block = nullptr;
+        captured_graph graph(s.view(), [&] {
+            block = pool_.allocate(1 * MiB, s.view());
+            fill(block, 7, 1 * MiB, s.view());
+        });
+        pool_.deallocate(block, 1 * MiB, s.view());
+        std::vector<void*> others;
+        try {
+            for (;;) others.push_back(pool_.allocate(1 * MiB, s.view()));
+        } catch (const rmm::out_of_memory&) {}
+        for (void* ptr : others) {
+            EXPECT_NE(ptr, block);
+            pool_.deallocate(ptr, 1 * MiB, s.view());
+        }
+    }
+    wait_until_released(pool_);
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 64 * MiB);
+}
+
+TEST_F(PoolCapture, a_capture_over_two_streams_gives_each_its_own_memory) {
+    foreign_stream s;
+    foreign_stream t;
+    EventHandle forked, joined;
+    ASSERT_TRUE(driver().create_event(0, false, false, &forked).ok());
+    ASSERT_TRUE(driver().create_event(0, false, false, &joined).ok());
+    pinned_word from_s, from_t;
+    {
+        captured_graph graph(s.view(), [&] {
+            void* const a = pool_.allocate(1 * MiB, s.view());
+            pool_.deallocate(a, 1 * MiB, s.view());
+            ASSERT_TRUE(driver().record_event(forked, handle(s.view())).ok());
+            ASSERT_TRUE(driver().wait_event(handle(t.view()), forked).ok());
+            void* const on_t = pool_.allocate(1 * MiB, t.view());
+            void* const on_s = pool_.allocate(1 * MiB, s.view());
+            EXPECT_EQ(on_s, a);
+            EXPECT_NE(on_t, on_s);
+            fill(on_t, 1, 1 * MiB, t.view());
+            fill(on_s, 2, 1 * MiB, s.view());
+            ASSERT_TRUE(driver().copy(from_t.address(), on_t, 4, handle(t.view())).ok());
+            ASSERT_TRUE(driver().copy(from_s.address(), on_s, 4, handle(s.view())).ok());
+            pool_.deallocate(on_t, 1 * MiB, t.view());
+            ASSERT_TRUE(driver().record_event(joined, handle(t.view())).ok());
+            ASSERT_TRUE(driver().wait_event(handle(s.view()), joined).ok());
+            pool_.deallocate(on_s, 1 * MiB, s.view());
+        });
+        for (int i = 0; i < 10; ++i) {
+            *from_s = 0;
+            *from_t = 0;
+            graph.launch(s.view());
+            ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
+            EXPECT_EQ(*from_s, 2u);
+            EXPECT_EQ(*from_t, 1u);
+        }
+    }
+    wait_until_released(pool_);
+    ASSERT_TRUE(driver().destroy_event(forked).ok());
+    ASSERT_TRUE(driver().destroy_event(joined).ok());
+}
+
+TEST_F(PoolCapture, a_capture_that_was_given_up_gives_its_memory_back) {
+    foreign_stream s;
+    ASSERT_TRUE(driver().begin_capture(handle(s.view()), CaptureMode::relaxed).ok());
+    void* const block = pool_.allocate(1 * MiB, s.view());
+    EXPECT_FALSE(driver().synchronize_stream(handle(s.view())).ok());  // spoils it
+    GraphHandle graph;
+    EXPECT_FALSE(driver().end_capture(handle(s.view()), &graph).ok());
+    (void)driver().take_last_error();
+    pool_.deallocate(block, 1 * MiB, s.view());
+    wait_until_released(pool_);
+    EXPECT_EQ(pool_.statistics().largest_free_bytes, 64 * MiB);
+}
+
+TEST_F(PoolCapture, other_threads_allocate_and_free_meanwhile) {
+    foreign_stream s;
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+        threads.emplace_back([&] {
+            foreign_stream mine;
+            foreign_stream other;
+            while (!stop) {
+                void* const a = pool_.allocate(64 * KiB, mine.view());
+                void* const b = pool_.allocate(3 * MiB, mine.view());
+                fill(a, 5, 64 * KiB, mine.view());
+                pool_.deallocate(a, 64 * KiB, other.view());
+                pool_.deallocate(b, 3 * MiB, mine.view());
+            }
+        });
+    }
+    pinned_word out;
+    for (int round = 0; round < 20; ++round) {
+        captured_graph graph(
+            s.view(),
+            [&] {
+                for (std::uint32_t i = 0; i < 20; ++i) {
+                    void* const block = pool_.allocate(10 * KiB * (1 + i % 3), s.view());
+                    fill(block, i, 10 * KiB, s.view());
+                    ASSERT_TRUE(driver().copy(out.address(), block, 4, handle(s.view())).ok());
+                    pool_.deallocate(block, 10 * KiB * (1 + i % 3), s.view());
+                }
+            },
+            CaptureMode::thread_local_);
+        for (int i = 0; i < 5; ++i) {
+            *out = 99;
+            graph.launch(s.view());
+            ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
+            EXPECT_EQ(*out, 19u);
+        }
+    }
+    stop = true;
+    for (std::thread& t : threads) t.join();
+    wait_until_released(pool_);
+}
+
+TEST(PoolCaptureGrowth, a_pool_may_grow_in_a_capture) {
+    mr::cuda_memory_resource cuda;
+    mr::cuda_async_memory_resource async{0};
+    cuda_pool plain{cuda, 0};
+    mr::pool_memory_resource<mr::cuda_async_memory_resource> ordered{async, 0};
+    mr::vmm_memory_resource vmm;
+    for (mr::device_memory_resource* pool : std::vector<mr::device_memory_resource*>{&plain, &ordered, &vmm}) {
+        foreign_stream s;
+        pinned_word out;
+        captured_graph graph(s.view(), [&] {
+            device_buffer buffer{5 * MiB, s.view(), *pool};
+            fill(buffer.data(), 3, 5 * MiB, s.view());
+            ASSERT_TRUE(driver()
+                            .copy(out.address(), static_cast<char*>(buffer.data()) + 5 * MiB - 4, 4, handle(s.view()))
+                            .ok());
+        });
+        *out = 0;
+        graph.launch(s.view());
+        ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
+        EXPECT_EQ(*out, 3u);
+    }
+}
+
+}  // namespace
