@@ -65,12 +65,12 @@ block_checker::~block_checker() {
     const driver::DeviceGuard on(driver_, device_);
     try {
         const tending mine(*this, true);
+        const bool idle = live_.empty() && held_.empty() && unfinished_.empty();
+        const std::optional<std::uint64_t> end_serial = idle ? std::nullopt : wait_for_device();
         look_at_frees(std::numeric_limits<std::size_t>::max(), true);
         shrink_quarantine(0, 0);
-        if (!live_.empty()) {
-            check_live();
-            report_leaks();
-        }
+        if (end_serial) check_live(*end_serial);
+        report_leaks();
     } catch (const std::exception& e) {
         rmm::detail::report_misuse(std::string("could not look at the last blocks of ") + name_ + ": " + e.what());
     }

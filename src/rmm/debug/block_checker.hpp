@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -51,7 +52,7 @@ class block_checker {
     /// `name`: whose blocks these are, for texts. `registration` may be null.
     block_checker(memory_below& below, memory_registration* registration, const debug_options& options,
                   std::string name);
-    /// Waits for the frees, looks at everything, reports leaks. What is not freed is not given back.
+    /// Waits for the device, looks at everything, reports leaks. What is not freed is not given back.
     ~block_checker();
     block_checker(const block_checker&) = delete;
     block_checker& operator=(const block_checker&) = delete;
@@ -104,7 +105,8 @@ class block_checker {
     void expel_unfinished(std::size_t most_bytes);
     bool check_zones(const block_history& history, const unsigned char* zones);
     void check_contents(const std::vector<freed_block*>& blocks);
-    void check_live();
+    std::optional<std::uint64_t> wait_for_device();
+    void check_live(std::uint64_t end_serial);
     void report_leaks();
 
     driver::EventHandle take_event() noexcept;

@@ -2,6 +2,7 @@
 // in use. By the one thread that is tending.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "rmm/debug/block_checker.hpp"
@@ -50,6 +51,7 @@ std::size_t block_checker::check() {
     const driver::DeviceGuard on(driver_, device_);
     const std::size_t before = counts().total();
     const tending mine(*this, true);
+    const std::optional<std::uint64_t> end_serial = wait_for_device();
     look_at_frees(everything, true);
     std::vector<freed_block*> blocks;
     {
@@ -57,8 +59,22 @@ std::size_t block_checker::check() {
         for (const freed_ptr& b : quarantine_) blocks.push_back(b.get());
     }
     check_contents(blocks);
-    check_live();
+    if (end_serial) check_live(*end_serial);
     return counts().total() - before;
+}
+
+/// For whatever was queued before, which may have written anywhere. Gives the serial before which all blocks have their
+/// zones; nothing if the driver refuses.
+std::optional<std::uint64_t> block_checker::wait_for_device() {
+    std::uint64_t end_serial = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        end_serial = next_serial_;
+    }
+    const driver::Status status = driver_.synchronize_device(device_);
+    if (status.ok()) return end_serial;
+    rmm::detail::report_failure(status, "wait for a device, to look at the blocks of its memory");
+    return std::nullopt;
 }
 
 /// The oldest frees whose events have passed, or all if it may wait.
@@ -203,17 +219,9 @@ void block_checker::check_contents(const std::vector<freed_block*>& blocks) {
     }
 }
 
-/// The zones of blocks in use. Waits for the device; frees of other threads wait for the end of the tending.
-void block_checker::check_live() {
+/// The zones of blocks in use before `end_serial`. Frees of other threads wait for the end of the tending.
+void block_checker::check_live(std::uint64_t end_serial) {
     if (front_bytes_ == 0 || !writes_patterns_) return;
-    std::uint64_t end_serial = 0;
-    {
-        const std::lock_guard lock(mutex_);
-        end_serial = next_serial_;
-    }
-    // Then the zones of all blocks before `end_serial` have been written.
-    const driver::Status status = driver_.synchronize_device(device_);
-    if (!status.ok()) return rmm::detail::report_failure(status, "wait for a device, to look at the blocks in use");
     std::vector<block_history> blocks;
     {
         const std::lock_guard lock(mutex_);
