@@ -1,7 +1,7 @@
 // Pools in the eyes of AddressSanitizer: what they hold and nobody has is poisoned. Only where the library was built with it.
 //
-// A stream may use a block long after the host has freed it. A callback on the stream therefore poisons it, and leaves out
-// what has been given out again meanwhile: such a block may be that of a stream that does not wait for the callback.
+// A stream may use a block long after the host has freed it, and given it to somebody else. A callback on the stream poisons
+// it therefore, but for what is used by others whose own callback has not come yet.
 #include <mutex>
 
 #include "rmm/debug/memory_registration.hpp"
@@ -31,13 +31,25 @@ namespace detail {
 #ifdef RMM_HAS_ASAN
 namespace {
 
+/// Who uses a part of a pool: until its streams are done with it, which may be after the host has freed it.
+struct user {
+    std::uintptr_t end;
+    bool live;  // not freed yet
+};
+
 /// What a pool has and has given out. Lives as long as a callback may come.
 class poison_book {
   public:
+    using blocks = std::multimap<std::uintptr_t, user>;
+
     void add_region(std::uintptr_t base, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
         regions_[base] = base + bytes;
-        ASAN_POISON_MEMORY_REGION(reinterpret_cast<void*>(base), bytes);
+    }
+    /// What the book still has of it and nobody uses.
+    void poison_unused(std::uintptr_t base, std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        poison_in_regions(base, base + bytes);
     }
 
     void remove_region(std::uintptr_t base, std::size_t bytes) {
@@ -63,42 +75,56 @@ class poison_book {
         for (const auto& [begin, end] : regions_)
             ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(begin), end - begin);
         regions_.clear();
-        live_.clear();
     }
 
     void give(std::uintptr_t block, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
-        live_[block] = block + bytes;
+        blocks_.emplace(block, user{block + bytes, true});
+        largest_ = std::max(largest_, bytes);
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(block), bytes);
     }
 
-    /// The block's size; 0 if it is not in use.
-    std::size_t take(std::uintptr_t block) {
+    /// The block that is freed now; it keeps its memory until `end_use`. The end of the book: it is not in use.
+    blocks::iterator end_of_host_use(std::uintptr_t block) {
         const std::lock_guard lock(mutex_);
-        const auto at = live_.find(block);
-        if (at == live_.end()) return 0;
-        const std::size_t bytes = at->second - block;
-        live_.erase(at);
-        return bytes;
+        const auto [first, last] = blocks_.equal_range(block);
+        for (auto at = first; at != last; ++at) {
+            if (!at->second.live) continue;
+            at->second.live = false;
+            return at;
+        }
+        return blocks_.end();
+    }
+    bool is_end(blocks::iterator at) const { return at == blocks_.end(); }
+
+    /// Its streams are done with it: poisons what nobody else uses.
+    void end_use(blocks::iterator block) {
+        const std::lock_guard lock(mutex_);
+        const std::uintptr_t begin = block->first;
+        const std::uintptr_t end = block->second.end;
+        blocks_.erase(block);
+        poison_in_regions(begin, end);
+    }
+    /// Its streams go on with it, nobody knows for how long.
+    void forget(blocks::iterator block) {
+        const std::lock_guard lock(mutex_);
+        blocks_.erase(block);
     }
 
-    /// All of the range that the pool still has and nobody uses.
-    void poison_unused(std::uintptr_t begin, std::uintptr_t end) {
-        const std::lock_guard lock(mutex_);
+  private:
+    void poison_in_regions(std::uintptr_t begin, std::uintptr_t end) {
         auto region = regions_.upper_bound(begin);
         if (region != regions_.begin()) --region;
         for (; region != regions_.end() && region->first < end; ++region)
             poison_between_blocks(std::max(begin, region->first), std::min(end, region->second));
     }
-
-  private:
     void poison_between_blocks(std::uintptr_t begin, std::uintptr_t end) {
-        auto used = live_.upper_bound(begin);
-        if (used != live_.begin() && std::prev(used)->second > begin) --used;
-        for (; used != live_.end() && used->first < end; ++used) {
+        auto used = blocks_.lower_bound(begin > largest_ ? begin - largest_ : 0);
+        for (; used != blocks_.end() && used->first < end; ++used) {
+            if (used->second.end <= begin) continue;
             if (used->first > begin) poison(begin, used->first);
             // A granule of the shadow is 8 bytes: what shares one with a block stays as it is.
-            begin = (used->second + 7) / 8 * 8;
+            begin = std::max(begin, (used->second.end + 7) / 8 * 8);
         }
         if (begin < end) poison(begin, end);
     }
@@ -108,7 +134,8 @@ class poison_book {
 
     std::mutex mutex_;
     std::map<std::uintptr_t, std::uintptr_t> regions_;  // begin, end
-    std::map<std::uintptr_t, std::uintptr_t> live_;
+    blocks blocks_;                                     // may overlap: the host is ahead of the streams
+    std::size_t largest_ = 0;
 };
 
 std::uintptr_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
@@ -128,11 +155,15 @@ class asan_registration final : public memory_registration {
     explicit asan_registration(driver::Driver& driver) : driver_(driver), book_(std::make_shared<poison_book>()) {}
     ~asan_registration() override { book_->remove_all(); }
 
-    void add_region(void* base, std::size_t bytes) noexcept override {
+    void add_region(void* base, std::size_t bytes, const cuda_stream_view* behind) noexcept override {
         // Upstreams of tests give addresses where nothing is.
         driver::PointerInfo info;
         if (!driver_.pointer_info(base, &info).ok() || info.kind == driver::MemoryKind::pageable) return;
-        without_throwing([&] { book_->add_region(address_of(base), bytes); });
+        without_throwing([&] {
+            book_->add_region(address_of(base), bytes);
+            if (behind == nullptr) return book_->poison_unused(address_of(base), bytes);
+            (void)queue(*behind, [book = book_, base, bytes] { book->poison_unused(address_of(base), bytes); });
+        });
     }
     void remove_region(void* base, std::size_t bytes) noexcept override {
         without_throwing([&] { book_->remove_region(address_of(base), bytes); });
@@ -142,28 +173,29 @@ class asan_registration final : public memory_registration {
     }
     void take(void* block, std::size_t, cuda_stream_view stream) noexcept override {
         without_throwing([&] {
-            // Not the size that the program says: that may be wrong.
-            const std::size_t bytes = book_->take(address_of(block));
-            if (bytes == 0) return;
-            // In a capture the callback would become a part of the graph.
-            if (is_being_captured(driver_, stream)) return;
-            auto range = std::make_unique<freed_range>(freed_range{book_, address_of(block), bytes});
-            if (driver_.host_callback({stream.value()}, &poison_range, range.get()).ok())
-                (void)range.release();
-            else
-                (void)driver_.take_last_error();
+            const auto at = book_->end_of_host_use(address_of(block));
+            if (book_->is_end(at)) return;
+            if (!queue(stream, [book = book_, at] { book->end_use(at); })) book_->forget(at);
         });
     }
 
   private:
-    struct freed_range {
-        std::shared_ptr<poison_book> book;
-        std::uintptr_t address;
-        std::size_t bytes;
-    };
-    static void poison_range(void* range) {
-        const std::unique_ptr<freed_range> r{static_cast<freed_range*>(range)};
-        without_throwing([&] { r->book->poison_unused(r->address, r->address + r->bytes); });
+    /// Calls `f` when the stream has come so far. False if it cannot: in a capture it would become a part of the graph, whose
+    /// launches use the memory again.
+    template<typename F>
+    bool queue(cuda_stream_view stream, F f) {
+        if (is_being_captured(driver_, stream)) return false;
+        auto call = std::make_unique<F>(std::move(f));
+        const auto run = [](void* queued) {
+            const std::unique_ptr<F> mine{static_cast<F*>(queued)};
+            without_throwing(*mine);
+        };
+        if (driver_.host_callback({stream.value()}, run, call.get()).ok()) {
+            (void)call.release();
+            return true;
+        }
+        (void)driver_.take_last_error();
+        return false;
     }
 
     driver::Driver& driver_;

@@ -24,7 +24,8 @@ class memory_registration {
     memory_registration& operator=(const memory_registration&) = delete;
 
     /// Memory from upstream: nobody may touch it but for the blocks that are given out.
-    virtual void add_region(void* base, std::size_t bytes) noexcept = 0;
+    /// `*behind`, if it is not null: the stream on which upstream may still work on it.
+    virtual void add_region(void* base, std::size_t bytes, const cuda_stream_view* behind) noexcept = 0;
     /// Goes back upstream: it is as if the pool had never had it. For virtual memory any part of what was added.
     virtual void remove_region(void* base, std::size_t bytes) noexcept = 0;
     /// From now on the block may be used. Called before any work on it is queued.

@@ -29,7 +29,7 @@ class nvtx_registration final : public memory_registration {
         for (const auto& [begin, heap] : heaps_) nvtxMemHeapUnregister(domain(), heap.handle);
     }
 
-    void add_region(void* base, std::size_t bytes) noexcept override {
+    void add_region(void* base, std::size_t bytes, const cuda_stream_view*) noexcept override {
         nvtxMemVirtualRangeDesc_t range{};
         range.size = bytes;
         range.ptr = base;

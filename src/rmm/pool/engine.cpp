@@ -71,7 +71,7 @@ pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options&
         heap::fence_set fences;
         if (options.ordered_upstream) fences.add({a.number, a.home.load()->epoch_now()});
         if (options.ordered_upstream) a.home.load()->mark_used(a.home.load()->epoch_now());
-        add_upstream_block(base, options.initial_bytes, fences);
+        add_upstream_block(base, options.initial_bytes, fences, cuda_stream_view{});
     } catch (...) {
         upstream_->deallocate_async(base, options.initial_bytes, unit, cuda_stream_view{});
         throw;

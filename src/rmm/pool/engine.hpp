@@ -190,14 +190,14 @@ class pool_engine {
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
-    void tell_added(std::uintptr_t address, std::size_t bytes) const noexcept {
-        if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes);
+    void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
+        if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
     }
     void tell_removed(std::uintptr_t address, std::size_t bytes) const noexcept {
         if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
     }
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
-    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
+    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences, cuda_stream_view stream);
     std::size_t span_bytes() const noexcept;
     void update_small_limit() noexcept;
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
