@@ -14,10 +14,6 @@ bool is_being_captured(driver::Driver& driver, cuda_stream_view stream) noexcept
     return true;
 }
 
-#ifndef RMM_HAVE_NVTX_MEMORY
-std::unique_ptr<memory_registration> make_nvtx_registration(driver::Driver&) { return nullptr; }
-#endif
-
 std::unique_ptr<memory_registration> make_memory_registration(driver::Driver& driver, bool nvtx, bool is_virtual) {
     if (driver.kind() == driver::Kind::host) return make_asan_registration(driver);
     return nvtx && !is_virtual ? make_nvtx_registration(driver) : nullptr;

@@ -1,6 +1,7 @@
 // Implements pool_debugging.hpp. Any thread.
 #include "rmm/debug/pool_debugging.hpp"
 
+#include <atomic>
 #include <string>
 
 #include "rmm/aligned.hpp"
@@ -12,6 +13,13 @@ namespace detail {
 
 std::unique_ptr<pool_debugging> pool_debugging::make(pool_engine& engine, const debug_environment& environment) {
     if (!environment.enabled && engine.registration() == nullptr) return nullptr;
+    if (environment.nvtx && engine.registration() == nullptr) {
+        static std::atomic<bool> told{false};
+        if (!told.exchange(true))
+            rmm::detail::report_misuse(
+                "RMM_DEBUG names nvtx, but tools cannot be told of this pool: that needs the cuda driver, a build with "
+                "nvtx3/nvToolsExtMem.h, and no virtual memory. Red zones are checked instead");
+    }
     return std::unique_ptr<pool_debugging>(new pool_debugging(engine, environment));
 }
 

@@ -422,7 +422,7 @@ TEST(DebugAdaptor, what_upstream_throws_comes_through_and_nothing_is_remembered)
 }
 
 TEST(DebugAdaptor, work_that_is_being_captured_gets_no_part_of_the_checks) {
-    if (!driver().capabilities().stream_capture) GTEST_SKIP();
+    if (!driver().capabilities().stream_capture) GTEST_SKIP() << "the driver has no captures";
     cuda upstream;
     findings found;
     adaptor_over_cuda mr{&upstream, found.options()};

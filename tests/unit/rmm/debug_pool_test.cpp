@@ -130,7 +130,7 @@ TEST(DebugPools, nothing_stands_in_a_pool_where_the_variable_is_off) {
 }
 
 TEST(DebugPools, a_pool_finds_a_write_past_the_end) {
-    if (watched) GTEST_SKIP();
+    if (watched) GTEST_SKIP() << "AddressSanitizer ends the process at such a write";
     const debug_variable variable{"1"};
     cuda upstream;
     pool_memory_resource<cuda> pool{&upstream, MiB};
@@ -148,7 +148,7 @@ TEST(DebugPools, a_pool_finds_a_write_past_the_end) {
 }
 
 TEST(DebugPools, a_pool_finds_writes_after_free_double_frees_wrong_sizes_and_leaks) {
-    if (watched) GTEST_SKIP();
+    if (watched) GTEST_SKIP() << "AddressSanitizer ends the process at such a write";
     const debug_variable variable{"1"};
     cuda upstream;
     const std::string text = stderr_of([&] {
@@ -167,7 +167,7 @@ TEST(DebugPools, a_pool_finds_writes_after_free_double_frees_wrong_sizes_and_lea
 }
 
 TEST(DebugPools, every_kind_of_pool_does_so) {
-    if (watched) GTEST_SKIP();
+    if (watched) GTEST_SKIP() << "AddressSanitizer ends the process at such a write";
     const debug_variable variable{"redzones"};
     cuda upstream;
     const auto text_of = [](device_memory_resource& mr) {
