@@ -2,10 +2,12 @@
 #include "rmm/mr/detail/pool.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "rmm/aligned.hpp"
 #include "rmm/cuda_device.hpp"
+#include "rmm/debug/pool_debugging.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
@@ -68,24 +70,37 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     options.ordered_upstream = ordered_upstream && !is_known_unordered(upstream);
     // Only pinned_memory_resource, which is no device_memory_resource, comes as unordered.
     options.on_device = ordered_upstream && !is_host_memory(upstream);
-    engine_ = new pool_engine(upstream, options);
+    const debug_environment environment = read_debug_environment();
+    auto engine = std::make_unique<pool_engine>(upstream, options);
+    debugging_ = pool_debugging::make(*engine, environment).release();
+    engine_ = engine.release();
 }
 
 pool::pool(device_async_resource_ref upstream, pool_options const& options) : engine_{nullptr} {
     if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
-    pool_options known = options;
+    const debug_environment environment = read_debug_environment();
+    pool_options known = pool_debugging::with_room(options, environment);
     known.ordered_upstream = options.ordered_upstream && !is_known_unordered(upstream);
     known.on_device = !is_host_memory(upstream);
-    engine_ = new pool_engine(upstream, known);
+    auto engine = std::make_unique<pool_engine>(upstream, known);
+    debugging_ = pool_debugging::make(*engine, environment).release();
+    engine_ = engine.release();
 }
 
-pool::~pool() { delete engine_; }
+pool::~pool() {
+    delete debugging_;
+    delete engine_;
+}
 
 void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
+    if (debugging_ != nullptr) [[unlikely]]
+        return debugging_->allocate_block(bytes, stream);
     return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
 }
 
 void pool::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    if (debugging_ != nullptr) [[unlikely]]
+        return debugging_->deallocate_block(ptr, bytes, stream);
     if (ptr != nullptr) engine_->free(ptr, bytes, {&stream, 1});
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "rmm/aligned.hpp"
+#include "rmm/debug/pool_debugging.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/engine.hpp"
@@ -34,7 +35,10 @@ pool::pool(virtual_memory const& memory) : engine_{nullptr} {
     as_pool.name = "vmm_memory_resource";
     as_pool.maximum_bytes = memory.maximum_bytes;
     as_pool.ordered_upstream = false;
-    engine_ = new pool_engine(std::move(source), as_pool);
+    const debug_environment environment = read_debug_environment();
+    auto engine = std::make_unique<pool_engine>(std::move(source), as_pool);
+    debugging_ = pool_debugging::make(*engine, environment).release();
+    engine_ = engine.release();
 }
 
 mapping_counts pool::mappings() const {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "rmm/aligned.hpp"
+#include "rmm/debug/debug_environment.hpp"
 #include "rmm/detail/error.hpp"
 
 namespace rmm {
@@ -43,6 +44,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       device_(rmm::detail::current_device()),
       uid_(next_uid()),
       source_(std::move(source)),
+      registration_(make_memory_registration(driver_, read_debug_environment().nvtx, source_ != nullptr)),
       small_area_limit_(
           source_ == nullptr ? 0 : heap::small_request_limit(source_->maximum_bytes(), source_->granularity())),
       whole_granules_from_(source_ == nullptr
@@ -73,7 +75,7 @@ void pool_engine::take_initial_block() {
         heap::fence_set fences;
         if (options_.ordered_upstream) fences.add({a.number, a.home.load()->epoch_now()});
         if (options_.ordered_upstream) a.home.load()->mark_used(a.home.load()->epoch_now());
-        add_upstream_block(base, bytes, fences);
+        add_upstream_block(base, bytes, fences, cuda_stream_view{});
     } catch (...) {
         upstream_->deallocate_async(base, bytes, unit, cuda_stream_view{});
         throw;
@@ -100,6 +102,7 @@ pool_engine::~pool_engine() {
         wait_for_device();
     }
     for (const auto& [address, size_bytes] : regions_) {
+        tell_removed(address, size_bytes);
         try {
             upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         } catch (const std::exception& e) {

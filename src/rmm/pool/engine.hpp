@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "rmm/aligned.hpp"
+#include "rmm/debug/memory_registration.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/ledger.hpp"
@@ -79,6 +80,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     device_async_resource_ref upstream() const noexcept { return *upstream_; }
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
     const pool_options& options() const noexcept { return options_; }
+    /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller of others.
+    memory_registration* registration() const noexcept { return registration_.get(); }
     pool_statistics statistics();
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();
@@ -207,7 +210,13 @@ class pool_engine final : public rmm::detail::memory_holder {
     void take_initial_block();
     std::size_t trim(lock& held, std::size_t keep_bytes);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
-    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
+    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences, cuda_stream_view stream);
+    void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
+        if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
+    }
+    void tell_removed(std::uintptr_t address, std::size_t bytes) const noexcept {
+        if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
+    }
     std::size_t span_bytes() const noexcept;
     void update_small_limit() noexcept;
 
@@ -227,6 +236,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     // One of both: where memory comes from. The source is called by the thread that grows, or trims.
     std::optional<device_async_resource_ref> upstream_;
     std::unique_ptr<virtual_source> source_;
+    const std::unique_ptr<memory_registration> registration_;
     const std::size_t small_area_limit_;
     const std::size_t whole_granules_from_;  // requests of virtual memory that are rounded up to its granularity
     const pool_options options_;

@@ -129,7 +129,7 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
             fences.add({home.number, home.epoch_now()});
             home.mark_used(home.epoch_now());
         }
-        add_upstream_block(base, attempt, fences);
+        add_upstream_block(base, attempt, fences, stream);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
         const heap::block block = heaps_[0].take(address, size);
         return {block.address, block.size_bytes, {}, nullptr, 0, false, 0};
@@ -199,7 +199,9 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
         virtual_source::remapping made;
         {
             const unlocked without(held);
+            for (const heap::range& m : plan.moved) tell_removed(m.address, m.size_bytes);
             made = source_->remap(plan);
+            for (const heap::range& m : made.ranges) tell_added(m.address, m.size_bytes, nullptr);
         }
         status = made.status;
         if (status.ok()) removed.clear();
@@ -305,7 +307,8 @@ void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_str
     }
 }
 
-void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences) {
+void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences,
+                                     cuda_stream_view stream) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     RMM_EXPECTS(address % unit == 0, "the upstream of a pool gave memory that is not aligned to 256 bytes");
     const auto noted = regions_.emplace(address, bytes).first;
@@ -316,6 +319,7 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
         regions_.erase(noted);
         throw;
     }
+    tell_added(address, bytes, &stream);
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
@@ -336,7 +340,7 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     }
     if (base == nullptr) return false;
     try {
-        add_upstream_block(base, attempt, {});
+        add_upstream_block(base, attempt, {}, cuda_stream_view{});
     } catch (...) {
         const unlocked without(held);
         upstream_->deallocate_async(base, attempt, unit, cuda_stream_view{});
@@ -381,6 +385,7 @@ std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
         held_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
         given_back += size_bytes;
         held.unlock();
+        tell_removed(address, size_bytes);
         upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         held.lock();
         at = regions_.upper_bound(address);
@@ -417,7 +422,9 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
             }
             if (status.ok()) {
                 const unlocked without(held);
+                tell_removed(r.address, r.size_bytes);
                 t = source_->trim(r);
+                if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
             }
             if (t.left.size_bytes != 0) h.add_region(t.left.address, t.left.size_bytes, heap::border::open, fences);
             if (!note(t)) return given_back;

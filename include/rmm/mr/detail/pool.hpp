@@ -44,7 +44,8 @@ struct virtual_memory {
     std::size_t num_readers = 0;
 };
 
-class pool_engine;  // src/rmm/pool/engine.hpp
+class pool_engine;     // src/rmm/pool/engine.hpp
+class pool_debugging;  // src/rmm/debug/pool_debugging.hpp
 
 /// Of which kind a pool is. Sizes are multiples of 256.
 struct pool_options {
@@ -63,7 +64,8 @@ struct pool_options {
     bool on_device = true;
 };
 
-/// Owns an engine. Contract: pool_memory_resource.
+/// Owns an engine. Contract: pool_memory_resource. With RMM_DEBUG (docs/debugging-memory.md; read by the constructors, which
+/// throw rmm::logic_error for a malformed one), blocks are checked as by debug_resource_adaptor.
 class RMM_EXPORT pool {
   public:
     /// `ordered_upstream`: memory of upstream is ready only on the stream on which it was asked for. Resources of this
@@ -89,9 +91,12 @@ class RMM_EXPORT pool {
     void set_release_threshold(std::size_t bytes) noexcept;
     [[nodiscard]] mapping_counts mappings() const;
     [[nodiscard]] pool_engine& engine() noexcept { return *engine_; }
+    /// Null: off.
+    [[nodiscard]] pool_debugging* debugging() noexcept { return debugging_; }
 
   private:
     pool_engine* engine_;
+    pool_debugging* debugging_ = nullptr;  // where RMM_DEBUG asks for it
 };
 
 /// What fixed_size_memory_resource is. Throws rmm::logic_error for sizes that make no pool.

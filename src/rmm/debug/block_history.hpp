@@ -1,0 +1,50 @@
+// What is known of one block, and the words for what is wrong with it.
+//
+// Owns: the texts of findings. Must not know: how they are found. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "rmm/cuda_stream_view.hpp"
+#include "rmm/detail/stack_trace.hpp"
+#include "rmm/mr/detail/debug_adaptor.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+struct block_history {
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+    cuda_stream_view allocated_on;
+    cuda_stream_view freed_on;
+    std::shared_ptr<const rmm::detail::stack_trace> allocated_at;  // null: not asked for
+    std::shared_ptr<const rmm::detail::stack_trace> freed_at;
+};
+
+/// Bytes that are not what they should be, in one stretch of memory.
+struct wrong_bytes {
+    std::size_t count = 0;
+    std::size_t first = 0;  ///< its place in the stretch
+    unsigned char found = 0;
+    std::size_t last = 0;
+    unsigned char last_found = 0;
+};
+wrong_bytes compare_with_pattern(const unsigned char* bytes, std::size_t size, unsigned char pattern) noexcept;
+
+/// A write that the bytes `wrong`, counted from `offset` of the block, tell of. `where`: whose blocks these are.
+debug_finding describe_write(debug_error error, const block_history& block, std::ptrdiff_t offset,
+                             const wrong_bytes& wrong, unsigned char expected, const std::string& where);
+/// A free with `given_bytes` on `stream`; of what is known of the address.
+debug_finding describe_wrong_free(debug_error error, const block_history& block, std::size_t given_bytes,
+                                  cuda_stream_view stream, const std::string& where);
+debug_finding describe_leak(const block_history& block, const std::string& where);
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

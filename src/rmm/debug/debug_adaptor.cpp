@@ -1,0 +1,68 @@
+// Implements <rmm/mr/detail/debug_adaptor.hpp>. Any thread.
+#include "rmm/mr/detail/debug_adaptor.hpp"
+
+#include <exception>
+#include <string>
+
+#include "rmm/debug/block_checker.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+class upstream_memory final : public memory_below {
+  public:
+    explicit upstream_memory(device_async_resource_ref upstream) : upstream_(upstream) {}
+    void* allocate(std::size_t bytes, cuda_stream_view stream) override {
+        return upstream_.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+    }
+    void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept override {
+        try {
+            upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+        } catch (const std::exception& e) {
+            rmm::detail::report_misuse(std::string("the upstream of an adaptor threw in deallocate: ") + e.what());
+        }
+    }
+    void deallocate_unused(void* ptr, std::size_t bytes, cuda_stream_view own) noexcept override {
+        deallocate(ptr, bytes, own);
+    }
+
+  private:
+    device_async_resource_ref upstream_;
+};
+
+}  // namespace
+
+struct debug_parts {
+    debug_parts(device_async_resource_ref upstream, const debug_options& options)
+        : below(upstream), checker(below, nullptr, options, "a debug_resource_adaptor") {}
+    upstream_memory below;
+    block_checker checker;
+};
+
+debug_adaptor::debug_adaptor(device_async_resource_ref upstream, debug_options const& options)
+    : adaptor(upstream), parts_{new debug_parts(upstream, options)} {}
+
+debug_adaptor::~debug_adaptor() { delete parts_; }
+
+std::size_t debug_adaptor::check() { return parts_->checker.check(); }
+
+debug_counts debug_adaptor::counts() const { return parts_->checker.counts(); }
+
+std::size_t debug_adaptor::quarantined_bytes() const { return parts_->checker.quarantined_bytes(); }
+
+void* debug_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    return parts_->checker.allocate(bytes, stream);
+}
+
+void debug_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    parts_->checker.deallocate(ptr, bytes, stream);
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm
