@@ -33,6 +33,14 @@ class RMM_EXPORT bad_alloc : public std::bad_alloc {
     std::runtime_error text_;  // its string is shared by copies, which therefore cannot throw
 };
 
+/// What stood in the way of an allocation.
+enum class memory_limit : unsigned char {
+    unknown,
+    device,   ///< the driver has no more memory of the device
+    host,     ///< the host has no more
+    maximum,  ///< a limit that was set: of a pool, of a limiting adaptor
+};
+
 /// The figures behind an out_of_memory; bytes, or 0 (device: -1) where unknown.
 struct memory_shortage {
     int device = -1;
@@ -44,6 +52,14 @@ struct memory_shortage {
     std::size_t pool_free_bytes = 0;
     std::size_t pool_largest_free_bytes = 0;  ///< the largest request that the pool could still serve
     std::size_t pool_maximum_bytes = 0;       ///< 0: none
+    std::size_t pool_num_blocks = 0;          ///< in use
+    std::size_t other_pools_bytes = 0;        ///< of the device, held by other resources of this process
+    /// Of the device, in use and not known to this library: other processes, the driver, the program's own allocations.
+    std::size_t elsewhere_bytes = 0;
+    memory_limit limit = memory_limit::unknown;
+    /// Which rmm::memory_tag has most of the pool; null without tags. Lives as long as the process.
+    char const* largest_tag = nullptr;
+    std::size_t largest_tag_bytes = 0;
 };
 
 /// Memory, or a configured limit, is known to be exhausted. `what()` is "std::bad_alloc: out_of_memory: " and the

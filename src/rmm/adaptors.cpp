@@ -10,6 +10,7 @@
 
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
+#include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -74,7 +75,8 @@ void* limiting_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) 
     const std::size_t counted = align_up(bytes, alignment_);
     // Only what has room is ever added, so that no other thread sees bytes that are about to be refused.
     do {
-        if (allocated > limit_bytes_ || counted > limit_bytes_ - allocated) refuse(bytes, allocated);
+        if (allocated > limit_bytes_ || counted > limit_bytes_ - allocated)
+            allocated = find_room(bytes, counted, stream);
     } while (!allocated_bytes_.compare_exchange_weak(allocated, allocated + counted, std::memory_order_relaxed));
     try {
         return upstream_allocate(bytes, stream);
@@ -82,6 +84,16 @@ void* limiting_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) 
         give_back(counted);
         throw;
     }
+}
+
+/// What is counted when there was room. Throws if nobody who is asked makes any.
+std::size_t limiting_adaptor::find_room(std::size_t bytes, std::size_t counted, cuda_stream_view stream) const {
+    rmm::detail::reclaim_rounds others(rmm::detail::current_device(), counted, stream, nullptr);
+    while (counted <= limit_bytes_ && others.ask(false)) {
+        const std::size_t allocated = allocated_bytes_.load(std::memory_order_relaxed);
+        if (allocated <= limit_bytes_ && counted <= limit_bytes_ - allocated) return allocated;
+    }
+    refuse(bytes, allocated_bytes_.load(std::memory_order_relaxed));
 }
 
 void limiting_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
@@ -102,6 +114,7 @@ void limiting_adaptor::refuse(std::size_t bytes, std::size_t allocated) const {
     shortage.requested_bytes = bytes;
     shortage.pool_in_use_bytes = allocated;
     shortage.pool_maximum_bytes = limit_bytes_;
+    shortage.limit = memory_limit::maximum;
     throw rmm::out_of_memory("Exceeded memory limit (failed to allocate " + rmm::detail::format_bytes(bytes) +
                                  "): the limit is " + format_size(limit_bytes_) + ", in use are " +
                                  format_size(allocated) + ", asked for were " + format_size(bytes) +

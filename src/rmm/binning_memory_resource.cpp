@@ -77,7 +77,10 @@ void binning::add_bin(std::size_t allocation_size, device_async_resource_ref con
     if (at != bins_->by_size.end() && at->size_bytes == size) return;
     if (bin_resource != nullptr && bin_resource->raw().resource == nullptr) rmm::detail::refuse_null_resource();
     std::unique_ptr<fixed_size> owned;
-    if (bin_resource == nullptr) owned = std::make_unique<fixed_size>(bins_->upstream, size);
+    if (bin_resource == nullptr) {
+        owned = std::make_unique<fixed_size>(bins_->upstream, size);
+        owned->set_name(("bin of " + std::to_string(size) + " bytes").c_str());
+    }
     const device_async_resource_ref resource =
         bin_resource != nullptr ? *bin_resource : device_async_resource_ref{*owned};
     std::unique_ptr<noted_blocks> noted;

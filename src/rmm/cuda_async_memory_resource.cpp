@@ -8,8 +8,10 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/runtime_capabilities.hpp"
+#include "rmm/driver_pool.hpp"
 #include "rmm/mr/cuda_async_managed_memory_resource.hpp"
 #include "rmm/mr/cuda_async_view_memory_resource.hpp"
+#include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -24,17 +26,19 @@ void expect_pools() {
                 "the current device has no stream-ordered memory pools; use a pool_memory_resource");
 }
 
-void* allocate_from(cudaMemPool_t pool, std::size_t bytes, cuda_stream_view stream, const char* what) {
+void* allocate_from(cudaMemPool_t pool, rmm::detail::driver_pool& record, std::size_t bytes, cuda_stream_view stream,
+                    const char* what) {
     if (bytes == 0) return nullptr;
-    void* ptr = nullptr;
-    const driver::Status status =
-        rmm::detail::the_driver().allocate_async({pool}, bytes, rmm::detail::handle_of(stream), &ptr);
-    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what);
+    void* const ptr = rmm::detail::allocate_or_reclaim(record.device(), bytes, stream, &record, what, [&](void** out) {
+        return rmm::detail::the_driver().allocate_async({pool}, bytes, rmm::detail::handle_of(stream), out);
+    });
+    record.note(bytes);
     return ptr;
 }
 
-void give_back(void* ptr, cuda_stream_view stream) noexcept {
+void give_back(rmm::detail::driver_pool& record, void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     if (ptr == nullptr) return;
+    record.forget(bytes);
     rmm::detail::report_failure(rmm::detail::the_driver().free_async(ptr, rmm::detail::handle_of(stream)),
                                 "free memory of a driver pool");
 }
@@ -50,11 +54,11 @@ cuda_async_view_memory_resource::~cuda_async_view_memory_resource() = default;
 
 void* cuda_async_view_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     RMM_EXPECTS(pool_ != nullptr, "Unexpected null pool handle: the view was default-constructed; give it a pool");
-    return allocate_from(pool_, bytes, stream, "cuda_async_view_memory_resource");
+    return allocate_from(pool_, rmm::detail::record_of_pool(pool_), bytes, stream, "cuda_async_view_memory_resource");
 }
 
-void cuda_async_view_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
-    give_back(ptr, stream);
+void cuda_async_view_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    give_back(rmm::detail::record_of_pool(pool_), ptr, bytes, stream);
 }
 
 bool cuda_async_view_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
@@ -98,22 +102,27 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
     rmm::detail::check(d.set_pool_release_threshold(handle, release_threshold.value_or(total_bytes)));
     std::size_t initial = initial_pool_size.value_or(free_bytes / 2);
     if (!initial_pool_size && maximum_pool_size) initial = std::min(initial, *maximum_pool_size);
-    void* const primed =
-        allocate_from(pool.get(), initial, cuda_stream_view{}, "the initial size of a cuda_async_memory_resource");
-    give_back(primed, cuda_stream_view{});
+    auto record =
+        std::make_unique<rmm::detail::driver_pool>("cuda_async_memory_resource", pool.get(), device,
+                                                   maximum_pool_size.value_or(0), rmm::detail::driver_pool::ours);
+    void* const primed = allocate_from(pool.get(), *record, initial, cuda_stream_view{},
+                                       "the initial size of a cuda_async_memory_resource");
+    give_back(*record, primed, initial, cuda_stream_view{});
     pool_ = pool.release();
+    record_ = record.release();
 }
 
 cuda_async_memory_resource::~cuda_async_memory_resource() {
+    delete record_;
     rmm::detail::report_failure(rmm::detail::the_driver().destroy_pool({pool_}), "destroy a driver pool");
 }
 
 void* cuda_async_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    return allocate_from(pool_, bytes, stream, "cuda_async_memory_resource");
+    return allocate_from(pool_, *record_, bytes, stream, "cuda_async_memory_resource");
 }
 
-void cuda_async_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
-    give_back(ptr, stream);
+void cuda_async_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    give_back(*record_, ptr, bytes, stream);
 }
 
 bool cuda_async_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
@@ -136,11 +145,12 @@ cuda_async_managed_memory_resource::cuda_async_managed_memory_resource() {
 cuda_async_managed_memory_resource::~cuda_async_managed_memory_resource() = default;
 
 void* cuda_async_managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    return allocate_from(pool_, bytes, stream, "cuda_async_managed_memory_resource");
+    return allocate_from(pool_, rmm::detail::record_of_pool(pool_, rmm::detail::driver_pool::managed), bytes, stream,
+                         "cuda_async_managed_memory_resource");
 }
 
-void cuda_async_managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
-    give_back(ptr, stream);
+void cuda_async_managed_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    give_back(rmm::detail::record_of_pool(pool_, rmm::detail::driver_pool::managed), ptr, bytes, stream);
 }
 
 bool cuda_async_managed_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {

@@ -8,6 +8,9 @@
 #include "rmm/aligned.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/aligned.hpp"
+#include "rmm/ledger.hpp"
+#include "rmm/pinning.hpp"
+#include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -19,13 +22,25 @@ namespace driver = rmm::detail::driver;
 
 void* allocate_pinned(std::size_t bytes, const char* what) {
     void* ptr = nullptr;
-    const driver::Status status = rmm::detail::the_driver().allocate_pinned(bytes, &ptr);
+    const driver::Status status = rmm::detail::allocate_pinned(rmm::detail::the_driver(), bytes, &ptr);
     if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what, rmm::detail::memory_place::host);
     return ptr;
 }
 
 void free_pinned(void* ptr) noexcept {
-    rmm::detail::report_failure(rmm::detail::the_driver().free_pinned(ptr), "free pinned memory");
+    rmm::detail::report_failure(rmm::detail::free_pinned(rmm::detail::the_driver(), ptr), "free pinned memory");
+}
+
+// Never destroyed: resources that are statics are used at exit.
+rmm::detail::block_record& device_blocks() {
+    static auto* const blocks = new rmm::detail::block_record("cuda_memory_resource", "cuda_memory_resource", true);
+    return *blocks;
+}
+// Pages of managed memory are on the device when they are used there; how many, the driver does not say.
+rmm::detail::block_record& managed_blocks() {
+    static auto* const blocks =
+        new rmm::detail::block_record("managed_memory_resource", "managed_memory_resource", false);
+    return *blocks;
 }
 
 // What the driver's pinned allocations are aligned to: whole pages on every driver, of which we promise this much.
@@ -35,19 +50,22 @@ constexpr std::size_t pinned_alignment = CUDA_ALLOCATION_ALIGNMENT;
 
 cuda_memory_resource::~cuda_memory_resource() = default;
 
-void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
     rmm::detail::check(d.current_device(&device));
-    void* ptr = nullptr;
-    const driver::Status status = d.allocate(device, bytes, &ptr);
-    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, "cuda_memory_resource");
+    void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "cuda_memory_resource",
+                                                       [&](void** out) { return d.allocate(device, bytes, out); });
+    device_blocks().note(device, ptr, bytes);
     return ptr;
 }
 
 void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr != nullptr) rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
+    if (ptr == nullptr) return;
+    // Before the driver may give the address to another thread.
+    device_blocks().forget(ptr);
+    rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
 }
 
 bool cuda_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
@@ -60,16 +78,20 @@ std::pair<std::size_t, std::size_t> cuda_memory_resource::do_get_mem_info(cuda_s
 
 managed_memory_resource::~managed_memory_resource() = default;
 
-void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     if (bytes == 0) return nullptr;
-    void* ptr = nullptr;
-    const driver::Status status = rmm::detail::the_driver().allocate_managed(bytes, &ptr);
-    if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, "managed_memory_resource");
+    driver::Driver& d = rmm::detail::the_driver();
+    const int device = rmm::detail::current_device();
+    void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "managed_memory_resource",
+                                                       [&](void** out) { return d.allocate_managed(bytes, out); });
+    managed_blocks().note(device, ptr, bytes);
     return ptr;
 }
 
 void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr != nullptr) rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
+    if (ptr == nullptr) return;
+    managed_blocks().forget(ptr);
+    rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
 }
 
 bool managed_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
@@ -93,7 +115,17 @@ void pinned_host_memory_resource::deallocate(void* ptr, std::size_t, std::size_t
 
 void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) { return allocate(bytes); }
 
-void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view) {
+void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at once.
+    if (ptr != nullptr && bytes >= rmm::detail::pin_from_bytes) {
+        driver::Driver& d = rmm::detail::the_driver();
+        driver::CaptureStatus capture = driver::CaptureStatus::none;
+        std::uint64_t id = 0;
+        const driver::StreamHandle handle = rmm::detail::handle_of(stream);
+        if (!d.capture_status(handle, &capture, &id).ok()) (void)d.take_last_error();
+        if (capture == driver::CaptureStatus::none)
+            rmm::detail::report_failure(d.synchronize_stream(handle), "wait for the users of pinned memory");
+    }
     deallocate(ptr, bytes);
 }
 

@@ -40,6 +40,13 @@ bool is_known_unordered(device_async_resource_ref ref) {
            dynamic_cast<const pinned_host_memory_resource*>(resource) != nullptr;
 }
 
+/// Of other resources it is not known, and they are asked in vain.
+bool is_host_memory(device_async_resource_ref ref) {
+    if (ref.raw().operations != &rmm::detail::device_memory_resource_operations) return false;
+    const auto* resource = static_cast<device_memory_resource*>(ref.raw().resource);
+    return dynamic_cast<const pinned_host_memory_resource*>(resource) != nullptr;
+}
+
 }  // namespace
 
 pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initial_pool_size,
@@ -59,6 +66,8 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     options.initial_bytes = initial;
     options.maximum_bytes = limit;
     options.ordered_upstream = ordered_upstream && !is_known_unordered(upstream);
+    // Only pinned_memory_resource, which is no device_memory_resource, comes as unordered.
+    options.on_device = ordered_upstream && !is_host_memory(upstream);
     engine_ = new pool_engine(upstream, options);
 }
 
@@ -66,6 +75,7 @@ pool::pool(device_async_resource_ref upstream, pool_options const& options) : en
     if (upstream.raw().resource == nullptr) rmm::detail::refuse_null_resource();
     pool_options known = options;
     known.ordered_upstream = options.ordered_upstream && !is_known_unordered(upstream);
+    known.on_device = !is_host_memory(upstream);
     engine_ = new pool_engine(upstream, known);
 }
 
@@ -90,6 +100,8 @@ std::size_t pool::trim(std::size_t keep_bytes) { return engine_->trim(keep_bytes
 void pool::set_release_threshold(std::size_t bytes) noexcept { engine_->set_release_threshold(bytes); }
 
 void pool::set_name(char const* name) { engine_->set_name(name); }
+
+std::size_t pool::in_use_bytes(char const* tag) const { return engine_->in_use_bytes(tag); }
 
 }  // namespace detail
 }  // namespace mr

@@ -38,7 +38,17 @@ std::string describe(driver::Driver& d, driver::Status status) {
 
 }  // namespace
 
+namespace {
+thread_local driver::Driver* scoped_driver = nullptr;
+}  // namespace
+
+driver_scope::driver_scope(driver::Driver& driver) noexcept : outer_(scoped_driver) { scoped_driver = &driver; }
+
+driver_scope::~driver_scope() { scoped_driver = outer_; }
+
 driver::Driver& the_driver() {
+    if (driver::Driver* const scoped = scoped_driver; scoped != nullptr) [[unlikely]]
+        return *scoped;
     try {
         return driver::process_default();
     } catch (const std::bad_alloc&) {
@@ -65,13 +75,18 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
     const std::string asked = std::string(": ") + what + " was asked for " + format_size(bytes) + "\n  ";
+    shortage.limit = memory == memory_place::host ? memory_limit::host : memory_limit::device;
     if (memory == memory_place::host) {
         text += "\nout of memory on the host" + asked + describe_host_memory() +
                 "\n  try: smaller or fewer page-locked allocations; page-locked memory cannot be swapped out";
         throw rmm::out_of_memory(text, shortage);
     }
     const int device = current_device();
-    text += "\nout of memory on " + device_name(device) + asked + describe_device_memory(device, &shortage) +
+    const bool known = describe_device_memory(device, &shortage);
+    text += "\nout of memory on " + device_name(device) + asked +
+            (known ? device_name(device) + "   total " + format_size(shortage.device_total_bytes) + "   free " +
+                         format_size(shortage.device_free_bytes)
+                   : std::string("the driver cannot say how much memory is free")) +
             "\n  try: free what is no longer needed, smaller allocations, or a pool_memory_resource, which uses freed "
             "memory again";
     throw rmm::out_of_memory(text, shortage);
@@ -80,6 +95,7 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
 void throw_host_out_of_memory(std::size_t bytes, const char* what) {
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
+    shortage.limit = memory_limit::host;
     throw rmm::out_of_memory(std::string(what) + " failed to allocate " + std::to_string(bytes) +
                                  " bytes\nout of memory on the host: it was asked for " + format_size(bytes) + "\n  " +
                                  describe_host_memory() + "\n  try: smaller or fewer allocations",
@@ -112,35 +128,42 @@ int current_device() noexcept {
 
 std::string device_name(int device) {
     driver::Driver& d = the_driver();
-    const std::string number = std::to_string(device);
-    if (d.kind() == driver::Kind::host) return "virtual device " + number;
+    if (d.kind() == driver::Kind::host) return short_device_name(device);
     driver::DeviceProperties properties;
     const bool known = d.properties(device, &properties).ok();
     if (!known) (void)d.take_last_error();
-    return "GPU " + number + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
+    return short_device_name(device) + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
 }
 
-std::string format_size(std::size_t bytes) {
+std::string format_short_size(std::size_t bytes) {
     constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     auto value = static_cast<double>(bytes);
     std::size_t unit = 0;
     for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
     if (unit == 0) return std::to_string(bytes) + " bytes";
     char text[64];
-    std::snprintf(text, sizeof(text), "%.2f %s (%zu bytes)", value, units[unit], bytes);
+    std::snprintf(text, sizeof(text), "%.2f %s", value, units[unit]);
     return text;
 }
 
-std::string describe_device_memory(int device, memory_shortage* shortage) {
+std::string format_size(std::size_t bytes) {
+    std::string text = format_short_size(bytes);
+    if (bytes >= 1024) text += " (" + std::to_string(bytes) + " bytes)";
+    return text;
+}
+
+std::string short_device_name(int device) {
+    return (the_driver().kind() == driver::Kind::host ? "virtual device " : "GPU ") + std::to_string(device);
+}
+
+bool describe_device_memory(int device, memory_shortage* shortage) {
     driver::Driver& d = the_driver();
     shortage->device = device;
     const driver::Status status = d.memory_info(device, &shortage->device_free_bytes, &shortage->device_total_bytes);
-    if (!status.ok()) {
-        (void)d.take_last_error();
-        return "the driver cannot say how much memory is free";
-    }
-    return device_name(device) + "   total " + format_size(shortage->device_total_bytes) + "   free " +
-           format_size(shortage->device_free_bytes);
+    if (status.ok()) return true;
+    (void)d.take_last_error();
+    shortage->device_free_bytes = shortage->device_total_bytes = 0;
+    return false;
 }
 
 }  // namespace detail

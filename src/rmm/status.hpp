@@ -18,8 +18,22 @@ namespace detail {
 
 namespace driver = ::kmm::driver;
 
-/// The driver of the process. Throws rmm::logic_error where KMM_DRIVER names one that cannot be used.
+/// The driver of the process, or of the innermost `driver_scope` of this thread. Throws rmm::logic_error where KMM_DRIVER names
+/// one that cannot be used.
 driver::Driver& the_driver();
+
+/// While it lives, this thread's calls of rmm go to another driver than the process's: for a runtime that has one of its own.
+/// What is made in such a scope is used and destroyed in scopes of the same driver only.
+class driver_scope {
+  public:
+    explicit driver_scope(driver::Driver& driver) noexcept;
+    ~driver_scope();
+    driver_scope(const driver_scope&) = delete;
+    driver_scope& operator=(const driver_scope&) = delete;
+
+  private:
+    driver::Driver* outer_;
+};
 
 inline driver::StreamHandle handle_of(cuda_stream_view stream) noexcept { return driver::StreamHandle{stream.value()}; }
 
@@ -50,8 +64,14 @@ std::string device_name(int device);
 /// "4.00 GiB (4294967296 bytes)".
 std::string format_size(std::size_t bytes);
 
-/// One line: "device D   total T   free F", sizes in GiB or MiB. Also fills the device's part of `*shortage`.
-std::string describe_device_memory(int device, memory_shortage* shortage);
+/// "4.00 GiB".
+std::string format_short_size(std::size_t bytes);
+
+/// "GPU 1" or "virtual device 1".
+std::string short_device_name(int device);
+
+/// Fills the device's part of `*shortage`; false if the driver cannot say.
+bool describe_device_memory(int device, memory_shortage* shortage);
 
 }  // namespace detail
 }  // namespace kmm_v0

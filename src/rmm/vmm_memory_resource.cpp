@@ -27,6 +27,7 @@ pool::pool(virtual_memory const& memory) : engine_{nullptr} {
     rmm::detail::check(d.memory_info(device, &free_bytes, &total_bytes));
     virtual_source_options options;
     options.maximum_bytes = std::min(memory.maximum_bytes, total_bytes);
+    options.readers.assign(memory.readers, memory.readers + memory.num_readers);
     auto source = std::make_unique<virtual_source>(d, device, options);
     rmm::detail::check(source->status());
     pool_options as_pool;

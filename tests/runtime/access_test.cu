@@ -626,9 +626,6 @@ TEST(NotOffered, reductions_struct_arguments_leases_adoption_and_the_rest_say_so
     RuntimeConfig config = config_with(1);
     config.spill_directory = "/nonexistent";
     EXPECT_THROW(kmm::make_runtime(config), kmm::NotAvailable);
-    config = config_with(1);
-    config.device_memory_kind = kmm::DeviceMemoryKind::Resource;
-    EXPECT_THROW(kmm::make_runtime(config), kmm::NotAvailable);
     EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(10));
 }
 

@@ -9,57 +9,72 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kmm/core/identifiers.hpp"
 
+struct CUstream_st;
+
 namespace kmm {
 
-/// How pinned host memory is obtained. Either value changes nothing yet: a runtime pins segments that it keeps until
-/// `trim_memory` or its end.
+/// How pinned host memory is obtained. Of either kind a runtime keeps what it has until `trim_memory` or its end.
 enum struct HostMemoryKind : std::uint8_t {
-    CachingPool,  ///< freed memory is kept for reuse
-    NoPool,       ///< one driver call for each buffer
+    CachingPool,  ///< in large steps, by many threads
+    NoPool,       ///< one driver call for each buffer that finds no room in what was freed
 };
 
-/// How device memory is obtained. `Resource` is refused (NotAvailable); the other values change nothing yet: a runtime maps
-/// one range of addresses for each device piece by piece, and where the driver cannot it takes large blocks.
+/// Where device memory comes from. Of every kind a runtime takes large steps, in which it places chunks itself, and keeps them
+/// until `trim_memory` or its end. A kind that the driver does not have: NotAvailable.
 enum struct DeviceMemoryKind : std::uint8_t {
     DefaultPool,  ///< the driver's default pool
     PrivatePool,  ///< a pool of the driver of our own
     CachingPool,  ///< the library's pool
-    NoPool,       ///< one driver call for each buffer
+    NoPool,       ///< one driver call for each buffer that finds no room in what was freed
     Vmm,          ///< the library's pool on virtual memory: re-maps instead of failing on fragmentation
     Resource,     ///< `RuntimeConfig::device_resource`
     Automatic,    ///< Vmm where the driver can, else CachingPool
 };
 
-/// Where a runtime with DeviceMemoryKind::Resource takes device memory from: two functions and a memory resource that
-/// outlives the runtime. Both functions are called from any thread, with the device current; `allocate` may throw. No
-/// runtime takes memory from it yet, and nothing makes one from an `rmm::device_async_resource_ref`.
+/// Where a runtime with DeviceMemoryKind::Resource takes memory of one device from: made from any
+/// `rmm::device_async_resource_ref`, or of two functions. The resource outlives the runtime. Both functions are called from one
+/// thread of the runtime's, with the device current and a stream of its own; memory must be aligned to 256 bytes; `allocate` may
+/// throw or return null (the driver has no more), `deallocate` must not throw.
 struct DeviceMemorySource {
     std::shared_ptr<void> resource;
     void* (*allocate)(void* resource, std::size_t bytes, std::size_t alignment, void* stream) = nullptr;
     void (*deallocate)(void* resource, void* memory, std::size_t bytes, std::size_t alignment, void* stream) = nullptr;
+
+    DeviceMemorySource() = default;
+    /// `ref` is a reference of rmm to a stream-ordered resource of device memory; needs <rmm/resource_ref.hpp>.
+    template<typename Ref, typename = decltype(std::declval<const Ref&>().raw().operations->deallocate)>
+    DeviceMemorySource(const Ref& ref)
+        : resource(std::make_shared<Ref>(ref)),
+          allocate([](void* r, std::size_t bytes, std::size_t alignment, void* stream) {
+              return static_cast<Ref*>(r)->allocate_async(bytes, alignment, static_cast<CUstream_st*>(stream));
+          }),
+          deallocate([](void* r, void* memory, std::size_t bytes, std::size_t alignment, void* stream) {
+              static_cast<Ref*>(r)->deallocate_async(memory, bytes, alignment, static_cast<CUstream_st*>(stream));
+          }) {}
 };
 
 /// Passing an object of your own ignores the environment; start from default_config_from_environment() to combine both.
 /// All sizes in bytes. In brackets the variable that default_config_from_environment() reads into the field.
 struct RuntimeConfig {
-    /// [KMM_HOST_POOL] Changes nothing yet.
+    /// [KMM_HOST_POOL]
     HostMemoryKind host_memory_kind = HostMemoryKind::CachingPool;
     /// [KMM_HOST_MEM, a size] Of the host tier, which also stays below `host_memory_fraction`.
     std::size_t host_memory_limit = std::numeric_limits<std::size_t>::max();
-    /// [KMM_HOST_BLOCK] Take host memory in blocks of this size and sub-allocate; 0: off. Changes nothing yet.
+    /// [KMM_HOST_BLOCK] Take host memory in blocks of this size (a larger buffer in one of its own) and sub-allocate; 0: off.
     std::size_t host_memory_block_size = 0;
-    /// [KMM_DEVICE_POOL] Changes nothing yet, but that `Resource` is refused.
+    /// [KMM_DEVICE_POOL]
     DeviceMemoryKind device_memory_kind = DeviceMemoryKind::Automatic;
     /// [KMM_DEVICE_MEM, a size] Of each device; includes pool slack and temporaries, not adopted memory. The limit in force
     /// is min(this, `device_memory_fraction` of the total - `device_memory_keep_free`).
     std::size_t device_memory_limit = std::numeric_limits<std::size_t>::max();
     /// [KMM_DEVICE_KEEP_FREE] Of each device, left to others.
     std::size_t device_memory_keep_free = 0;
-    /// [KMM_DEVICE_BLOCK] As host_memory_block_size, of each device. Changes nothing yet.
+    /// [KMM_DEVICE_BLOCK] As host_memory_block_size, of each device.
     std::size_t device_memory_block_size = 0;
     /// [KMM_DEVICE_STREAMS] Compute streams of each device, 1..64.
     std::size_t device_concurrent_streams = 8;
@@ -97,7 +112,8 @@ struct RuntimeConfig {
     double memory_wait = 10;
     /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what; 0: off.
     double watchdog = 30;
-    /// For DeviceMemoryKind::Resource: one for each device.
+    /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host driver the
+    /// runtime then uses the process's virtual devices, for which resources are made.
     std::vector<DeviceMemorySource> device_resource{};
 };
 

@@ -43,6 +43,8 @@ class arena_memory_resource final : public device_memory_resource {
 
     [[nodiscard]] bool supports_streams() const noexcept override { return true; }
     [[nodiscard]] pool_statistics statistics() const { return pool_.statistics(); }
+    /// How messages and reports call the resource.
+    void set_name(char const* name) { pool_.set_name(name); }
 
   private:
     void* do_allocate(std::size_t bytes, cuda_stream_view stream) override {

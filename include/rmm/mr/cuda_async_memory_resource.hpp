@@ -10,6 +10,10 @@
 
 namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
+namespace detail {
+class driver_pool;  // src/rmm/driver_pool.hpp
+}  // namespace detail
+
 namespace mr {
 
 /// Makes a memory pool of the driver on the current device and allocates from it in stream order. Where CUDA is 12.8 or
@@ -50,6 +54,7 @@ class RMM_EXPORT cuda_async_memory_resource final : public device_memory_resourc
     [[nodiscard]] bool do_is_equal(device_memory_resource const& other) const noexcept override;
 
     cudaMemPool_t pool_{};
+    rmm::detail::driver_pool* record_{};  // how much is in use
 };
 
 }  // namespace mr

@@ -49,6 +49,8 @@ class fixed_size_memory_resource : public device_memory_resource {
     [[nodiscard]] Upstream* get_upstream() const noexcept { return upstream_; }
     [[nodiscard]] std::size_t get_block_size() const noexcept { return options_.block_bytes; }
     [[nodiscard]] pool_statistics statistics() const { return pool_.statistics(); }
+    /// How messages and reports call the resource.
+    void set_name(char const* name) { pool_.set_name(name); }
     /// See pool_memory_resource::trim.
     std::size_t trim(std::size_t keep_bytes = 0) { return pool_.trim(keep_bytes); }
 

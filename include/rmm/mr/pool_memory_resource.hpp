@@ -81,6 +81,8 @@ class pool_memory_resource final : public device_memory_resource {
     void set_release_threshold(std::size_t bytes) noexcept { pool_.set_release_threshold(bytes); }
     /// How messages call the pool.
     void set_name(char const* name) { pool_.set_name(name); }
+    /// Bytes of blocks in use that were allocated under this rmm::memory_tag; null or "": under none. O(blocks in use).
+    [[nodiscard]] std::size_t in_use_bytes(char const* tag) const { return pool_.in_use_bytes(tag); }
 
     /// The pool behind the template, for the library.
     [[nodiscard]] detail::pool& implementation() noexcept { return pool_; }

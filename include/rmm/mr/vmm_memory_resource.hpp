@@ -18,7 +18,9 @@ namespace mr {
 /// - Memory is reachable from every device that can reach this one. It cannot be shared with other processes by
 ///   cudaIpcGetMemHandle; use pool_memory_resource for that.
 /// - Mapping costs some 30 microseconds for each piece of 2 to 256 MiB, and moving a piece lets the host wait for the work that
-///   used it last. A program that repeats what it does maps nothing (`mappings`).
+///   used it last; so does cutting one, which happens when more than three quarters are in use. A program that repeats what it
+///   does maps nothing (`mappings`).
+/// - Requests of 8 MiB and more are rounded up to 2 MiB (below 40 GiB larger ones only: of 4 GiB 80 MiB and more).
 /// - Stream order, wrong frees, threads, zero bytes and errors as for pool_memory_resource. Equal only to itself. The
 ///   destructor waits for the memory's last users.
 class vmm_memory_resource final : public device_memory_resource {
@@ -46,6 +48,8 @@ class vmm_memory_resource final : public device_memory_resource {
     void set_release_threshold(std::size_t bytes) noexcept { pool_.set_release_threshold(bytes); }
     /// How messages call the pool.
     void set_name(char const* name) { pool_.set_name(name); }
+    /// Bytes of blocks in use that were allocated under this rmm::memory_tag; null or "": under none. O(blocks in use).
+    [[nodiscard]] std::size_t in_use_bytes(char const* tag) const { return pool_.in_use_bytes(tag); }
 
     /// The pool behind the class, for the library.
     [[nodiscard]] detail::pool& implementation() noexcept { return pool_; }

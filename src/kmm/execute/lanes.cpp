@@ -85,4 +85,20 @@ Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) 
     return {};
 }
 
+void Lanes::wait_on_host(const FenceSet& fences) noexcept {
+    for (const graph::Fence& f : fences) {
+        if (passed(f)) continue;
+        Lane& other = lanes_[index(f.lane)];
+        Position there = other.enqueued.load(std::memory_order_acquire);
+        while (there < f.position) {
+            other.enqueued.wait(there, std::memory_order_acquire);
+            there = other.enqueued.load(std::memory_order_acquire);
+        }
+        const StreamHandle stream = other.stream.load(std::memory_order_acquire);
+        if (stream.native == nullptr) continue;  // nothing was ever put there: its work failed before it began
+        // What cannot be waited for alone is waited for with the device; after the loss of a device there is nothing to wait for.
+        if (!driver_.synchronize_stream(stream).ok()) (void)driver_.synchronize_device(ordinal(device(f.lane)));
+    }
+}
+
 }  // namespace kmm::execute

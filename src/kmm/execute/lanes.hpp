@@ -71,6 +71,8 @@ class Lanes {
     /// there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
     /// dependencies). Waits that earlier ones imply are left out. Called by the lane's feeder.
     Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
+    /// The calling thread waits until `fences` have passed on their devices. Not for the planner or a feeder of lanes.
+    void wait_on_host(const FenceSet& fences) noexcept;
 
     std::size_t size() const noexcept { return lanes_.size(); }
     std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }

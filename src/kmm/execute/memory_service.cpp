@@ -1,9 +1,9 @@
 #include "kmm/execute/memory_service.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include "rmm/status.hpp"
 
 namespace kmm::execute {
 
@@ -13,29 +13,31 @@ constexpr std::size_t mib = std::size_t{1} << 20;
 // A first step that costs about a millisecond, and a largest one that is ready in 40 ms where 16 threads touch pages.
 constexpr std::size_t smallest_host_step = 32 * mib;
 constexpr std::size_t largest_host_step = 1024 * mib;
-constexpr std::size_t huge_page = 2 * mib;
 constexpr std::size_t smallest_device_step = 64 * mib;
 constexpr std::size_t largest_device_step = 2048 * mib;
-// Creating, mapping and opening a piece costs the same 50 us whatever its size.
-constexpr std::size_t largest_piece = 512 * mib;
-constexpr unsigned most_touching_threads = 16;
-// Between two allocations of the driver, so that no block of ours crosses from one into the next.
-constexpr std::size_t gap = 512;
-
-std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+// What the heaps hand out in; a step's size is a multiple of it but for the last one under a limit.
+constexpr std::size_t heap_unit = 256;
 
 }  // namespace
 
-MemoryService::MemoryService(driver::Driver& driver, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
-                             bool virtual_memory, const void* runtime, Reports& reports)
-    : driver_(driver),
+MemoryService::MemoryService(Lanes& lanes, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
+                             const RuntimeConfig& config, DeviceMemoryKind device_kind, const void* runtime,
+                             Reports& reports)
+    : driver_(lanes.driver()),
+      lanes_(lanes),
       ordinals_(std::move(ordinals)),
       limits_(std::move(limits_bytes)),
-      virtual_memory_(virtual_memory),
+      config_(config),
       runtime_(runtime),
       reports_(reports),
-      ranges_(limits_.size() - 1) {
-    figures_.device_bytes.resize(ranges_.size());
+      memories_(limits_.size()) {
+    for (std::size_t d = 0; d < ordinals_.size(); ++d) {
+        const DeviceMemorySource* source =
+            device_kind == DeviceMemoryKind::Resource ? &config_.device_resource[d] : nullptr;
+        memories_[d + 1].device = std::make_unique<DeviceMemory>(driver_, ordinals_, d, device_kind, source);
+    }
+    current_.device_bytes.resize(ordinals_.size());
+    figures_ = current_;
     thread_ = std::thread([this] { run(); });
 }
 
@@ -46,24 +48,20 @@ MemoryService::~MemoryService() {
     }
     wake_.notify_one();
     thread_.join();
-    for (const Segment& s : segments_) {
-        (void)driver_.unregister_host(s.address);
-        ::munmap(s.reservation, s.reserved_bytes);
-    }
-    for (Range& r : ranges_) {
-        for (const Piece& p : r.pieces) {
-            (void)driver_.unmap(p.address, p.bytes);
-            (void)driver_.release_physical(p.handle);
-        }
-        if (r.base != nullptr) (void)driver_.release_addresses(r.base, r.reserved_bytes);
-        for (const Allocation& a : r.allocations) (void)driver_.free(a.address);
-    }
 }
 
 void MemoryService::grow(memory::MemoryIndex memory, std::size_t at_least_bytes) {
     {
         std::lock_guard<std::mutex> guard(mutex_);
-        requests_.push_back({memory, at_least_bytes});
+        requests_.push_back({Wish::grow, memory, at_least_bytes, nullptr});
+    }
+    wake_.notify_one();
+}
+
+void MemoryService::exchange(memory::MemoryIndex memory, std::size_t at_least_bytes) {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        requests_.push_back({Wish::exchange, memory, at_least_bytes, nullptr});
     }
     wake_.notify_one();
 }
@@ -72,7 +70,7 @@ void MemoryService::trim() {
     std::promise<void> trimmed;
     {
         std::lock_guard<std::mutex> guard(mutex_);
-        requests_.push_back({0, 0, &trimmed});
+        requests_.push_back({Wish::trim, 0, 0, &trimmed});
     }
     wake_.notify_one();
     trimmed.get_future().wait();
@@ -85,216 +83,182 @@ MemoryService::Figures MemoryService::figures() const {
 
 void MemoryService::run() {
     const RuntimeThread mark(runtime_);
+    (void)driver_.set_current_device(ordinals_.front());  // pinning needs one
     for (;;) {
         Request request;
         {
             std::unique_lock<std::mutex> lock(mutex_);
             wake_.wait(lock, [this] { return stop_ || !requests_.empty(); });
-            if (stop_) return;
+            if (stop_) break;
             request = requests_.front();
             requests_.pop_front();
         }
-        if (request.trimmed != nullptr) {
-            trim_all();
-            request.trimmed->set_value();
-        } else if (request.memory == 0)
-            grow_host(request.bytes);
-        else
-            grow_device(request.memory - 1, request.bytes);
+        switch (request.wish) {
+        case Wish::grow: grow_now(request.memory, request.bytes); break;
+        case Wish::exchange: exchange_now(request.memory, request.bytes); break;
+        case Wish::trim: trim_now(); break;
+        }
+        if (request.done != nullptr) request.done->set_value();
         reports_.help();
     }
+    for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
+        for (const Step& s : memories_[m].steps) give_back(m, s);
+        memories_[m].device.reset();
+    }
 }
 
-void MemoryService::answer(memory::MemoryIndex memory, const void* address, std::size_t bytes) {
-    Message m;
-    m.what = Message::What::grown;
-    m.to = memory;
-    m.address = reinterpret_cast<std::uintptr_t>(address);
-    m.bytes = bytes;
-    reports_.post(std::move(m));
+// What the last step of a heap should hold: neither a sliver that nothing fits into, nor, where no chunk may lie across two
+// steps, a part of a chunk.
+std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const {
+    const Memory& memory = memories_[m];
+    const std::size_t block = m == 0 ? config_.host_memory_block_size : config_.device_memory_block_size;
+    if (block != 0) return std::min(left, std::max(needed, (block + heap_unit - 1) / heap_unit * heap_unit));
+    const bool by_request = m == 0 ? config_.host_memory_kind == HostMemoryKind::NoPool
+                                   : config_.device_memory_kind == DeviceMemoryKind::NoPool;
+    if (by_request) return std::min(left, needed);
+    std::size_t step = m == 0 ? std::clamp(memory.offered_bytes, smallest_host_step, largest_host_step)
+                              : std::clamp(memory.offered_bytes, smallest_device_step, largest_device_step);
+    if (needed >= step) return std::min(left, needed);
+    if (step >= left || left - step < step / 4) return left;
+    if (memory.device == nullptr || !memory.device->is_one_range()) step = step / needed * needed;
+    return step;
 }
 
-// Page faults of one thread cost half a second per GiB; several threads with huge pages reach 0.02.
-void MemoryService::touch(std::byte* address, std::size_t bytes) {
-    ::madvise(address, bytes, MADV_HUGEPAGE);
-    const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, most_touching_threads);
-    const std::size_t share = round_up((bytes + threads - 1) / threads, huge_page);
-    const auto run = [=](std::size_t begin) {
-        // Once a small page: where there are no huge pages each of them faults.
-        for (std::size_t i = begin; i < std::min(begin + share, bytes); i += 4096)
-            *reinterpret_cast<volatile std::byte*>(address + i) = std::byte{0};
-    };
-    std::vector<std::thread> others;
-    for (std::size_t begin = share; begin < bytes; begin += share) {
-        try {
-            others.emplace_back(run, begin);
-        } catch (...) {
-            run(begin);  // the system gives no more threads
+bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
+    Step step;
+    step.bytes = bytes;
+    if (m == 0) {
+        const auto begin = std::chrono::steady_clock::now();
+        const rmm::detail::driver_scope own_driver(driver_);  // texts of failures
+        if (config_.host_memory_kind == HostMemoryKind::NoPool) {
+            step.block.size_bytes = bytes;
+            if (!driver_.allocate_pinned(bytes, &step.block.address).ok()) return false;
+        } else if (!rmm::detail::pin(driver_, bytes, &step.block).ok()) {
+            return false;
         }
+        step.address = step.block.address;
+        current_.pinned_bytes += step.block.size_bytes;
+        current_.pinning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    } else {
+        DeviceMemory& device = *memories_[m].device;
+        step.address = device.take(bytes);
+        step.sealed = !device.is_one_range();
+        if (step.address == nullptr) return false;
     }
-    run(0);
-    for (std::thread& t : others) t.join();
+    *out = step;
+    return true;
 }
 
-void MemoryService::grow_host(std::size_t bytes) {
-    const std::size_t left = limits_[0] - std::min(limits_[0], host_bytes_);
-    std::size_t offered =
-        std::min(left, std::max(bytes, std::clamp(host_bytes_, smallest_host_step, largest_host_step)));
-    const auto begin = std::chrono::steady_clock::now();
-    void* reservation = MAP_FAILED;
-    void* address = MAP_FAILED;
-    std::size_t mapped = 0;
-    bool registered = false;
-    while (offered >= bytes && offered != 0) {
-        mapped = round_up(offered, huge_page);
-        // One huge page more than needed: the segment begins at one, and never touches its neighbours (a copy must not
-        // cross from one page-locked range into another).
-        reservation = ::mmap(nullptr, mapped + huge_page, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (reservation != MAP_FAILED) {
-            address = reinterpret_cast<void*>(round_up(reinterpret_cast<std::size_t>(reservation), huge_page));
-            // The host driver pins nothing: its pages may come when they are used.
-            if (driver_.kind() != driver::Kind::host) touch(static_cast<std::byte*>(address), mapped);
-            registered = driver_.register_host(address, mapped).ok();
-            if (registered) break;
-            ::munmap(reservation, mapped + huge_page);
-            address = MAP_FAILED;
-        }
-        if (offered == bytes) break;
-        offered = std::max(bytes, offered / 2);
+void MemoryService::give_back(memory::MemoryIndex m, const Step& step) {
+    if (m == 0) {
+        const rmm::detail::driver_scope own_driver(driver_);
+        rmm::detail::unpin(driver_, step.block);
+        current_.pinned_bytes -= step.block.size_bytes;
+    } else if (step.plain) {
+        (void)driver_.free(step.address);
+        current_.device_bytes[m - 1] -= step.bytes;
+    } else {
+        memories_[m].device->give_back(step.address, step.bytes);
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (address == MAP_FAILED || offered < bytes) {
-        answer(0, nullptr, 0);
-        return;
-    }
-    segments_.push_back({address, offered, mapped, reservation, mapped + huge_page});
-    host_bytes_ += offered;
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        figures_.pinning_seconds += seconds;
-        figures_.pinned_bytes += mapped;
-    }
-    answer(0, address, offered);
 }
 
-void MemoryService::grow_device(std::uint32_t device, std::size_t bytes) {
-    Range& r = ranges_[device];
-    const std::size_t limit = limits_[device + 1];
-    const std::size_t offered_so_far = r.offered_bytes + r.allocated_bytes;
-    const std::size_t left = limit - std::min(limit, offered_so_far);
-    const std::size_t wanted =
-        std::min(left, std::max(bytes, std::clamp(offered_so_far, smallest_device_step, largest_device_step)));
-    if (wanted == 0) {
-        answer(device + 1, nullptr, 0);
-        return;
+/// 0 bytes: a refusal.
+void MemoryService::offer(memory::MemoryIndex m, const Step& step, Message::What what) {
+    if (step.bytes != 0) {
+        memories_[m].steps.push_back(step);
+        memories_[m].offered_bytes += step.bytes;
+        ++current_.steps;
     }
-    if (virtual_memory_ && r.base == nullptr && r.allocations.empty()) {
-        void* base = nullptr;
-        if (!driver_.granularity(ordinals_[device], &r.granularity).ok() || r.granularity == 0) r.granularity = 2 * mib;
-        r.reserved_bytes = round_up(limit, r.granularity);
-        if (driver_.reserve_addresses(r.reserved_bytes, &base).ok()) r.base = static_cast<std::byte*>(base);
-    }
-    if (r.base != nullptr && map_more(device, r, wanted)) {
-        const std::size_t offered = std::min(wanted, r.mapped_bytes - r.offered_bytes);
-        answer(device + 1, r.base + r.offered_bytes, offered);
-        r.offered_bytes += offered;
-        return;
-    }
-    // No virtual memory, or not even one piece of it: a plain allocation of what is needed at least.
-    for (const std::size_t attempt : {wanted, std::min(left, bytes)}) {
-        void* address = nullptr;
-        if (!driver_.allocate(ordinals_[device], attempt + gap, &address).ok() &&
-            !driver_.allocate(ordinals_[device], attempt, &address).ok())
-            continue;
-        r.allocations.push_back({address, attempt});
-        r.allocated_bytes += attempt;
-        {
-            std::lock_guard<std::mutex> guard(mutex_);
-            figures_.device_bytes[device] += attempt;
-        }
-        answer(device + 1, address, attempt);
-        return;
-    }
-    answer(device + 1, nullptr, 0);
+    count();
+    Message message;
+    message.what = what;
+    message.to = m;
+    message.address = reinterpret_cast<std::uintptr_t>(step.address);
+    message.bytes = step.bytes;
+    message.sealed = step.sealed;
+    reports_.post(std::move(message));
 }
 
-void MemoryService::trim_all() {
-    std::size_t unpinned = 0;
-    std::erase_if(segments_, [&](const Segment& s) {
-        if (!reports_.take_back(0, s.address, s.offered_bytes)) return false;
-        (void)driver_.unregister_host(s.address);
-        ::munmap(s.reservation, s.reserved_bytes);
-        host_bytes_ -= s.offered_bytes;
-        unpinned += s.pinned_bytes;
-        return true;
-    });
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        figures_.pinned_bytes -= unpinned;
+void MemoryService::count() {
+    current_.mappings = 0;
+    std::vector<std::size_t> device_bytes;
+    for (std::size_t d = 0; d < ordinals_.size(); ++d) {
+        const Memory& memory = memories_[d + 1];
+        current_.mappings += memory.device->mappings();
+        std::size_t plain_bytes = 0;
+        for (const Step& s : memory.steps)
+            if (s.plain) plain_bytes += s.bytes;
+        device_bytes.push_back(memory.device->held_bytes() + plain_bytes);
     }
-    for (std::uint32_t d = 0; d < ranges_.size(); ++d) trim_device(d);
-}
-
-void MemoryService::trim_device(std::uint32_t device) {
-    Range& r = ranges_[device];
-    std::size_t unmapped = 0, freed = 0;
-    while (!r.pieces.empty()) {
-        const Piece piece = r.pieces.back();
-        const auto begin = static_cast<std::size_t>(static_cast<std::byte*>(piece.address) - r.base);
-        const std::size_t offered = r.offered_bytes - std::min(r.offered_bytes, begin);
-        if (offered != 0 && !reports_.take_back(device + 1, piece.address, offered)) break;
-        (void)driver_.unmap(piece.address, piece.bytes);
-        (void)driver_.release_physical(piece.handle);
-        r.pieces.pop_back();
-        r.offered_bytes -= offered;
-        r.mapped_bytes -= piece.bytes;
-        unmapped += piece.bytes;
-    }
-    std::erase_if(r.allocations, [&](const Allocation& a) {
-        if (!reports_.take_back(device + 1, a.address, a.offered_bytes)) return false;
-        (void)driver_.free(a.address);
-        r.allocated_bytes -= a.offered_bytes;
-        freed += a.offered_bytes;
-        return true;
-    });
+    current_.device_bytes = std::move(device_bytes);
     std::lock_guard<std::mutex> guard(mutex_);
-    figures_.mapped_bytes -= unmapped;
-    figures_.device_bytes[device] -= unmapped + freed;
+    figures_ = current_;
 }
 
-// Maps until `bytes` more can be offered, in pieces; keeps what it got when the driver stops giving. True if anything is new.
-bool MemoryService::map_more(std::uint32_t device, Range& r, std::size_t bytes) {
-    const int own = ordinals_[device];
-    std::vector<int> readers;
-    for (const int d : ordinals_) {
-        bool peer = d == own;
-        if (!peer && !driver_.can_access_peer(d, own, &peer).ok()) peer = false;
-        if (peer) readers.push_back(d);
+void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
+    const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+    const std::size_t needed = std::min(left, bytes);
+    Step step;
+    for (std::size_t attempt = step_bytes(m, needed, left); attempt != 0;) {
+        if (take(m, attempt, &step)) break;
+        if (attempt <= needed) break;
+        attempt = std::max(needed, attempt / 2 / heap_unit * heap_unit);
     }
-    while (r.mapped_bytes < r.offered_bytes + bytes && r.mapped_bytes < r.reserved_bytes) {
-        Piece piece;
-        piece.bytes = std::min({round_up(r.offered_bytes + bytes - r.mapped_bytes, r.granularity), largest_piece,
-                                r.reserved_bytes - r.mapped_bytes});
-        piece.address = r.base + r.mapped_bytes;
-        if (!driver_.create_physical(own, piece.bytes, &piece.handle).ok()) break;
-        bool ok = driver_.map(piece.address, piece.bytes, piece.handle).ok();
-        if (ok && !driver_.set_access(piece.address, piece.bytes, readers.data(), readers.size()).ok()) {
-            (void)driver_.unmap(piece.address, piece.bytes);
-            ok = false;
-        }
-        if (!ok) {
-            (void)driver_.release_physical(piece.handle);
-            break;
-        }
-        r.pieces.push_back(piece);
-        r.mapped_bytes += piece.bytes;
-        std::lock_guard<std::mutex> guard(mutex_);
-        figures_.mapped_bytes += piece.bytes;
-        figures_.device_bytes[device] += piece.bytes;
-        ++figures_.mappings;
+    // Not even one piece can be mapped: the driver may have some other memory.
+    if (step.address == nullptr && needed != 0 && m != 0 && memories_[m].device->is_one_range() &&
+        driver_.allocate(ordinals_[m - 1], needed, &step.address).ok()) {
+        step.bytes = needed;
+        step.plain = true;
     }
-    return r.mapped_bytes > r.offered_bytes;
+    if (step.address == nullptr) step.bytes = 0;
+    offer(m, step, Message::What::grown);
+}
+
+/// What is wholly free, out of the heap's hands and with nobody on a device using it any more.
+std::vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryIndex m) {
+    Memory& memory = memories_[m];
+    std::vector<Step> taken;
+    graph::FenceSet users;
+    std::erase_if(memory.steps, [&](const Step& s) {
+        if (!reports_.take_back(m, s.address, s.bytes, &users)) return false;
+        taken.push_back(s);
+        memory.offered_bytes -= s.bytes;
+        return true;
+    });
+    lanes_.wait_on_host(users);
+    return taken;
+}
+
+void MemoryService::exchange_now(memory::MemoryIndex m, std::size_t bytes) {
+    const std::vector<Step> old = take_back_free(m);
+    std::size_t old_bytes = 0;
+    for (const Step& s : old) old_bytes += s.bytes;
+    const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+    const std::size_t wanted = std::max(old_bytes, bytes);
+    Step step;
+    if (wanted > left) {
+        for (const Step& s : old) offer(m, s, Message::What::given_again);
+        offer(m, {}, Message::What::grown);
+        return;
+    }
+    for (const Step& s : old) give_back(m, s);
+    if (memories_[m].device != nullptr) memories_[m].device->trim();
+    if (!take(m, wanted, &step)) {
+        for (const Step& s : old) {
+            Step again;
+            if (take(m, s.bytes, &again)) offer(m, again, Message::What::given_again);
+        }
+        step = {};
+    }
+    offer(m, step, Message::What::grown);
+}
+
+void MemoryService::trim_now() {
+    for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
+        for (const Step& s : take_back_free(m)) give_back(m, s);
+        if (memories_[m].device != nullptr) memories_[m].device->trim();
+    }
+    count();
 }
 
 }  // namespace kmm::execute

@@ -21,7 +21,8 @@ struct Message {
         host_done,    ///< task, error
         task_failed,  ///< task, error; before the lane advances past it
         copy_failed,  ///< chunk, from, to, copied_at, error; likewise
-        grown,        ///< memory, address, bytes
+        grown,        ///< memory, address, bytes, sealed
+        given_again,  ///< memory, address, bytes, sealed
         release,      ///< array: no handle is left
         look,         ///< nothing; the planner looks again
     };
@@ -35,6 +36,7 @@ struct Message {
     std::uintptr_t address = 0;
     std::size_t bytes = 0;
     std::uint64_t copied_at = 0;
+    bool sealed = false;  ///< see memory::Residency::grown
     std::exception_ptr error;
 };
 
@@ -91,8 +93,10 @@ class Reports {
     virtual void post(Message&& message) = 0;
     /// Runs the planner on this thread if nobody does and there is something to do.
     virtual void help() noexcept = 0;
-    /// Takes memory that was reported as grown back from the planner, if all of it is free. Waits for a turn of the planner.
-    virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes) = 0;
+    /// Takes memory that was reported as grown back from the planner, if all of it is free; `*users` is what on a device still
+    /// uses it. Waits for a turn of the planner.
+    virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
+                           graph::FenceSet* users) = 0;
     /// A record whose payload has just been destroyed.
     virtual void discard(graph::Task& task) noexcept = 0;
 

@@ -71,7 +71,8 @@ void RuntimeCore::handle(Message& m) {
     case Message::What::copy_failed:
         scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
         break;
-    case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes); break;
+    case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes, m.sealed); break;
+    case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;
     case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
     case Message::What::look: break;
     }
@@ -95,6 +96,11 @@ void RuntimeCore::launch(std::uint32_t device, Task& task) { launchers_[device]-
 void RuntimeCore::run_on_host(Task& task) { to_host_.push_back(&task); }
 
 void RuntimeCore::grow(memory::MemoryIndex memory, std::size_t bytes) { memory_service_->grow(memory, bytes); }
+
+bool RuntimeCore::exchange(memory::MemoryIndex memory, std::size_t bytes) {
+    memory_service_->exchange(memory, bytes);
+    return true;
+}
 
 bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
     return from != 0 && to != 0 && peers_[to - 1][from - 1];
@@ -143,10 +149,11 @@ void RuntimeCore::memory_wait_ends(Task& task) noexcept {
 
 void RuntimeCore::post(Message&& message) { inbox_.push(std::move(message)); }
 
-bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes) {
+bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
+                            graph::FenceSet* users) {
     return while_planning([&] {
         if (!inbox_.empty()) turn();  // arrays that were released just now
-        return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes);
+        return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
     });
 }
 

@@ -120,6 +120,7 @@ class RuntimeCore final : public Runtime,
     void launch(std::uint32_t device, Task& task) override;
     void run_on_host(Task& task) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
+    bool exchange(memory::MemoryIndex memory, std::size_t bytes) override;
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override;
     void settled(Task& task) noexcept override;
     void recycle(Task& task) noexcept override;
@@ -134,7 +135,7 @@ class RuntimeCore final : public Runtime,
     // execute::Reports
     void post(execute::Message&& message) override;
     void help() noexcept override;
-    bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes) override;
+    bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     void discard(Task& task) noexcept override { pool_.give(&task); }
     // execute::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;

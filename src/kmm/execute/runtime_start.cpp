@@ -57,6 +57,13 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
     } else if (config.driver != DriverKind::Host) {
         kind = config.driver == DriverKind::CUDA ? driver::Kind::cuda : driver::Kind::hip;
     }
+    std::string reason;
+    // A resource of the program's is made on the driver of the process: so must be the runtime.
+    if (kind == driver::Kind::host && config.device_memory_kind == DeviceMemoryKind::Resource) {
+        auto shared = driver::open(kind, &reason);
+        if (shared == nullptr) throw NotAvailable("the host driver cannot be used: " + reason);
+        return shared;
+    }
     if (kind == driver::Kind::host) {
         if (config.virtual_devices < 1 || config.virtual_devices > MAX_DEVICES)
             throw InvalidArgument("virtual_devices is " + std::to_string(config.virtual_devices) + ": use 1 to " +
@@ -73,7 +80,6 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
         options.num_threads = static_cast<int>(config.host_threads);
         return driver::make_host_driver(options);
     }
-    std::string reason;
     auto driver = driver::open(kind, &reason);
     if (driver == nullptr)
         throw NotAvailable(std::string("the ") + (kind == driver::Kind::cuda ? "cuda" : "hip") +
@@ -96,9 +102,39 @@ void check_config(const RuntimeConfig& c) {
     if (!c.spill_directory.empty())
         throw NotAvailable(
             "the disk tier is not offered by this version of kmm: leave spill_directory (KMM_SPILL_DIR) empty");
-    if (c.device_memory_kind == DeviceMemoryKind::Resource)
-        throw NotAvailable("device memory from an rmm resource is not offered by this version of kmm: leave "
-                           "device_memory_kind (KMM_DEVICE_POOL) alone");
+}
+
+/// Automatic is resolved; what the driver or the program does not have is refused.
+DeviceMemoryKind memory_kind(const RuntimeConfig& config, const driver::Driver& driver, std::size_t num_devices) {
+    const driver::Capabilities can = driver.capabilities();
+    const auto refuse = [&](const char* name, const char* missing) {
+        throw NotAvailable(std::string("device_memory_kind (KMM_DEVICE_POOL) is ") + name + ", but the " +
+                           driver.name() + " driver has no " + missing + ": leave it alone, or use caching");
+    };
+    switch (config.device_memory_kind) {
+    case DeviceMemoryKind::Automatic: return can.virtual_memory ? DeviceMemoryKind::Vmm : DeviceMemoryKind::CachingPool;
+    case DeviceMemoryKind::Vmm:
+        if (!can.virtual_memory) refuse("vmm", "virtual memory");
+        break;
+    case DeviceMemoryKind::DefaultPool:
+        if (!can.memory_pools) refuse("default", "memory pools");
+        break;
+    case DeviceMemoryKind::PrivatePool:
+        if (!can.memory_pools) refuse("private", "memory pools");
+        break;
+    case DeviceMemoryKind::CachingPool:
+    case DeviceMemoryKind::NoPool: break;
+    case DeviceMemoryKind::Resource:
+        if (config.device_resource.size() != num_devices)
+            throw InvalidArgument("device_memory_kind is Resource and device_resource has " +
+                                  std::to_string(config.device_resource.size()) + " entries for " +
+                                  std::to_string(num_devices) + " devices: give one for each");
+        for (const DeviceMemorySource& s : config.device_resource)
+            if (s.allocate == nullptr || s.deallocate == nullptr)
+                throw InvalidArgument("device_resource has an entry without functions: make it from a resource");
+        break;
+    }
+    return config.device_memory_kind;
 }
 
 std::size_t free_memory_now(const void* driver, int ordinal) {
@@ -153,6 +189,7 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
             throw InvalidArgument("devices names GPU " + std::to_string(d) + " twice");
         ordinals_.push_back(d);
     }
+    config_.device_memory_kind = memory_kind(config_, *driver_, ordinals_.size());
     if (config_.host_threads == 0) config_.host_threads = usable_cpus();
     set_limits();
     describe();
@@ -237,9 +274,8 @@ void RuntimeCore::start_threads() {
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
     lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
-    memory_service_ =
-        std::make_unique<execute::MemoryService>(*driver_, ordinals_, limits_, driver_->capabilities().virtual_memory,
-                                                 this, static_cast<execute::Reports&>(*this));
+    memory_service_ = std::make_unique<execute::MemoryService>(
+        *lanes_, ordinals_, limits_, config_, config_.device_memory_kind, this, static_cast<execute::Reports&>(*this));
     for (std::uint32_t d = 0; d < num_devices(); ++d) {
         device_threads_.push_back(std::make_unique<execute::DeviceThread>(d, *lanes_, failed_tasks_, this,
                                                                           static_cast<execute::Reports&>(*this),

@@ -39,26 +39,42 @@ Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes, 
     for (std::size_t m = 0; m < spaces_.size(); ++m) spaces_[m].counters.limit_bytes = limits_bytes[m];
 }
 
-void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes) {
+void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.growing = false;
+    const bool exchanged = std::exchange(space.exchanging, false);
     if (bytes == 0) {
-        ++space.refusals;
+        if (exchanged)
+            space.no_exchange = true;
+        else
+            ++space.refusals;
         return;
     }
     space.refusals = 0;
-    space.heap.add_region(address, bytes);
+    space.no_exchange = false;
+    given_again(memory, address, bytes, sealed);
+}
+
+void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    Space& space = spaces_[memory];
+    space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
     space.counters.capacity_bytes += bytes;
 }
 
-bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes) {
+bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users) {
     Space& space = spaces_[memory];
     space.heap.prune([this](const rmm::heap::fence& f) {
         return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
     });
-    if (!space.heap.remove_region(address, bytes)) return false;
+    rmm::heap::fence_set left;
+    if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
+    if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
-    space.refusals = 0;
+    // While an exchange is under way its answer decides whether the driver may be asked again.
+    if (!space.growing) {
+        space.refusals = 0;
+        space.no_exchange = false;
+    }
     return true;
 }
 
@@ -291,6 +307,19 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     return Found::none;
 }
 
+// On the host what cannot be saved elsewhere stays: nothing else is left to try there. On a device a task's own chunks are
+// tried first, because they may lie in each other's way in memory that could be used as one.
+bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
+    Space& space = spaces_[m];
+    if (space.growing || space.no_exchange || (m != 0 && exchange_bytes_ == 0)) return false;
+    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+    if (space.heap.free_bytes() + left < bytes) return false;
+    if (!requests_.exchange(m, m == 0 ? bytes : std::max(bytes, exchange_bytes_))) return false;
+    space.growing = true;
+    space.exchanging = true;
+    return true;
+}
+
 Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
     const std::size_t size = space.heap.round_up(chunk.size_bytes);
@@ -307,10 +336,12 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             return Found::growing;
         }
         const Found found = make_room(m);
-        if (found == Found::none && space.refusals == 1) {
+        const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+        if (found == Found::none && (space.growing || exchange(m, size))) return Found::growing;
+        if (found == Found::none && space.refusals == 1 && left != 0) {
             // The driver refused before (other programs hold the memory) and nothing can leave: it is asked once more.
             space.growing = true;
-            requests_.grow(m, std::min(size, space.counters.limit_bytes - space.counters.capacity_bytes));
+            requests_.grow(m, std::min(size, left));
             return Found::growing;
         }
         if (found != Found::yes) return found;
@@ -376,18 +407,22 @@ Placement Residency::place(Task& task) {
         for (Chunk* c : taken) release(*c, m);
         taken.clear();
         found = Found::yes;
+        std::size_t needed_bytes = 0;
         for_each_chunk(task, [&](Access&, Chunk& c) {
+            needed_bytes += spaces_[m].heap.round_up(c.size_bytes);
             if (found != Found::yes || c.replicas[m].address == 0) return;
             c.hold = 0;
             found = evict(c, m);
             c.hold = task.number;
         });
         spaces_[m].heap.merge_all();
+        exchange_bytes_ = needed_bytes;
         for_each_chunk(task, [&](Access&, Chunk& c) {
             if (found != Found::yes || c.replicas[m].address != 0) return;
             found = allocate(c, m);
             if (found == Found::yes) taken.push_back(&c);
         });
+        exchange_bytes_ = 0;
     }
     if (found != Found::yes)
         for (Chunk* c : taken) release(*c, m);
@@ -503,7 +538,10 @@ Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std:
 }
 
 void Residency::free_array(Array& array) {
-    for (Space& s : spaces_) s.refusals = 0;  // much may have changed: the driver may be asked again
+    for (Space& s : spaces_) {  // much may have changed: the driver may be asked again
+        s.refusals = 0;
+        s.no_exchange = false;
+    }
     for (Chunk& c : array.chunks)
         for (MemoryIndex m = 0; m < c.replicas.size(); ++m)
             if (c.replicas[m].address != 0) release(c, m);

@@ -26,6 +26,9 @@ class Requests {
                        std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
+    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is free, but in
+    /// pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
+    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
     virtual bool passed(Fence fence) const noexcept = 0;
     /// Whether `to` can read `from` without going through the host.
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
@@ -70,11 +73,14 @@ class Residency {
     Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset = false);
 
     // ---- capacity
-    /// The answer to Requests::grow. 0 bytes: the driver refused; what there is must do until something is freed.
-    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
-    /// Takes memory that `grown` gave out of the heap again, if all of it is free and nobody on a device still uses it.
-    /// O(free pieces).
-    bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
+    /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; what there is must do until something is freed.
+    /// `sealed`: no chunk may lie partly in this memory and partly in what happens to lie beside it.
+    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
+    /// Memory that nobody asked for: `take_back` took it, and it could not be exchanged.
+    void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
+    /// Takes memory that `grown` gave out of the heap again, if all of it is free. What on a device still uses it is added to
+    /// `*users`; without `users` such memory is refused. O(free pieces).
+    bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users = nullptr);
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
@@ -129,6 +135,8 @@ class Residency {
         MemoryCounters counters;
         bool growing = false;
         std::uint32_t refusals = 0;  ///< of the driver since something changed: after the first, what is there must do
+        bool exchanging = false;     ///< what is awaited is the answer to an exchange
+        bool no_exchange = false;    ///< the last one was refused, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         std::set<VictimKey> victims;
         std::set<Chunk*> resident;
@@ -139,6 +147,7 @@ class Residency {
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
     Found make_room(MemoryIndex m);
+    bool exchange(MemoryIndex m, std::size_t bytes);
     Found evict(Chunk& chunk, MemoryIndex m);
     void release(Chunk& chunk, MemoryIndex m);
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
@@ -155,6 +164,7 @@ class Residency {
     const bool find_unset_;
     std::vector<Space> spaces_;
     std::uint64_t tick_ = 0;
+    std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     std::shared_ptr<graph::RootFailure> lost_cause_;
 };
 

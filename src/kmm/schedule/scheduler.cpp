@@ -616,9 +616,15 @@ void Scheduler::grow(MemoryIndex memory, std::size_t bytes) {
     outbox_.grow(memory, bytes);
 }
 
-void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes) {
+bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
+    if (!outbox_.exchange(memory, bytes)) return false;
+    ++growing_;
+    return true;
+}
+
+void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     --growing_;
-    residency_.grown(memory, address, bytes);
+    residency_.grown(memory, address, bytes, sealed);
     retry_all();
 }
 

@@ -64,6 +64,8 @@ class Outbox {
     virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
     virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
+    /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
+    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
     /// The task is finished; `task.failure` says how. It must leave the table now.
     virtual void settled(Task& task) noexcept = 0;
@@ -136,7 +138,11 @@ class Scheduler final : private memory::Requests {
     /// The copy requested at `copied_at` did not happen. Comes before the lane advances past it.
     void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                      std::exception_ptr error);
-    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes);
+    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
+    /// Memory that was taken back and could not be exchanged: no answer to anything.
+    void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+        residency_.given_again(memory, address, bytes, sealed);
+    }
     /// No handle of the array is left; it is freed (through `on_free`) when its tasks are settled.
     void release(memory::Array& array);
 
@@ -200,6 +206,7 @@ class Scheduler final : private memory::Requests {
     Fence copy(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                const FenceSet& waits, Task* task) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
+    bool exchange(MemoryIndex memory, std::size_t bytes) override;
     bool passed(Fence fence) const noexcept override {
         return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed;
     }

@@ -23,17 +23,32 @@ std::string describe(std::uintptr_t address, std::size_t size_bytes) {
 }  // namespace
 
 void fence_set::add(fence f) {
-    auto at = std::lower_bound(fences_.begin(), fences_.end(), f.timeline,
+    if (size_ == 0) {
+        first_ = f;
+        size_ = 1;
+        return;
+    }
+    if (size_ == 1) {
+        if (first_.timeline == f.timeline) {
+            first_.position = std::max(first_.position, f.position);
+            return;
+        }
+        several_ = first_.timeline < f.timeline ? std::vector<fence>{first_, f} : std::vector<fence>{f, first_};
+        size_ = 2;
+        return;
+    }
+    auto at = std::lower_bound(several_.begin(), several_.end(), f.timeline,
                                [](const fence& a, std::uint64_t timeline) { return a.timeline < timeline; });
-    if (at != fences_.end() && at->timeline == f.timeline)
+    if (at != several_.end() && at->timeline == f.timeline)
         at->position = std::max(at->position, f.position);
     else
-        fences_.insert(at, f);
+        several_.insert(at, f);
+    size_ = several_.size();
 }
 
 void fence_set::add(const fence_set& other) {
-    if (fences_.empty()) {
-        fences_ = other.fences_;
+    if (size_ == 0) {
+        *this = other;
         return;
     }
     for (const fence& f : other) add(f);

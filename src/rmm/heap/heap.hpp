@@ -4,10 +4,12 @@
 // thread-safe: the owner (a pool, the runtime's memory) brings the lock and interprets the fences.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace rmm {
@@ -21,31 +23,56 @@ struct fence {
     friend bool operator==(const fence&, const fence&) = default;
 };
 
-/// At most one fence for each timeline (the latest); kept sorted by timeline.
+/// At most one fence for each timeline (the latest); kept sorted by timeline. One fence, the common case, allocates nothing.
 class fence_set {
   public:
     fence_set() = default;
-    explicit fence_set(fence f) : fences_{f} {}
+    explicit fence_set(fence f) : first_(f), size_(1) {}
+    fence_set(const fence_set&) = default;
+    fence_set& operator=(const fence_set&) = default;
+    fence_set(fence_set&& other) noexcept { *this = std::move(other); }
+    fence_set& operator=(fence_set&& other) noexcept {
+        first_ = other.first_;
+        size_ = std::exchange(other.size_, 0);
+        several_ = std::move(other.several_);
+        other.several_.clear();
+        return *this;
+    }
+    ~fence_set() = default;
     void add(fence f);  ///< keeps the later position; O(size)
     void add(const fence_set& other);
     /// Whether both name the same timelines, at whatever positions.
     bool same_timelines(const fence_set& other) const noexcept;
     /// Drops every fence for which `passed(fence)` is true.
-    template<typename P> void prune(P&& passed) {
+    template<typename P>
+    void prune(P&& passed) {
+        fence* const all = size_ > 1 ? several_.data() : &first_;
         std::size_t kept = 0;
-        for (const fence& f : fences_)
-            if (!passed(f)) fences_[kept++] = f;
-        fences_.resize(kept);
+        for (std::size_t i = 0; i < size_; ++i)
+            if (!passed(all[i])) all[kept++] = all[i];
+        if (size_ > 1 && kept == 1) first_ = all[0];
+        size_ = kept;
+        if (kept <= 1)
+            several_.clear();
+        else
+            several_.resize(kept);
     }
-    bool empty() const noexcept { return fences_.empty(); }
-    std::size_t size() const noexcept { return fences_.size(); }
-    const fence* begin() const noexcept { return fences_.data(); }
-    const fence* end() const noexcept { return fences_.data() + fences_.size(); }
-    void clear() noexcept { fences_.clear(); }
-    friend bool operator==(const fence_set&, const fence_set&) = default;
+    bool empty() const noexcept { return size_ == 0; }
+    std::size_t size() const noexcept { return size_; }
+    const fence* begin() const noexcept { return size_ > 1 ? several_.data() : &first_; }
+    const fence* end() const noexcept { return begin() + size_; }
+    void clear() noexcept {
+        size_ = 0;
+        several_.clear();
+    }
+    friend bool operator==(const fence_set& a, const fence_set& b) noexcept {
+        return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
+    }
 
   private:
-    std::vector<fence> fences_;
+    fence first_;  // of one
+    std::size_t size_ = 0;
+    std::vector<fence> several_;  // of more than one: all of them
 };
 
 /// A piece of memory in somebody's hand, or free. `fences` is what the next user must wait for.

@@ -92,8 +92,8 @@ std::vector<std::uint32_t> in_order(std::span<const free_extent> extents, std::s
 }  // namespace
 
 std::size_t best_largest_piece(std::size_t most_bytes, std::size_t granularity) noexcept {
-    constexpr std::size_t least = std::size_t{32} << 20, most = std::size_t{512} << 20;
-    const std::size_t size = std::bit_floor(std::clamp(most_bytes / 128, least, most));
+    constexpr std::size_t least = std::size_t{8} << 20, most = std::size_t{512} << 20;
+    const std::size_t size = std::bit_floor(std::clamp(most_bytes / 512, least, most));
     return std::max(granularity, size / granularity * granularity);
 }
 
@@ -111,8 +111,14 @@ std::size_t small_request_limit(std::size_t most_bytes, std::size_t granularity)
     return std::max(granularity, std::bit_floor(std::min(most_bytes / 4096, most)));
 }
 
+std::size_t whole_granules_from(std::size_t most_bytes, std::size_t granularity) noexcept {
+    constexpr std::size_t granules_in_large_source = 20480, least_granules = 4;
+    const std::size_t num_granules = std::max(std::size_t{1}, most_bytes / granularity);
+    return granularity * least_granules * std::max(std::size_t{1}, granules_in_large_source / num_granules);
+}
+
 std::size_t eager_growth(std::size_t peak_bytes, std::size_t held_bytes) noexcept {
-    const std::size_t slack = peak_bytes / 8 * 3;
+    const std::size_t slack = peak_bytes / 16 * 7;
     return peak_bytes + slack - std::min(peak_bytes + slack, held_bytes);
 }
 

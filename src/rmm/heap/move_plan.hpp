@@ -69,9 +69,9 @@ struct move_plan {
     std::size_t new_bytes = 0;    ///< to be mapped beside `kept`: the least that makes the request fit
     std::size_t fresh_bytes = 0;  ///< of these, what must be taken from the driver
     std::size_t num_moved = 0;    ///< pieces in `moved`
-    /// For whoever carries the plan out: fresh memory is made of pieces of this size, and moved pieces of at least twice as
-    /// much are split. 0: of the largest size, and none is split.
-    std::size_t piece_bytes = 0;
+    /// For whoever carries the plan out: where `moved` is more than what is needed, what is too much of a piece that is worth
+    /// cutting (`is_worth_cutting`) is not mapped. 0: `moved` is mapped as it is.
+    std::size_t fitting_bytes = 0;
     bool waits = false;         ///< `moved` has pieces that are not ready
     std::uint64_t cost_ns = 0;  ///< what the driver will take, about
 };
@@ -88,25 +88,33 @@ inline std::size_t num_pieces(std::size_t bytes, std::size_t largest_piece_bytes
     return bytes / largest_piece_bytes + (bytes % largest_piece_bytes != 0 ? 1 : 0);
 }
 
-/// The largest piece for a source that can hold `most_bytes`. Large pieces make moving cheap; what a request does not fill
-/// of its last piece is of use only to smaller requests. In a simulated churn over 40 GiB 256 MiB were best; what matters
-/// is the relation to the whole.
+/// The largest piece for a source that can hold `most_bytes`: a 512th. Large pieces make moving cheap, but whatever small
+/// block lies in one keeps all of it from being moved.
 std::size_t best_largest_piece(std::size_t most_bytes, std::size_t granularity) noexcept;
 
-/// How large pieces should be when `used_bytes` of at most `most_bytes` are in use: the largest size up to half, then less
-/// and less (by the third power of what can still be used), down to a 32nd of it. While there is room, few large pieces make
-/// moving cheap; when there is little, whatever a large piece keeps from being moved is missed.
+/// How large a piece may be of which only a part is used, when `used_bytes` of at most `most_bytes` are in use: the largest
+/// size up to half, then less and less (by the third power of what can still be used), down to a 32nd of it. While there is
+/// room, few large pieces make moving cheap; when there is little, whatever a large piece keeps from being moved is missed.
 std::size_t fitting_piece(std::size_t used_bytes, std::size_t most_bytes, std::size_t largest_piece_bytes,
                           std::size_t granularity) noexcept;
+
+/// Whether a piece that a block would use in part should be cut where the block ends, so that the rest can be moved.
+inline bool is_worth_cutting(std::size_t piece_bytes, std::size_t fitting_bytes) noexcept {
+    return piece_bytes >= 2 * fitting_bytes;
+}
+
+/// Requests of so much are rounded up to the granularity: blocks then begin and end where pieces do, or can be made to. What
+/// that costs is little in a large source, and too much for all but the largest requests in a small one.
+std::size_t whole_granules_from(std::size_t most_bytes, std::size_t granularity) noexcept;
 
 /// Requests below this had better live in an area of their own (`free_range::area`): they are few bytes, and each makes a
 /// whole piece immovable. That made moves a quarter rarer in the simulation.
 std::size_t small_request_limit(std::size_t most_bytes, std::size_t granularity) noexcept;
 
 /// What a pool may take from the driver rather than move memory (`supply::eager_fresh_bytes`), when `peak_bytes` was the
-/// most that was in use (with the request) and `held_bytes` are held. Up to 1.375 times the peak: with less the mix of sizes
-/// keeps memory moving, with more the holes that the mix leaves are not filled when the pool is used up. (Simulated: 1.25 costs
-/// 950 ns a call and has 99.0 % live at the first failure, 1.375 390 ns and 98.6 %, 1.5 200 ns and 97.4 %.)
+/// most that was in use (with the request) and `held_bytes` are held. Up to 1.4375 times the peak: with less the mix of sizes
+/// keeps memory moving, with more the holes that the mix leaves are not filled when the pool is used up. (1.375: half a percent more of the
+/// memory can be used, and the driver takes 1.7 times as long; 1.5: half a percent less, 0.9 times.)
 std::size_t eager_growth(std::size_t peak_bytes, std::size_t held_bytes) noexcept;
 
 }  // namespace heap

@@ -150,7 +150,7 @@ span_heap::index span_heap::split(index at, std::uint32_t units) noexcept {
     return rest;
 }
 
-span_heap::taken span_heap::try_allocate(std::size_t size_bytes) {
+span_heap::taken span_heap::try_allocate(std::size_t size_bytes, std::uint16_t tag) {
     const std::size_t wanted = size_bytes >> unit_log2_;
     if (wanted > ~std::uint32_t{0} || size_bytes > free_bytes_) return {};
     const auto units = static_cast<std::uint32_t>(wanted);
@@ -162,6 +162,7 @@ span_heap::taken span_heap::try_allocate(std::size_t size_bytes) {
     if (pieces_[at].units > units) link(split(at, units));
     piece& p = pieces_[at];
     p.is = state::live;
+    p.tag = tag;
     live_.insert(p.address >> unit_log2_, at);
     ++spans_[p.in_span].num_live;
     live_bytes_ += size_bytes;
@@ -191,10 +192,11 @@ span_heap::detached span_heap::detach(std::uintptr_t address, std::size_t* out_b
 
 void span_heap::free_detached(detached block, std::uint64_t position) noexcept { release(block, position); }
 
-span_heap::taken span_heap::take_detached(detached block) {
+span_heap::taken span_heap::take_detached(detached block, std::uint16_t tag) {
     piece& p = pieces_[block];
     live_.insert(p.address >> unit_log2_, block);
     p.is = state::live;
+    p.tag = tag;
     ++spans_[p.in_span].num_live;
     live_bytes_ += bytes(p.units);
     return {p.address, bytes(p.units), p.position};

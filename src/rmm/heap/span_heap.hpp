@@ -60,8 +60,9 @@ class span_heap {
         return {};
     }
 
-    /// `size_bytes` is a multiple of the unit, above 0. O(1). Throws std::bad_alloc, with nothing done.
-    taken try_allocate(std::size_t size_bytes);
+    /// `size_bytes` is a multiple of the unit, above 0. O(1). Throws std::bad_alloc, with nothing done. `tag` is whatever the
+    /// owner wants to know of the block.
+    taken try_allocate(std::size_t size_bytes, std::uint16_t tag = 0);
     /// Gives a block in use back. Returns its size; 0, and nothing done, if there is none at the address. O(1).
     std::size_t free(std::uintptr_t address, std::uint64_t position) noexcept;
 
@@ -70,7 +71,7 @@ class span_heap {
     /// Makes a detached block free.
     void free_detached(detached block, std::uint64_t position) noexcept;
     /// Puts a detached block to use again. Throws std::bad_alloc, with nothing done.
-    taken take_detached(detached block);
+    taken take_detached(detached block, std::uint16_t tag = 0);
     /// Cuts a detached block to its first `size_bytes`; the rest is detached too. Throws std::bad_alloc, with nothing done.
     detached split_detached(detached block, std::size_t size_bytes);
     std::size_t size_of(detached block) const noexcept { return bytes(pieces_[block].units); }
@@ -82,10 +83,10 @@ class span_heap {
     std::size_t live_bytes() const noexcept { return live_bytes_; }
     /// Of the pieces that are free for the owner. O(pieces of the largest class).
     std::size_t largest_free_bytes() const noexcept;
-    /// f(address, size in bytes) for every block in use.
+    /// f(address, size in bytes, tag) for every block in use.
     template<typename F>
     void for_each_live(F&& f) const {
-        live_.for_each([&](index at) { f(pieces_[at].address, bytes(pieces_[at].units)); });
+        live_.for_each([&](index at) { f(pieces_[at].address, bytes(pieces_[at].units), pieces_[at].tag); });
     }
 
   private:
@@ -102,6 +103,7 @@ class span_heap {
         index previous = none;  // in the list of the class; `next` also chains unused descriptors
         index next = none;
         std::uint32_t in_span = 0;
+        std::uint16_t tag = 0;  // of a block in use
         state is = state::unused;
     };
     struct span_record {

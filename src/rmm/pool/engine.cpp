@@ -45,38 +45,43 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       source_(std::move(source)),
       small_area_limit_(
           source_ == nullptr ? 0 : heap::small_request_limit(source_->maximum_bytes(), source_->granularity())),
+      whole_granules_from_(source_ == nullptr
+                               ? std::numeric_limits<std::size_t>::max()
+                               : heap::whole_granules_from(source_->maximum_bytes(), source_->granularity())),
       options_(options),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_),
       poll_above_(poll_slack) {
-    if (source_ != nullptr) update_small_limit();
+    if (source_ == nullptr) return;
+    update_small_limit();
+    rmm::detail::enter_ledger(device_, *this);
 }
 
 pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options& options)
     : pool_engine(std::unique_ptr<virtual_source>(), options) {
     upstream_ = upstream;
-    if (options.initial_bytes == 0) return;
-    refusal why;
-    std::size_t attempt = options.initial_bytes;
-    void* const base = ask_upstream(&attempt, options.initial_bytes, cuda_stream_view{}, &why.reason);
-    if (base == nullptr) {
-        why.why = refusal::cause::exhausted;
-        throw_refusal(options.initial_bytes, why, cuda_stream_view{});
-    }
+    if (options.initial_bytes != 0) take_initial_block();
+    rmm::detail::enter_ledger(device_, *this);
+}
+
+void pool_engine::take_initial_block() {
+    const std::size_t bytes = options_.initial_bytes;
+    void* const base = ask_upstream_for(bytes);
     try {
         const arena& a = arena_of(cuda_stream_view{});
         heap::fence_set fences;
-        if (options.ordered_upstream) fences.add({a.number, a.home.load()->epoch_now()});
-        if (options.ordered_upstream) a.home.load()->mark_used(a.home.load()->epoch_now());
-        add_upstream_block(base, options.initial_bytes, fences);
+        if (options_.ordered_upstream) fences.add({a.number, a.home.load()->epoch_now()});
+        if (options_.ordered_upstream) a.home.load()->mark_used(a.home.load()->epoch_now());
+        add_upstream_block(base, bytes, fences);
     } catch (...) {
-        upstream_->deallocate_async(base, options.initial_bytes, unit, cuda_stream_view{});
+        upstream_->deallocate_async(base, bytes, unit, cuda_stream_view{});
         throw;
     }
 }
 
 pool_engine::~pool_engine() {
+    rmm::detail::leave_ledger(*this);
     driver::DeviceGuard on(driver_, device_);
     // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any more
     // have left events, or the device is fenced.
@@ -104,6 +109,7 @@ pool_engine::~pool_engine() {
 }
 
 std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {
+    if (bytes >= whole_granules_from_) return align_up(bytes, source_->granularity());
     return options_.block_bytes != 0 ? options_.block_bytes : align_up(bytes, unit);
 }
 
@@ -113,7 +119,7 @@ void* pool_engine::allocate(std::size_t bytes, cuda_stream_view stream) {
     refusal why;
     if (void* const ptr = try_allocate(bytes, stream, &why)) [[likely]]
         return ptr;
-    throw_refusal(bytes, why, stream);
+    return allocate_short_of_memory(bytes, stream, &why);
 }
 
 void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why) {
@@ -127,7 +133,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
         arena* const a = arena_at_hand(normalized(stream), &same_stream);
         if (a != nullptr && same_stream) {
             const std::lock_guard in(a->mutex);
-            if (const heap::span_heap::taken block = a->heap.try_allocate(size))
+            if (const heap::span_heap::taken block = a->heap.try_allocate(size, rmm::detail::current_tag()))
                 return reinterpret_cast<void*>(block.address);
         }
     }
@@ -144,10 +150,15 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         poll(held);
     bool polled = false;
     for (;;) {
-        if (const piece ready = find_ready(size, a)) return hand_out(ready);
+        if (piece ready = find_ready(size, a)) {
+            if (!cut_behind(held, &ready)) continue;
+            return hand_out(ready, stream);
+        }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
         // but a program that captures streams may be capturing one now, and such an event would spoil that.
-        if (void* const ptr = try_piece(held, find_fenced(size, a), a, stream, last_resort(), why)) return ptr;
+        piece fenced = find_fenced(size, a);
+        if (!cut_behind(held, &fenced)) continue;
+        if (void* const ptr = try_piece(held, fenced, a, stream, last_resort(), why)) return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
         if (!polled && timelines_.num_recorded() > 0) {
             poll(held);
@@ -155,14 +166,16 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             continue;
         }
         if (growing_ && grower_ != std::this_thread::get_id()) {
-            grown_.wait(held, [this] { return !growing_; });
+            // Whoever grows goes on at once if it grows ahead: each step is a reason to look again.
+            largest_missed_ = std::max(largest_missed_, size);
+            grown_.wait(held, [this, seen = num_growths_] { return !growing_ || num_growths_ != seen; });
             polled = false;
             continue;
         }
         if (const piece grown = grow(held, size, a, stream, why))
             return try_piece(held, grown, a, stream, reach::device, why);
         // While upstream was asked, others may have freed something; and now whatever is free must do.
-        if (const piece ready = find_ready(size, a)) return hand_out(ready);
+        if (const piece ready = find_ready(size, a)) return hand_out(ready, stream);
         return try_piece(held, find_fenced(size, a), a, stream, reach::device, why);
     }
 }
@@ -177,7 +190,7 @@ void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cud
         const driver::Status status = taken.fences.empty()
                                           ? driver::Status{}
                                           : wait_for(held, taken.fences, stream, own_number(a), how_far, &out_of_reach);
-        if (status.ok() && !out_of_reach) return hand_out(taken);
+        if (status.ok() && !out_of_reach) return hand_out(taken, stream);
         if (!status.ok()) {
             why->why = refusal::cause::driver;
             why->status = status;
@@ -197,7 +210,7 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
         for (bool more = true; more; more = add_span(size, a)) {
             const std::lock_guard in(a.mutex);
             drain(a);
-            if (const heap::span_heap::taken t = a.heap.try_allocate(size))
+            if (const heap::span_heap::taken t = a.heap.try_allocate(size, rmm::detail::current_tag()))
                 return {t.address, t.size_bytes, {}, &a, t.position, false};
         }
     }
@@ -221,7 +234,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a) {
         if (other.get() == &a) continue;
         {
             const std::lock_guard in(other->mutex);
-            if (const heap::span_heap::taken t = other->heap.try_allocate(size)) {
+            if (const heap::span_heap::taken t = other->heap.try_allocate(size, rmm::detail::current_tag())) {
                 piece found{t.address, t.size_bytes, {}, other.get(), t.position, false};
                 const heap::fence last_use{other->number, t.position};
                 if (t.position != 0 && !timelines_.has_passed(last_use)) found.fences.add(last_use);
@@ -256,7 +269,7 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a) {
             throw;
         }
     }
-    const heap::span_heap::taken t = a.heap.take_detached(a.away[best].block);
+    const heap::span_heap::taken t = a.heap.take_detached(a.away[best].block, rmm::detail::current_tag());
     if (best + 1 != a.away.size()) a.away[best] = std::move(a.away.back());
     a.away.pop_back();
     return {t.address, t.size_bytes, fences, &a, t.position, true};
@@ -396,10 +409,11 @@ void pool_engine::put_back(const piece& taken) noexcept {
     }
 }
 
-void* pool_engine::hand_out(const piece& taken) {
+void* pool_engine::hand_out(const piece& taken, cuda_stream_view stream) {
     if (taken.from == nullptr) {
         try {
-            large_.insert(taken.address, {taken.size_bytes, taken.area});
+            large_.insert(taken.address,
+                          {taken.size_bytes, taken.area, rmm::detail::tag_of_thread, nullptr, normalized(stream)});
         } catch (...) {
             put_back(taken);
             throw;
@@ -583,8 +597,10 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
 }
 
 void pool_engine::release_surplus(std::size_t bytes) {
-    const std::size_t released = trim(held_bytes() - std::min(bytes, held_bytes()));
-    const lock held(mutex_);
+    lock held(mutex_);
+    // A free never waits for a growth: upstream may be waiting for just this memory.
+    if (growing_) return;
+    const std::size_t released = trim(held, held_bytes() - std::min(bytes, held_bytes()));
     // Where nothing was whole, more must be free before it is worth looking again.
     trim_above_ = released > 0 ? 0 : free_bytes() + free_bytes() / 8;
 }

@@ -24,11 +24,13 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "rmm/aligned.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
+#include "rmm/ledger.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/arena.hpp"
 #include "rmm/pool/capture.hpp"
@@ -47,11 +49,12 @@ namespace detail {
 /// Why `try_allocate` gave nothing.
 struct refusal {
     enum class cause : std::uint8_t { none, too_large, exhausted, driver } why = cause::none;
-    std::string reason;     ///< for `exhausted`: what upstream said, or which limit was met
-    driver::Status status;  ///< for `driver`: the failed call
+    bool device_is_full = false;  ///< for `exhausted`: the driver has no more; else a limit that was set
+    std::string reason;           ///< for `exhausted`: what upstream said, or which limit was met
+    driver::Status status;        ///< for `driver`: the failed call
 };
 
-class pool_engine {
+class pool_engine final : public rmm::detail::memory_holder {
   public:
     /// Takes the initial bytes from upstream (in one attempt). Arguments have been checked.
     pool_engine(device_async_resource_ref upstream, const pool_options& options);
@@ -64,7 +67,7 @@ class pool_engine {
     /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null, with
     /// the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
     void* try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    /// The same, and turns a refusal into an exception with the pool's figures. O(1) for what the stream's arena has; else
+    /// The same, and asks others to free memory rather than fail; a refusal is an exception with the pool's figures. O(1) for what the stream's arena has; else
     /// O(log free pieces + streams), and O(free pieces) where only neighbours that are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
@@ -80,9 +83,21 @@ class pool_engine {
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();
     std::size_t trim(std::size_t keep_bytes);
+    /// Takes `bytes` more from upstream, or as much as a request needs that waits for it now; for a thread that grows the pool
+    /// ahead of its users. At most until `target_bytes` are held. False if nothing was taken: upstream refused, or it is enough.
+    /// Not for an upstream whose memory is ordered on a stream.
+    bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
     void set_name(std::string name);
+    /// In use under a tag. O(blocks in use).
+    std::size_t in_use_bytes(const char* tag);
     /// A free of a large block that leaves more than this unused in the heap trims down to it.
     void set_release_threshold(std::size_t bytes) noexcept { release_above_.store(bytes, std::memory_order_relaxed); }
+
+    // ---- as a holder of memory (shortage.cpp)
+    rmm::detail::holder_figures figures() override;
+    void add_by_tag(rmm::detail::tag_sums* sums) override;
+    void add_blocks(std::vector<rmm::detail::held_block>* blocks) override;
+    std::size_t give_back(std::size_t bytes) noexcept override;
 
   private:
     friend class growth_mark;
@@ -103,8 +118,9 @@ class pool_engine {
     struct large_block {
         std::size_t size_bytes = 0;
         std::uint8_t area = 0;
+        rmm::detail::tag_number tag = rmm::detail::untagged;
         capture_heap* capture = nullptr;  // of a block that a captured stream asked for
-        cudaStream_t stream = nullptr;    // which
+        cudaStream_t stream = nullptr;    // which asked for it
     };
     /// What every size and address is a multiple of.
     static constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
@@ -158,7 +174,8 @@ class pool_engine {
     void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
                       const heap::fence_set& fences) noexcept;
     void put_back(const piece& taken) noexcept;
-    void* hand_out(const piece& taken);
+    void* hand_out(const piece& taken, cuda_stream_view stream);
+    bool cut_behind(lock& held, piece* taken);
     void poll(lock& held);
 
     // ---- taking back
@@ -187,11 +204,22 @@ class pool_engine {
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
-    void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason);
+    void take_initial_block();
+    std::size_t trim(lock& held, std::size_t keep_bytes);
+    void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
     void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
     std::size_t span_bytes() const noexcept;
     void update_small_limit() noexcept;
+
+    // ---- when there is no more (shortage.cpp)
+    void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
+    void* ask_upstream_for(std::size_t bytes);
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
+    std::string shortage_details(std::size_t bytes, const pool_statistics& s, bool at_maximum,
+                                 memory_shortage* shortage);
+    std::string advice(std::size_t bytes, const pool_statistics& s, bool at_maximum, const memory_shortage& shortage,
+                       const std::string& idle_name, std::size_t idle_bytes) const;
+    std::vector<std::pair<cudaStream_t, std::size_t>> in_use_by_stream();
 
     driver::Driver& driver_;
     const int device_;
@@ -200,6 +228,7 @@ class pool_engine {
     std::optional<device_async_resource_ref> upstream_;
     std::unique_ptr<virtual_source> source_;
     const std::size_t small_area_limit_;
+    const std::size_t whole_granules_from_;  // requests of virtual memory that are rounded up to its granularity
     const pool_options options_;
 
     span_directory directory_;
@@ -222,6 +251,7 @@ class pool_engine {
     std::vector<std::unique_ptr<capture_heap>> captures_;
     std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
     std::size_t large_bytes_ = 0;
+    std::size_t peak_held_bytes_ = 0;
     std::size_t peak_bytes_ = 0;   // of virtual memory: the most that was in use, spans counted whole
     std::size_t large_frees_ = 0;  // since the last poll
     std::size_t trim_above_ = 0;   // free bytes below which the release threshold is not looked at
@@ -231,6 +261,8 @@ class pool_engine {
     std::condition_variable_any grown_;
     bool growing_ = false;
     std::thread::id grower_;
+    std::uint64_t num_growths_ = 0;
+    std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
 };
 
 /// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing again;
@@ -245,6 +277,7 @@ class growth_mark {
     ~growth_mark() {
         if (!outermost_) return;
         pool_.growing_ = false;
+        ++pool_.num_growths_;
         pool_.grower_ = {};
         pool_.grown_.notify_all();
     }

@@ -70,7 +70,9 @@ void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, 
     ++c->num_live;  // holds the capture's heap while the lock is let go
     try {
         if (!block) block = take_chunk(held, *c, size, handle, why);
-        if (block) large_.insert(block.address, {block.size_bytes, c->area_at(block.address), c, handle});
+        if (block)
+            large_.insert(block.address,
+                          {block.size_bytes, c->area_at(block.address), rmm::detail::tag_of_thread, c, handle});
     } catch (...) {
         --c->num_live;
         if (block) c->free_on.at(handle).free(block.address, block.size_bytes, {});

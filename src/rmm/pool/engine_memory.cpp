@@ -1,5 +1,6 @@
-// Implements the part of engine.hpp that gets memory from upstream and gives it back, counts it, and says why there is none.
+// Implements the part of engine.hpp that gets memory from upstream and gives it back, and counts it.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/pool/engine.hpp"
+#include "rmm/reclaim.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -15,7 +17,6 @@ namespace detail {
 namespace {
 
 using rmm::detail::format_bytes;
-using rmm::detail::format_size;
 
 constexpr std::size_t no_maximum = ~std::size_t{0};
 
@@ -25,8 +26,15 @@ constexpr std::size_t min_bytes_for_arenas = std::size_t{64} << 20;
 // largest size that is worth an arena, and no smaller than the pages that devices map.
 constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
+// While less of virtual memory is in use (three quarters), the host does not wait to keep physical pieces whole.
+constexpr std::size_t fitting_pieces_in_largest = 8;
 // A request of more than this part of a span would leave much of it unused.
 constexpr std::size_t requests_in_span = 8;
+// Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
+constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
+
+/// What is behind it are figures, of which the pool gives its own.
+std::string first_line(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
 
 }  // namespace
 
@@ -58,8 +66,7 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
         why->reason = "No room in arena.";
         return std::nullopt;
     }
-    if (options_.growth_bytes != 0) return std::max(size, options_.growth_bytes);
-    if (maximum == no_maximum) return std::max(size, held);
+    if (maximum == no_maximum) return std::max(size, options_.growth_bytes != 0 ? options_.growth_bytes : held);
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
         why->why = refusal::cause::exhausted;
@@ -67,6 +74,7 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
                       format_bytes(maximum) + ", " + format_bytes(size);
         return std::nullopt;
     }
+    if (options_.growth_bytes != 0) return std::max(size, std::min(options_.growth_bytes, room));
     return std::max(size, align_down(room / 2, unit));
 }
 
@@ -90,8 +98,11 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     refusal first;
     if (const piece made = grow_virtual(held, size, a, &first)) return made;
     // The device may have less to give than it seemed: then with what there is.
-    if (first.status.code == driver::Code::out_of_memory)
-        if (const piece made = grow_virtual(held, size, a, &first, 0)) return made;
+    if (first.status.code == driver::Code::out_of_memory) {
+        refusal second;
+        if (const piece made = grow_virtual(held, size, a, &second, 0)) return made;
+        if (second.why == refusal::cause::driver) first = second;
+    }
     *why = first;
     return {};
 }
@@ -104,7 +115,7 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
     void* base = nullptr;
     {
         const unlocked without(held);
-        base = ask_upstream(&attempt, size, stream, &why->reason);
+        base = ask_upstream(&attempt, size, stream, why);
     }
     if (base == nullptr) {
         why->why = refusal::cause::exhausted;
@@ -208,10 +219,12 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
         heaps_[r.area].add_region(r.where.address, r.where.size_bytes, heap::border::open, r.fences);
     if (kept) h.free(kept.address, kept.size_bytes, kept.fences);
     held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
     if (!status.ok()) {
         (void)driver_.take_last_error();
         why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
+        why->device_is_full = status.code == driver::Code::out_of_memory;
         why->status = status;
         why->reason = "the device has no more memory to map";
         return {};
@@ -220,14 +233,72 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
-/// Without the lock. Null, with upstream's words in `*reason`, after upstream has refused exactly `size`.
-void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, std::string* reason) {
+/// Of virtual memory: a block that ends inside a large physical piece keeps what is free behind it in that piece from being moved.
+/// Where memory is scarce the piece is cut there, while nobody uses it. False if memory was lost to the driver on the way: the
+/// rest of the block is in the heap again.
+bool pool_engine::cut_behind(lock& held, piece* taken) {
+    if (source_ == nullptr || !*taken || taken->from != nullptr) return true;
+    if (growing_ && grower_ != std::this_thread::get_id()) return true;  // the source is at work
+    const std::uintptr_t end = taken->address + taken->size_bytes;
+    const std::uintptr_t at = align_up(end, source_->granularity());
+    const heap::range whole = source_->piece_across(at);
+    const std::size_t fitting = source_->fitting_piece(held_bytes() - free_bytes());
+    if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
+    heap::heap& h = heaps_[taken->area];
+    heap::fence_set users;
+    if (!h.remove_region(end, whole.end() - end, &users)) return true;
+    heap::fence_set all = taken->fences;
+    all.add(users);
+    all.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+    if (!all.empty() && fitting * fitting_pieces_in_largest > source_->largest_piece_bytes()) {
+        h.add_region(end, whole.end() - end, heap::border::open, users);
+        return true;
+    }
+
+    // The piece is nobody's while the lock is let go; what the block has before it stays the block's.
+    const growth_mark cutting(*this);
+    const heap::range used{whole.address, end - whole.address};
+    h.free(used.address, used.size_bytes, {});
+    h.remove_region(used.address, used.size_bytes);
+    virtual_source::cutting done{{}, whole};
+    try {
+        bool out_of_reach = false;
+        done.status = wait_on_host(held, all, last_resort(), &out_of_reach);
+        if (out_of_reach) done.status = {driver::Code::not_ready, 0};
+        if (done.status.ok()) {
+            all.clear();
+            const unlocked without(held);
+            done = source_->cut(at);
+        }
+    } catch (const std::bad_alloc&) {
+        // It stays whole.
+    }
+    if (!done.status.ok()) (void)driver_.take_last_error();
+    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    if (done.mapped.size_bytes != 0) {
+        h.add_region(whole.address, whole.size_bytes, heap::border::open, all);
+        (void)h.take(used.address, used.size_bytes);
+        taken->fences = std::move(all);
+        return true;
+    }
+    give_or_lose(taken->area, taken->address, whole.address - taken->address, taken->fences);
+    return false;
+}
+
+/// Without the lock. Null, with upstream's words in `*why`, after upstream has refused exactly `size`.
+void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why) {
     const std::size_t step = options_.block_bytes != 0 ? options_.block_bytes : unit;
+    const rmm::detail::upstream_call call;
     for (;;) {
         try {
             return upstream_->allocate_async(*attempt, unit, stream);
+        } catch (const rmm::out_of_memory& e) {
+            why->reason = first_line(e.what());
+            why->device_is_full =
+                e.shortage().limit == memory_limit::device || e.shortage().limit == memory_limit::unknown;
         } catch (const std::exception& e) {
-            *reason = e.what();
+            why->reason = first_line(e.what());
+            why->device_is_full = true;  // for all that is known
         }
         if (*attempt <= size) return nullptr;
         *attempt = std::max(size, *attempt / 2 / step * step);
@@ -246,12 +317,42 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
         throw;
     }
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
+}
+
+bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
+    lock held(mutex_);
+    grown_.wait(held, [this] { return !growing_; });
+    const growth_mark growing(*this);
+    const std::size_t room = target_bytes - std::min(target_bytes, align_up(held_bytes(), unit));
+    std::size_t attempt = std::min(room, std::max(bytes, std::exchange(largest_missed_, 0)));
+    if (attempt == 0) return false;
+    void* base = nullptr;
+    {
+        const unlocked without(held);
+        refusal ignored;
+        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), cuda_stream_view{}, &ignored);
+    }
+    if (base == nullptr) return false;
+    try {
+        add_upstream_block(base, attempt, {});
+    } catch (...) {
+        const unlocked without(held);
+        upstream_->deallocate_async(base, attempt, unit, cuda_stream_view{});
+        throw;
+    }
+    return true;
 }
 
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
     lock held(mutex_);
     grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    return trim(held, keep_bytes);
+}
+
+/// While nobody else grows or shrinks the pool.
+std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
     const growth_mark shrinking(*this);
     release_ended_captures();
     collect_spans(true);
@@ -363,44 +464,6 @@ pool_statistics pool_engine::statistics() {
 void pool_engine::set_name(std::string name) {
     const lock held(mutex_);
     name_ = std::move(name);
-}
-
-void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream) {
-    if (why.why == refusal::cause::driver)
-        rmm::detail::throw_allocation_failure(why.status, bytes,
-                                              "a pool, making a stream wait for the last users of a block,");
-    memory_shortage shortage;
-    shortage.requested_bytes = bytes;
-    if (why.why == refusal::cause::too_large)
-        throw rmm::out_of_memory("Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")",
-                                 shortage);
-
-    const pool_statistics s = statistics();
-    shortage.pool_bytes = s.held_bytes;
-    shortage.pool_in_use_bytes = s.in_use_bytes;
-    shortage.pool_free_bytes = s.free_bytes;
-    shortage.pool_largest_free_bytes = s.largest_free_bytes;
-    shortage.pool_maximum_bytes = s.maximum_bytes;
-    std::string name;
-    {
-        const lock held(mutex_);
-        name = name_;
-    }
-    std::string text = "Maximum pool size exceeded (failed to allocate " + format_bytes(bytes) + "): " + why.reason;
-    text += "\nout of memory on " + rmm::detail::device_name(device_) + ": pool \"" + name + "\" was asked for " +
-            format_size(bytes) + " on stream " + rmm::detail::format_stream(stream) +
-            (s.maximum_bytes != 0 ? " and may hold at most " + format_size(s.maximum_bytes)
-                                  : std::string(" and has no maximum"));
-    text += "\n  this pool   holds " + format_size(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
-            std::to_string(s.num_blocks) + " blocks, free " + format_size(s.free_bytes) + ", largest free piece " +
-            format_size(s.largest_free_bytes) + ")";
-    text += "\n  " + rmm::detail::describe_device_memory(device_, &shortage);
-    const bool in_pieces = s.free_bytes >= bytes;
-    text += std::string("\n  try         ") +
-            (in_pieces ? "a larger pool, or one initial block instead of growth: enough is free but in pieces"
-                       : (s.maximum_bytes != 0 ? "a larger maximum, or freeing blocks"
-                                               : "freeing blocks, or a device with more memory"));
-    throw rmm::out_of_memory(text, shortage);
 }
 
 }  // namespace detail

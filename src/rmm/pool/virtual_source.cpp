@@ -17,6 +17,11 @@ using heap::range;
 constexpr Status no_memory{Code::out_of_memory, 0};
 constexpr Status refused{Code::invalid_argument, 0};
 
+// Pieces smaller than this part of the largest are melted where several are moved: to release one and to map one take the same
+// time.
+constexpr std::size_t small_pieces_in_largest = 4;
+constexpr std::size_t least_melted = 4;
+
 void* pointer(std::uintptr_t address) noexcept { return reinterpret_cast<void*>(address); }
 
 /// What a request does not fill of its last piece cannot be moved: that piece had better be small.
@@ -46,6 +51,8 @@ virtual_source::virtual_source(driver::Driver& driver, int device, const virtual
 
     for (int peer = 0; peer < driver_.device_count(); ++peer) {
         bool reaches = peer == device_;
+        const std::vector<int>& wanted = options.readers;
+        if (!reaches && !wanted.empty() && std::find(wanted.begin(), wanted.end(), peer) == wanted.end()) continue;
         // A device that cannot be asked is one that cannot reach this memory.
         if (!reaches && !driver_.can_access_peer(peer, device_, &reaches).ok()) reaches = false;
         if (reaches) readers_.push_back(peer);
@@ -168,7 +175,6 @@ void virtual_source::note_ceiling(Status created) noexcept {
 /// Brings a row that will get up to `num_expected` pieces with `has_bytes` from elsewhere to what the plan wants, by spare
 /// pieces and then fresh ones; makes room for everything that the row may meet. On failure the row is empty again.
 Status virtual_source::complete(row& r, std::size_t has_bytes, const heap::move_plan& plan, std::size_t num_expected) {
-    const std::size_t piece_bytes = plan.piece_bytes == 0 ? largest_piece_bytes_ : plan.piece_bytes;
     const std::size_t may_create = headroom();
     const std::size_t missing = plan.new_bytes - std::min(plan.new_bytes, has_bytes);
     if (missing > spare_bytes_ + may_create) return no_memory;
@@ -187,10 +193,10 @@ Status virtual_source::complete(row& r, std::size_t has_bytes, const heap::move_
         return no_memory;
     }
     try {
-        make_room(num_expected + r.size() + heap::num_pieces(fresh, piece_bytes));
+        make_room(num_expected + r.size() + heap::num_pieces(fresh, largest_piece_bytes_));
         piece_map one;
         for (std::size_t left = fresh; left != 0; left -= r.back().mapped().size_bytes) {
-            one.emplace(0, piece{std::min(left, piece_bytes), {}, state::planned});
+            one.emplace(0, piece{std::min(left, largest_piece_bytes_), {}, state::planned});
             r.push_back(one.extract(one.begin()));
         }
     } catch (...) {
@@ -332,51 +338,68 @@ virtual_source::growth virtual_source::grow(std::size_t bytes, std::uint32_t are
     return {done.status, done.status.ok() ? done.ranges.front() : range{}};
 }
 
-/// Makes all nodes that `split` will need.
-virtual_source::splitting virtual_source::prepare_splitting(const heap::move_plan& plan) const {
-    splitting how{plan.piece_bytes, {}, {}};
-    if (how.piece_bytes == 0) return how;
-    std::size_t num_split = 0, num_parts = 0;
-    for (const range& m : plan.moved)
-        for (auto p = pieces_.find(m.address); p != pieces_.end() && p->first < m.end(); ++p) {
-            if (p->second.size_bytes < 2 * how.piece_bytes) continue;
-            ++num_split;
-            num_parts += heap::num_pieces(p->second.size_bytes, how.piece_bytes);
-        }
-    how.homes.reserve(num_split);
-    how.parts.reserve(num_parts);
+/// Chooses what is melted, and makes all nodes that `melt` will need.
+virtual_source::melting virtual_source::prepare_melting(const heap::move_plan& plan, std::size_t moved_bytes) const {
+    melting how;
+    if (plan.fitting_bytes == 0) return how;
+    const auto for_each_moved = [&](auto&& f) {
+        for (const range& m : plan.moved)
+            for (auto p = pieces_.find(m.address); p != pieces_.end() && p->first < m.end(); ++p)
+                f(p->first, p->second.size_bytes);
+    };
+    const std::size_t small = largest_piece_bytes_ / small_pieces_in_largest;
+    std::size_t num_melted = 0, melted_bytes = 0;
+    for_each_moved([&](std::uintptr_t, std::size_t size) {
+        if (size >= small) return;
+        ++num_melted;
+        melted_bytes += size;
+    });
+    if (num_melted >= least_melted)
+        how.below_bytes = small;
+    else
+        num_melted = melted_bytes = 0;
+
+    const std::size_t excess = moved_bytes - std::min(moved_bytes, plan.new_bytes);
+    if (excess > melted_bytes) {
+        std::size_t last_bytes = 0;
+        for_each_moved([&](std::uintptr_t address, std::size_t size) {
+            if (size < how.below_bytes || size <= excess || !heap::is_worth_cutting(size, plan.fitting_bytes) ||
+                (last_bytes != 0 && size >= last_bytes))
+                return;
+            how.last = address;
+            last_bytes = size;
+        });
+        if (last_bytes != 0) ++num_melted;
+        melted_bytes += last_bytes;
+    }
+    if (num_melted == 0) return how;
+    how.bytes = melted_bytes - std::min(melted_bytes, excess);
+    how.homes.reserve(num_melted);
+    how.parts.reserve(heap::num_pieces(how.bytes, largest_piece_bytes_));
     piece_map one;
-    for (; num_parts != 0; --num_parts) {
-        one.emplace(0, piece{});
+    for (std::size_t left = how.bytes; left != 0; left -= how.parts.back().mapped().size_bytes) {
+        one.emplace(0, piece{std::min(left, largest_piece_bytes_), {}, state::planned});
         how.parts.push_back(one.extract(one.begin()));
     }
     return how;
 }
 
-/// Gives large pieces of the row, which are mapped nowhere, back to the driver, and takes the same memory in small pieces.
-/// The driver has just got what it is asked for; if it has it no more, the parts so far become spare when the row is put back.
-Status virtual_source::split(row& r, splitting& how) noexcept {
-    if (how.parts.empty()) return {};
+/// The pieces of the row that are melted are mapped nowhere. The driver has just got what it is asked for; if it has it no more,
+/// the parts so far become spare when the row is put back.
+Status virtual_source::melt(row& r, melting& how) noexcept {
+    if (how.homes.capacity() == 0) return {};
     for (std::size_t i = r.size(); i != 0; --i) {
-        const piece whole = r[i - 1].mapped();
-        if (whole.now != state::mapped || whole.size_bytes < 2 * how.piece_bytes) continue;
-        if (!release(whole).ok()) continue;  // it stays whole
-        how.homes.push_back({r[i - 1].key(), whole.size_bytes});
+        const piece& p = r[i - 1].mapped();
+        if (p.now != state::mapped || (p.size_bytes >= how.below_bytes && r[i - 1].key() != how.last)) continue;
+        if (const Status status = release(p); !status.ok()) return status;
+        how.homes.push_back({r[i - 1].key(), p.size_bytes});
         if (i != r.size()) r[i - 1] = std::move(r.back());
         r.pop_back();
-        for (std::size_t left = whole.size_bytes; left != 0;) {
-            node part = std::move(how.parts.back());
-            how.parts.pop_back();
-            part.mapped().size_bytes = std::min(left, how.piece_bytes);
-            if (!create(part.mapped()).ok()) {
-                // Rather a large piece than none.
-                part.mapped().size_bytes = left;
-                if (const Status status = create(part.mapped()); !status.ok()) return status;
-            }
-            part.mapped().now = state::spare;
-            left -= part.mapped().size_bytes;
-            r.push_back(std::move(part));
-        }
+    }
+    for (node& part : how.parts) {
+        if (const Status status = create(part.mapped()); !status.ok()) return status;
+        part.mapped().now = state::spare;
+        r.push_back(std::move(part));
     }
     return {};
 }
@@ -429,9 +452,13 @@ heap::move_plan virtual_source::plan(std::size_t bytes, std::span<const heap::fr
     result.area = area;
     std::size_t used = mapped_bytes_ + bytes;
     for (const heap::free_range& f : free) used -= f.where.size_bytes;
-    const std::size_t most = std::min({maximum_bytes_, device_bytes_, std::max(ceiling_bytes_, held_bytes())});
-    result.piece_bytes = heap::fitting_piece(used, most, largest_piece_bytes_, granularity_);
+    result.fitting_bytes = fitting_piece(used);
     return result;
+}
+
+std::size_t virtual_source::fitting_piece(std::size_t used_bytes) const noexcept {
+    const std::size_t most = std::min({maximum_bytes_, device_bytes_, std::max(ceiling_bytes_, held_bytes())});
+    return heap::fitting_piece(used_bytes, most, largest_piece_bytes_, granularity_);
 }
 
 virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
@@ -439,7 +466,7 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
     if (!status_.ok()) return result;
     std::size_t moved_bytes = 0, num_moved = 0;
     bool valid = plan.possible && plan.new_bytes != 0 && plan.new_bytes % granularity_ == 0 &&
-                 plan.piece_bytes % granularity_ == 0;
+                 plan.fitting_bytes % granularity_ == 0;
     for (const range& m : plan.moved) {
         const std::size_t count = count_whole(m);
         valid &= count != 0;
@@ -454,25 +481,10 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
     std::vector<range> ranges;
     ranges.reserve(num_moved + 1);
     std::uintptr_t& end_of_growth = frontier(plan.area);
-    splitting how = prepare_splitting(plan);
+    melting how = prepare_melting(plan, moved_bytes);
     row r;
     if (result.status = complete(r, moved_bytes, plan, num_moved + how.parts.size()); !result.status.ok())
         return result;
-
-    range target{end_of_growth, moved_bytes};
-    for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
-    const bool grows = plan.moved.empty() && plan.where == heap::side::anywhere;
-    if (plan.where == heap::side::behind)
-        target.address = plan.kept.end();
-    else if (plan.where == heap::side::before)
-        target.address = plan.kept.address - target.size_bytes;
-    else if (!grows || holes_.room_behind(target.address) < target.size_bytes)
-        target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0);
-    if (!holes_.take(target)) {
-        put_back(r);
-        result.status = no_memory;
-        return result;
-    }
 
     for (const range& m : plan.moved)
         for (auto p = pieces_.find(m.address); result.status.ok() && p != pieces_.end() && p->first < m.end();) {
@@ -481,10 +493,19 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
             r.push_back(leave(p));
             p = next;
         }
-    if (result.status.ok()) result.status = split(r, how);
-    if (!result.status.ok()) {
-        holes_.add(target);
-    } else {
+    if (result.status.ok()) result.status = melt(r, how);
+
+    range target{end_of_growth, 0};
+    for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
+    const bool grows = num_moved == 0 && plan.where == heap::side::anywhere;
+    if (plan.where == heap::side::behind)
+        target.address = plan.kept.end();
+    else if (plan.where == heap::side::before)
+        target.address = plan.kept.address - target.size_bytes;
+    else if (!grows || holes_.room_behind(target.address) < target.size_bytes)
+        target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0);
+    if (result.status.ok() && !holes_.take(target)) result.status = no_memory;
+    if (result.status.ok()) {
         largest_first(r);
         result.status = map_row(r, target);
     }
@@ -507,6 +528,59 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
     ranges.push_back(target);
     result.ranges.swap(ranges);
     return result;
+}
+
+range virtual_source::piece_across(std::uintptr_t at) const noexcept {
+    auto p = pieces_.lower_bound(at);
+    if (p == pieces_.begin()) return {};
+    --p;
+    const range piece{p->first, p->second.size_bytes};
+    return at < piece.end() ? piece : range{};
+}
+
+virtual_source::cutting virtual_source::cut(std::uintptr_t at) {
+    const range home = piece_across(at);
+    if (!status_.ok()) return {status_, home};
+    if (home.size_bytes == 0 || (at - home.address) % granularity_ != 0) return {refused, home};
+    DeviceGuard guard(driver_, device_);
+    row whole, parts;
+    whole.reserve(1);
+    parts.reserve(2);
+    holes_.reserve(4);
+    if (const std::size_t all = pieces_.size() + spare_.size() + 2; spare_.capacity() < all) spare_.reserve(2 * all);
+    piece_map one;
+    for (const std::size_t size : {at - home.address, home.end() - at}) {
+        one.emplace(0, piece{size, {}, state::planned});
+        parts.push_back(one.extract(one.begin()));
+    }
+
+    const auto place = pieces_.find(home.address);
+    if (const Status status = unmap(place->first, place->second); !status.ok()) return {status, home};
+    whole.push_back(leave(place));
+    if (const Status status = release(whole.front().mapped()); !status.ok()) {
+        put_back(whole);
+        return {status, pieces_.contains(home.address) ? home : range{}};
+    }
+    Status status = create(parts);
+    if (!status.ok()) {
+        put_back(parts);
+        // Rather one piece than none.
+        parts.push_back(std::move(whole.front()));
+        parts.back().mapped().now = state::planned;
+        if (!create(parts).ok()) {
+            abandon(home);
+            note_ceiling(status);
+            return {status, {}};
+        }
+    }
+    if (const Status mapped = map_row(parts, home); !mapped.ok()) {
+        for (node& n : parts)
+            if (n.mapped().now == state::fresh) n.mapped().now = state::spare;
+        put_back(parts);
+        return {mapped, {}};
+    }
+    settle(parts, home);
+    return {status, home};
 }
 
 virtual_source::trimming virtual_source::trim(range pieces) {

@@ -30,6 +30,8 @@ struct virtual_source_options {
     std::size_t largest_piece_bytes = 0;
     /// Addresses, as a multiple of the memory that can ever be held.
     std::size_t address_factor = 32;
+    /// Besides the device, who may read and write the memory, of those that can. None: all that can.
+    std::vector<int> readers;
 };
 
 /// Successful calls of the driver since the source was made. `map_calls` of a steady program stand still.
@@ -99,15 +101,30 @@ class virtual_source {
     struct remapping {
         driver::Status status;
         /// What is mapped now in place of `plan.moved`: after success one range, of `plan.new_bytes` or up to a piece more,
-        /// which lies where the plan said; after a failure what was moved, where it was. (What could not be mapped again
-        /// even there is missing: it is spare, and the next growth uses it. A piece that was being split is missing too if
-        /// somebody else took the memory from the driver meanwhile.)
+        /// which lies where the plan said; after a failure what was moved, where it was. (Missing is what could not be mapped
+        /// again even there: it is spare, and the next growth uses it; and pieces that were being melted: they are spare, or
+        /// given back to the driver.)
         std::vector<heap::range> ranges;
     };
     /// Does what `plan` said: unmaps `plan.moved`, and maps that memory, what is spare and fresh memory at one row of
     /// addresses. Nobody may use `plan.moved` any more, and the caller forgets these ranges before it adds what is returned.
     /// After out_of_memory (the driver had less fresh memory than the plan thought) plan again with less of it.
     remapping remap(const heap::move_plan& plan);
+
+    /// `heap::fitting_piece`, when so much is in use.
+    std::size_t fitting_piece(std::size_t used_bytes) const noexcept;
+    /// The piece that has `at` inside it, neither as its beginning nor as its end; empty if there is none. O(log pieces).
+    heap::range piece_across(std::uintptr_t at) const noexcept;
+
+    struct cutting {
+        driver::Status status;
+        /// The piece's addresses, where memory is mapped now: after success, and after a failure that changed nothing. Else
+        /// nothing is, and the memory is spare, or was given back to the driver.
+        heap::range mapped;
+    };
+    /// Makes two pieces, which meet at `at` (a multiple of the granularity), of the piece across it; they lie where it was.
+    /// Nobody may use the piece.
+    cutting cut(std::uintptr_t at);
 
     struct trimming {
         driver::Status status;  ///< of the first call that failed
@@ -142,14 +159,17 @@ class virtual_source {
     }
     std::size_t headroom() const noexcept;
     std::size_t count_whole(heap::range r) const noexcept;
-    /// Large pieces that `remap` makes small.
-    struct splitting {
-        std::size_t piece_bytes = 0;
-        row parts;                       // nodes for what they become
-        std::vector<heap::range> homes;  // where they were
+    /// Pieces that `remap` gives back to the driver, to take of it again only what is needed, in few pieces. That costs no more
+    /// than mapping small pieces one by one.
+    struct melting {
+        std::size_t below_bytes = 0;     // all pieces smaller than this,
+        std::uintptr_t last = 0;         // and the one at this address
+        std::size_t bytes = 0;           // what is needed of them
+        row parts;                       // nodes for that
+        std::vector<heap::range> homes;  // where they were; without room where nothing is melted
     };
-    splitting prepare_splitting(const heap::move_plan& plan) const;
-    driver::Status split(row& r, splitting& how) noexcept;
+    melting prepare_melting(const heap::move_plan& plan, std::size_t moved_bytes) const;
+    driver::Status melt(row& r, melting& how) noexcept;
     driver::Status complete(row& r, std::size_t has_bytes, const heap::move_plan& plan, std::size_t num_expected);
     void note_ceiling(driver::Status created) noexcept;
     std::size_t take_spare(row& r, std::size_t bytes) noexcept;

@@ -8,6 +8,7 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
+#include "rmm/mr/pinned_pool_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 
@@ -62,6 +63,12 @@ INSTANTIATE_TEST_SUITE_P(pool_over_cuda_async, ResourceConformance,
                                      return over<pool_memory_resource<cuda_async_memory_resource>>(
                                          std::make_shared<cuda_async_memory_resource>(MiB), 0);
                                  },
+                             .supports_streams = true}));
+
+INSTANTIATE_TEST_SUITE_P(pinned_pool, ResourceConformance,
+                         testing::Values(conforming{
+                             .make = [] { return std::make_shared<pinned_pool_memory_resource>(256 * MiB); },
+                             .kind = MemoryKind::pinned,
                              .supports_streams = true}));
 
 resource_ptr pool_over_pool() {

@@ -38,6 +38,10 @@ class Script final : public Requests {
         return fence;
     }
     void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    bool exchange(MemoryIndex memory, std::size_t bytes) override {
+        if (can_exchange) exchanges.emplace_back(memory, bytes);
+        return can_exchange;
+    }
     bool passed(Fence fence) const noexcept override { return fence.position <= completed; }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return all_linked && from != 0 && to != 0; }
     void residency_changed(Task&) override { changes++; }
@@ -45,6 +49,8 @@ class Script final : public Requests {
 
     std::vector<Copy> copies;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
+    std::vector<std::pair<MemoryIndex, std::size_t>> exchanges;
+    bool can_exchange = false;
     std::vector<Task*> woken;
     kmm::graph::Position position = 0;
     kmm::graph::Position completed = 0;
@@ -378,6 +384,66 @@ TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) 
     EXPECT_EQ(residency_->lost_cause(), cause);
     overwrite_on(0, a->chunks[0]);
     EXPECT_EQ(place(reader), Placement::granted);
+}
+
+TEST_F(ResidencyTest, steps_that_cannot_be_used_as_one_are_exchanged_for_a_step_that_holds_the_whole_task) {
+    start({100 * unit, 4 * unit});
+    script_.can_exchange = true;
+    auto small = make_array(4);
+    auto large = make_array(1, 3 * unit);
+    // Four steps, side by side and sealed.
+    for (int i = 0; i < 4; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, true);
+    for (Chunk& c : small->chunks) overwrite_on(1, c);
+    Task& t = make_task(1, {{&large->chunks[0], true, true}, {&small->chunks[0], false, false}});
+    residency_->grown(0, base_[0], 50 * unit);
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    ASSERT_EQ(script_.exchanges.size(), 1u);
+    EXPECT_EQ(script_.exchanges[0], (std::pair<MemoryIndex, std::size_t>{1, 4 * unit}));
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "while the answer is awaited";
+    EXPECT_EQ(script_.exchanges.size(), 1u);
+    // All of it is free; what still leaves is handed to whoever takes it.
+    FenceSet users;
+    for (int i = 0; i < 4; i++) {
+        EXPECT_FALSE(residency_->take_back(1, base_[1] + static_cast<std::size_t>(i) * unit, unit));
+        EXPECT_TRUE(residency_->take_back(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, &users));
+    }
+    EXPECT_NE(users.begin(), users.end());
+    residency_->grown(1, std::uintptr_t{9} << 40, 4 * unit, true);
+    EXPECT_EQ(residency_->place(t), Placement::granted);
+    EXPECT_EQ(residency_->counters(1).capacity_bytes, 4 * unit);
+}
+
+TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_something_changes) {
+    start({100 * unit, 2 * unit});
+    script_.can_exchange = true;
+    residency_->grown(0, base_[0], 50 * unit);
+    for (int i = 0; i < 2; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, true);
+    auto large = make_array(1, 2 * unit);
+    Task& t = make_task(1, {{&large->chunks[0], true, true}});
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    EXPECT_TRUE(residency_->take_back(1, base_[1], unit));
+    residency_->given_again(1, base_[1], unit, true);
+    residency_->grown(1, 0, 0);
+    EXPECT_EQ(residency_->place(t), Placement::full);
+    EXPECT_EQ(script_.exchanges.size(), 1u);
+    auto other = make_array(1);
+    residency_->free_array(*other);
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    EXPECT_EQ(script_.exchanges.size(), 2u);
+}
+
+TEST_F(ResidencyTest, memory_that_may_be_used_as_one_is_never_exchanged) {
+    start({100 * unit, 4 * unit});
+    script_.can_exchange = true;
+    residency_->grown(0, base_[0], 50 * unit);
+    auto small = make_array(4);
+    auto large = make_array(1, 3 * unit);
+    for (int i = 0; i < 4; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit);
+    for (int round = 0; round < 3; round++) {
+        for (Chunk& c : small->chunks) write_on(1, c);
+        run(make_task(1, {{&large->chunks[0], true, false}, {&small->chunks[2], true, false}}));
+    }
+    EXPECT_TRUE(script_.exchanges.empty());
 }
 
 }  // namespace

@@ -260,12 +260,17 @@ TEST(MovePlan, is_possible_exactly_when_some_choice_is_and_nearly_as_cheap_as_th
 
 TEST(MovePlan, the_largest_piece_follows_the_size_of_the_whole) {
     constexpr std::size_t mib = std::size_t{1} << 20, gib = std::size_t{1} << 30;
-    EXPECT_EQ(best_largest_piece(40 * gib, 2 * mib), 256 * mib);
-    EXPECT_EQ(best_largest_piece(141 * gib, 2 * mib), 512 * mib);
-    EXPECT_EQ(best_largest_piece(gib, 2 * mib), 32 * mib);
+    EXPECT_EQ(best_largest_piece(40 * gib, 2 * mib), 64 * mib);
+    EXPECT_EQ(best_largest_piece(141 * gib, 2 * mib), 256 * mib);
+    EXPECT_EQ(best_largest_piece(gib, 2 * mib), 8 * mib);
     EXPECT_EQ(best_largest_piece(gib, 64 * mib), 64 * mib) << "never less than the granularity";
     EXPECT_EQ(small_request_limit(40 * gib, 2 * mib), 8 * mib);
     EXPECT_EQ(small_request_limit(gib, 2 * mib), 2 * mib);
+    EXPECT_EQ(whole_granules_from(80 * gib, 2 * mib), 8 * mib);
+    EXPECT_EQ(whole_granules_from(40 * gib, 2 * mib), 8 * mib);
+    EXPECT_EQ(whole_granules_from(4 * gib, 2 * mib), 80 * mib) << "in a small source only what is large";
+    EXPECT_TRUE(is_worth_cutting(8 * mib, 4 * mib));
+    EXPECT_FALSE(is_worth_cutting(6 * mib, 4 * mib));
 }
 
 TEST(MovePlan, pieces_get_smaller_when_little_is_left) {
@@ -280,9 +285,9 @@ TEST(MovePlan, pieces_get_smaller_when_little_is_left) {
 }
 
 TEST(MovePlan, growth_is_eager_up_to_a_share_of_the_peak) {
-    EXPECT_EQ(eager_growth(800, 0), 1100u);
-    EXPECT_EQ(eager_growth(800, 1080), 20u);
-    EXPECT_EQ(eager_growth(800, 1101), 0u);
+    EXPECT_EQ(eager_growth(800, 0), 1150u);
+    EXPECT_EQ(eager_growth(800, 1130), 20u);
+    EXPECT_EQ(eager_growth(800, 1151), 0u);
 }
 
 }  // namespace

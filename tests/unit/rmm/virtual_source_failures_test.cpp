@@ -36,11 +36,12 @@ struct Striped {
         for (std::size_t i : {0u, 2u, 4u}) free.push_back({{all.address + i * 4 * unit, 4 * unit}});
         used = {{all.address + 4 * unit, 4 * unit}, {all.address + 12 * unit, 4 * unit}};
     }
-    /// Moves two of the free ranges behind or before the third (or all three elsewhere), and takes two fresh units.
-    virtual_source::remapping remap(std::size_t piece_units = 0) {
-        plan = source.plan(14 * unit, free, 0, {});
+    /// Moves two of the free ranges behind or before the third (or all three elsewhere), and takes two fresh units. Of ten
+    /// units one is melted, as two of its units are too much.
+    virtual_source::remapping remap(std::size_t num_units = 14) {
+        plan = source.plan(num_units * unit, free, 0, {});
         EXPECT_TRUE(plan.possible);
-        plan.piece_bytes = piece_units * unit;
+        plan.fitting_bytes = unit;
         return source.remap(plan);
     }
     /// What the pool believes to be mapped.
@@ -149,45 +150,75 @@ TEST_F(VirtualSourceFailures, when_mapping_back_fails_too_the_memory_is_spare_an
         }
 }
 
-/// One unit as the size of pieces: each of those that move is split into four.
-TEST_F(VirtualSourceFailures, a_split_that_fails_at_any_call_loses_nothing) {
-    int unsplit = 0;
+TEST_F(VirtualSourceFailures, a_remap_that_melts_a_piece_and_fails_at_any_call_loses_nothing) {
     for (std::uint64_t n = 1;; ++n) {
         Striped s(driver);
         driver.fail_at(n, Code::out_of_memory);
         const auto failures = driver.num_failures();
-        const auto done = s.remap(1);
+        const auto done = s.remap(10);
         const bool failed = driver.num_failures() != failures;
         driver.clear_failures();
         s.check(done.ranges);
         if (!failed) {
             EXPECT_TRUE(done.status.ok());
-            EXPECT_EQ(s.source.counts().release_calls, 2u);
-            EXPECT_EQ(s.source.counts().create_calls, 5u + 2u + 8u) << "at first, what is fresh, what was split";
-            EXPECT_EQ(s.source.held_bytes(), 22 * unit);
+            EXPECT_EQ(n, 8u) << "two are unmapped, one released and created, two mapped, and one call sets access";
+            EXPECT_EQ(s.source.counts().release_calls, 1u);
+            EXPECT_EQ(s.source.counts().create_calls, 5u + 1u);
+            EXPECT_EQ(s.source.held_bytes(), 18 * unit);
             break;
         }
-        if (done.status.ok()) {
-            EXPECT_EQ(s.source.held_bytes(), 22 * unit);
-            ++unsplit;
-            continue;
-        }
-        EXPECT_EQ(s.source.held_bytes(), 20 * unit);
-        EXPECT_TRUE(s.source.release_spare().status.ok());
-        s.check(done.ranges);
+        EXPECT_FALSE(done.status.ok());
+        EXPECT_EQ(s.source.held_bytes(), (n <= 3 ? 20 : n == 4 ? 16 : 18) * unit) << n;
+        EXPECT_EQ(s.source.spare_bytes(), (n <= 4 ? 0 : 2) * unit) << n;
+        const auto again = s.source.grow(4 * unit);
+        EXPECT_TRUE(again.status.ok()) << "what was melted can be had again";
+        touch(again.made);
     }
-    EXPECT_EQ(unsplit, 2 + 8) << "what cannot be released or taken in small pieces moves in large ones";
 }
 
-TEST_F(VirtualSourceFailures, memory_that_somebody_else_takes_during_a_split_is_told_as_gone) {
+TEST_F(VirtualSourceFailures, memory_that_somebody_else_takes_while_a_piece_is_melted_is_told_as_gone) {
     Striped s(driver);
-    for (std::uint64_t n = 4; n <= 5; ++n) driver.fail_call("create_physical", n, Code::out_of_memory);
-    const auto done = s.remap(1);  // creates two fresh ones, one part, and then neither the next nor all the rest
+    driver.fail_call("create_physical", 1, Code::out_of_memory);
+    const auto done = s.remap(10);
     driver.clear_failures();
     EXPECT_EQ(done.status.code, Code::out_of_memory);
-    EXPECT_EQ(s.source.held_bytes(), 17 * unit);
-    EXPECT_EQ(s.source.spare_bytes(), unit);
+    EXPECT_EQ(s.source.held_bytes(), 16 * unit);
     s.check(done.ranges);
+}
+
+/// A piece of eight units is cut where the third ends.
+TEST_F(VirtualSourceFailures, a_cut_that_fails_at_any_calls_tells_what_is_left) {
+    int whole = 0, gone = 0;
+    for (std::uint64_t first = 1; first <= 8; ++first)
+        for (std::uint64_t second = first; second <= first + 8; ++second) {
+            virtual_source source(driver, 0, {.largest_piece_bytes = 8 * unit});
+            const range all = source.grow(16 * unit).made;
+            driver.fail_at(first, Code::out_of_memory);
+            driver.fail_at(second, Code::out_of_memory);
+            const auto failures = driver.num_failures();
+            const auto done = source.cut(all.address + 3 * unit);
+            const bool failed = driver.num_failures() != failures;
+            driver.clear_failures();
+            EXPECT_EQ(done.status.ok(), !failed) << first << ' ' << second;
+            EXPECT_EQ(source.held_bytes(), source.mapped_bytes() + source.spare_bytes());
+            EXPECT_EQ(device_bytes - device_free(driver), source.held_bytes()) << "every byte that is held is counted";
+            touch({all.address + 8 * unit, 8 * unit});
+            if (done.mapped.size_bytes != 0) {
+                EXPECT_EQ(done.mapped, (range{all.address, 8 * unit}));
+                EXPECT_EQ(source.mapped_bytes(), 16 * unit);
+                touch(done.mapped);
+                whole += failed;
+            } else {
+                EXPECT_EQ(source.mapped_bytes(), 8 * unit);
+                ++gone;
+            }
+            const auto again = source.grow(8 * unit);
+            EXPECT_TRUE(again.status.ok()) << "whatever is gone can be had again";
+            touch(again.made);
+            EXPECT_LE(source.held_bytes(), 24 * unit);
+        }
+    EXPECT_GT(whole, 20) << "until something new is mapped there is a way back";
+    EXPECT_GT(gone, 5);
 }
 
 TEST_F(VirtualSourceFailures, two_failures_anywhere_in_a_remap_lose_nothing) {
@@ -197,7 +228,7 @@ TEST_F(VirtualSourceFailures, two_failures_anywhere_in_a_remap_lose_nothing) {
             Striped s(driver);
             driver.fail_at(first, Code::unknown);
             driver.fail_at(second, Code::unknown);
-            const auto done = s.remap(second % 3);
+            const auto done = s.remap(second % 2 == 0 ? 14 : 10);
             driver.clear_failures();
             s.check(done.ranges);
             const std::size_t spare = s.source.spare_bytes();

@@ -98,22 +98,35 @@ TEST_F(VirtualSourceHostMemory, a_remap_without_memory_for_its_books_changes_not
     const auto free_of = [&] {
         return std::vector<free_range>{{{all.address, 4 * unit}}, {{all.end() - 2 * unit, 2 * unit}}};
     };
-    for (const std::size_t piece_units : {0, 1})
+    for (const std::size_t num_units : {9, 5})  // of five one is too much, and a piece is melted
         for_every_allocation(
             [&](virtual_source& s) {
                 all = s.grow(8 * unit).made;
-                plan = s.plan(9 * unit, free_of(), 0, {});
+                plan = s.plan(num_units * unit, free_of(), 0, {});
                 ASSERT_TRUE(plan.possible);
-                plan.piece_bytes = piece_units * unit;
+                plan.fitting_bytes = unit;
             },
             [&](virtual_source& s) { return s.remap(plan).status.ok(); },
             [&](virtual_source& s) {
                 EXPECT_EQ(s.held_bytes(), s.mapped_bytes() + s.spare_bytes());
-                if (s.spare_bytes() != 0) return;  // the driver could not go back either
+                // The driver could not go back, or not take again what was melted.
+                if (s.spare_bytes() != 0 || s.mapped_bytes() < 8 * unit) return;
                 EXPECT_EQ(s.mapped_bytes(), 8 * unit);
                 EXPECT_EQ(s.removable(all), all);
                 EXPECT_TRUE(s.remap(plan).status.ok());
             });
+}
+
+TEST_F(VirtualSourceHostMemory, a_cut_without_memory_for_its_books_changes_nothing) {
+    range all;
+    for_every_allocation([&](virtual_source& s) { all = s.grow(4 * unit).made; },
+                         [&](virtual_source& s) { return s.cut(all.address + unit).status.ok(); },
+                         [&](virtual_source& s) {
+                             EXPECT_EQ(s.held_bytes(), s.mapped_bytes() + s.spare_bytes());
+                             if (s.mapped_bytes() < 4 * unit) return;  // the driver's own
+                             EXPECT_EQ(s.removable(all), all);
+                             EXPECT_TRUE(s.cut(all.address + unit).status.ok());
+                         });
 }
 
 TEST_F(VirtualSourceHostMemory, a_trim_without_memory_for_its_books_changes_nothing) {

@@ -177,23 +177,61 @@ TEST_F(VirtualSource, touching_ranges_with_other_fences_are_one_range_that_is_re
     EXPECT_TRUE(source.plan(8 * unit, free, 0, {.fresh_bytes = 0}).waits);
 }
 
-TEST_F(VirtualSource, large_pieces_that_move_are_split_when_little_is_left) {
+TEST_F(VirtualSource, what_is_too_much_of_a_piece_that_moves_goes_back_when_little_is_left) {
     auto options = pieces_of(16);
     options.maximum_bytes = 48 * unit;
     virtual_source source(*driver, 0, options);
     const range all = grown(source, 48);
-    // The first piece is free, and a unit of the last; after the request nothing will be left.
-    const std::vector<free_range> free{{{all.address, 16 * unit}}, {{all.end() - unit, unit}}};
-    const auto plan = source.plan(17 * unit, free, 0, {});
+    const std::vector<free_range> free{{{all.address, 16 * unit}, true, 1}};
+    const auto plan = source.plan(6 * unit, free, 0, {});
     ASSERT_TRUE(plan.possible);
-    EXPECT_EQ(plan.piece_bytes, unit);
+    EXPECT_EQ(plan.fitting_bytes, unit);
     const auto done = source.remap(plan);
     ASSERT_TRUE(done.status.ok());
-    EXPECT_EQ(source.counts().create_calls, 3u + 16u);
+    EXPECT_EQ(done.ranges.at(0).size_bytes, 6 * unit);
+    EXPECT_EQ(source.counts().create_calls, 3u + 1u);
     EXPECT_EQ(source.counts().release_calls, 1u);
-    EXPECT_EQ(source.held_bytes(), 48 * unit);
+    EXPECT_EQ(source.held_bytes(), 38 * unit);
     write(done.ranges.at(0), 4);
-    EXPECT_EQ(source.removable({done.ranges[0].address, unit}).size_bytes, unit) << "each unit can move by itself";
+    EXPECT_EQ(grown(source, 10).size_bytes, 10 * unit) << "and can be had again";
+}
+
+TEST_F(VirtualSource, small_pieces_that_move_become_one) {
+    virtual_source source(*driver, 0, pieces_of(16));
+    range all = grown(source, 1);
+    for (int i = 0; i < 4; ++i) all.size_bytes += grown(source, 1).size_bytes;
+    const std::vector<free_range> free{{all, true, 1}};
+    const auto plan = source.plan(8 * unit, free, 0, {.fresh_bytes = 3 * unit});
+    ASSERT_TRUE(plan.possible);
+    EXPECT_EQ(plan.num_moved, 5u);
+    const auto done = source.remap(plan);
+    ASSERT_TRUE(done.status.ok());
+    EXPECT_EQ(source.counts().create_calls, 5u + 2u) << "what is fresh, and what was melted";
+    EXPECT_EQ(source.counts().release_calls, 5u);
+    EXPECT_EQ(source.held_bytes(), 8 * unit);
+    write(done.ranges.at(0), 5);
+    EXPECT_EQ(source.piece_across(done.ranges[0].address + unit), (range{done.ranges[0].address, 5 * unit}));
+}
+
+TEST_F(VirtualSource, a_piece_is_cut_in_two_where_it_is) {
+    virtual_source source(*driver, 0, pieces_of(16));
+    const range all = grown(source, 32);
+    write({all.address + 16 * unit, 16 * unit}, 7);
+    const range first{all.address, 16 * unit};
+    EXPECT_EQ(source.piece_across(all.address).size_bytes, 0u);
+    EXPECT_EQ(source.piece_across(first.end()).size_bytes, 0u);
+    EXPECT_EQ(source.piece_across(all.end()).size_bytes, 0u);
+    EXPECT_EQ(source.piece_across(first.end() - 1), first);
+    const auto done = source.cut(all.address + 5 * unit);
+    ASSERT_TRUE(done.status.ok());
+    EXPECT_EQ(done.mapped, first);
+    write(first, 8);
+    EXPECT_TRUE(reads({all.address + 16 * unit, 16 * unit}, 7)) << "the piece behind is untouched";
+    EXPECT_EQ(source.removable({all.address + 5 * unit, 11 * unit}).size_bytes, 11 * unit);
+    EXPECT_EQ(source.held_bytes(), 32 * unit);
+    EXPECT_EQ(source.mapped_bytes(), 32 * unit);
+    EXPECT_EQ(source.cut(first.end()).status.code, Code::invalid_argument) << "no piece is across it";
+    EXPECT_EQ(source.cut(all.address + unit / 2).status.code, Code::invalid_argument);
 }
 
 TEST_F(VirtualSource, trimmed_pieces_go_back_to_the_driver_and_their_addresses_are_used_again) {

@@ -97,6 +97,28 @@ TEST(Vmm, waits_for_the_users_of_what_it_moves) {
     mr.deallocate(blocks[3], 16 * MiB, a);
 }
 
+TEST(Vmm, what_a_block_leaves_of_a_physical_piece_can_be_moved_when_memory_is_scarce) {
+    vmm mr{64 * MiB};
+    cuda_stream stream = non_blocking();
+    void* const most = mr.allocate(52 * MiB, stream);
+    void* const other = mr.allocate(4 * MiB, stream);
+    void* const piece = mr.allocate(8 * MiB, stream);
+    mr.deallocate(piece, 8 * MiB, stream);
+    void* const part = mr.allocate(3 * MiB, stream);
+    EXPECT_EQ(part, piece);
+    mr.deallocate(other, 4 * MiB, stream);
+    void* const both = mr.allocate(8 * MiB, stream);
+    const std::uint32_t value = 7;
+    ASSERT_TRUE(driver().fill(both, &value, 4, 8 * MiB / 4, {stream.value()}).ok());
+    EXPECT_EQ(first_word(static_cast<char*>(both) + 8 * MiB - 4, stream), 7u);
+    mr.deallocate(both, 8 * MiB, stream);
+    mr.deallocate(part, 3 * MiB, stream);
+    mr.deallocate(most, 52 * MiB, stream);
+    EXPECT_EQ(mr.statistics().in_use_bytes, 0u);
+    mr.trim();
+    EXPECT_EQ(mr.pool_size(), 0u);
+}
+
 TEST(Vmm, a_program_that_repeats_what_it_does_maps_nothing) {
     vmm mr;
     cuda_stream stream = non_blocking();
@@ -111,6 +133,32 @@ TEST(Vmm, a_program_that_repeats_what_it_does_maps_nothing) {
     for (int i = 0; i < 100; ++i) round();
     EXPECT_EQ(mr.mappings().pieces_mapped, before.pieces_mapped);
     EXPECT_EQ(mr.mappings().pieces_unmapped, before.pieces_unmapped);
+}
+
+TEST(Vmm, a_program_that_repeats_what_it_does_where_memory_is_scarce_maps_nothing) {
+    vmm mr{128 * MiB};
+    cuda_stream stream = non_blocking();
+    void* const rest = mr.allocate(80 * MiB, stream);
+    std::mt19937 random(3);
+    std::vector<std::size_t> sizes;
+    for (int i = 0; i < 7; ++i) sizes.push_back(3 * MiB + 256 * (random() % 12000));
+    const auto round = [&] {
+        std::vector<void*> blocks;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            blocks.push_back(mr.allocate(sizes[i], stream));
+            if (i % 3 != 2) continue;
+            mr.deallocate(blocks[i - 1], sizes[i - 1], stream);
+            blocks[i - 1] = mr.allocate(sizes[i - 1] - 2 * MiB, stream);
+        }
+        for (std::size_t i = 0; i < sizes.size(); ++i)
+            mr.deallocate(blocks[i], i % 3 == 1 ? sizes[i] - 2 * MiB : sizes[i], stream);
+    };
+    for (int i = 0; i < 10; ++i) round();
+    const mr::mapping_counts before = mr.mappings();
+    for (int i = 0; i < 100; ++i) round();
+    EXPECT_EQ(mr.mappings().pieces_mapped, before.pieces_mapped);
+    EXPECT_EQ(mr.mappings().pieces_unmapped, before.pieces_unmapped);
+    mr.deallocate(rest, 80 * MiB, stream);
 }
 
 TEST(Vmm, gives_memory_back) {

@@ -90,6 +90,7 @@ class RMM_EXPORT limiting_adaptor : public adaptor {
   private:
     void* do_allocate(std::size_t bytes, cuda_stream_view stream) override;
     void do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) override;
+    std::size_t find_room(std::size_t bytes, std::size_t counted, cuda_stream_view stream) const;
     [[noreturn]] void refuse(std::size_t bytes, std::size_t allocated) const;
     void give_back(std::size_t bytes) noexcept;
 

@@ -39,6 +39,9 @@ namespace detail {
 
 struct virtual_memory {
     std::size_t maximum_bytes = ~std::size_t{0};  ///< all ones: as much as the device has
+    /// Which devices besides its own may use the memory, of those that can. Null: all that can.
+    int const* readers = nullptr;
+    std::size_t num_readers = 0;
 };
 
 class pool_engine;  // src/rmm/pool/engine.hpp
@@ -56,6 +59,8 @@ struct pool_options {
     std::size_t block_bytes = 0;
     /// Memory of upstream is ready only on the stream on which it was asked for.
     bool ordered_upstream = true;
+    /// Memory is the device's: if it is short there, other pools ask for what is not used here.
+    bool on_device = true;
 };
 
 /// Owns an engine. Contract: pool_memory_resource.
@@ -80,6 +85,7 @@ class RMM_EXPORT pool {
     [[nodiscard]] pool_statistics statistics() const;
     std::size_t trim(std::size_t keep_bytes);
     void set_name(char const* name);
+    [[nodiscard]] std::size_t in_use_bytes(char const* tag) const;
     void set_release_threshold(std::size_t bytes) noexcept;
     [[nodiscard]] mapping_counts mappings() const;
     [[nodiscard]] pool_engine& engine() noexcept { return *engine_; }

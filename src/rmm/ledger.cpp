@@ -1,0 +1,145 @@
+// Implements ledger.hpp.
+#include "rmm/ledger.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+namespace {
+
+struct ledger {
+    struct entry {
+        std::uint64_t number;
+        int device;
+        memory_holder* holder;
+        int num_asking;
+    };
+
+    std::mutex mutex;
+    std::condition_variable less_asked;
+    std::vector<std::unique_ptr<entry>> entries;  // by number
+    std::uint64_t last_number = 0;
+};
+
+ledger& the_ledger() {
+    static ledger* const it = new ledger;  // resources that are statics leave it at exit
+    return *it;
+}
+
+}  // namespace
+
+void enter_ledger(int device, memory_holder& holder) {
+    ledger& all = the_ledger();
+    const std::lock_guard in(all.mutex);
+    all.entries.push_back(std::make_unique<ledger::entry>(ledger::entry{++all.last_number, device, &holder, 0}));
+}
+
+void leave_ledger(memory_holder& holder) noexcept {
+    ledger& all = the_ledger();
+    std::unique_lock in(all.mutex);
+    const auto at =
+        std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) { return e->holder == &holder; });
+    if (at == all.entries.end()) return;
+    const std::unique_ptr<ledger::entry> leaving = std::move(*at);
+    all.entries.erase(at);
+    all.less_asked.wait(in, [&] { return leaving->num_asking == 0; });
+}
+
+void visit_holders(int device, holder_visitor visit, void* user) {
+    ledger& all = the_ledger();
+    std::uint64_t done = 0;
+    std::unique_lock in(all.mutex);
+    for (;;) {
+        const auto at = std::find_if(all.entries.begin(), all.entries.end(),
+                                     [&](const auto& e) { return e->number > done && e->device == device; });
+        if (at == all.entries.end()) return;
+        // Stays where it is until nobody asks, whether it is in the list or not.
+        ledger::entry* const e = at->get();
+        done = e->number;
+        ++e->num_asking;
+        struct asked {
+            ledger& all;
+            ledger::entry* e;
+            std::unique_lock<std::mutex>& in;
+            ~asked() {
+                in.lock();
+                if (--e->num_asking == 0) all.less_asked.notify_all();
+            }
+        } const until_here{all, e, in};
+        in.unlock();
+        visit(user, *e->holder);
+    }
+}
+
+// ---- blocks of the driver
+
+/// Under the lock.
+block_record::on_device& block_record::holder_of(int device) {
+    const auto at = static_cast<std::size_t>(device);
+    if (holders_.size() <= at) holders_.resize(at + 1);
+    if (holders_[at] == nullptr) {
+        auto made = std::make_unique<on_device>(*this, device);
+        enter_ledger(device, *made);
+        holders_[at] = made.release();
+    }
+    return *holders_[at];
+}
+
+void block_record::note(int device, void* ptr, std::size_t bytes) noexcept {
+    if (device < 0) return;
+    try {
+        const std::lock_guard in(mutex_);
+        on_device& here = holder_of(device);
+        // What pools take from here is theirs, whether tags are used or not.
+        blocks_.insert(reinterpret_cast<std::uintptr_t>(ptr), {bytes, device, tag_of_thread});
+        here.held_bytes += bytes;
+        here.peak_bytes = std::max(here.peak_bytes, here.held_bytes);
+        ++here.num_blocks;
+    } catch (const std::exception&) {
+        return;  // the allocation itself succeeded, and matters more than its place in a report
+    }
+}
+
+void block_record::forget(void* ptr) noexcept {
+    const std::lock_guard in(mutex_);
+    const auto known = blocks_.take(reinterpret_cast<std::uintptr_t>(ptr));
+    if (!known) return;
+    on_device& here = *holders_[static_cast<std::size_t>(known->device)];
+    here.held_bytes -= known->size_bytes;
+    --here.num_blocks;
+}
+
+holder_figures block_record::on_device::figures() {
+    const std::lock_guard in(all_.mutex_);
+    holder_figures f;
+    f.name = all_.name_;
+    f.kind = all_.kind_;
+    f.held_bytes = f.in_use_bytes = held_bytes;
+    f.peak_bytes = peak_bytes;
+    f.num_blocks = num_blocks;
+    f.takes_from_driver = all_.takes_from_driver_;
+    return f;
+}
+
+void block_record::on_device::add_by_tag(tag_sums* sums) {
+    const std::lock_guard in(all_.mutex_);
+    all_.blocks_.for_each([&](std::uintptr_t, const block& b) {
+        if (b.device == device_) add_to(sums, b.tag, b.size_bytes);
+    });
+}
+
+void block_record::on_device::add_blocks(std::vector<held_block>* blocks) {
+    const std::lock_guard in(all_.mutex_);
+    all_.blocks_.for_each([&](std::uintptr_t address, const block& b) {
+        if (b.device == device_) blocks->push_back({address, b.size_bytes, b.tag});
+    });
+}
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,120 @@
+// The ledger: who in this process holds memory of which device.
+//
+// Everything that takes memory from the driver, or keeps some for others, has a holder here for as long as it lives. The
+// ledger keeps no figures; a holder is asked when somebody looks. What several holders pass on to each other is counted
+// once: where it comes from the driver (`takes_from_driver`). Owns: the list, which is never destroyed. Must not know: what
+// holders are. Any thread; no lock is held while a holder is asked, so that a holder may lock what it likes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "rmm/heap/address_map.hpp"
+#include "rmm/pool/short_lock.hpp"
+#include "rmm/tags.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+
+/// Bytes; 0 also where a holder cannot tell.
+struct holder_figures {
+    std::string name;
+    const char* kind = "";
+    std::size_t held_bytes = 0;
+    std::size_t in_use_bytes = 0;
+    std::size_t largest_free_bytes = 0;
+    std::size_t peak_bytes = 0;     ///< the most that was held
+    std::size_t maximum_bytes = 0;  ///< 0: none
+    std::size_t num_blocks = 0;     ///< in use
+    bool takes_from_driver = false;
+};
+
+struct held_block {
+    std::uintptr_t address = 0;
+    std::size_t size_bytes = 0;
+    tag_number tag = untagged;
+};
+
+/// Any thread may ask at any time between `enter_ledger` and `leave_ledger`.
+class memory_holder {
+  public:
+    virtual holder_figures figures() = 0;
+    /// O(blocks in use). What is counted elsewhere too has the tag `of_a_pool`.
+    virtual void add_by_tag(tag_sums* sums) { (void)sums; }
+    virtual void add_blocks(std::vector<held_block>* blocks) { (void)blocks; }
+    /// Lets go of up to about `bytes` that nobody uses, so that the driver has them again. Returns how many; waits for no
+    /// lock that is held over calls of others.
+    virtual std::size_t give_back(std::size_t bytes) noexcept {
+        (void)bytes;
+        return 0;
+    }
+    /// One line for the out-of-memory errors of others, about what they could have from here; "" for none.
+    virtual std::string line_for_shortage() { return {}; }
+
+  protected:
+    ~memory_holder() = default;
+};
+
+/// Throws std::bad_alloc.
+void enter_ledger(int device, memory_holder& holder);
+/// Afterwards nobody asks the holder. Waits until nobody does. Of a holder that is not in the ledger: nothing.
+void leave_ledger(memory_holder& holder) noexcept;
+
+/// f(memory_holder&) for the holders of a device, in the order in which they came. What `f` throws passes through.
+using holder_visitor = void (*)(void* user, memory_holder& holder);
+void visit_holders(int device, holder_visitor visit, void* user);
+template<typename F>
+void for_each_holder(int device, F&& f) {
+    visit_holders(
+        device, [](void* user, memory_holder& h) { (*static_cast<std::remove_reference_t<F>*>(user))(h); }, &f);
+}
+
+/// What a resource that has no memory of its own takes from the driver, block by block. All objects of such a class share
+/// one, which is never destroyed; on each device it is a holder. A block is found again whichever device is current.
+class block_record {
+  public:
+    block_record(const char* name, const char* kind, bool takes_from_driver)
+        : name_(name), kind_(kind), takes_from_driver_(takes_from_driver) {}
+    block_record(const block_record&) = delete;
+    block_record& operator=(const block_record&) = delete;
+
+    /// A block for which there is no host memory here is not counted.
+    void note(int device, void* ptr, std::size_t bytes) noexcept;
+    void forget(void* ptr) noexcept;
+
+  private:
+    struct block {
+        std::size_t size_bytes = 0;
+        int device = -1;
+        tag_number tag = untagged;
+    };
+    class on_device final : public memory_holder {
+      public:
+        on_device(block_record& all, int device) : all_(all), device_(device) {}
+        holder_figures figures() override;
+        void add_by_tag(tag_sums* sums) override;
+        void add_blocks(std::vector<held_block>* blocks) override;
+
+        block_record& all_;
+        const int device_;
+        std::size_t held_bytes = 0;
+        std::size_t peak_bytes = 0;
+        std::size_t num_blocks = 0;
+    };
+    on_device& holder_of(int device);
+
+    const char* const name_;
+    const char* const kind_;
+    const bool takes_from_driver_;
+    short_lock mutex_;
+    heap::address_map<block> blocks_;
+    std::vector<on_device*> holders_;  // by device; never freed
+};
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,159 @@
+// Implements <rmm/mr/reclaimer.hpp> and reclaim.hpp.
+#include "rmm/reclaim.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+
+/// A registration. Whoever calls its reclaimer counts in it.
+struct reclaimer_registration::entry {
+    int device = -1;
+    int priority = 0;
+    std::uint64_t number = 0;
+    reclaimer* who = nullptr;
+    int num_calls = 0;
+    bool has_ended = false;  // inside a call, which then destroys the entry
+};
+
+}  // namespace mr
+
+namespace detail {
+namespace {
+
+using entry = mr::reclaimer_registration::entry;
+
+// Where reclaimers free little in each call an allocation may need many; where several allocations take from each other what
+// is freed, it must end.
+constexpr int max_rounds = 64;
+
+constinit thread_local int num_reasons_not_to_ask = 0;
+// A reclaimer may end its own registration.
+constinit thread_local const entry* called_now = nullptr;
+
+struct registry {
+    std::mutex mutex;
+    std::condition_variable call_ended;
+    std::vector<std::unique_ptr<entry>> entries;  // in the order of asking
+    std::uint64_t last_number = 0;
+};
+
+registry& all_reclaimers() {
+    static registry* const all = new registry;  // registrations may be statics
+    return *all;
+}
+
+auto order_of(const entry& e) noexcept { return std::tuple{e.priority, e.number}; }
+
+}  // namespace
+
+std::size_t reclaim_rounds::ask_holders() noexcept {
+    std::size_t freed = 0;
+    try {
+        for_each_holder(device_, [&](memory_holder& h) {
+            if (&h != asker_ && freed < bytes_) freed += h.give_back(bytes_ - freed);
+        });
+    } catch (const std::exception& e) {
+        report_misuse(std::string("could not ask the pools of a device for memory: ") + e.what());
+    }
+    return freed;
+}
+
+bool reclaim_rounds::ask(bool device_is_full) noexcept {
+    if (num_reasons_not_to_ask > 0) return false;
+    const mr::no_reclaim_scope alone;
+    while (round_ < max_rounds) {
+        // Nobody loses anything by giving back what is not used.
+        if (device_is_full && !asked_holders_) {
+            asked_holders_ = true;
+            if (ask_holders() > 0) return freed_ = true;
+        }
+        registry& all = all_reclaimers();
+        std::unique_lock in(all.mutex);
+        const auto next = std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) {
+            return e->device == device_ && (!asked_reclaimers_ || order_of(*e) > std::tuple{priority_, number_});
+        });
+        if (next == all.entries.end()) {
+            if (!freed_) return false;
+            freed_ = asked_holders_ = asked_reclaimers_ = false;
+            ++round_;
+            continue;
+        }
+        entry* const e = next->get();
+        std::tie(priority_, number_) = order_of(*e);
+        asked_reclaimers_ = true;
+        ++e->num_calls;
+        in.unlock();
+        // What it allocates is its own.
+        const tag_number tag_before = std::exchange(tag_of_thread, untagged);
+        const entry* const outer = std::exchange(called_now, e);
+        const std::size_t freed = e->who->reclaim(bytes_, stream_);
+        called_now = outer;
+        tag_of_thread = tag_before;
+        in.lock();
+        --e->num_calls;
+        if (e->has_ended) delete e;
+        all.call_ended.notify_all();
+        in.unlock();
+        if (freed == 0) continue;
+        freed_ = true;
+        // What was freed may have gone to another pool.
+        if (device_is_full) (void)ask_holders();
+        return true;
+    }
+    return false;
+}
+
+}  // namespace detail
+
+namespace mr {
+
+reclaimer::~reclaimer() = default;
+
+reclaimer_registration::reclaimer_registration(cuda_device_id device, int priority, reclaimer& who) : entry_{nullptr} {
+    auto made = std::make_unique<entry>();
+    made->device = device.value();
+    made->priority = priority;
+    made->who = &who;
+    auto& all = rmm::detail::all_reclaimers();
+    const std::lock_guard in(all.mutex);
+    made->number = ++all.last_number;
+    const auto at = std::upper_bound(all.entries.begin(), all.entries.end(), made, [](const auto& a, const auto& b) {
+        return rmm::detail::order_of(*a) < rmm::detail::order_of(*b);
+    });
+    entry_ = all.entries.insert(at, std::move(made))->get();
+}
+
+reclaimer_registration::~reclaimer_registration() {
+    auto& all = rmm::detail::all_reclaimers();
+    std::unique_lock in(all.mutex);
+    const auto at =
+        std::find_if(all.entries.begin(), all.entries.end(), [this](const auto& e) { return e.get() == entry_; });
+    std::unique_ptr<entry> leaving = std::move(*at);
+    all.entries.erase(at);
+    if (rmm::detail::called_now == entry_) {
+        // Inside its own reclaimer: this call counts in the entry until it returns.
+        all.call_ended.wait(in, [&] { return leaving->num_calls == 1; });
+        leaving.release()->has_ended = true;
+        return;
+    }
+    all.call_ended.wait(in, [&] { return leaving->num_calls == 0; });
+}
+
+no_reclaim_scope::no_reclaim_scope() noexcept { ++rmm::detail::num_reasons_not_to_ask; }
+
+no_reclaim_scope::~no_reclaim_scope() { --rmm::detail::num_reasons_not_to_ask; }
+
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,83 @@
+// What an allocation does that is short of memory: asks others to free some.
+//
+// Owns: the registered reclaimers; for each thread, whether it may ask. Must not know: who asks. Any thread. Nobody is asked
+// with a lock held, so whoever asks must hold none either, nor any mark for which others wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+#include "rmm/cuda_stream_view.hpp"
+#include "rmm/ledger.hpp"
+#include "rmm/mr/reclaimer.hpp"
+#include "rmm/status.hpp"
+#include "rmm/tags.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace detail {
+
+/// While a pool asks its upstream: whoever is short of memory there asks nobody (the pool itself does, when it knows how
+/// little would do and holds nothing up), and what it hands out is the pool's.
+class upstream_call {
+  public:
+    upstream_call() noexcept : before_(tag_of_thread) { tag_of_thread = of_a_pool; }
+    ~upstream_call() { tag_of_thread = before_; }
+    upstream_call(const upstream_call&) = delete;
+    upstream_call& operator=(const upstream_call&) = delete;
+
+  private:
+    const tag_number before_;
+    const mr::no_reclaim_scope alone_;
+};
+
+/// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees something,
+/// but not for ever.
+class reclaim_rounds {
+  public:
+    /// `asker`, if it has a holder, is not asked to give anything back.
+    reclaim_rounds(int device, std::size_t bytes, cuda_stream_view stream, const memory_holder* asker) noexcept
+        : device_(device), bytes_(bytes), stream_(stream), asker_(asker) {}
+
+    /// Asks until somebody has freed something: true, then the allocation is worth another try. `device_is_full`: the driver
+    /// has no more, so that it helps if other pools give back what they do not use.
+    bool ask(bool device_is_full) noexcept;
+
+  private:
+    std::size_t ask_holders() noexcept;
+
+    const int device_;
+    const std::size_t bytes_;
+    const cuda_stream_view stream_;
+    const memory_holder* const asker_;
+    bool asked_holders_ = false;
+    // Who was asked last in this round, in the order of asking.
+    int priority_ = 0;
+    std::uint64_t number_ = 0;
+    bool asked_reclaimers_ = false;
+    bool freed_ = false;  // in this round
+    int round_ = 0;
+};
+
+/// What `call(void** out)`, a call of the driver, allocates; asks others where the driver has no more, and throws (with `what`
+/// in the text) if that does not help.
+template<typename F>
+void* allocate_or_reclaim(int device, std::size_t bytes, cuda_stream_view stream, const memory_holder* asker,
+                          const char* what, F&& call, std::source_location where = std::source_location::current()) {
+    void* ptr = nullptr;
+    driver::Status status = call(&ptr);
+    if (status.ok()) [[likely]]
+        return ptr;
+    reclaim_rounds others(device, bytes, stream, asker);
+    while (status.code == driver::Code::out_of_memory && others.ask(true)) {
+        (void)the_driver().take_last_error();
+        status = call(&ptr);
+        if (status.ok()) return ptr;
+    }
+    throw_allocation_failure(status, bytes, what, memory_place::device, where);
+}
+
+}  // namespace detail
+}  // namespace kmm_v0
+}  // namespace rmm
