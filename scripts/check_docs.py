@@ -4,10 +4,13 @@
 Every block that begins with ```cpp is compiled as C++17 against include/. A block with #include or main is a file of
 its own; any other is the inside of a function, after `#include "kmm/kmm.hpp"` and the placeholders. A comment
 `<!-- check: rmm -->` in the line before a block puts rmm's headers before it instead; `<!-- check: file -->` says that
-a block is a file although it has neither. Code that is not meant to compile is marked ```c++ or ```text."""
+a block is a file although it has neither. `<!-- check: program -->` is a program, which tests/docs builds and runs as
+well. `<!-- check: cuda -->` is a file with kernels, or of Thrust, that nvcc compiles as a user of rmm::rmm; without nvcc
+it is left out. Code that is not meant to compile is marked ```c++ or ```text."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,9 +23,21 @@ BLOCK = re.compile(r"^(?:<!-- check: (?P<kind>\w+) -->\n)?```cpp\n(?P<code>.*?)^
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PRELUDES = {
     "kmm": '#include "kmm/kmm.hpp"\nusing namespace kmm::placeholders;\n',
-    "rmm": '#include "rmm/cuda_stream.hpp"\n#include "rmm/device_buffer.hpp"\n#include "rmm/device_uvector.hpp"\n'
-           '#include "rmm/mr/device/per_device_resource.hpp"\n#include "rmm/mr/device/pool_memory_resource.hpp"\n',
+    "rmm": "".join(f"#include <{name}>\n" for name in (
+        "cstdio", "memory", "string", "vector", "rmm/cuda_stream.hpp", "rmm/device_buffer.hpp", "rmm/device_scalar.hpp",
+        "rmm/device_uvector.hpp", "rmm/mr/arena_memory_resource.hpp", "rmm/mr/cuda_memory_resource.hpp",
+        "rmm/mr/limiting_resource_adaptor.hpp", "rmm/mr/per_device_resource.hpp", "rmm/mr/pool_memory_resource.hpp",
+        "rmm/mr/vmm_memory_resource.hpp")),
 }
+WARNINGS = ["-Wall", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
+
+
+def find_nvcc():
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    return shutil.which("nvcc", path=os.pathsep.join([os.environ.get("PATH", "")] + [f"{h}/bin" for h in homes if h]))
+
+
+NVCC = find_nvcc()
 
 
 def documents():
@@ -38,7 +53,7 @@ def blocks(path):
 
 def as_file(path, line, kind, code):
     place = f'#line {line} "{path}"\n'
-    if kind == "file" or (kind is None and re.search(r"^\s*#\s*include|\bint main\b", code, re.MULTILINE)):
+    if kind in ("file", "program", "cuda") or (kind is None and re.search(r"^\s*#\s*include|\bint main\b", code, re.MULTILINE)):
         return place + code
     return PRELUDES[kind or "kmm"] + "void documented_code() {\n" + place + code + "}\n"
 
@@ -46,10 +61,13 @@ def as_file(path, line, kind, code):
 def compile_block(block):
     path, line, kind, code = block
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "block.cpp"
+        source = Path(folder) / ("block.cu" if kind == "cuda" else "block.cpp")
         source.write_text(as_file(path, line, kind, code))
-        command = ["g++", "-std=c++17", "-fsyntax-only", "-Wall", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
-                   "-Iinclude", str(source)]
+        if kind == "cuda":
+            command = [NVCC, "-std=c++17", "-c", "-o", "/dev/null", "-DRMM_WITH_CCCL",
+                       "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE", "-Iinclude", str(source)]
+        else:
+            command = ["g++", "-std=c++17", "-fsyntax-only", *WARNINGS, "-Iinclude", str(source)]
         done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         return f"{path}:{line}: the code does not compile\n" + "\n".join(done.stderr.splitlines()[:20])
@@ -69,6 +87,9 @@ def check_links(path):
 def main():
     present = [path for path in documents() if (tree.ROOT / path).is_file()]
     code = [(path, *block) for path in present for block in blocks(path)]
+    if NVCC is None:
+        all_code, code = code, [block for block in code if block[2] != "cuda"]
+        print(f"docs: nvcc is not installed, {len(all_code) - len(code)} blocks with kernels left out")
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         problems = [problem for problem in pool.map(compile_block, code) if problem]
     problems += [problem for path in present for problem in check_links(path)]
