@@ -48,6 +48,7 @@ threads& all_threads() {
     static threads& instance = *new threads;
     return instance;
 }
+thread_local bool thread_is_ending = false;  // trivial, so that it can be read after everything else is gone
 struct this_thread {
     std::uint64_t number = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2);
     this_thread() {
@@ -55,6 +56,7 @@ struct this_thread {
         all_threads().living.insert(number);
     }
     ~this_thread() {
+        thread_is_ending = true;
         std::lock_guard lock(all_threads().mutex);
         all_threads().living.erase(number);
     }
@@ -112,6 +114,7 @@ void owned_stream::release() noexcept {
 void owned_stream::close() noexcept {
     driver::Driver& d = the_driver();
     registry& r = all();
+    open_.store(false, std::memory_order_release);
     {
         std::unique_lock lock(r.mutex);
         // A handle that was destroyed behind our back may belong to another stream of ours by now.
@@ -166,6 +169,7 @@ stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
     const cudaStream_t handle = stream.value();
     if (handle == nullptr || handle == legacy_stream_handle()) return {stream_kind::legacy, legacy_number, nullptr};
     if (handle == per_thread_stream_handle()) {
+        if (thread_is_ending) return {stream_kind::unknown, unknown_number, nullptr};
         thread_local const this_thread thread;
         return {stream_kind::per_thread, thread.number, nullptr};
     }
@@ -178,6 +182,8 @@ stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
     }
     return {stream_kind::unknown, unknown_number, nullptr};
 }
+
+bool this_thread_is_ending() noexcept { return thread_is_ending; }
 
 bool thread_has_ended(std::uint64_t number) noexcept {
     std::lock_guard lock(all_threads().mutex);

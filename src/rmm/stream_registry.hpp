@@ -34,6 +34,8 @@ class owned_stream {
     cudaStream_t handle() const noexcept { return handle_; }
     /// Somebody will want to fence this stream later: its end must be recorded.
     void observe() noexcept { observed_.store(true, std::memory_order_relaxed); }
+    /// False before the driver may use the handle for another stream.
+    bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
     /// Records everything queued so far in `spare`, or, if the stream has ended, names the event of its end. `*point` is
     /// the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this object.
@@ -50,6 +52,7 @@ class owned_stream {
     int device_ = -1;
     std::atomic<std::uint32_t> references_{1};
     std::atomic<bool> observed_{false};
+    std::atomic<bool> open_{true};
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -83,6 +86,9 @@ constexpr std::uint64_t foreign_number(std::uint64_t id) noexcept { return id <<
 
 /// Must be called with a live stream that is not captured (asking for the id of one invalidates the capture).
 stream_identity identify(kmm::driver::Driver& driver, cuda_stream_view stream) noexcept;
+
+/// Whether the number of this thread's default stream is no longer valid: objects of the thread are being destroyed.
+bool this_thread_is_ending() noexcept;
 
 /// Whether the thread whose default stream got this number in `identify` has ended. O(1), takes a lock.
 bool thread_has_ended(std::uint64_t number) noexcept;

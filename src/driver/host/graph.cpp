@@ -93,6 +93,7 @@ bool Exec::update(const Graph& graph) {
     for (const auto& [node, at] : index) updated_index.emplace(node, at);
     items.swap(updated);
     index.swap(updated_index);
+    keeps = graph.keeps;
     return true;
 }
 

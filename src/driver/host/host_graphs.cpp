@@ -106,6 +106,12 @@ Status HostDriver::capture_status(StreamHandle handle, CaptureStatus* out, std::
         if (stream == nullptr) return {Code::invalid_handle};
         *out = CaptureStatus::none;
         if (id != nullptr) *id = 0;
+        // As a GPU's driver: the legacy stream cannot say while streams that wait for it are captured.
+        if (stream->legacy && num_captures_.load(std::memory_order_acquire) != 0) {
+            std::lock_guard lock(captures_mutex_);
+            for (const Capture& capture : captures_)
+                if (capture.holds_blocking_stream(stream->device)) return {Code::capture_error};
+        }
         if (stream->capture.load(std::memory_order_acquire) == nullptr) return {};
         std::lock_guard lock(captures_mutex_);
         const Capture* capture = stream->capture.load(std::memory_order_acquire);

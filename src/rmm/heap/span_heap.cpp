@@ -9,8 +9,7 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-span_heap::span_heap(std::size_t unit_bytes) noexcept
-    : unit_log2_(static_cast<unsigned>(std::countr_zero(unit_bytes))) {
+span_heap::span_heap(std::size_t unit_bytes) : unit_log2_(static_cast<unsigned>(std::countr_zero(unit_bytes))) {
     for (auto& row : heads_) row.fill(none);
 }
 

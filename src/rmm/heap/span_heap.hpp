@@ -39,7 +39,7 @@ class span_heap {
     static constexpr detached whole = ~detached{0};
 
     /// Sizes and addresses are multiples of `unit_bytes`, a power of two.
-    explicit span_heap(std::size_t unit_bytes = 256) noexcept;
+    explicit span_heap(std::size_t unit_bytes = 256);
 
     /// Adds free memory, freed at `position`. Throws std::bad_alloc, with nothing done.
     void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position);

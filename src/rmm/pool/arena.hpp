@@ -47,6 +47,12 @@ struct alignas(64) arena {
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
 
+    /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.
+    std::uint64_t own_number() const noexcept {
+        return kind.load(std::memory_order_relaxed) == rmm::detail::stream_kind::unknown
+                   ? heap::heap::no_timeline
+                   : number.load(std::memory_order_relaxed);
+    }
     void count_free(std::size_t bytes) noexcept {
         num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);

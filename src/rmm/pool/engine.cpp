@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
@@ -29,12 +30,6 @@ constexpr std::size_t large_frees_per_poll = 32;
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-/// What a stream needs no fence for; nothing, if it cannot be told from others.
-std::uint64_t own_number(const arena& a) noexcept {
-    return a.kind.load(std::memory_order_relaxed) == stream_kind::unknown ? heap::heap::no_timeline
-                                                                          : a.number.load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -190,11 +185,12 @@ void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cud
     if (!taken) return nullptr;
     try {
         bool out_of_reach = false;
-        const driver::Status status = taken.fences.empty()
-                                          ? driver::Status{}
-                                          : wait_for(held, taken.fences, stream, own_number(a), how_far, &out_of_reach);
+        const driver::Status status =
+            taken.fences.empty() ? driver::Status{}
+                                 : wait_for(held, taken.fences, stream, a.own_number(), how_far, &out_of_reach);
         if (status.ok() && !out_of_reach) return hand_out(taken, stream);
-        if (!status.ok()) {
+        // A stream that is captured cannot be fenced now: other memory must do.
+        if (!status.ok() && status.code != driver::Code::capture_error) {
             why->why = refusal::cause::driver;
             why->status = status;
         }
@@ -208,7 +204,7 @@ void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cud
 
 /// What the stream may use at once.
 pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
-    const std::uint64_t own = own_number(a);
+    const std::uint64_t own = a.own_number();
     if (size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
         for (bool more = true; more; more = add_span(size, a)) {
             const std::lock_guard in(a.mutex);
@@ -229,7 +225,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a) {
     const auto from_heap = [&](bool also_away) -> piece {
         collect_spans(also_away);
         const std::uint8_t area = area_of(size);
-        heap::block b = heaps_[area].try_allocate(size, own_number(a));
+        heap::block b = heaps_[area].try_allocate(size, a.own_number());
         return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
     };
     if (piece merged = from_heap(false)) return merged;
@@ -284,10 +280,10 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
     const std::uint8_t area = span_area();
     for (std::size_t wanted = span_bytes(); wanted >= granule && wanted >= size; wanted /= 2) {
         // So much more that a multiple of the granule begins in it.
-        heap::block b = heaps_[area].try_allocate_ready(wanted + granule - unit, own_number(a));
+        heap::block b = heaps_[area].try_allocate_ready(wanted + granule - unit, a.own_number());
         // Virtual memory is aligned to the granule for the most part.
         if (!b && source_ != nullptr) {
-            b = heaps_[area].try_allocate_ready(wanted, own_number(a));
+            b = heaps_[area].try_allocate_ready(wanted, a.own_number());
             if (b && b.address % granule != 0) {
                 give(area, b.address, b.size_bytes, b.fences);
                 b = {};
@@ -313,6 +309,8 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
             directory_.set(begin, wanted, &a);
             try {
                 a.heap.add_span(begin, wanted, position);
+                // What the stream left here before counts as freed by it.
+                a.last_freed = std::max(a.last_freed, position);
             } catch (...) {
                 directory_.set(begin, wanted, nullptr);
                 throw;
@@ -378,11 +376,19 @@ void pool_engine::collect_spans(bool also_away) {
         while (const heap::span_heap::span s = a->heap.remove_unused_span(note)) {
             directory_.set(s.address, s.size_bytes, nullptr);
             for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
-            for (std::size_t i : gone) a->away[i].block = heap::span_heap::whole;
             parts.clear();
+            // From the end, so that the indices before stay; what moves is looked up anew.
+            std::sort(gone.begin(), gone.end(), std::greater<>());
+            for (std::size_t i : gone) {
+                away_at.erase(a->away[i].block);
+                if (i + 1 != a->away.size()) {
+                    a->away[i] = std::move(a->away.back());
+                    away_at.at(a->away[i].block) = i;
+                }
+                a->away.pop_back();
+            }
             gone.clear();
         }
-        std::erase_if(a->away, [](const away_block& b) { return b.block == heap::span_heap::whole; });
     }
 }
 
@@ -519,11 +525,17 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
     for (;;) {
         if (a == nullptr) a = &arena_of(stream);
         *recorder = a;
+        if (a->kind.load(std::memory_order_relaxed) == stream_kind::unknown && is_of_other_device(stream)) {
+            // No event of the pool's device covers it.
+            rmm::detail::report_failure(driver_.synchronize_stream(rmm::detail::handle_of(stream)),
+                                        "wait for a stream of another device");
+        }
         // The timeline stays while the arena calls it its own.
         const std::lock_guard in(a->mutex);
         const cudaStream_t works_for = a->handle.load(std::memory_order_relaxed);
-        if (works_for == handle || a->kind.load(std::memory_order_relaxed) == stream_kind::unknown) {
-            timeline& home = *a->home.load(std::memory_order_relaxed);
+        timeline& home = *a->home.load(std::memory_order_relaxed);
+        if ((works_for == handle && !home.has_ended()) ||
+            a->kind.load(std::memory_order_relaxed) == stream_kind::unknown) {
             const std::uint64_t epoch = home.epoch_now();
             home.mark_used(epoch);
             a->count_free(bytes);
@@ -544,8 +556,8 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     bool done = false;
     if (at_home) {
         const std::lock_guard in(owner.mutex);
-        if (owner.handle.load(std::memory_order_relaxed) == handle) {
-            timeline& home = *owner.home.load(std::memory_order_relaxed);
+        timeline& home = *owner.home.load(std::memory_order_relaxed);
+        if (owner.handle.load(std::memory_order_relaxed) == handle && !home.has_ended()) {
             const std::uint64_t epoch = home.epoch_now();
             true_size = owner.heap.free(address, epoch);
             if (true_size != 0) {
@@ -593,7 +605,8 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             give(block->area, address, true_size, fences);
         }
         const std::size_t keep = release_above_.load(std::memory_order_relaxed);
-        if (free_bytes() > std::max(keep, trim_above_)) surplus = free_bytes() - keep;
+        // Giving memory back orders the legacy stream, which spoils captures.
+        if (free_bytes() > std::max(keep, trim_above_) && !has_seen_captures()) surplus = free_bytes() - keep;
     }
     if (surplus > 0) release_surplus(surplus);
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);

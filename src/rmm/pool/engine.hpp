@@ -73,7 +73,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
     /// Takes a block back that may be used again once the work queued now on every one of `streams` is done (none: at
-    /// once). O(1) for blocks of arenas, O(log free pieces) for others.
+    /// once, and then the caller has waited for the stream that it was allocated on, too). O(1) for blocks of arenas, O(log free pieces) for others.
     void free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept;
 
     /// Only of a pool that has one.
@@ -146,6 +146,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     arena* take_clean_orphan(lock& held);
     void orphan(arena& a) noexcept;
     bool is_captured(cuda_stream_view stream) noexcept;
+    bool is_of_other_device(cuda_stream_view stream) noexcept;
     /// Whether any pool of the process was called with a stream that was being captured.
     static bool has_seen_captures() noexcept;
     static void note_capture() noexcept;
@@ -162,6 +163,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     heap::block take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why);
     piece find_idle(lock& held, std::size_t size);
     piece grow_idle(lock& held, std::size_t size, refusal* why);
+    piece idle_or_nothing(lock& held, piece taken, refusal* why);
+    void wait_for_growth(lock& held);
     void release_ended_captures();
 
     // ---- finding memory
@@ -202,7 +205,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
     piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why);
     piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
-    piece grow_virtual(lock& held, std::size_t size, const arena& a, refusal* why,
+    piece grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                        std::size_t fresh_bytes = ~std::size_t{0});
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);

@@ -136,7 +136,12 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
         (void)driver_.take_last_error();
         put_back(found);
     }
-    while (growing_ && grower_ != std::this_thread::get_id()) grown_.wait(held, [this] { return !growing_; });
+    if (source_ != nullptr) {
+        wait_for_growth(held);
+        const growth_mark growing(*this);
+        piece made = grow_virtual(held, size, heap::heap::no_timeline, why);
+        return idle_or_nothing(held, std::move(made), why);
+    }
     // Neither the captured stream nor the legacy one may be asked for memory: on a stream of our own.
     driver::StreamHandle own;
     driver::Status status;
@@ -157,6 +162,7 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
             const unlocked without(held);
             a = &arena_of(stream);
         }
+        wait_for_growth(held);
         grown = grow(held, size, *a, stream, why);
     } catch (...) {
         const unlocked without(held);
@@ -168,14 +174,23 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
         rmm::detail::report_failure(driver_.synchronize_stream(own), "wait for memory of a pool's upstream");
         rmm::detail::report_failure(driver_.destroy_stream(own), "destroy a stream");
     }
-    if (!grown || grown.fences.empty()) return grown;
+    return idle_or_nothing(held, std::move(grown), why);
+}
+
+void pool_engine::wait_for_growth(lock& held) {
+    grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+}
+
+/// The piece after the host has waited for its users; nothing, and it is put back, if these cannot be waited for.
+pool_engine::piece pool_engine::idle_or_nothing(lock& held, piece taken, refusal* why) {
+    if (!taken || taken.fences.empty()) return taken;
     bool out_of_reach = false;
-    if (wait_on_host(held, grown.fences, reach::streams, &out_of_reach).ok() && !out_of_reach) {
-        grown.fences.clear();
-        return grown;
+    if (wait_on_host(held, taken.fences, reach::streams, &out_of_reach).ok() && !out_of_reach) {
+        taken.fences.clear();
+        return taken;
     }
     (void)driver_.take_last_error();
-    put_back(grown);
+    put_back(taken);
     why->why = refusal::cause::exhausted;
     why->reason = "what is free is used by streams that cannot be waited for during a capture";
     return {};

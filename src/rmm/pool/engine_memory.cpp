@@ -86,21 +86,21 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     const std::size_t span = span_bytes();
     if (size < span && size <= small_limit_.load(std::memory_order_relaxed)) {
         refusal ignored;
-        if (const piece whole = grow_virtual(held, span, a, &ignored)) {
+        if (const piece whole = grow_virtual(held, span, a.own_number(), &ignored)) {
             put_back(whole);
             if (const piece small = find_ready(size, a)) return small;
         }
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
     if (const std::uint8_t area = area_of(size); area != 0 && heap::eager_growth(peak_bytes_, held_bytes()) < size)
-        if (heap::block b = heaps_[0].try_allocate(size, a.number.load()))
+        if (heap::block b = heaps_[0].try_allocate(size, a.own_number()))
             return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
     refusal first;
-    if (const piece made = grow_virtual(held, size, a, &first)) return made;
+    if (const piece made = grow_virtual(held, size, a.own_number(), &first)) return made;
     // The device may have less to give than it seemed: then with what there is.
     if (first.status.code == driver::Code::out_of_memory) {
         refusal second;
-        if (const piece made = grow_virtual(held, size, a, &second, 0)) return made;
+        if (const piece made = grow_virtual(held, size, a.own_number(), &second, 0)) return made;
         if (second.why == refusal::cause::driver) first = second;
     }
     *why = first;
@@ -144,7 +144,7 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
 }
 
 /// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row.
-pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const arena& a, refusal* why,
+pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                                              std::size_t fresh_bytes) {
     const std::uint8_t area = area_of(size);
     heap::heap& h = heaps_[area];
@@ -231,7 +231,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, const
         why->reason = "the device has no more memory to map";
         return {};
     }
-    heap::block b = h.try_allocate(size, a.number.load());
+    heap::block b = h.try_allocate(size, own);
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
@@ -375,7 +375,7 @@ std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
         // Out of the heap it is nobody's while the lock is let go.
         bool out_of_reach = false;
         const driver::Status status =
-            wait_for(held, fences, cuda_stream_view{}, rmm::detail::legacy_number, reach::device, &out_of_reach);
+            wait_for(held, fences, cuda_stream_view{}, rmm::detail::legacy_number, last_resort(), &out_of_reach);
         if (!status.ok() || out_of_reach) {
             (void)driver_.take_last_error();
             heaps_[0].add_region(address, size_bytes, heap::border::sealed, fences);

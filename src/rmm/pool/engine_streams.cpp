@@ -88,9 +88,19 @@ void pool_engine::note_capture() noexcept { captures_seen.store(true, std::memor
 
 bool pool_engine::has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }
 
+bool pool_engine::is_of_other_device(cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = normalized(stream);
+    if (handle == rmm::detail::legacy_stream_handle() || handle == rmm::detail::per_thread_stream_handle())
+        return false;
+    int device = device_;
+    if (!driver_.stream_device(handle_of(stream), &device).ok()) (void)driver_.take_last_error();
+    return device != device_;
+}
+
 /// The arena that this thread used last for the handle. `*same_stream`, if asked for: whether the handle still is the stream
 /// that the arena works for, and is not captured.
 arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept {
+    if (handle == rmm::detail::per_thread_stream_handle() && rmm::detail::this_thread_is_ending()) return nullptr;
     const remembered* const known = recall(uid_, handle);
     if (known == nullptr || known->at->handle.load(std::memory_order_relaxed) != handle) return nullptr;
     arena* const a = known->at;
@@ -123,6 +133,9 @@ arena& pool_engine::arena_of(cuda_stream_view stream) {
     if (handle != rmm::detail::legacy_stream_handle())
         who = is_captured(stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
                                   : identify(driver_, stream);
+    // The pool's events are those of its device; a stream of another one is waited for where it frees.
+    if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) && is_of_other_device(stream))
+        who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
     lock held(mutex_);
     const auto known = arena_by_number_.find(who.number);
     arena& a = known != arena_by_number_.end() ? *known->second : bind(held, who, handle);
@@ -140,6 +153,12 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
             if (a->kind == stream_kind::per_thread && a->handle != arena::no_stream() &&
                 rmm::detail::thread_has_ended(a->number))
                 orphan(*a);
+    }
+    if (who.kind == stream_kind::owned) {
+        // The same for our own streams, whose handles need not come again.
+        for (const auto& b : arenas_)
+            if (b->kind == stream_kind::owned && b->handle != arena::no_stream() && b->home.load()->has_ended())
+                orphan(*b);
     }
     arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
     if (const auto meanwhile = arena_by_number_.find(who.number); meanwhile != arena_by_number_.end()) {
@@ -188,12 +207,14 @@ arena* pool_engine::take_clean_orphan(lock& held) {
         arena* const a = orphans_.back();
         orphans_.pop_back();
         timeline* const home = a->home;
-        if (home == nullptr || home->passed >= a->last_freed) return a;
+        const bool holds_nothing = a->heap.num_spans() == 0 && a->away.empty();
+        if (home == nullptr || home->passed >= a->last_freed || holds_nothing) return a;
         const auto fence = std::lower_bound(home->recorded.begin(), home->recorded.end(), a->last_freed,
                                             [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
         bool passed = false;
         if (fence != home->recorded.end()) {
-            std::vector<timelines::question> one{{home->number, *fence, false}};
+            // The arena keeps its timeline, and that the stream to which a borrowed event belongs.
+            std::vector<timelines::question> one{{home->number, *fence, false, nullptr}};
             {
                 const unlocked without(held);
                 timelines_.ask(one);

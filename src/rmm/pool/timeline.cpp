@@ -96,15 +96,29 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
     return readiness::ready;
 }
 
+/// Whether an event recorded there would become part of a capture, or spoil one.
+bool timelines::is_part_of_capture(driver::StreamHandle stream) noexcept {
+    driver::DeviceGuard on(driver_, device_);
+    driver::CaptureStatus status = driver::CaptureStatus::none;
+    const driver::Status asked = driver_.capture_status(stream, &status, nullptr);
+    if (!asked.ok()) (void)driver_.take_last_error();
+    return asked.code == driver::Code::capture_error || status != driver::CaptureStatus::none;
+}
+
 driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept {
     for (pending_wait& w : waits) {
         driver::Status status;
         if (w.event.native == nullptr) {
-            if (w.owned != nullptr) {
-                status = w.owned->fence(w.spare, &w.event);
-            } else if (w.whole_device) {
+            if (w.whole_device) {
                 status = driver_.device_event_record(device_, w.spare);
                 w.event = w.spare;
+            } else if (w.owned == nullptr && is_part_of_capture(driver::legacy_stream())) {
+                status = {driver::Code::capture_error, 0};
+            } else if (w.owned != nullptr && w.owned->is_open() &&
+                       is_part_of_capture(driver::StreamHandle{w.owned->handle()})) {
+                status = {driver::Code::capture_error, 0};
+            } else if (w.owned != nullptr) {
+                status = w.owned->fence(w.spare, &w.event);
             } else {
                 driver::DeviceGuard on(driver_, device_);
                 status = driver_.record_event(w.spare, driver::StreamHandle{});
@@ -221,7 +235,10 @@ std::vector<timelines::question> timelines::questions() const {
     all.reserve(num_recorded_);
     for (const auto& [number, t] : timelines_)
         for (const recorded_epoch& r : t->recorded)
-            if (!r.busy) all.push_back({number, r, false});
+            if (!r.busy) {
+                all.push_back({number, r, false, r.borrowed ? t->owned : nullptr});
+                if (all.back().owned != nullptr) all.back().owned->retain();
+            }
     return all;
 }
 
@@ -244,6 +261,7 @@ void timelines::ask(std::vector<question>& questions) noexcept {
 
 void timelines::answer(const std::vector<question>& answers) {
     for (const question& q : answers) {
+        if (q.owned != nullptr) q.owned->release();
         timeline* t = q.has_passed ? find(q.number) : nullptr;
         if (t == nullptr) continue;
         const auto at = std::find_if(t->recorded.begin(), t->recorded.end(),

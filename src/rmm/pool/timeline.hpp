@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -53,6 +54,8 @@ struct timeline {
     bool fenced_late() const noexcept {
         return kind == rmm::detail::stream_kind::legacy || kind == rmm::detail::stream_kind::owned;
     }
+    /// Whether the handle may be another stream's by now, as far as is known without asking the driver.
+    bool has_ended() const noexcept { return owned != nullptr && !owned->is_open(); }
     bool is_idle() const noexcept {
         return num_arenas == 0 && recorded.empty() && passed >= last_used.load(std::memory_order_relaxed);
     }
@@ -119,7 +122,14 @@ class timelines {
     void destroy_event(driver::EventHandle event) noexcept { (void)driver_.destroy_event(event); }
     /// Null if none is spare.
     driver::EventHandle take_spare() noexcept;
-    void give_spare(driver::EventHandle event) { spare_.push_back(event); }
+    /// An event for which the host has no memory left is lost: nothing else.
+    void give_spare(driver::EventHandle event) noexcept {
+        try {
+            spare_.push_back(event);
+        } catch (const std::bad_alloc&) {
+            return;
+        }
+    }
 
     /// Everything freed on `t` so far gets the epoch of the result, whose event the caller records on the stream without the
     /// lock, and hands in with what came of it. The stream must be the timeline's, which the caller has verified. A timeline
@@ -132,6 +142,7 @@ class timelines {
         std::uint64_t number = 0;
         recorded_epoch recorded;
         bool has_passed = false;
+        rmm::detail::owned_stream* owned = nullptr;  // to which a borrowed event belongs; retained until the answer
     };
     /// All recorded epochs; to be asked (`ask`) without the lock.
     std::vector<question> questions() const;
@@ -148,6 +159,7 @@ class timelines {
 
   private:
     std::uint64_t close_epoch(timeline& t) noexcept;
+    bool is_part_of_capture(driver::StreamHandle stream) noexcept;
     driver::Status carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept;
     void add_recorded(timeline& t, const recorded_epoch& entry);
 
