@@ -83,8 +83,8 @@ TEST(VmmFailures, calls_of_the_driver_that_fail_lose_no_memory_however_scarce_it
         pool.trim(0);
         EXPECT_EQ(pool.held_bytes(), 0u) << "every piece was known to be free";
     }
-    EXPECT_GT(num_cuts, 50u) << "pieces were cut or melted";
-    EXPECT_GT(num_failures, 100u);
+    EXPECT_GT(num_cuts, 40u) << "pieces were cut or melted";
+    EXPECT_GT(num_failures, 40u);
 }
 
 }  // namespace
