@@ -31,7 +31,7 @@ struct virtual_source_options {
     /// Addresses, as a multiple of the memory that can ever be held.
     std::size_t address_factor = 32;
     /// Besides the device, who may read and write the memory, of those that can. None: all that can.
-    std::vector<int> readers;
+    std::vector<int> readers = {};
 };
 
 /// Successful calls of the driver since the source was made. `map_calls` of a steady program stand still.
