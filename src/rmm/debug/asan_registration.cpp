@@ -34,7 +34,8 @@ namespace {
 /// Who uses a part of a pool: until its streams are done with it, which may be after the host has freed it.
 struct user {
     std::uintptr_t end;
-    bool live;  // not freed yet
+    bool live;          // not freed yet
+    bool kept = false;  // no callback comes for it
 };
 
 /// What a pool has and has given out. Lives as long as a callback may come.
@@ -67,6 +68,8 @@ class poison_book {
             if (begin < base) regions_[begin] = base;
             if (stop > end) at = std::next(regions_.emplace(end, stop).first);
         }
+        for (auto block = blocks_.lower_bound(base); block != blocks_.end() && block->first < end;)
+            block = block->second.kept ? blocks_.erase(block) : std::next(block);
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(base), bytes);
     }
 
@@ -79,7 +82,7 @@ class poison_book {
 
     void give(std::uintptr_t block, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
-        blocks_.emplace(block, user{block + bytes, true});
+        blocks_.emplace(block, user{block + bytes, true, false});
         largest_ = std::max(largest_, bytes);
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(block), bytes);
     }
@@ -105,10 +108,16 @@ class poison_book {
         blocks_.erase(block);
         poison_in_regions(begin, end);
     }
-    /// Its streams go on with it, nobody knows for how long.
-    void forget(blocks::iterator block) {
+    /// Nobody knows for how long its streams go on with it: it stays open for as long as the region is there.
+    void keep_open(blocks::iterator block) {
         const std::lock_guard lock(mutex_);
-        blocks_.erase(block);
+        const auto [first, last] = blocks_.equal_range(block->first);
+        for (auto at = first; at != last; ++at) {
+            if (!at->second.kept || at->second.end < block->second.end) continue;
+            blocks_.erase(block);  // that one keeps all of it open
+            return;
+        }
+        block->second.kept = true;
     }
 
   private:
@@ -175,7 +184,7 @@ class asan_registration final : public memory_registration {
         without_throwing([&] {
             const auto at = book_->end_of_host_use(address_of(block));
             if (book_->is_end(at)) return;
-            if (!queue(stream, [book = book_, at] { book->end_use(at); })) book_->forget(at);
+            if (!queue(stream, [book = book_, at] { book->end_use(at); })) book_->keep_open(at);
         });
     }
 
