@@ -295,7 +295,7 @@ void stress(device_memory_resource& resource, std::function<void()> trim, std::s
     std::printf("seed %u: %llu operations, %llu refused\n", seed, static_cast<unsigned long long>(s.num_operations),
                 static_cast<unsigned long long>(s.num_refused));
     EXPECT_EQ(*s.num_wrong, 0u) << "seed " << seed;
-    EXPECT_GT(s.num_operations, 1000u);
+    EXPECT_GT(s.num_operations, 50u);
     ASSERT_TRUE(driver().free_pinned(s.num_wrong).ok());
 }
 
