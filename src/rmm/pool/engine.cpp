@@ -152,6 +152,11 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             if (!cut_behind(held, &ready)) continue;
             return hand_out(ready, stream);
         }
+        if (had_better_grow(size, a)) {
+            refusal ignored;
+            if (const piece grown = grow(held, size, a, stream, &ignored))
+                return try_piece(held, grown, a, stream, last_resort(), why);
+        }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
         // but a program that captures streams may be capturing one now, and such an event would spoil that.
         piece fenced = find_fenced(size, a);
@@ -176,6 +181,13 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         if (const piece ready = find_ready(size, a)) return hand_out(ready, stream);
         return try_piece(held, find_fenced(size, a), a, stream, reach::device, why);
     }
+}
+
+/// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of which
+/// it would have to wait.
+bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexcept {
+    if (source_ == nullptr || growing_ || size > small_limit_.load(std::memory_order_relaxed)) return false;
+    return a.heap.span_bytes() == 0 || heap::eager_growth(peak_bytes_, held_bytes()) >= span_bytes();
 }
 
 /// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one

@@ -182,6 +182,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void put_back(const piece& taken) noexcept;
     void* hand_out(const piece& taken, cuda_stream_view stream);
     bool cut_behind(lock& held, piece* taken);
+    bool had_better_grow(std::size_t size, const arena& a) const noexcept;
     void poll(lock& held);
 
     // ---- taking back
