@@ -43,9 +43,10 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     Space& space = spaces_[memory];
     space.growing = false;
     const bool exchanged = std::exchange(space.exchanging, false);
+    const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
     if (bytes == 0) {
         if (exchanged)
-            space.no_exchange = true;
+            space.no_exchange = !freed_meanwhile;
         else
             ++space.refusals;
         return;
@@ -516,6 +517,15 @@ void Residency::unpin(Task& task, const Fence* fence) {
         reindex_all(c);
         wake(c);
     });
+    may_exchange_again(spaces_[task.memory]);
+}
+
+void Residency::may_exchange_again(Space& space) noexcept {
+    // The answer to one that is under way is about what was free when it was asked for.
+    if (space.exchanging)
+        space.freed_meanwhile = true;
+    else
+        space.no_exchange = false;
 }
 
 Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std::uint64_t copied_at,
@@ -540,7 +550,7 @@ Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std:
 void Residency::free_array(Array& array) {
     for (Space& s : spaces_) {  // much may have changed: the driver may be asked again
         s.refusals = 0;
-        s.no_exchange = false;
+        may_exchange_again(s);
     }
     for (Chunk& c : array.chunks)
         for (MemoryIndex m = 0; m < c.replicas.size(); ++m)

@@ -136,7 +136,8 @@ class Residency {
         bool growing = false;
         std::uint32_t refusals = 0;  ///< of the driver since something changed: after the first, what is there must do
         bool exchanging = false;     ///< what is awaited is the answer to an exchange
-        bool no_exchange = false;    ///< the last one was refused, and nothing has changed since
+        bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
+        bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         std::set<VictimKey> victims;
         std::set<Chunk*> resident;
@@ -148,6 +149,8 @@ class Residency {
     Found allocate(Chunk& chunk, MemoryIndex m);
     Found make_room(MemoryIndex m);
     bool exchange(MemoryIndex m, std::size_t bytes);
+    /// Something can leave that could not before.
+    static void may_exchange_again(Space& space) noexcept;
     Found evict(Chunk& chunk, MemoryIndex m);
     void release(Chunk& chunk, MemoryIndex m);
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);

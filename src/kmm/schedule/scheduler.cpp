@@ -281,6 +281,7 @@ void Scheduler::retry_all() {
 
 void Scheduler::dispatch() {
     run_steps();
+    bool retried = false;
     for (;;) {
         const std::uint64_t before = num_issued_;
         if (options_.debug) {
@@ -289,8 +290,19 @@ void Scheduler::dispatch() {
             for (MemoryIndex m = 0; m < queues_.size(); ++m) dispatch_memory(m);
         }
         run_steps();
-        if (num_issued_ != before) continue;
-        if (executing_ != 0 || growing_ != 0 || num_blocked_ == 0 || !fail_stuck_task()) break;
+        if (num_issued_ != before) {
+            retried = false;
+            continue;
+        }
+        if (executing_ != 0 || growing_ != 0 || num_blocked_ == 0) break;
+        // A task may have been blocked when memory was on its way from one place to another: nothing fails that fits now.
+        if (!retried) {
+            retried = true;
+            retry_all();
+            continue;
+        }
+        if (!fail_stuck_task()) break;
+        retried = false;
     }
     recycle_finished();
 }
