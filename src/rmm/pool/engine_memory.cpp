@@ -358,6 +358,14 @@ std::size_t pool_engine::trim(std::size_t keep_bytes) {
 /// While nobody else grows or shrinks the pool.
 std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
     const growth_mark shrinking(*this);
+    // What goes back upstream is ordered on the legacy stream, which cannot be touched while streams that wait for it are
+    // captured.
+    bool spoils = false;
+    {
+        const unlocked without(held);
+        spoils = timelines_.is_part_of_capture(driver::legacy_stream());
+    }
+    if (spoils) return 0;
     release_ended_captures();
     collect_spans(true);
     return source_ == nullptr ? trim_upstream(held, keep_bytes) : trim_virtual(held, keep_bytes);

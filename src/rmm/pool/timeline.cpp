@@ -96,7 +96,6 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
     return readiness::ready;
 }
 
-/// Whether an event recorded there would become part of a capture, or spoil one.
 bool timelines::is_part_of_capture(driver::StreamHandle stream) noexcept {
     driver::DeviceGuard on(driver_, device_);
     driver::CaptureStatus status = driver::CaptureStatus::none;

@@ -117,6 +117,8 @@ class timelines {
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
 
+    /// Without the lock: whether an event recorded on the stream, or a wait, would become part of a capture or spoil one.
+    bool is_part_of_capture(driver::StreamHandle stream) noexcept;
     /// Without the lock: makes events.
     driver::Status create_events(std::size_t count, std::vector<driver::EventHandle>* out);
     void destroy_event(driver::EventHandle event) noexcept { (void)driver_.destroy_event(event); }
@@ -159,7 +161,6 @@ class timelines {
 
   private:
     std::uint64_t close_epoch(timeline& t) noexcept;
-    bool is_part_of_capture(driver::StreamHandle stream) noexcept;
     driver::Status carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept;
     void add_recorded(timeline& t, const recorded_epoch& entry);
 

@@ -168,6 +168,43 @@ TEST_F(PoolArenas, threads_that_come_and_go_leave_nothing_behind) {
     EXPECT_EQ(pool_.statistics().largest_free_bytes, 128 * MiB);
 }
 
+TEST_F(PoolArenas, a_thread_that_comes_waits_for_what_a_thread_that_ended_has_left) {
+    // The second thread goes over to the first one's arena; its span was large memory that the first one freed late.
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 64 * MiB, 64 * MiB};
+    gate g;
+    std::thread([&] {
+        const cuda_stream_view s = cuda_stream_per_thread;
+        void* const all = pool.allocate(64 * MiB, s);
+        g.close(s);
+        pool.deallocate(all, 64 * MiB, s);
+        void* const small = pool.allocate(1 * KiB, s);
+        pool.deallocate(small, 1 * KiB, s);
+    }).join();
+    std::thread([&] {
+        const cuda_stream_view s = cuda_stream_per_thread;
+        void* const small = pool.allocate(1 * KiB, s);
+        EXPECT_FALSE(is_idle(s));
+        pool.deallocate(small, 1 * KiB, s);
+    }).join();
+    g.open();
+}
+
+TEST_F(PoolArenas, a_free_on_a_stream_of_another_device_waits_for_it) {
+    kmm::driver::StreamHandle there;
+    ASSERT_TRUE(driver().create_stream(1, true, 0, &there).ok());
+    const cuda_stream_view elsewhere{static_cast<cudaStream_t>(there.native)};
+    cuda_stream here = non_blocking();
+    void* const block = pool_.allocate(1 * KiB, here);
+    gate g;
+    g.close(elsewhere);
+    std::thread opener([&] { g.open(); });
+    pool_.deallocate(block, 1 * KiB, elsewhere);
+    EXPECT_TRUE(is_idle(elsewhere));
+    opener.join();
+    ASSERT_TRUE(driver().destroy_stream(there).ok());
+}
+
 TEST_F(PoolArenas, wrong_frees_are_reported_and_harmless) {
     cuda_stream a = non_blocking();
     void* const block = pool_.allocate(1 * KiB, a);

@@ -279,6 +279,71 @@ TEST_F(PoolCapture, other_threads_allocate_and_free_meanwhile) {
     wait_until_released(pool_);
 }
 
+TEST_F(PoolCapture, a_stream_of_ours_that_is_captured_is_not_fenced) {
+    cuda_stream captured = non_blocking();
+    void* const freed = pool_.allocate(48 * MiB, captured);
+    pool_.deallocate(freed, 48 * MiB, captured);
+    const captured_graph graph(
+        captured,
+        [&] {
+            std::thread([&] {
+                cuda_stream other = non_blocking();
+                // What the captured stream freed cannot be had now.
+                EXPECT_THROW((void)pool_.allocate(48 * MiB, other), rmm::bad_alloc);
+                CaptureStatus status = CaptureStatus::active;
+                ASSERT_TRUE(driver().capture_status(handle(other), &status, nullptr).ok());
+                EXPECT_EQ(status, CaptureStatus::none);
+            }).join();
+        },
+        CaptureMode::thread_local_);
+    cuda_stream other = non_blocking();
+    void* const again = pool_.allocate(48 * MiB, other);
+    pool_.deallocate(again, 48 * MiB, other);
+}
+
+TEST_F(PoolCapture, memory_of_the_legacy_stream_does_not_spoil_the_capture_of_a_blocking_stream) {
+    void* const freed = pool_.allocate(48 * MiB, cuda_stream_view{});
+    pool_.deallocate(freed, 48 * MiB, cuda_stream_view{});
+    cuda_stream blocking;
+    const captured_graph graph(
+        blocking, [&] { EXPECT_THROW((void)pool_.allocate(48 * MiB, blocking), rmm::bad_alloc); },
+        CaptureMode::relaxed);
+    void* const again = pool_.allocate(48 * MiB, blocking);
+    pool_.deallocate(again, 48 * MiB, blocking);
+}
+
+TEST_F(PoolCapture, giving_memory_back_waits_until_no_capture_would_be_spoilt) {
+    cuda_pool growing{cuda_, 0};
+    cuda_stream other = non_blocking();
+    cuda_stream blocking;
+    void* const block = growing.allocate(48 * MiB, other);
+    growing.set_release_threshold(0);
+    const captured_graph graph(
+        blocking,
+        [&] {
+            std::thread([&] { growing.deallocate(block, 48 * MiB, other); }).join();
+            EXPECT_EQ(growing.trim(), 0u);
+        },
+        CaptureMode::thread_local_);
+    EXPECT_EQ(growing.trim(), 48 * MiB);
+}
+
+TEST_F(PoolCapture, virtual_memory_of_small_captures_goes_back) {
+    mr::vmm_memory_resource vmm;
+    for (int round = 0; round < 3; ++round) {
+        foreign_stream s;
+        const captured_graph graph(s.view(), [&] {
+            void* const block = vmm.allocate(1 * KiB, s.view());
+            fill(block, 1, 1 * KiB, s.view());
+            vmm.deallocate(block, 1 * KiB, s.view());
+        });
+    }
+    ASSERT_TRUE(driver().synchronize_device(0).ok());
+    while (vmm.statistics().captured_bytes != 0) std::this_thread::yield();
+    vmm.trim();
+    EXPECT_EQ(vmm.pool_size(), 0u);
+}
+
 TEST(PoolCaptureGrowth, a_pool_may_grow_in_a_capture) {
     mr::cuda_memory_resource cuda;
     mr::cuda_async_memory_resource async{0};
