@@ -173,13 +173,13 @@ TEST_F(PoolArenas, a_thread_that_comes_waits_for_what_a_thread_that_ended_has_le
     mr::cuda_memory_resource cuda;
     cuda_pool pool{cuda, 64 * MiB, 64 * MiB};
     gate g;
+    void* kept = nullptr;
     std::thread([&] {
         const cuda_stream_view s = cuda_stream_per_thread;
         void* const all = pool.allocate(64 * MiB, s);
         g.close(s);
         pool.deallocate(all, 64 * MiB, s);
-        void* const small = pool.allocate(1 * KiB, s);
-        pool.deallocate(small, 1 * KiB, s);
+        kept = pool.allocate(1 * KiB, s);
     }).join();
     std::thread([&] {
         const cuda_stream_view s = cuda_stream_per_thread;
@@ -188,6 +188,8 @@ TEST_F(PoolArenas, a_thread_that_comes_waits_for_what_a_thread_that_ended_has_le
         pool.deallocate(small, 1 * KiB, s);
     }).join();
     g.open();
+    ASSERT_TRUE(driver().synchronize_device(0).ok());
+    pool.deallocate(kept, 1 * KiB, cuda_stream_view{});
 }
 
 TEST_F(PoolArenas, a_free_on_a_stream_of_another_device_waits_for_it) {
