@@ -266,6 +266,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         space.counters.dropped_bytes += chunk.size_bytes;
     }
     if (rank != rank_useless) r.evicted_version = chunk.version;
+    may_exchange_again(space);
     release(chunk, m);
     reindex_all(chunk);
     notify(chunk);

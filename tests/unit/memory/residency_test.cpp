@@ -432,6 +432,24 @@ TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_
     EXPECT_EQ(script_.exchanges.size(), 2u);
 }
 
+TEST_F(ResidencyTest, an_exchange_that_another_task_got_in_the_way_of_is_asked_for_again_when_its_chunk_has_left) {
+    start({100 * unit, 2 * unit});
+    script_.can_exchange = true;
+    residency_->grown(0, base_[0], 50 * unit);
+    for (int i = 0; i < 2; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, true);
+    auto large = make_array(1, 2 * unit);
+    auto small = make_array(1);
+    Task& t = make_task(1, {{&large->chunks[0], true, true}});
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    overwrite_on(1, small->chunks[0]);  // before anybody has taken the memory back
+    residency_->grown(1, 0, 0);
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    EXPECT_EQ(script_.exchanges.size(), 2u);
+    residency_->grown(1, 0, 0);
+    EXPECT_EQ(residency_->place(t), Placement::full) << "with nothing in the way the answer holds";
+    EXPECT_EQ(script_.exchanges.size(), 2u);
+}
+
 TEST_F(ResidencyTest, memory_that_may_be_used_as_one_is_never_exchanged) {
     start({100 * unit, 4 * unit});
     script_.can_exchange = true;
