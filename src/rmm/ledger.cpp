@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 
+#include "rmm/status.hpp"
+
 namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
@@ -15,6 +17,7 @@ namespace {
 struct ledger {
     struct entry {
         std::uint64_t number;
+        const driver::Driver* of;
         int device;
         memory_holder* holder;
         int num_asking;
@@ -34,9 +37,10 @@ ledger& the_ledger() {
 }  // namespace
 
 void enter_ledger(int device, memory_holder& holder) {
+    const driver::Driver& of = the_driver();
     ledger& all = the_ledger();
     const std::lock_guard in(all.mutex);
-    all.entries.push_back(std::make_unique<ledger::entry>(ledger::entry{++all.last_number, device, &holder, 0}));
+    all.entries.push_back(std::make_unique<ledger::entry>(ledger::entry{++all.last_number, &of, device, &holder, 0}));
 }
 
 void leave_ledger(memory_holder& holder) noexcept {
@@ -51,12 +55,14 @@ void leave_ledger(memory_holder& holder) noexcept {
 }
 
 void visit_holders(int device, holder_visitor visit, void* user) {
+    const driver::Driver& of = the_driver();
     ledger& all = the_ledger();
     std::uint64_t done = 0;
     std::unique_lock in(all.mutex);
     for (;;) {
-        const auto at = std::find_if(all.entries.begin(), all.entries.end(),
-                                     [&](const auto& e) { return e->number > done && e->device == device; });
+        const auto at = std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) {
+            return e->number > done && e->of == &of && e->device == device;
+        });
         if (at == all.entries.end()) return;
         // Stays where it is until nobody asks, whether it is in the list or not.
         ledger::entry* const e = at->get();
@@ -79,24 +85,23 @@ void visit_holders(int device, holder_visitor visit, void* user) {
 // ---- blocks of the driver
 
 /// Under the lock.
-block_record::on_device& block_record::holder_of(int device) {
-    const auto at = static_cast<std::size_t>(device);
-    if (holders_.size() <= at) holders_.resize(at + 1);
-    if (holders_[at] == nullptr) {
-        auto made = std::make_unique<on_device>(*this, device);
-        enter_ledger(device, *made);
-        holders_[at] = made.release();
-    }
-    return *holders_[at];
+block_record::on_device& block_record::holder_of(const driver::Driver& of, int device) {
+    for (on_device* known : holders_)
+        if (&known->of_driver == &of && known->device == device) return *known;
+    auto made = std::make_unique<on_device>(*this, of, device);
+    holders_.reserve(holders_.size() + 1);
+    enter_ledger(device, *made);
+    return *holders_.emplace_back(made.release());
 }
 
 void block_record::note(int device, void* ptr, std::size_t bytes) noexcept {
     if (device < 0) return;
     try {
+        const driver::Driver& of = the_driver();
         const std::lock_guard in(mutex_);
-        on_device& here = holder_of(device);
+        on_device& here = holder_of(of, device);
         // What pools take from here is theirs, whether tags are used or not.
-        blocks_.insert(reinterpret_cast<std::uintptr_t>(ptr), {bytes, device, tag_of_thread});
+        blocks_.insert(reinterpret_cast<std::uintptr_t>(ptr), {bytes, &here, tag_of_thread});
         here.held_bytes += bytes;
         here.peak_bytes = std::max(here.peak_bytes, here.held_bytes);
         ++here.num_blocks;
@@ -109,7 +114,7 @@ void block_record::forget(void* ptr) noexcept {
     const std::lock_guard in(mutex_);
     const auto known = blocks_.take(reinterpret_cast<std::uintptr_t>(ptr));
     if (!known) return;
-    on_device& here = *holders_[static_cast<std::size_t>(known->device)];
+    on_device& here = *known->where;
     here.held_bytes -= known->size_bytes;
     --here.num_blocks;
 }
@@ -129,14 +134,14 @@ holder_figures block_record::on_device::figures() {
 void block_record::on_device::add_by_tag(tag_sums* sums) {
     const std::lock_guard in(all_.mutex_);
     all_.blocks_.for_each([&](std::uintptr_t, const block& b) {
-        if (b.device == device_) add_to(sums, b.tag, b.size_bytes);
+        if (b.where == this) add_to(sums, b.tag, b.size_bytes);
     });
 }
 
 void block_record::on_device::add_blocks(std::vector<held_block>* blocks) {
     const std::lock_guard in(all_.mutex_);
     all_.blocks_.for_each([&](std::uintptr_t address, const block& b) {
-        if (b.device == device_) blocks->push_back({address, b.size_bytes, b.tag});
+        if (b.where == this) blocks->push_back({address, b.size_bytes, b.tag});
     });
 }
 

@@ -1,6 +1,7 @@
 // The ledger: who in this process holds memory of which device.
 //
-// Everything that takes memory from the driver, or keeps some for others, has a holder here for as long as it lives. The
+// Everything that takes memory from the driver, or keeps some for others, has a holder here for as long as it lives. A device
+// is one of `the_driver()`: where a thread is in a `driver_scope`, it enters and sees the devices of that driver. The
 // ledger keeps no figures; a holder is asked when somebody looks. What several holders pass on to each other is counted
 // once: where it comes from the driver (`takes_from_driver`). Owns: the list, which is never destroyed. Must not know: what
 // holders are. Any thread; no lock is held while a holder is asked, so that a holder may lock what it likes.
@@ -12,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "driver/driver.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/pool/short_lock.hpp"
 #include "rmm/tags.hpp"
@@ -19,6 +21,8 @@
 namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
+
+namespace driver = ::kmm::driver;
 
 /// Bytes; 0 also where a holder cannot tell.
 struct holder_figures {
@@ -59,12 +63,12 @@ class memory_holder {
     ~memory_holder() = default;
 };
 
-/// Throws std::bad_alloc.
+/// A device of `the_driver()`. Throws std::bad_alloc.
 void enter_ledger(int device, memory_holder& holder);
 /// Afterwards nobody asks the holder. Waits until nobody does. Of a holder that is not in the ledger: nothing.
 void leave_ledger(memory_holder& holder) noexcept;
 
-/// f(memory_holder&) for the holders of a device, in the order in which they came. What `f` throws passes through.
+/// f(memory_holder&) for the holders of a device of `the_driver()`, in the order in which they came. What `f` throws passes through.
 using holder_visitor = void (*)(void* user, memory_holder& holder);
 void visit_holders(int device, holder_visitor visit, void* user);
 template<typename F>
@@ -87,32 +91,36 @@ class block_record {
     void forget(void* ptr) noexcept;
 
   private:
+    class on_device;
     struct block {
         std::size_t size_bytes = 0;
-        int device = -1;
+        on_device* where = nullptr;
         tag_number tag = untagged;
     };
     class on_device final : public memory_holder {
       public:
-        on_device(block_record& all, int device) : all_(all), device_(device) {}
+        on_device(block_record& all, const driver::Driver& of, int device) : of_driver(of), device(device), all_(all) {}
         holder_figures figures() override;
         void add_by_tag(tag_sums* sums) override;
         void add_blocks(std::vector<held_block>* blocks) override;
 
-        block_record& all_;
-        const int device_;
+        const driver::Driver& of_driver;
+        const int device;
         std::size_t held_bytes = 0;
         std::size_t peak_bytes = 0;
         std::size_t num_blocks = 0;
+
+      private:
+        block_record& all_;
     };
-    on_device& holder_of(int device);
+    on_device& holder_of(const driver::Driver& of, int device);
 
     const char* const name_;
     const char* const kind_;
     const bool takes_from_driver_;
     short_lock mutex_;
     heap::address_map<block> blocks_;
-    std::vector<on_device*> holders_;  // by device; never freed
+    std::vector<on_device*> holders_;  // one for each device of each driver; never freed
 };
 
 }  // namespace detail

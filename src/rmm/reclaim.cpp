@@ -18,6 +18,7 @@ namespace mr {
 
 /// A registration. Whoever calls its reclaimer counts in it.
 struct reclaimer_registration::entry {
+    const rmm::detail::driver::Driver* of = nullptr;
     int device = -1;
     int priority = 0;
     std::uint64_t number = 0;
@@ -38,6 +39,8 @@ using entry = mr::reclaimer_registration::entry;
 constexpr int max_rounds = 64;
 
 constinit thread_local int num_reasons_not_to_ask = 0;
+constinit thread_local int num_reasons_not_to_ask_reclaimers = 0;
+constinit thread_local bool device_is_full_now = false;
 // A reclaimer may end its own registration.
 constinit thread_local const entry* called_now = nullptr;
 
@@ -78,10 +81,12 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
             asked_holders_ = true;
             if (ask_holders() > 0) return freed_ = true;
         }
+        const driver::Driver& of = the_driver();
         registry& all = all_reclaimers();
         std::unique_lock in(all.mutex);
         const auto next = std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) {
-            return e->device == device_ && (!asked_reclaimers_ || order_of(*e) > std::tuple{priority_, number_});
+            return num_reasons_not_to_ask_reclaimers == 0 && e->of == &of && e->device == device_ &&
+                   (!asked_reclaimers_ || order_of(*e) > std::tuple{priority_, number_});
         });
         if (next == all.entries.end()) {
             if (!freed_) return false;
@@ -97,7 +102,9 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         // What it allocates is its own.
         const tag_number tag_before = std::exchange(tag_of_thread, untagged);
         const entry* const outer = std::exchange(called_now, e);
+        const bool full_before = std::exchange(device_is_full_now, device_is_full);
         const std::size_t freed = e->who->reclaim(bytes_, stream_);
+        device_is_full_now = full_before;
         called_now = outer;
         tag_of_thread = tag_before;
         in.lock();
@@ -114,6 +121,12 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
     return false;
 }
 
+no_reclaimers_scope::no_reclaimers_scope() noexcept { ++num_reasons_not_to_ask_reclaimers; }
+
+no_reclaimers_scope::~no_reclaimers_scope() { --num_reasons_not_to_ask_reclaimers; }
+
+bool asked_for_the_device() noexcept { return device_is_full_now; }
+
 }  // namespace detail
 
 namespace mr {
@@ -122,6 +135,7 @@ reclaimer::~reclaimer() = default;
 
 reclaimer_registration::reclaimer_registration(cuda_device_id device, int priority, reclaimer& who) : entry_{nullptr} {
     auto made = std::make_unique<entry>();
+    made->of = &rmm::detail::the_driver();
     made->device = device.value();
     made->priority = priority;
     made->who = &who;

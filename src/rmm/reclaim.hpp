@@ -1,7 +1,7 @@
 // What an allocation does that is short of memory: asks others to free some.
 //
-// Owns: the registered reclaimers; for each thread, whether it may ask. Must not know: who asks. Any thread. Nobody is asked
-// with a lock held, so whoever asks must hold none either, nor any mark for which others wait.
+// Owns: the registered reclaimers, each of a device of `the_driver()`; for each thread, whom it may ask. Must not know: who
+// asks. Any thread. Nobody is asked with a lock held, so whoever asks must hold none either, nor any mark for which others wait.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,19 @@ class upstream_call {
     const tag_number before_;
     const mr::no_reclaim_scope alone_;
 };
+
+/// Allocations of this thread ask no reclaimer during this scope, but pools for what they do not use. Nests.
+class no_reclaimers_scope {
+  public:
+    no_reclaimers_scope() noexcept;
+    ~no_reclaimers_scope();
+    no_reclaimers_scope(const no_reclaimers_scope&) = delete;
+    no_reclaimers_scope& operator=(const no_reclaimers_scope&) = delete;
+};
+
+/// Inside `reclaim`: whether the driver has no more memory for whoever asks. Else only some resource has reached a limit of its
+/// own, and memory that the driver gets back does not help.
+bool asked_for_the_device() noexcept;
 
 /// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees something,
 /// but not for ever.

@@ -31,7 +31,7 @@ class RMM_EXPORT reclaimer {
 /// limit. Idle memory of other pools is given back first (where the driver has no more); then reclaimers are asked, the
 /// lowest `priority` first, and in the order of registration where that is equal. The allocation is tried again after each
 /// that freed something, and fails when nobody has freed anything since everybody was asked last. An allocation of a pool on
-/// a stream that is being captured asks nobody.
+/// a stream that is being captured asks nobody. Runtimes of kmm are reclaimers of their devices with priority 100.
 class RMM_EXPORT reclaimer_registration {
   public:
     /// The reclaimer must outlive the registration. Throws std::bad_alloc.

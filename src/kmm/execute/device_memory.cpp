@@ -172,6 +172,23 @@ void DeviceMemory::give_back(void* memory, std::size_t bytes) noexcept {
     taken_bytes_ -= bytes;
 }
 
+void* DeviceMemory::take_plain(std::size_t bytes) noexcept {
+    const Here here(driver_, ordinal_, kind_);
+    try {
+        void* const memory = rmm::mr::cuda_memory_resource().allocate(bytes);
+        plain_bytes_ += bytes;
+        return memory;
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
+void DeviceMemory::give_back_plain(void* memory, std::size_t bytes) noexcept {
+    const Here here(driver_, ordinal_, kind_);
+    rmm::mr::cuda_memory_resource().deallocate(memory, bytes);
+    plain_bytes_ -= bytes;
+}
+
 void DeviceMemory::trim() noexcept {
     const Here here(driver_, ordinal_, kind_);
     try {
@@ -186,7 +203,9 @@ void DeviceMemory::trim() noexcept {
     }
 }
 
-std::size_t DeviceMemory::held_bytes() const noexcept { return pool_ != nullptr ? pool_->held_bytes() : taken_bytes_; }
+std::size_t DeviceMemory::held_bytes() const noexcept {
+    return (pool_ != nullptr ? pool_->held_bytes() : taken_bytes_) + plain_bytes_;
+}
 
 std::uint64_t DeviceMemory::mappings() const noexcept {
     try {

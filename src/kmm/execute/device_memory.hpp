@@ -30,8 +30,14 @@ class DeviceMemory {
 
     /// Memory that is ready for every stream; null if it is refused, for whatever reason. Blocks for as long as that takes.
     void* take(std::size_t bytes) noexcept;
-    /// Nobody uses the memory any more.
+    /// Nobody uses the memory any more; or, where memory goes back `in_order`, nothing that `stream` does not come after.
     void give_back(void* memory, std::size_t bytes) noexcept;
+    /// Whether whoever has the memory next comes after what `stream` does, so that nobody need wait before giving it back.
+    bool in_order() const noexcept { return kind_ == DeviceMemoryKind::Resource; }
+    driver::StreamHandle stream() const noexcept { return stream_; }
+    /// The same from the driver itself, whatever the kind.
+    void* take_plain(std::size_t bytes) noexcept;
+    void give_back_plain(void* memory, std::size_t bytes) noexcept;
     /// What a resource of the runtime's own keeps although it is free goes back to the driver.
     void trim() noexcept;
 
@@ -57,6 +63,7 @@ class DeviceMemory {
     OwnPool* pool_ = nullptr;  // own_, if it is one
     std::optional<rmm::device_async_resource_ref> resource_;
     std::size_t taken_bytes_ = 0;
+    std::size_t plain_bytes_ = 0;
     bool warned_ = false;
 };
 

@@ -56,48 +56,59 @@ Lanes::Scratch::~Scratch() {
         if (e.native != nullptr) (void)lanes_.driver_.destroy_event(e);
 }
 
+Position Lanes::wait_until_enqueued(Lane& lane, Position position) noexcept {
+    Position there = lane.enqueued.load(std::memory_order_acquire);
+    while (there < position) {
+        lane.enqueued.wait(there, std::memory_order_acquire);
+        there = lane.enqueued.load(std::memory_order_acquire);
+    }
+    return there;
+}
+
+/// `stream` comes after what is on the lane now.
+Status Lanes::wait_for_lane(StreamHandle stream, LaneId lane, Scratch& scratch) noexcept {
+    const StreamHandle other = lanes_[index(lane)].stream.load(std::memory_order_acquire);
+    if (other.native == nullptr) return {};  // nothing was ever put there: its work failed before it began
+    const std::uint32_t d = device(lane);
+    EventHandle& event = scratch.events_[d];
+    if (event.native == nullptr) {
+        const Status status = driver_.create_event(ordinal(d), false, false, &event);
+        if (!status.ok()) return status;
+    }
+    const Status status = driver_.record_event(event, other);
+    return status.ok() ? driver_.wait_event(stream, event) : status;
+}
+
 Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept {
     Lane& mine = lanes_[index(lane)];
     for (const graph::Fence& f : fences) {
         if (f.lane == lane || mine.known[index(f.lane)] >= f.position || passed(f)) continue;
-        Lane& other = lanes_[index(f.lane)];
-        Position there = other.enqueued.load(std::memory_order_acquire);
-        while (there < f.position) {
-            other.enqueued.wait(there, std::memory_order_acquire);
-            there = other.enqueued.load(std::memory_order_acquire);
-        }
+        const Position there = wait_until_enqueued(lanes_[index(f.lane)], f.position);
         Status status;
         const StreamHandle own_stream = stream(lane, &status);
-        if (!status.ok()) return status;
-        const std::uint32_t d = device(f.lane);
-        EventHandle& event = scratch.events_[d];
-        if (event.native == nullptr) {
-            status = driver_.create_event(ordinal(d), false, false, &event);
-            if (!status.ok()) return status;
-        }
-        const StreamHandle other_stream = other.stream.load(std::memory_order_acquire);
-        if (other_stream.native == nullptr) continue;  // nothing was ever put there: its work failed before it began
-        status = driver_.record_event(event, other_stream);
-        if (status.ok()) status = driver_.wait_event(own_stream, event);
+        if (status.ok()) status = wait_for_lane(own_stream, f.lane, scratch);
         if (!status.ok()) return status;
         mine.known[index(f.lane)] = there;
     }
     return {};
 }
 
-void Lanes::wait_on_host(const FenceSet& fences) noexcept {
+Status Lanes::order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept {
     for (const graph::Fence& f : fences) {
         if (passed(f)) continue;
-        Lane& other = lanes_[index(f.lane)];
-        Position there = other.enqueued.load(std::memory_order_acquire);
-        while (there < f.position) {
-            other.enqueued.wait(there, std::memory_order_acquire);
-            there = other.enqueued.load(std::memory_order_acquire);
-        }
-        const StreamHandle stream = other.stream.load(std::memory_order_acquire);
-        if (stream.native == nullptr) continue;  // nothing was ever put there: its work failed before it began
-        // What cannot be waited for alone is waited for with the device; after the loss of a device there is nothing to wait for.
-        if (!driver_.synchronize_stream(stream).ok()) (void)driver_.synchronize_device(ordinal(device(f.lane)));
+        (void)wait_until_enqueued(lanes_[index(f.lane)], f.position);
+        const Status status = wait_for_lane(stream, f.lane, scratch);
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
+void Lanes::wait_on_host(const FenceSet& fences) noexcept {
+    for (const graph::Fence& f : fences) {
+        const std::atomic<Position>& completed = lanes_[index(f.lane)].completed;
+        for (Position now = completed.load(std::memory_order_acquire); now < f.position;
+             now = completed.load(std::memory_order_acquire))
+            completed.wait(now, std::memory_order_acquire);
     }
 }
 

@@ -48,7 +48,9 @@ class Lanes {
     }
     /// The device has finished everything up to `position`.
     void completed(LaneId lane, Position position) noexcept {
-        lanes_[index(lane)].completed.store(position, std::memory_order_release);
+        Lane& l = lanes_[index(lane)];
+        l.completed.store(position, std::memory_order_release);
+        l.completed.notify_all();
     }
     bool passed(graph::Fence fence) const noexcept {
         return lanes_[index(fence.lane)].completed.load(std::memory_order_acquire) >= fence.position;
@@ -71,7 +73,10 @@ class Lanes {
     /// there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
     /// dependencies). Waits that earlier ones imply are left out. Called by the lane's feeder.
     Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
-    /// The calling thread waits until `fences` have passed on their devices. Not for the planner or a feeder of lanes.
+    /// The same for a stream of the calling thread's that is no lane.
+    Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
+    /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that was put on
+    /// the lanes since. Not for the planner or a feeder of lanes.
     void wait_on_host(const FenceSet& fences) noexcept;
 
     std::size_t size() const noexcept { return lanes_.size(); }
@@ -80,6 +85,9 @@ class Lanes {
     Driver& driver() noexcept { return driver_; }
 
   private:
+    struct Lane;
+    Position wait_until_enqueued(Lane& lane, Position position) noexcept;
+    Status wait_for_lane(StreamHandle stream, graph::LaneId lane, Scratch& scratch) noexcept;
     struct Lane {
         std::atomic<StreamHandle> stream{StreamHandle{}};
         std::atomic<Position> enqueued{0};

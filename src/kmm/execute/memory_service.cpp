@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
 namespace kmm::execute {
@@ -18,6 +19,11 @@ constexpr std::size_t largest_device_step = 2048 * mib;
 // What the heaps hand out in; a step's size is a multiple of it but for the last one under a limit.
 constexpr std::size_t heap_unit = 256;
 
+std::uint64_t next_number() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+}
+
 }  // namespace
 
 MemoryService::MemoryService(Lanes& lanes, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
@@ -30,7 +36,9 @@ MemoryService::MemoryService(Lanes& lanes, std::vector<int> ordinals, std::vecto
       config_(config),
       runtime_(runtime),
       reports_(reports),
-      memories_(limits_.size()) {
+      memories_(limits_.size()),
+      scratch_(lanes),
+      number_(next_number()) {
     for (std::size_t d = 0; d < ordinals_.size(); ++d) {
         const DeviceMemorySource* source =
             device_kind == DeviceMemoryKind::Resource ? &config_.device_resource[d] : nullptr;
@@ -39,9 +47,11 @@ MemoryService::MemoryService(Lanes& lanes, std::vector<int> ordinals, std::vecto
     current_.device_bytes.resize(ordinals_.size());
     figures_ = current_;
     thread_ = std::thread([this] { run(); });
+    meet_neighbours();
 }
 
 MemoryService::~MemoryService() {
+    leave_neighbours();
     {
         std::lock_guard<std::mutex> guard(mutex_);
         stop_ = true;
@@ -50,29 +60,29 @@ MemoryService::~MemoryService() {
     thread_.join();
 }
 
-void MemoryService::grow(memory::MemoryIndex memory, std::size_t at_least_bytes) {
+void MemoryService::push(Request request) {
     {
         std::lock_guard<std::mutex> guard(mutex_);
-        requests_.push_back({Wish::grow, memory, at_least_bytes, nullptr});
+        requests_.push_back(std::move(request));
     }
     wake_.notify_one();
 }
 
+void MemoryService::grow(memory::MemoryIndex memory, std::size_t at_least_bytes) {
+    push({Wish::grow, memory, at_least_bytes});
+}
+
 void MemoryService::exchange(memory::MemoryIndex memory, std::size_t at_least_bytes) {
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        requests_.push_back({Wish::exchange, memory, at_least_bytes, nullptr});
-    }
-    wake_.notify_one();
+    push({Wish::exchange, memory, at_least_bytes});
+}
+
+void MemoryService::await(memory::MemoryIndex memory, std::size_t at_least_bytes) {
+    push({Wish::await, memory, at_least_bytes});
 }
 
 void MemoryService::trim() {
     std::promise<void> trimmed;
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        requests_.push_back({Wish::trim, 0, 0, &trimmed});
-    }
-    wake_.notify_one();
+    push({Wish::trim, 0, 0, &trimmed});
     trimmed.get_future().wait();
 }
 
@@ -81,25 +91,47 @@ MemoryService::Figures MemoryService::figures() const {
     return figures_;
 }
 
+/// Sleeps until there is one, or it is time to try again to get what is awaited (false as well).
+bool MemoryService::next_request(Request* out) {
+    Clock::time_point next = Clock::time_point::max();
+    for (const Memory& m : memories_)
+        if (m.awaited) next = std::min(next, m.awaited->next);
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto something = [this] { return stop_ || !requests_.empty(); };
+    if (next == Clock::time_point::max())
+        wake_.wait(lock, something);
+    else
+        wake_.wait_until(lock, next, something);
+    if (stop_ || requests_.empty()) return false;
+    *out = std::move(requests_.front());
+    requests_.pop_front();
+    return true;
+}
+
+void MemoryService::serve(Request& request) {
+    switch (request.wish) {
+    case Wish::grow: grow_now(request.memory, request.bytes); break;
+    case Wish::exchange: exchange_now(request.memory, request.bytes); break;
+    case Wish::trim: trim_now(); break;
+    case Wish::await: await_now(request.memory, request.bytes); break;
+    case Wish::reclaim: reclaim_for(request); break;
+    case Wish::look: break;
+    }
+    if (request.done != nullptr) request.done->set_value();
+}
+
 void MemoryService::run() {
     const RuntimeThread mark(runtime_);
+    // A reclaimer may wait for this thread.
+    const rmm::detail::no_reclaimers_scope ask_nobody;
     (void)driver_.set_current_device(ordinals_.front());  // pinning needs one
     for (;;) {
         Request request;
-        {
-            std::unique_lock<std::mutex> lock(mutex_);
-            wake_.wait(lock, [this] { return stop_ || !requests_.empty(); });
-            if (stop_) break;
-            request = requests_.front();
-            requests_.pop_front();
-        }
-        switch (request.wish) {
-        case Wish::grow: grow_now(request.memory, request.bytes); break;
-        case Wish::exchange: exchange_now(request.memory, request.bytes); break;
-        case Wish::trim: trim_now(); break;
-        }
-        if (request.done != nullptr) request.done->set_value();
+        if (next_request(&request)) serve(request);
+        try_awaited();
         reports_.help();
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (stop_) break;
     }
     for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
         for (const Step& s : memories_[m].steps) give_back(m, s);
@@ -155,8 +187,7 @@ void MemoryService::give_back(memory::MemoryIndex m, const Step& step) {
         rmm::detail::unpin(driver_, step.block);
         current_.pinned_bytes -= step.block.size_bytes;
     } else if (step.plain) {
-        (void)driver_.free(step.address);
-        current_.device_bytes[m - 1] -= step.bytes;
+        memories_[m].device->give_back_plain(step.address, step.bytes);
     } else {
         memories_[m].device->give_back(step.address, step.bytes);
     }
@@ -185,10 +216,7 @@ void MemoryService::count() {
     for (std::size_t d = 0; d < ordinals_.size(); ++d) {
         const Memory& memory = memories_[d + 1];
         current_.mappings += memory.device->mappings();
-        std::size_t plain_bytes = 0;
-        for (const Step& s : memory.steps)
-            if (s.plain) plain_bytes += s.bytes;
-        device_bytes.push_back(memory.device->held_bytes() + plain_bytes);
+        device_bytes.push_back(memory.device->held_bytes());
     }
     current_.device_bytes = std::move(device_bytes);
     std::lock_guard<std::mutex> guard(mutex_);
@@ -198,20 +226,30 @@ void MemoryService::count() {
 void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
     const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
     const std::size_t needed = std::min(left, bytes);
+    // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every second.
+    std::optional<rmm::mr::no_reclaim_scope> ask_nobody;
+    if (memories_[m].refused) ask_nobody.emplace();
     Step step;
-    for (std::size_t attempt = step_bytes(m, needed, left); attempt != 0;) {
+    for (std::size_t attempt = step_bytes(m, needed, left); attempt > needed;) {
         if (take(m, attempt, &step)) break;
-        if (attempt <= needed) break;
         attempt = std::max(needed, attempt / 2 / heap_unit * heap_unit);
     }
-    // Not even one piece can be mapped: the driver may have some other memory.
-    if (step.address == nullptr && needed != 0 && m != 0 && memories_[m].device->is_one_range() &&
-        driver_.allocate(ordinals_[m - 1], needed, &step.address).ok()) {
-        step.bytes = needed;
-        step.plain = true;
-    }
-    if (step.address == nullptr) step.bytes = 0;
+    if (step.address == nullptr && needed != 0) (void)take_anywhere(m, needed, &step);
+    memories_[m].refused = step.address == nullptr;
     offer(m, step, Message::What::grown);
+}
+
+/// As `take`; where not even one piece can be mapped, the driver may have some other memory.
+bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out) {
+    if (take(m, bytes, out)) return true;
+    if (m == 0 || !memories_[m].device->is_one_range()) return false;
+    Step step;
+    step.address = memories_[m].device->take_plain(bytes);
+    if (step.address == nullptr) return false;
+    step.bytes = bytes;
+    step.plain = true;
+    *out = step;
+    return true;
 }
 
 /// What is wholly free, out of the heap's hands and with nobody on a device using it any more.

@@ -1,14 +1,19 @@
-// The thread that gets memory for the heaps, in steps: page-locked for the host, of an rmm resource for each device.
+// The thread that gets memory for the heaps, in steps: page-locked for the host, of an rmm resource for each device; and that
+// gives some back when others need it more.
 //
 // Owns: everything that was taken. Mapping and pinning are slow (milliseconds), so that they run here and never on the
-// planner. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
+// planner. Grows in steps that double, so that small programs stay small and large ones are not slowed down. Waits for the
+// devices, never for a thread that allocates.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -37,6 +42,15 @@ class MemoryService {
     /// cannot be had, what was given back is taken again (Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
+    /// Tries for `memory_wait` seconds to get that much of a device's memory, which other users of it in this process hold now:
+    /// idle pools and other runtimes are asked to give some back. Answered like `grow`; at once if nobody else holds any.
+    void await(memory::MemoryIndex memory, std::size_t at_least_bytes);
+    /// Gives about so much of a device's memory back that is free or can be evicted now. Returns what was given back, of which
+    /// the driver has at least the part that its resource does not keep; 0 as well if that takes longer than `reclaim_patience`.
+    /// Any thread that holds no lock, in tasks too; not the planner and not this service.
+    std::size_t reclaim(memory::MemoryIndex memory, std::size_t bytes) noexcept;
+    static constexpr std::chrono::seconds reclaim_patience{10};
+
     struct Figures {
         double pinning_seconds = 0;  ///< spent in touching and page-locking
         std::size_t pinned_bytes = 0;
@@ -47,12 +61,31 @@ class MemoryService {
     Figures figures() const;
 
   private:
-    enum class Wish : std::uint8_t { grow, exchange, trim };
+    using Clock = std::chrono::steady_clock;
+    /// Who waits for memory longest has it first.
+    struct Turn {
+        Clock::time_point since = Clock::time_point::min();
+        std::uint64_t service = 0;
+        friend auto operator<=>(const Turn&, const Turn&) = default;
+    };
+    enum class Wish : std::uint8_t { grow, exchange, trim, await, reclaim, look };
     struct Request {
         Wish wish = Wish::grow;
         memory::MemoryIndex memory = 0;
         std::size_t bytes = 0;
-        std::promise<void>* done = nullptr;  ///< of a wish to trim
+        std::promise<void>* done = nullptr;                  ///< of a wish to trim
+        std::shared_ptr<std::promise<std::size_t>> given{};  ///< of a thread's wish to reclaim
+        // Of another service's: null, or whether it still waits.
+        std::shared_ptr<const std::atomic<bool>> waits{};
+        Turn turn{};
+    };
+    struct Awaited {
+        std::size_t bytes = 0;
+        Turn turn;
+        Clock::time_point until;
+        std::chrono::milliseconds pause{1};
+        Clock::time_point next;  ///< attempt
+        std::shared_ptr<std::atomic<bool>> waits = std::make_shared<std::atomic<bool>>(true);
     };
     struct Step {
         void* address = nullptr;
@@ -65,14 +98,32 @@ class MemoryService {
         std::vector<Step> steps;
         std::size_t offered_bytes = 0;
         std::unique_ptr<DeviceMemory> device;  ///< null for the host
+        std::optional<Awaited> awaited;
+        bool refused = false;  ///< the driver gave nothing when it was asked last
     };
 
+    void push(Request request);
     void run();
+    bool next_request(Request* out);
+    void serve(Request& request);
     void grow_now(memory::MemoryIndex m, std::size_t bytes);
     void exchange_now(memory::MemoryIndex m, std::size_t bytes);
     void trim_now();
+    // memory_sharing.cpp
+    void meet_neighbours();
+    void leave_neighbours() noexcept;
+    void ask_neighbours(memory::MemoryIndex m);
+    static void wake(std::uint64_t service);
+    void await_now(memory::MemoryIndex m, std::size_t bytes);
+    void try_awaited();
+    void end_awaited(memory::MemoryIndex m, const Step& step);
+    std::size_t reclaim_now(memory::MemoryIndex m, std::size_t bytes);
+    void reclaim_for(const Request& request);
+    std::vector<Request> pending_growth(memory::MemoryIndex m);
+    bool others_hold(memory::MemoryIndex m) noexcept;
     std::size_t step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const;
     bool take(memory::MemoryIndex m, std::size_t bytes, Step* out);
+    bool take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out);
     void give_back(memory::MemoryIndex m, const Step& step);
     std::vector<Step> take_back_free(memory::MemoryIndex m);
     void offer(memory::MemoryIndex m, const Step& step, Message::What what);
@@ -87,6 +138,8 @@ class MemoryService {
     Reports& reports_;
     std::vector<Memory> memories_;
     Figures current_;  // of the thread
+    Lanes::Scratch scratch_;
+    const std::uint64_t number_;  // of this service, among all
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;

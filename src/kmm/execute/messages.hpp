@@ -10,6 +10,7 @@
 #include "kmm/graph/spin_lock.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/chunk.hpp"
+#include "kmm/memory/residency.hpp"
 
 namespace kmm::execute {
 
@@ -97,6 +98,9 @@ class Reports {
     /// uses it. Waits for a turn of the planner.
     virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                            graph::FenceSet* users) = 0;
+    /// memory::Residency::reclaim, in a turn of the planner.
+    virtual memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
+                                      std::size_t wanted_bytes) = 0;
     /// A record whose payload has just been destroyed.
     virtual void discard(graph::Task& task) noexcept = 0;
 

@@ -15,6 +15,8 @@ namespace {
 
 // After so many messages what was decided goes out, so that devices start while a long batch is still being planned.
 constexpr std::size_t messages_per_dispatch = 32;
+// So long the driver is not asked for more while a runtime gets on with what it has.
+constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 
 }  // namespace
 
@@ -71,7 +73,10 @@ void RuntimeCore::handle(Message& m) {
     case Message::What::copy_failed:
         scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
         break;
-    case Message::What::grown: scheduler_->grown(m.to, m.address, m.bytes, m.sealed); break;
+    case Message::What::grown:
+        if (m.bytes == 0) refused_at_ns_[m.to] = execute::now_ns();
+        scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
+        break;
     case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;
     case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
     case Message::What::look: break;
@@ -100,6 +105,15 @@ void RuntimeCore::grow(memory::MemoryIndex memory, std::size_t bytes) { memory_s
 bool RuntimeCore::exchange(memory::MemoryIndex memory, std::size_t bytes) {
     memory_service_->exchange(memory, bytes);
     return true;
+}
+
+bool RuntimeCore::await_memory(memory::MemoryIndex memory, std::size_t bytes) {
+    memory_service_->await(memory, bytes);
+    return true;
+}
+
+bool RuntimeCore::may_ask_again(memory::MemoryIndex memory) noexcept {
+    return execute::now_ns() - refused_at_ns_[memory] > refusal_counts_ns;
 }
 
 bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
@@ -155,6 +169,39 @@ bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std
         if (!inbox_.empty()) turn();  // arrays that were released just now
         return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
     });
+}
+
+memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
+                                       std::size_t wanted_bytes) {
+    return while_planning([&] {
+        if (!inbox_.empty()) turn();  // arrays that were released just now
+        memory::Reclaimed reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes);
+        refused_at_ns_[memory] = execute::now_ns();
+        flush();
+        return reclaimed;
+    });
+}
+
+execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
+    const memory::MemoryIndex m = device + 1;
+    execute::ShareFigures share;
+    if (in_child_of_fork()) return share;  // nothing of it can be had there
+    share.held_bytes = memory_service_->figures().device_bytes[device];
+    share.limit_bytes = limits_[m];
+    while_planning([&] {
+        const memory::Residency& r = scheduler_->residency();
+        const memory::MemoryCounters& k = r.counters(m);
+        share.in_use_bytes = k.current_bytes;
+        share.evictable_bytes = std::min(k.current_bytes, r.evictable_bytes(m));
+        share.largest_free_bytes = r.largest_free(m);
+        share.peak_bytes = k.peak_bytes;
+        share.num_chunks = r.num_resident(m);
+    });
+    return share;
+}
+
+std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t bytes) noexcept {
+    return in_child_of_fork() ? 0 : memory_service_->reclaim(device + 1, bytes);
 }
 
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {

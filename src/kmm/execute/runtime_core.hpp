@@ -19,6 +19,7 @@
 #include "kmm/core/resource.hpp"
 #include "kmm/core/stats.hpp"
 #include "kmm/core/system_info.hpp"
+#include "kmm/execute/device_share.hpp"
 #include "kmm/execute/device_thread.hpp"
 #include "kmm/execute/host_pool.hpp"
 #include "kmm/execute/memory_service.hpp"
@@ -31,6 +32,7 @@ class RuntimeCore final : public Runtime,
                           private schedule::Outbox,
                           private execute::Reports,
                           private execute::ErrorMaker,
+                          private execute::ShareSource,
                           private execute::Launchers::Runner {
   public:
     using Task = graph::Task;
@@ -121,6 +123,8 @@ class RuntimeCore final : public Runtime,
     void run_on_host(Task& task) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
     bool exchange(memory::MemoryIndex memory, std::size_t bytes) override;
+    bool await_memory(memory::MemoryIndex memory, std::size_t bytes) override;
+    bool may_ask_again(memory::MemoryIndex memory) noexcept override;
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override;
     void settled(Task& task) noexcept override;
     void recycle(Task& task) noexcept override;
@@ -136,7 +140,12 @@ class RuntimeCore final : public Runtime,
     void post(execute::Message&& message) override;
     void help() noexcept override;
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
+    memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
+                              std::size_t wanted_bytes) override;
     void discard(Task& task) noexcept override { pool_.give(&task); }
+    // execute::ShareSource
+    execute::ShareFigures share_of(std::uint32_t device) override;
+    std::size_t reclaim_for_others(std::uint32_t device, std::size_t bytes) noexcept override;
     // execute::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;
     // execute::Launchers::Runner
@@ -209,6 +218,7 @@ class RuntimeCore final : public Runtime,
     std::vector<std::unique_ptr<execute::DeviceThread>> device_threads_;
     std::vector<std::unique_ptr<execute::Launchers>> launchers_;
     std::unique_ptr<execute::HostPool> host_pool_;
+    std::vector<std::unique_ptr<execute::DeviceShare>> shares_;
     struct UserCopies {
         std::atomic<std::uint64_t> bytes{0}, copies{0};
         std::atomic<std::int64_t> nanoseconds{0};
@@ -218,6 +228,7 @@ class RuntimeCore final : public Runtime,
     std::int64_t memory_wait_ns_ = 0;
     std::int64_t longest_memory_wait_ns_ = 0;
     std::uint64_t memory_waits_over_ = 0;
+    std::vector<std::int64_t> refused_at_ns_;  ///< by memory: when it was last known that the driver has no more
     execute::Sleeper planner_sleeper_;
     std::atomic<bool> stop_planner_{false};
     std::thread planner_thread_;

@@ -273,6 +273,7 @@ void RuntimeCore::start_threads() {
     options.debug = config_.debug_mode;
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
+    refused_at_ns_.resize(limits_.size());
     lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
     memory_service_ = std::make_unique<execute::MemoryService>(
         *lanes_, ordinals_, limits_, config_, config_.device_memory_kind, this, static_cast<execute::Reports&>(*this));
@@ -293,10 +294,15 @@ void RuntimeCore::start_threads() {
         execute::RuntimeThread mark(this);
         planner_loop();
     });
+    for (std::uint32_t d = 0; d < num_devices(); ++d)
+        shares_.push_back(std::make_unique<execute::DeviceShare>(
+            static_cast<execute::ShareSource&>(*this), *driver_, d, ordinals_[d],
+            "kmm runtime " + std::to_string(number_), config_.device_memory_kind != DeviceMemoryKind::Resource));
     threads_started_ = 2 + num_devices() * (1 + launchers_per_device) + config_.host_threads;
 }
 
 RuntimeCore::~RuntimeCore() {
+    shares_.clear();
     if (planner_thread_.joinable()) {
         // Every task has to finish, and every message (the release of the last array) has to be read.
         closed_.store(true);

@@ -1,6 +1,7 @@
 #include "kmm/memory/residency.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace kmm::memory {
 
@@ -47,12 +48,13 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     if (bytes == 0) {
         if (exchanged)
             space.no_exchange = !freed_meanwhile;
-        else
-            ++space.refusals;
+        else if (space.refusals++ == 0 || space.asked_bytes < space.refused_bytes)
+            space.refused_bytes = space.asked_bytes;
         return;
     }
     space.refusals = 0;
     space.no_exchange = false;
+    space.awaited = false;
     given_again(memory, address, bytes, sealed);
 }
 
@@ -75,8 +77,60 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
     if (!space.growing) {
         space.refusals = 0;
         space.no_exchange = false;
+        space.awaited = false;
     }
     return true;
+}
+
+Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes) {
+    struct Candidate {
+        std::size_t index = 0;
+        std::uint64_t rank = 0;  // of the chunk there that should stay most
+        bool pinned = false;
+        std::vector<Chunk*> chunks;
+    };
+    std::vector<Candidate> candidates(regions.size());
+    for (std::size_t i = 0; i < regions.size(); ++i) candidates[i].index = i;
+    const auto address_of = [&](const Candidate& c) { return regions[c.index].address; };
+    std::sort(candidates.begin(), candidates.end(),
+              [&](const Candidate& a, const Candidate& b) { return address_of(a) < address_of(b); });
+    Space& space = spaces_[memory];
+    for (Chunk* c : space.resident) {
+        const Replica& r = c->replicas[memory];
+        const std::uintptr_t end = r.address + space.heap.round_up(c->size_bytes);
+        auto at = std::upper_bound(candidates.begin(), candidates.end(), r.address,
+                                   [&](std::uintptr_t address, const Candidate& k) { return address < address_of(k); });
+        if (at != candidates.begin()) --at;
+        for (; at != candidates.end() && address_of(*at) < end; ++at) {
+            if (address_of(*at) + regions[at->index].bytes <= r.address) continue;
+            at->rank = std::max(at->rank, victim_rank(*c, memory));
+            at->pinned = at->pinned || r.pinned();
+            at->chunks.push_back(c);
+        }
+    }
+    std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
+        return std::tuple(a.chunks.empty() ? 0 : 1, a.rank, regions[a.index].bytes) <
+               std::tuple(b.chunks.empty() ? 0 : 1, b.rank, regions[b.index].bytes);
+    });
+    Reclaimed result;
+    std::size_t taken_bytes = 0;
+    for (const Candidate& k : candidates) {
+        if (taken_bytes >= wanted_bytes) break;
+        if (k.pinned) continue;
+        Found found = Found::yes;
+        for (Chunk* c : k.chunks)
+            if (found == Found::yes && c->replicas[memory].address != 0) found = evict(*c, memory);
+        if (found == Found::growing) result.host_growing = true;
+        const Region& region = regions[k.index];
+        if (found != Found::yes || !take_back(memory, region.address, region.bytes, &result.users)) continue;
+        result.taken.push_back(k.index);
+        taken_bytes += region.bytes;
+    }
+    if (!result.taken.empty() && space.refusals == 0) {
+        space.refusals = 1;
+        space.refused_bytes = 0;
+    }
+    return result;
 }
 
 // ---------------------------------------------------------------------------------------------------- the future
@@ -149,7 +203,7 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
 std::size_t Residency::evictable_bytes(MemoryIndex m) const {
     std::size_t bytes = 0;
     for (const Chunk* c : spaces_[m].resident)
-        if (!c->replicas[m].pinned()) bytes += c->size_bytes;
+        if (!c->replicas[m].pinned()) bytes += spaces_[m].heap.round_up(c->size_bytes);
     return bytes;
 }
 
@@ -330,24 +384,46 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             take(chunk, m, std::move(block));
             return Found::yes;
         }
-        if (space.counters.capacity_bytes < space.counters.limit_bytes && space.refusals == 0) {
-            if (!space.growing) {
-                space.growing = true;
-                requests_.grow(m, std::min(size, space.counters.limit_bytes - space.counters.capacity_bytes));
-            }
+        if (may_grow(m, size)) {
+            if (!space.growing) grow(m, size);
             return Found::growing;
         }
-        const Found found = make_room(m);
-        const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
-        if (found == Found::none && (space.growing || exchange(m, size))) return Found::growing;
-        if (found == Found::none && space.refusals == 1 && left != 0) {
-            // The driver refused before (other programs hold the memory) and nothing can leave: it is asked once more.
-            space.growing = true;
-            requests_.grow(m, std::min(size, left));
-            return Found::growing;
-        }
+        Found found = make_room(m);
+        if (found == Found::none) found = space.growing || exchange(m, size) ? Found::growing : ask_again(m, size);
         if (found != Found::yes) return found;
     }
+}
+
+bool Residency::may_grow(MemoryIndex m, std::size_t bytes) noexcept {
+    const Space& space = spaces_[m];
+    if (space.counters.capacity_bytes >= space.counters.limit_bytes) return false;
+    return space.refusals == 0 || (!space.growing && (bytes < space.refused_bytes || requests_.may_ask_again(m)));
+}
+
+void Residency::grow(MemoryIndex m, std::size_t bytes) {
+    Space& space = spaces_[m];
+    space.asked_bytes = std::min(bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
+    space.growing = true;
+    requests_.grow(m, space.asked_bytes);
+}
+
+// The driver refused before (others hold the memory), and nothing can leave. It is asked once more; then there is a wait for the
+// program to free some, but not while the task's own chunks are in the way.
+Residency::Found Residency::ask_again(MemoryIndex m, std::size_t bytes) {
+    Space& space = spaces_[m];
+    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+    if (left == 0 || space.refusals == 0) return Found::none;
+    if (space.refusals == 1) {
+        grow(m, bytes);
+        return Found::growing;
+    }
+    if (m == 0 || space.awaited || exchange_bytes_ == 0) return Found::none;
+    const std::size_t wanted = std::min(std::max(bytes, missing_bytes_), left);
+    if (!requests_.await_memory(m, wanted)) return Found::none;
+    space.asked_bytes = wanted;
+    space.awaited = true;
+    space.growing = true;
+    return Found::growing;
 }
 
 // ---------------------------------------------------------------------------------------------------- tasks
@@ -419,12 +495,13 @@ Placement Residency::place(Task& task) {
         });
         spaces_[m].heap.merge_all();
         exchange_bytes_ = needed_bytes;
+        missing_bytes_ = needed_bytes - std::min(needed_bytes, spaces_[m].heap.free_bytes());
         for_each_chunk(task, [&](Access&, Chunk& c) {
             if (found != Found::yes || c.replicas[m].address != 0) return;
             found = allocate(c, m);
             if (found == Found::yes) taken.push_back(&c);
         });
-        exchange_bytes_ = 0;
+        exchange_bytes_ = missing_bytes_ = 0;
     }
     if (found != Found::yes)
         for (Chunk* c : taken) release(*c, m);
@@ -551,6 +628,7 @@ Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std:
 void Residency::free_array(Array& array) {
     for (Space& s : spaces_) {  // much may have changed: the driver may be asked again
         s.refusals = 0;
+        s.awaited = false;
         may_exchange_again(s);
     }
     for (Chunk& c : array.chunks)

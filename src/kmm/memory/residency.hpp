@@ -29,6 +29,11 @@ class Requests {
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is free, but in
     /// pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
+    /// The driver has refused `bytes` more, and no task can go on without: asks whoever has a clock to try for as long as it makes
+    /// sense, because the program may free some. Answered by `Residency::grown`. False: nobody can do that.
+    virtual bool await_memory(MemoryIndex, std::size_t) { return false; }
+    /// Whether so much time has passed since the driver refused that it may be asked again.
+    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool passed(Fence fence) const noexcept = 0;
     /// Whether `to` can read `from` without going through the host.
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
@@ -67,6 +72,18 @@ enum class Placement : std::uint8_t {
 /// Where a chunk's content cannot be trusted after a failed copy.
 enum class Spoiled : std::uint8_t { destination, all_but_source, everywhere };
 
+/// Memory that `Residency::grown` got.
+struct Region {
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+};
+
+struct Reclaimed {
+    std::vector<std::size_t> taken;  ///< indices of the regions that left the heap
+    FenceSet users;                  ///< what on a device still uses them
+    bool host_growing = false;       ///< more can be saved when the host's memory has grown
+};
+
 class Residency {
   public:
     /// `find_unset`: debug mode, `place` lists in Task::unset the chunks that come without content.
@@ -81,11 +98,17 @@ class Residency {
     /// Takes memory that `grown` gave out of the heap again, if all of it is free. What on a device still uses it is added to
     /// `*users`; without `users` such memory is refused. O(free pieces).
     bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users = nullptr);
+    /// For others who need a device's memory more: takes whole regions out of the heap, those first whose chunks are the
+    /// cheapest victims, until they have `wanted_bytes` or no other can be freed now. Chunks leave as in an eviction. Afterwards
+    /// the driver is not asked for more until a task cannot go on, or something was freed, or `may_ask_again`.
+    /// O(replicas + regions * free pieces).
+    Reclaimed reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes);
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
     std::size_t num_memories() const noexcept { return spaces_.size(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
+    std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].resident.size(); }
     /// The driver gave less than the limit when it was asked last.
     bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
@@ -134,10 +157,14 @@ class Residency {
         rmm::heap::heap heap;
         MemoryCounters counters;
         bool growing = false;
-        std::uint32_t refusals = 0;  ///< of the driver since something changed: after the first, what is there must do
-        bool exchanging = false;     ///< what is awaited is the answer to an exchange
+        std::uint32_t refusals = 0;   ///< of the driver since something changed: after the first, what is there must do
+        std::size_t asked_bytes = 0;  ///< what the driver was asked for last
+        std::size_t refused_bytes =
+            0;                    ///< with `refusals`: for less than that it has not been asked; 0: it is left alone
+        bool exchanging = false;  ///< what is awaited is the answer to an exchange
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
+        bool awaited = false;          ///< waiting for memory was in vain, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         std::set<VictimKey> victims;
         std::set<Chunk*> resident;
@@ -149,6 +176,9 @@ class Residency {
     Found allocate(Chunk& chunk, MemoryIndex m);
     Found make_room(MemoryIndex m);
     bool exchange(MemoryIndex m, std::size_t bytes);
+    bool may_grow(MemoryIndex m, std::size_t bytes) noexcept;
+    void grow(MemoryIndex m, std::size_t bytes);
+    Found ask_again(MemoryIndex m, std::size_t bytes);
     /// Something can leave that could not before.
     static void may_exchange_again(Space& space) noexcept;
     Found evict(Chunk& chunk, MemoryIndex m);
@@ -167,7 +197,9 @@ class Residency {
     const bool find_unset_;
     std::vector<Space> spaces_;
     std::uint64_t tick_ = 0;
-    std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
+    // While a task is placed whose own chunks have all left: what it needs in all, and how much of that is not even there.
+    std::size_t exchange_bytes_ = 0;
+    std::size_t missing_bytes_ = 0;
     std::shared_ptr<graph::RootFailure> lost_cause_;
 };
 

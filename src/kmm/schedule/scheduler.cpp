@@ -634,6 +634,12 @@ bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
     return true;
 }
 
+bool Scheduler::await_memory(MemoryIndex memory, std::size_t bytes) {
+    if (!outbox_.await_memory(memory, bytes)) return false;
+    ++growing_;
+    return true;
+}
+
 void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     --growing_;
     residency_.grown(memory, address, bytes, sealed);

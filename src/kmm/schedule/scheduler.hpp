@@ -66,6 +66,9 @@ class Outbox {
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
     /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
+    /// memory::Requests::await_memory; answer: `grown`. False: nobody can do that.
+    virtual bool await_memory(MemoryIndex, std::size_t) { return false; }
+    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
     /// The task is finished; `task.failure` says how. It must leave the table now.
     virtual void settled(Task& task) noexcept = 0;
@@ -207,6 +210,8 @@ class Scheduler final : private memory::Requests {
                const FenceSet& waits, Task* task) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
+    bool await_memory(MemoryIndex memory, std::size_t bytes) override;
+    bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }
     bool passed(Fence fence) const noexcept override {
         return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed;
     }

@@ -1,0 +1,412 @@
+// One budget: the runtime, other runtimes and rmm's resources on one device that cannot hold what all of them may have.
+#include "harness.hpp"
+
+#include <iostream>
+#include <optional>
+#include <random>
+
+#include <rmm/cuda_device.hpp>
+#include <rmm/device_buffer.hpp>
+#include <rmm/device_uvector.hpp>
+#include <rmm/memory_report.hpp>
+#include <rmm/mr/cuda_async_memory_resource.hpp>
+#include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/pool_memory_resource.hpp>
+#include <rmm/mr/reclaimer.hpp>
+#include <rmm/mr/vmm_memory_resource.hpp>
+
+#if !KMM_USE_CUDA
+#include "driver/registry.hpp"
+#include "kmm/execute/runtime_core.hpp"
+#endif
+
+namespace {
+
+using cuda = rmm::mr::cuda_memory_resource;
+using pool = rmm::mr::pool_memory_resource<cuda>;
+
+// A GPU's driver needs some memory for itself now and then; emulated kernels and host copies should not take long.
+#if KMM_USE_CUDA
+constexpr std::size_t unit = std::size_t{8} << 20;
+#else
+constexpr std::size_t unit = std::size_t{1} << 20;
+#endif
+constexpr std::size_t room = 64 * unit;                  // on the device, for everybody
+constexpr std::int64_t n = unit / sizeof(std::int64_t);  // of a chunk
+
+__global__ void add_to(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x, std::int64_t add) {
+    for (std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < range.end;
+         i += std::int64_t(gridDim.x) * blockDim.x)
+        x[i] += add;
+}
+
+__global__ void count_from(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x, std::int64_t first) {
+    for (std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < range.end;
+         i += std::int64_t(gridDim.x) * blockDim.x)
+        x[i] = first + i;
+}
+
+/// Leaves `room` bytes of device 0 to the test, and makes runtimes on the driver whose devices rmm uses.
+class Sharing : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        KMM_NEED_DEVICES(1);
+        const auto [free_bytes, total_bytes] = rmm::available_device_memory();
+        if (free_bytes > room + 8 * unit) filler_.emplace(free_bytes - room, rmm::cuda_stream_default, &cuda_);
+    }
+    static RuntimeConfig config() {
+        RuntimeConfig config = config_with(1);
+        config.device_memory_fraction = 1.0;
+        config.device_memory_limit = room;
+        config.device_memory_block_size = 4 * unit;
+        config.device_concurrent_streams = 2;
+        return config;
+    }
+    static RuntimeHandle start(const RuntimeConfig& config) {
+#if KMM_USE_CUDA
+        return kmm::make_runtime(config);
+#else
+        std::string reason;
+        return RuntimeHandle(
+            kmm::detail::RuntimeCore::start(config, kmm::driver::open(kmm::driver::Kind::host, &reason)));
+#endif
+    }
+    /// `chunks` of one unit each on the device, counting up from `first`.
+    static Array<std::int64_t> counting_array(const RuntimeHandle& rt, std::int64_t chunks, std::int64_t first) {
+        Array<std::int64_t> a = rt.array<std::int64_t>(Dim<1>(chunks * n), Dim<1>(n));
+        rt.parallel_submit(on_device_0(chunks), GPUKernel(count_from, dim3(64), dim3(n / 4)), _x, overwrite(a[_x]),
+                           first);
+        return a;
+    }
+    static kmm::Domain on_device_0(std::int64_t chunks) {
+        kmm::Domain domain;
+        for (std::int64_t c = 0; c < chunks; c++) domain.chunks.push_back(chunk_of(device(0), c * n, n));
+        return domain;
+    }
+    static void add_everywhere(const RuntimeHandle& rt, Array<std::int64_t>& a, std::int64_t add) {
+        rt.parallel_submit(on_device_0(a.size(0) / n), GPUKernel(add_to, dim3(64), dim3(n / 4)), _x, write(a[_x]), add);
+    }
+    static bool counts_from(const Array<std::int64_t>& a, std::int64_t first) {
+        const std::vector<std::int64_t> values = a.copy_to_vector();
+        for (std::size_t i = 0; i < values.size(); i++)
+            if (values[i] != first + static_cast<std::int64_t>(i)) return false;
+        return true;
+    }
+    static bool fails_alone(rmm::mr::device_memory_resource& mr, std::size_t bytes) {
+        const rmm::mr::no_reclaim_scope alone;
+        try {
+            mr.deallocate(mr.allocate(bytes), bytes);
+            return false;
+        } catch (const rmm::out_of_memory&) {
+            return true;
+        }
+    }
+
+    cuda cuda_;
+    std::optional<rmm::device_buffer> filler_;
+};
+
+// ---------------------------------------------------------------------------------------------------- the runtime gives
+
+TEST_F(Sharing, an_allocation_succeeds_because_the_runtime_evicts_and_its_data_stays_right) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> a = counting_array(rt, 48, 7);
+    rt.synchronize();
+    ASSERT_TRUE(fails_alone(cuda_, 32 * unit));
+    rmm::device_uvector<std::uint64_t> mine(32 * unit / 8, rmm::cuda_stream_default, &cuda_);
+    mine.set_element(mine.size() - 1, 12345, rmm::cuda_stream_default);
+    EXPECT_TRUE(counts_from(a, 7));
+    add_everywhere(rt, a, 10);  // with less memory than the array needs
+    EXPECT_TRUE(counts_from(a, 17));
+    EXPECT_EQ(mine.back_element(rmm::cuda_stream_default), 12345u);
+    EXPECT_GT(rt.stats().evicted_bytes, 0u);
+}
+
+TEST_F(Sharing, every_resource_that_takes_from_the_driver_gets_what_the_runtime_can_do_without) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> a = counting_array(rt, 48, 1);
+    pool growing(cuda_, 0);
+    rmm::mr::vmm_memory_resource mapped;
+    rmm::mr::cuda_async_memory_resource async{0};
+    std::int64_t first = 1;
+    for (rmm::mr::device_memory_resource* mr : {static_cast<rmm::mr::device_memory_resource*>(&cuda_),
+                                                static_cast<rmm::mr::device_memory_resource*>(&growing),
+                                                static_cast<rmm::mr::device_memory_resource*>(&mapped),
+                                                static_cast<rmm::mr::device_memory_resource*>(&async)}) {
+        rt.synchronize();
+        void* const mine = mr->allocate(37 * unit, rmm::cuda_stream_default);
+        add_everywhere(rt, a, 1);
+        first += 1;
+        rt.synchronize();
+        mr->deallocate(mine, 37 * unit, rmm::cuda_stream_default);
+        rmm::cuda_stream_default.synchronize();
+        add_everywhere(rt, a, 1);
+        first += 1;
+    }
+    EXPECT_TRUE(counts_from(a, first));
+}
+
+TEST_F(Sharing, free_memory_of_the_runtime_goes_before_its_data) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> kept = counting_array(rt, 8, 0);
+    {
+        const Array<std::int64_t> gone = counting_array(rt, 40, 0);
+        rt.synchronize();
+    }
+    rmm::device_buffer mine(32 * unit, rmm::cuda_stream_default, &cuda_);
+    EXPECT_TRUE(counts_from(kept, 0));
+    EXPECT_EQ(rt.stats().evictions, 0u);
+}
+
+TEST_F(Sharing, an_allocation_in_a_task_gets_what_can_be_evicted_at_once) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> others = counting_array(rt, 40, 3);
+    Array<std::int64_t> own = one_chunk<std::int64_t>(rt, 8 * n);
+    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 8 * n),
+              overwrite(own), 5);
+    rt.synchronize();
+    const auto task = [this](kmm::DeviceResource& resource, kmm::GPUViewMut<std::int64_t>) {
+        const rmm::cuda_stream_view stream{static_cast<cudaStream_t>(resource.native_stream())};
+        rmm::device_uvector<std::uint64_t> scratch(16 * unit / 8, stream, &cuda_);
+        scratch.set_element(0, 1, stream);
+    };
+    const EventId done = rt.submit(device(0), GPU(task), write(own));
+    rt.wait(done);
+    EXPECT_TRUE(counts_from(own, 5));
+    EXPECT_TRUE(counts_from(others, 3));
+}
+
+TEST_F(Sharing, an_allocation_in_a_task_that_only_its_own_chunks_could_serve_is_an_error_and_not_a_hang) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> own = one_chunk<std::int64_t>(rt, 40 * n);
+    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 40 * n),
+              overwrite(own), 9);
+    rt.synchronize();
+    const auto task = [this](kmm::DeviceResource& resource, kmm::GPUView<std::int64_t>) {
+        const rmm::cuda_stream_view stream{static_cast<cudaStream_t>(resource.native_stream())};
+        const rmm::device_buffer scratch(32 * unit, stream, &cuda_);
+    };
+    const EventId done = rt.submit(device(0), GPU(task), own);
+    const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(done); });
+    ASSERT_TRUE(error);
+    EXPECT_TRUE(nests<rmm::out_of_memory>(*error, "out_of_memory")) << error->what();
+    EXPECT_TRUE(counts_from(own, 9));
+}
+
+TEST_F(Sharing, a_pool_that_the_runtime_uses_too_gets_its_memory_back_at_its_maximum) {
+    pool shared(cuda_, 0, 32 * unit);
+    RuntimeConfig with_pool = config();
+    with_pool.device_memory_kind = kmm::DeviceMemoryKind::Resource;
+    with_pool.device_resource.emplace_back(rmm::device_async_resource_ref{shared});
+    const RuntimeHandle rt = start(with_pool);
+    Array<std::int64_t> a = counting_array(rt, 30, 2);
+    rt.synchronize();
+    ASSERT_TRUE(fails_alone(shared, 16 * unit));
+    {
+        rmm::device_uvector<std::uint64_t> mine(16 * unit / 8, rmm::cuda_stream_default, &shared);
+        mine.set_element(0, 77, rmm::cuda_stream_default);
+        add_everywhere(rt, a, 3);
+        EXPECT_TRUE(counts_from(a, 5));
+        EXPECT_EQ(mine.front_element(rmm::cuda_stream_default), 77u);
+    }
+    add_everywhere(rt, a, 3);
+    EXPECT_TRUE(counts_from(a, 8));
+}
+
+TEST_F(Sharing, a_pool_at_its_own_maximum_costs_the_runtime_nothing) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> a = counting_array(rt, 8, 2);
+    rt.synchronize();
+    pool small(cuda_, 0, 8 * unit);
+    EXPECT_THROW((void)small.allocate(16 * unit), rmm::out_of_memory);
+    EXPECT_EQ(rt.stats().evictions, 0u);
+    EXPECT_TRUE(counts_from(a, 2));
+}
+
+// ---------------------------------------------------------------------------------------------------- the runtime waits
+
+TEST_F(Sharing, a_task_waits_for_memory_that_the_program_holds_and_runs_when_it_is_free) {
+    const RuntimeHandle rt = start(config());
+    std::optional<rmm::device_buffer> mine(std::in_place, 56 * unit, rmm::cuda_stream_default, &cuda_);
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
+    const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+                                   kmm::Range<std::int64_t>(0, 32 * n), overwrite(a), 4);
+    // The measurement takes its time.
+    EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(300)));
+    mine.reset();
+    rt.wait(done);
+    EXPECT_TRUE(counts_from(a, 4));
+}
+
+TEST_F(Sharing, a_task_fails_after_memory_wait_and_says_who_could_help) {
+    RuntimeConfig impatient = config();
+    impatient.memory_wait = 0.2;
+    const RuntimeHandle rt = start(impatient);
+    const rmm::device_buffer mine(56 * unit, rmm::cuda_stream_default, &cuda_);
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
+    const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+                                   kmm::Range<std::int64_t>(0, 32 * n), overwrite(a), 4);
+    const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(done); });
+    ASSERT_TRUE(error);
+    EXPECT_TRUE(nests<kmm::OutOfMemory>(*error, "memory that others give back")) << error->what();
+    // Smaller work goes on.
+    Array<std::int64_t> b = counting_array(rt, 1, 8);
+    EXPECT_TRUE(counts_from(b, 8));
+}
+
+TEST_F(Sharing, a_task_gets_what_pools_do_not_use) {
+    pool idle(cuda_, 0);
+    idle.deallocate(idle.allocate(56 * unit), 56 * unit);
+    ASSERT_TRUE(fails_alone(cuda_, 32 * unit));
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
+    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 32 * n),
+              overwrite(a), 4);
+    EXPECT_TRUE(counts_from(a, 4));
+}
+
+TEST_F(Sharing, reclaimers_of_the_program_are_never_called_by_the_runtime_itself) {
+    struct Counting final : rmm::mr::reclaimer {
+        std::size_t reclaim(std::size_t, rmm::cuda_stream_view) noexcept override {
+            ++calls;
+            return 0;
+        }
+        std::atomic<int> calls{0};
+    } counting;
+    const rmm::mr::reclaimer_registration registration(rmm::cuda_device_id{0}, 0, counting);
+    const rmm::device_buffer mine(48 * unit, rmm::cuda_stream_default, &cuda_);
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> a = counting_array(rt, 48, 4);  // more than is left
+    EXPECT_TRUE(counts_from(a, 4));
+    EXPECT_EQ(counting.calls.load(), 0);
+}
+
+// ---------------------------------------------------------------------------------------------------- reports
+
+TEST_F(Sharing, reports_and_errors_name_the_runtime_and_count_its_memory_once) {
+    const RuntimeHandle rt = start(config());
+    const std::string name = "kmm runtime " + std::to_string(rt.info().runtime_number());
+    Array<std::int64_t> a = counting_array(rt, 8, 0);
+    rt.synchronize();
+    const std::string report = rmm::memory_report(rmm::cuda_device_id{0});
+    EXPECT_NE(report.find(name), std::string::npos) << report;
+    EXPECT_NE(report.find("evictable " + std::to_string(8 * unit >> 20) + ".00 MiB"), std::string::npos) << report;
+    pool other(cuda_, 0);
+    try {
+        (void)other.allocate(8 * room);
+        ADD_FAILURE() << "more than the device has";
+    } catch (const rmm::out_of_memory& e) {
+        EXPECT_NE(std::string(e.what()).find("runtimes    " + name + " holds"), std::string::npos) << e.what();
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- everybody at once
+
+/// Two runtimes and a pool, each of which may have the whole device, by several threads, for `seconds`.
+class AtTheLimit {
+  public:
+    AtTheLimit(RuntimeHandle first, RuntimeHandle second) : runtimes_{std::move(first), std::move(second)} {}
+
+    void run(double seconds) {
+        until_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                        std::chrono::duration<double>(seconds));
+        std::vector<std::thread> threads;
+        for (unsigned i = 0; i < 4; i++) threads.emplace_back([this, i] { sweep(runtimes_[i % 2], i); });
+        for (unsigned i = 0; i < 3; i++) threads.emplace_back([this, i] { allocate(i); });
+        for (std::thread& t : threads) t.join();
+        std::cout << rounds_ << " sweeps, " << allocations_ << " allocations, " << refused_ << " refused\n";
+        EXPECT_GT(rounds_.load(), 0);
+        EXPECT_GT(allocations_.load(), 0);
+    }
+
+  private:
+    bool over() const { return std::chrono::steady_clock::now() >= until_; }
+
+    /// Each thread has an array of its own, twice as large as its share of the device.
+    void sweep(const RuntimeHandle& rt, std::int64_t first) {
+        constexpr std::int64_t chunks = 32;
+        Array<std::int64_t> a = rt.array<std::int64_t>(Dim<1>(chunks * n), Dim<1>(n));
+        kmm::Domain domain;
+        for (std::int64_t c = 0; c < chunks; c++) domain.chunks.push_back(chunk_of(device(0), c * n, n));
+        rt.parallel_submit(domain, GPUKernel(count_from, dim3(64), dim3(n / 4)), _x, overwrite(a[_x]), first);
+        while (!over()) {
+            for (int pass = 0; pass < 3; pass++, first++)
+                rt.parallel_submit(domain, GPUKernel(add_to, dim3(64), dim3(n / 4)), _x, write(a[_x]), 1);
+            const std::vector<std::int64_t> values = a.copy_to_vector();
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < values.size(); i++)
+                if (values[i] != first + static_cast<std::int64_t>(i)) ++wrong;
+            ASSERT_EQ(wrong, 0u);
+            ++rounds_;
+        }
+    }
+
+    void allocate(unsigned seed) {
+        std::mt19937 random(seed);
+        const rmm::cuda_stream stream;
+        struct Block {
+            rmm::device_uvector<std::uint64_t> data;
+            std::uint64_t word;
+        };
+        std::vector<Block> blocks;
+        while (!over()) {
+            if (blocks.size() > 3 || (!blocks.empty() && random() % 2 == 0)) {
+                const std::size_t i = random() % blocks.size();
+                ASSERT_EQ(blocks[i].data.back_element(stream), blocks[i].word);
+                ASSERT_EQ(blocks[i].data.front_element(stream), blocks[i].word);
+                std::swap(blocks[i], blocks.back());
+                blocks.pop_back();
+                continue;
+            }
+            const std::uint64_t word = random();
+            try {
+                rmm::mr::device_memory_resource& from = random() % 2 == 0
+                                                            ? static_cast<rmm::mr::device_memory_resource&>(pool_)
+                                                            : static_cast<rmm::mr::device_memory_resource&>(cuda_);
+                Block b{rmm::device_uvector<std::uint64_t>((1 + random() % 24) * (unit / 8) / 8, stream, &from), word};
+                b.data.set_element(0, word, stream);
+                b.data.set_element(b.data.size() - 1, word, stream);
+                blocks.push_back(std::move(b));
+                ++allocations_;
+            } catch (const rmm::out_of_memory&) {
+                ++refused_;
+                if (!blocks.empty()) blocks.pop_back();
+            }
+        }
+    }
+
+    RuntimeHandle runtimes_[2];
+    cuda cuda_;
+    pool pool_{cuda_, 0, room};
+    std::chrono::steady_clock::time_point until_;
+    std::atomic<int> rounds_{0}, allocations_{0}, refused_{0};
+};
+
+/// KMM_STRESS_SECONDS, or a moment.
+double stress_seconds() {
+    const char* const text = std::getenv("KMM_STRESS_SECONDS");
+    return text != nullptr ? std::atof(text) : short_run() ? 1.0 : 3.0;
+}
+
+TEST_F(Sharing, two_runtimes_and_a_pool_with_limits_beyond_the_device_all_go_on_and_stay_right) {
+    RuntimeConfig patient = config();
+    patient.memory_wait = 60;
+    AtTheLimit(start(patient), start(patient)).run(stress_seconds());
+}
+
+TEST_F(Sharing, two_runtimes_that_each_need_most_of_the_device_take_turns) {
+    const RuntimeHandle one = start(config()), two = start(config());
+    Array<std::int64_t> a = one_chunk<std::int64_t>(one, 44 * n), b = one_chunk<std::int64_t>(two, 44 * n);
+    const kmm::Range<std::int64_t> all(0, 44 * n);
+    one.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), all, overwrite(a), 1);
+    two.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), all, overwrite(b), 2);
+    const int turns = repeat(4, 2);
+    for (int i = 0; i < turns; i++) {
+        one.submit(device(0), GPUKernel(add_to, dim3(64), dim3(n / 4)), all, write(a), 1);
+        two.submit(device(0), GPUKernel(add_to, dim3(64), dim3(n / 4)), all, write(b), 1);
+    }
+    EXPECT_TRUE(counts_from(a, 1 + turns));
+    EXPECT_TRUE(counts_from(b, 2 + turns));
+}
+
+}  // namespace
