@@ -14,6 +14,7 @@
 #include "driver/host/host_driver.hpp"
 #include "driver/host/limits.hpp"
 #include "driver/host/memory.hpp"
+#include "driver/never_destroyed.hpp"
 #ifdef KMM_HAVE_CUDA_DRIVER
 #include "driver/cuda/cuda_driver.hpp"
 #endif
@@ -36,10 +37,7 @@ struct Registry {
     std::shared_ptr<Driver> default_driver;
 };
 
-Registry& registry() {
-    static Registry* const instance = new Registry;  // reachable for ever, so that leak checkers are content
-    return *instance;
-}
+Registry& registry() { return never_destroyed<Registry>(); }
 
 void probe_cuda(Registry& r) {
     std::call_once(r.cuda_probed, [&r] {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "driver/never_destroyed.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -17,10 +18,7 @@ struct known_pools {
     std::vector<driver_pool*> all;
 };
 
-known_pools& the_known_pools() {
-    static known_pools* const known = new known_pools;
-    return *known;
-}
+known_pools& the_known_pools() { return ::kmm::driver::never_destroyed<known_pools>(); }
 
 }  // namespace
 

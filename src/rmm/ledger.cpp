@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "driver/never_destroyed.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -29,10 +30,8 @@ struct ledger {
     std::uint64_t last_number = 0;
 };
 
-ledger& the_ledger() {
-    static ledger* const it = new ledger;  // resources that are statics leave it at exit
-    return *it;
-}
+// Resources that are statics leave it at exit.
+ledger& the_ledger() { return driver::never_destroyed<ledger>(); }
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/never_destroyed.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -51,10 +52,7 @@ struct registry {
     std::uint64_t last_number = 0;
 };
 
-registry& all_reclaimers() {
-    static registry* const all = new registry;  // registrations may be statics
-    return *all;
-}
+registry& all_reclaimers() { return ::kmm::driver::never_destroyed<registry>(); }  // registrations may be statics
 
 auto order_of(const entry& e) noexcept { return std::tuple{e.priority, e.number}; }
 

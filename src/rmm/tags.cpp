@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "driver/never_destroyed.hpp"
 #include "rmm/memory_tag.hpp"
 #include "rmm/pool/short_lock.hpp"
 
@@ -32,10 +33,7 @@ struct tag_names {
     }
 };
 
-tag_names& all_names() {
-    static tag_names* const all = new tag_names;  // used by destructors of statics
-    return *all;
-}
+tag_names& all_names() { return ::kmm::driver::never_destroyed<tag_names>(); }  // used by destructors of statics
 
 /// Names that this thread used last, by where their text lies.
 struct known_name {

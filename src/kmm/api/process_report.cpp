@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/never_destroyed.hpp"
 #include "kmm/api/runtime_handle.hpp"
 #include "kmm/execute/runtime_core.hpp"
 
@@ -18,10 +19,7 @@ struct Runtimes {
 };
 
 // Never destroyed: a runtime may start or report while static objects are being destroyed.
-Runtimes& runtimes() {
-    static Runtimes* const instance = new Runtimes;
-    return *instance;
-}
+Runtimes& runtimes() { return driver::never_destroyed<Runtimes>(); }
 
 std::vector<std::shared_ptr<detail::RuntimeCore>> living() {
     std::vector<std::shared_ptr<detail::RuntimeCore>> result;

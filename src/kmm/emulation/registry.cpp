@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/never_destroyed.hpp"
 #include "kmm/emulation/kernel.hpp"
 
 namespace kmm::emulation::detail {
@@ -27,10 +28,7 @@ struct Registry {
 };
 
 // Never destroyed: kernels may be launched while static objects are destroyed.
-Registry& registry() {
-    static Registry* const instance = new Registry;
-    return *instance;
-}
+Registry& registry() { return driver::never_destroyed<Registry>(); }
 
 // Open addressing, filled up to half, so that a search that ends in an empty slot is short. Programs have tens of kernels;
 // those beyond half the table are found in the map, under the lock.

@@ -21,7 +21,7 @@ StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
     if (s.native == nullptr) {
         *status = driver_.create_stream(ordinal(device(lane)), true, 0, &s);
         if (!status->ok()) return {};
-        // After a failure here the device's thread may make it at the same time as a launcher: the first one counts.
+        // Several threads may make it at the same time: the first one counts.
         StreamHandle other{};
         if (!l.stream.compare_exchange_strong(other, s, std::memory_order_acq_rel)) {
             (void)driver_.destroy_stream(s);
@@ -30,6 +30,14 @@ StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
     }
     *status = {};
     return s;
+}
+
+void Lanes::make_streams(std::uint32_t device) noexcept {
+    for (std::uint32_t i = 0; i < lanes_per_device_; ++i) {
+        Status status;
+        (void)stream(static_cast<LaneId>(device * lanes_per_device_ + i), &status);
+        if (!status.ok()) return (void)driver_.take_last_error();
+    }
 }
 
 driver::KernelHooks FailedTasks::hooks_of(graph::Task& task) noexcept {

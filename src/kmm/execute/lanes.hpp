@@ -31,8 +31,11 @@ class Lanes {
     Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device);
     ~Lanes();
 
-    /// The lane's stream, made at first use. Only the thread that feeds the lane calls it. Null handle: see `*status`.
+    /// The lane's stream, made at first use. Null handle: see `*status`. Any thread.
     StreamHandle stream(LaneId lane, Status* status) noexcept;
+    /// Makes the streams of all lanes of a device, as far as the driver lets: it may need memory of the device for one, of which
+    /// there may be none left at first use. Any thread.
+    void make_streams(std::uint32_t device) noexcept;
     std::uint32_t device(LaneId lane) const noexcept {
         return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_;
     }

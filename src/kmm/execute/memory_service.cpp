@@ -173,6 +173,7 @@ bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
         current_.pinning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     } else {
         DeviceMemory& device = *memories_[m].device;
+        if (current_.device_bytes[m - 1] == 0) lanes_.make_streams(m - 1);
         step.address = device.take(bytes);
         step.sealed = !device.is_one_range();
         if (step.address == nullptr) return false;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <future>
 
+#include "driver/never_destroyed.hpp"
 #include "kmm/execute/memory_service.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/status.hpp"
@@ -25,10 +26,7 @@ struct Neighbourhood {
     std::vector<MemoryService*> services;
 };
 
-Neighbourhood& neighbourhood() {
-    static Neighbourhood* const all = new Neighbourhood;  // runtimes may be statics
-    return *all;
-}
+Neighbourhood& neighbourhood() { return driver::never_destroyed<Neighbourhood>(); }  // runtimes may be statics
 
 }  // namespace
 

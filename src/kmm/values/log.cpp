@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "driver/never_destroyed.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/error.hpp"
 
@@ -40,10 +41,7 @@ struct Destination {
 };
 
 // Never destroyed: threads of the library may log while the process ends.
-Destination& destination() {
-    static Destination* const instance = new Destination;
-    return *instance;
-}
+Destination& destination() { return driver::never_destroyed<Destination>(); }
 
 int level_from_environment() noexcept {
     const char* text = std::getenv("KMM_LOG_LEVEL");
