@@ -107,8 +107,9 @@ void span_heap::add_span(std::uintptr_t address, std::size_t size_bytes, std::ui
     link(at);
 }
 
-span_heap::span span_heap::remove_empty_span() noexcept {
-    for (span_record& s : spans_) {
+span_heap::span span_heap::remove_empty_span(std::size_t* from) noexcept {
+    for (; *from < spans_.size(); ++*from) {
+        span_record& s = spans_[*from];
         if (s.units == 0 || s.num_live != 0) continue;
         const piece& first = pieces_[s.first];
         if (first.is == state::free && first.units == s.units) return remove(s);

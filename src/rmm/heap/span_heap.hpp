@@ -43,13 +43,16 @@ class span_heap {
 
     /// Adds free memory, freed at `position`. Throws std::bad_alloc, with nothing done.
     void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position);
-    /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. O(spans).
-    span remove_empty_span() noexcept;
+    /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. Looks at those from number
+    /// `*from` on, and sets that to where to go on: calls with one number that begins as 0 take all of them out in O(spans +
+    /// their pieces).
+    span remove_empty_span(std::size_t* from) noexcept;
     /// The same of one in which nothing is in use. Before, f(address, size in bytes, position, detached block or `whole`) is
-    /// called for each of its pieces; it may throw, and then nothing is done. O(spans + pieces of the span).
+    /// called for each of its pieces; it may throw, and then nothing is done.
     template<typename F>
-    span remove_unused_span(F&& f) {
-        for (span_record& s : spans_) {
+    span remove_unused_span(std::size_t* from, F&& f) {
+        for (; *from < spans_.size(); ++*from) {
+            span_record& s = spans_[*from];
             if (s.units == 0 || s.num_live != 0) continue;
             for (index at = s.first; at != none; at = pieces_[at].behind) {
                 const piece& p = pieces_[at];

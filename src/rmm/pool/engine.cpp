@@ -367,7 +367,8 @@ void pool_engine::collect_spans(bool also_away) {
             const heap::fence last_use{a->number, position};
             return position == 0 || timelines_.has_passed(last_use) ? heap::fence_set{} : heap::fence_set{last_use};
         };
-        while (const heap::span_heap::span s = a->heap.remove_empty_span()) {
+        std::size_t next = 0;
+        while (const heap::span_heap::span s = a->heap.remove_empty_span(&next)) {
             directory_.set(s.address, s.size_bytes, nullptr);
             give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
         }
@@ -385,7 +386,8 @@ void pool_engine::collect_spans(bool also_away) {
                 parts.push_back({address, size, a->away[gone.back()].fences});
             }
         };
-        while (const heap::span_heap::span s = a->heap.remove_unused_span(note)) {
+        next = 0;
+        while (const heap::span_heap::span s = a->heap.remove_unused_span(&next, note)) {
             directory_.set(s.address, s.size_bytes, nullptr);
             for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
             parts.clear();

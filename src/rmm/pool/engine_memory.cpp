@@ -467,8 +467,10 @@ pool_statistics pool_engine::statistics() {
     // What captures have in use counts as such; the rest of their memory is nobody else's either.
     s.captured_bytes = of_captures;
     s.free_bytes = s.held_bytes - s.in_use_bytes;
-    for (const auto& c : captures_)
+    for (const auto& c : captures_) {
         for (const auto& [stream, free] : c->free_on) s.free_bytes -= free.free_bytes();
+        for (const heap::block& b : c->freed_elsewhere) s.free_bytes -= b.size_bytes;
+    }
     s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
     s.num_upstream_blocks = regions_.size();
     // What is mapped elsewhere on demand is not in pieces.

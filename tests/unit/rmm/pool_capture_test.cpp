@@ -181,6 +181,19 @@ TEST_F(PoolCapture, a_block_freed_after_the_capture_stays_with_the_graph) {
     EXPECT_EQ(pool_.statistics().largest_free_bytes, 64 * MiB);
 }
 
+TEST_F(PoolCapture, what_a_graph_keeps_is_not_counted_as_free_wherever_it_was_freed) {
+    foreign_stream s;
+    void* block = nullptr;
+    const captured_graph graph(s.view(), [&] { block = pool_.allocate(12 * MiB, s.view()); });
+    const std::size_t free_before = pool_.statistics().free_bytes;
+    const cuda_stream outside;
+    pool_.deallocate(block, 12 * MiB, outside);
+    const mr::pool_statistics after = pool_.statistics();
+    EXPECT_EQ(after.in_use_bytes, 0u);
+    EXPECT_EQ(after.free_bytes, free_before);
+    EXPECT_EQ(after.free_bytes + after.captured_bytes, after.held_bytes);
+}
+
 TEST_F(PoolCapture, a_capture_over_two_streams_gives_each_its_own_memory) {
     foreign_stream s;
     foreign_stream t;

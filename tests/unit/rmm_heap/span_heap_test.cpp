@@ -15,11 +15,16 @@ using rmm::heap::span_heap;
 constexpr std::size_t unit = 256;
 constexpr std::uintptr_t base = std::uintptr_t{1} << 30;
 
+span_heap::span remove_empty(span_heap& heap) {
+    std::size_t from = 0;
+    return heap.remove_empty_span(&from);
+}
+
 TEST(SpanHeap, gives_nothing_before_it_has_a_span) {
     span_heap heap;
     EXPECT_FALSE(heap.try_allocate(unit));
     EXPECT_EQ(heap.free(base, 1), 0u);
-    EXPECT_FALSE(heap.remove_empty_span());
+    EXPECT_FALSE(remove_empty(heap));
     EXPECT_EQ(heap.largest_free_bytes(), 0u);
 }
 
@@ -66,14 +71,31 @@ TEST(SpanHeap, only_spans_with_nothing_in_use_can_be_removed) {
     heap.add_span(base + 8 * unit, 8 * unit, 2);
     const auto block = heap.try_allocate(8 * unit);
     ASSERT_TRUE(block);
-    const auto first = heap.remove_empty_span();
+    const auto first = remove_empty(heap);
     EXPECT_EQ(first.address, base);
     EXPECT_EQ(first.size_bytes, 4 * unit);
     EXPECT_EQ(first.position, 1u);
-    EXPECT_FALSE(heap.remove_empty_span());
+    EXPECT_FALSE(remove_empty(heap));
     heap.free(block.address, 7);
-    EXPECT_EQ(heap.remove_empty_span().position, 7u);
+    EXPECT_EQ(remove_empty(heap).position, 7u);
     EXPECT_EQ(heap.span_bytes(), 0u);
+}
+
+TEST(SpanHeap, one_pass_over_the_spans_removes_all_that_are_empty) {
+    span_heap heap;
+    for (std::uintptr_t i = 0; i < 4; ++i) heap.add_span(base + i * 8 * unit, 4 * unit, i);
+    std::vector<std::uintptr_t> blocks;
+    while (const auto block = heap.try_allocate(4 * unit)) blocks.push_back(block.address);
+    ASSERT_EQ(blocks.size(), 4u);
+    for (const std::uintptr_t b : {blocks[0], blocks[1], blocks[3]}) heap.free(b, 9);
+    std::size_t from = 0;
+    std::vector<std::uintptr_t> removed;
+    while (const auto s = heap.remove_empty_span(&from)) removed.push_back(s.address);
+    EXPECT_EQ(removed.size(), 3u);
+    EXPECT_EQ(heap.span_bytes(), 4 * unit);
+    EXPECT_FALSE(heap.remove_empty_span(&from));
+    heap.free(blocks[2], 9);
+    EXPECT_EQ(remove_empty(heap).address, blocks[2]);
 }
 
 TEST(SpanHeap, a_detached_block_is_neither_in_use_nor_free) {
@@ -86,7 +108,7 @@ TEST(SpanHeap, a_detached_block_is_neither_in_use_nor_free) {
     EXPECT_EQ(heap.num_live(), 0u);
     EXPECT_EQ(heap.free_bytes(), 0u);
     EXPECT_EQ(heap.free(block.address, 2), 0u);
-    EXPECT_FALSE(heap.remove_empty_span());
+    EXPECT_FALSE(remove_empty(heap));
     const auto rest = heap.split_detached(away, unit);
     EXPECT_EQ(heap.size_of(away), unit);
     EXPECT_EQ(heap.size_of(rest), 3 * unit);
@@ -193,7 +215,7 @@ TEST_P(SpanHeapModel, random_operations_never_hand_out_a_byte_twice) {
             heap.free_detached(at->second.first, position);
             detached.erase(at);
         } else if (what < 99) {
-            if (const auto s = heap.remove_empty_span()) {
+            if (const auto s = remove_empty(heap)) {
                 ASSERT_EQ(spans.at(s.address), s.size_bytes);
                 ASSERT_FALSE(overlaps(live, s.address, s.size_bytes, [](const auto& e) { return e.second; }));
                 spans.erase(s.address);
@@ -212,7 +234,7 @@ TEST_P(SpanHeapModel, random_operations_never_hand_out_a_byte_twice) {
     // All of it comes back together.
     for (const auto& [address, size] : live) heap.free(address, position);
     for (const auto& [address, d] : detached) heap.free_detached(d.first, position);
-    for (std::size_t i = spans.size(); i > 0; --i) EXPECT_TRUE(heap.remove_empty_span());
+    for (std::size_t i = spans.size(); i > 0; --i) EXPECT_TRUE(remove_empty(heap));
     EXPECT_EQ(heap.span_bytes(), 0u);
 }
 
