@@ -61,9 +61,9 @@ void remember(const remembered& what) noexcept {
 // at the same time and wait for each other in the driver. What no event covers yet is fenced, when it is needed, by an event
 // of the whole device, for which the stream that needs it waits longer than it must.
 constexpr std::uint32_t frees_per_event = 64;
-// Or as many bytes: of all streams together this share of the pool.
+// Or as many bytes: of all streams together this share of the pool, so that a free of a large block has no event as a rule.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
-constexpr std::size_t unrecorded_share = 32;
+constexpr std::size_t unrecorded_share = 8;
 // Where streams are captured there are no events of the device: so many frees of a stream have an event each, that one which
 // lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
