@@ -1,9 +1,7 @@
 // fixed_size, binning and arena: what tells them from a pool. What they share is in pool_*_test.cpp and the conformance suite.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -18,6 +16,7 @@
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "stream_tools.hpp"
+#include "temporary_folder.hpp"
 
 template class rmm::mr::fixed_size_memory_resource<rmm::mr::cuda_memory_resource>;
 template class rmm::mr::binning_memory_resource<rmm::mr::cuda_memory_resource>;
@@ -208,18 +207,16 @@ TEST(Arena, a_block_outlives_what_became_of_the_memory_around_it) {
 }
 
 TEST(Arena, reports_into_a_file_when_it_was_asked_to) {
-    char directory[] = "/tmp/arena_dump_XXXXXX";
-    ASSERT_NE(mkdtemp(directory), nullptr);
-    char before[4096];
-    ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
-    ASSERT_EQ(chdir(directory), 0);
+    const rmm_test::temporary_folder folder;
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::current_path(folder / "");
     const char* file = "rmm_arena_memory_dump.log";
     {
         cuda upstream;
         const arena silent{&upstream, 1 * MiB};
-        EXPECT_NE(access(file, F_OK), 0);
+        EXPECT_FALSE(std::filesystem::exists(file));
         arena mr{&upstream, 1 * MiB, true};
-        EXPECT_EQ(access(file, F_OK), 0);
+        EXPECT_TRUE(std::filesystem::exists(file));
         EXPECT_THROW((void)mr.allocate(8 * MiB), rmm::out_of_memory);
     }
     std::ifstream in(file);
@@ -228,9 +225,7 @@ TEST(Arena, reports_into_a_file_when_it_was_asked_to) {
     EXPECT_EQ(line, std::string(50, '*'));
     std::getline(in, line);
     EXPECT_EQ(line, "Ran out of memory trying to allocate 8.000000 MiB.");
-    std::remove(file);
-    ASSERT_EQ(chdir(before), 0);
-    EXPECT_EQ(rmdir(directory), 0);
+    std::filesystem::current_path(before);
 }
 
 TEST(Pool, gives_memory_back_above_a_release_threshold) {
