@@ -3,10 +3,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "rmm/detail/format.hpp"
+#include "rmm/ledger.hpp"
+#include "rmm/tags.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -65,6 +71,30 @@ void check(driver::Status status, std::source_location where) {
     throw rmm::cuda_error(std::string(driver_word(d)) + " error at: " + place(where) + describe(d, status));
 }
 
+namespace {
+
+/// Who in this process holds memory of the device, the largest first, and what runtimes say; lines that begin with "\n".
+std::string held_here(int device) {
+    constexpr std::size_t max_named = 5;
+    std::vector<std::pair<std::size_t, std::string>> holders;
+    std::string lines;
+    for_each_holder(device, [&](memory_holder& h) {
+        const holder_figures f = h.figures();
+        if (const std::string line = h.line_for_shortage(); !line.empty())
+            lines += "\n  runtimes    " + line;
+        else if (f.held_bytes != 0)
+            holders.emplace_back(f.held_bytes, f.name + " " + format_short_size(f.held_bytes) + " (in use " +
+                                                   format_short_size(f.in_use_bytes) + ")");
+    });
+    std::sort(holders.begin(), holders.end(), std::greater<>());
+    std::string text;
+    for (std::size_t i = 0; i < std::min(holders.size(), max_named); ++i) text += "   " + holders[i].second;
+    if (holders.size() > max_named) text += "   " + std::to_string(holders.size() - max_named) + " more";
+    return (text.empty() ? "" : "\n  held here" + text) + lines;
+}
+
+}  // namespace
+
 void throw_allocation_failure(driver::Status status, std::size_t bytes, const char* what, memory_place memory,
                               std::source_location where) {
     driver::Driver& d = the_driver();
@@ -87,6 +117,7 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
             (known ? device_name(device) + "   total " + format_size(shortage.device_total_bytes) + "   free " +
                          format_size(shortage.device_free_bytes)
                    : std::string("the driver cannot say how much memory is free")) +
+            (tag_of_thread == of_a_pool ? std::string() : held_here(device)) +  // a pool says it itself
             "\n  try: free what is no longer needed, smaller allocations, or a pool_memory_resource, which uses freed "
             "memory again";
     throw rmm::out_of_memory(text, shortage);

@@ -292,12 +292,17 @@ TEST_F(Sharing, reports_and_errors_name_the_runtime_and_count_its_memory_once) {
     EXPECT_NE(report.find(name), std::string::npos) << report;
     EXPECT_NE(report.find("evictable " + std::to_string(8 * unit >> 20) + ".00 MiB"), std::string::npos) << report;
     pool other(cuda_, 0);
-    try {
-        (void)other.allocate(8 * room);
-        ADD_FAILURE() << "more than the device has";
-    } catch (const rmm::out_of_memory& e) {
-        EXPECT_NE(std::string(e.what()).find("runtimes    " + name + " holds"), std::string::npos) << e.what();
-    }
+    for (rmm::mr::device_memory_resource* mr :
+         {static_cast<rmm::mr::device_memory_resource*>(&other), static_cast<rmm::mr::device_memory_resource*>(&cuda_)})
+        try {
+            (void)mr->allocate(std::size_t{1} << 50);
+            ADD_FAILURE() << "more than the device has";
+        } catch (const rmm::out_of_memory& e) {
+            const std::string text = e.what();
+            const std::size_t at = text.find("runtimes    " + name + " holds");
+            EXPECT_NE(at, std::string::npos) << text;
+            EXPECT_EQ(text.find("runtimes    ", at + 1), std::string::npos) << "once: " << text;
+        }
 }
 
 // ---------------------------------------------------------------------------------------------------- everybody at once
