@@ -59,6 +59,19 @@ std::pair<std::size_t, std::size_t> adaptor::do_get_mem_info(cuda_stream_view st
     return upstream->get_mem_info(stream);
 }
 
+void* adaptor::allocate_alone(void* (*allocate)(void*, std::size_t, cuda_stream_view), void* self, std::size_t bytes,
+                              cuda_stream_view stream) {
+    rmm::detail::reclaim_rounds others(rmm::detail::current_device(), bytes, stream, nullptr);
+    for (;;) {
+        try {
+            const mr::no_reclaim_scope alone;
+            return allocate(self, bytes, stream);
+        } catch (const rmm::out_of_memory& e) {
+            if (!others.ask(e.shortage().limit == memory_limit::device)) throw;
+        }
+    }
+}
+
 // ---- limiting
 
 limiting_adaptor::limiting_adaptor(device_async_resource_ref upstream, std::size_t allocation_limit,

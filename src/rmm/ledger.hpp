@@ -56,6 +56,11 @@ class memory_holder {
         (void)bytes;
         return 0;
     }
+    /// Whether the holder gave this memory to somebody who still has it. O(1).
+    virtual bool gave(const void* memory) noexcept {
+        (void)memory;
+        return false;
+    }
     /// One line for the out-of-memory errors of others, about what they could have from here; "" for none.
     virtual std::string line_for_shortage() { return {}; }
 

@@ -98,6 +98,11 @@ void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
     return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
 }
 
+void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
+    if (debugging_ != nullptr) return debugging_->deallocate_block(ptr, bytes, cuda_stream_view{});
+    if (ptr != nullptr) engine_->free(ptr, bytes, {});
+}
+
 void pool::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     if (debugging_ != nullptr) [[unlikely]]
         return debugging_->deallocate_block(ptr, bytes, stream);

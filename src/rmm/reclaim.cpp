@@ -41,7 +41,7 @@ constexpr int max_rounds = 64;
 
 constinit thread_local int num_reasons_not_to_ask = 0;
 constinit thread_local int num_reasons_not_to_ask_reclaimers = 0;
-constinit thread_local bool device_is_full_now = false;
+constinit thread_local const reclaim_search* search_now = nullptr;
 // A reclaimer may end its own registration.
 constinit thread_local const entry* called_now = nullptr;
 
@@ -70,10 +70,20 @@ std::size_t reclaim_rounds::ask_holders() noexcept {
     return freed;
 }
 
+/// False if nobody can help.
+bool reclaim_rounds::begin(bool device_is_full) noexcept {
+    deadline_ = std::chrono::steady_clock::now() + patience;
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    return !device_is_full || !the_driver().memory_info(device_, &free_bytes, &total_bytes).ok() ||
+           bytes_ <= total_bytes;
+}
+
 bool reclaim_rounds::ask(bool device_is_full) noexcept {
     if (num_reasons_not_to_ask > 0) return false;
+    if (!deadline_ && !begin(device_is_full)) return false;
     const mr::no_reclaim_scope alone;
-    while (round_ < max_rounds) {
+    while (round_ < max_rounds && std::chrono::steady_clock::now() < *deadline_) {
         // Nobody loses anything by giving back what is not used.
         if (device_is_full && !asked_holders_) {
             asked_holders_ = true;
@@ -100,9 +110,10 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         // What it allocates is its own.
         const tag_number tag_before = std::exchange(tag_of_thread, untagged);
         const entry* const outer = std::exchange(called_now, e);
-        const bool full_before = std::exchange(device_is_full_now, device_is_full);
+        const reclaim_search search{device_is_full, asker_, round_, *deadline_};
+        const reclaim_search* const outer_search = std::exchange(search_now, &search);
         const std::size_t freed = e->who->reclaim(bytes_, stream_);
-        device_is_full_now = full_before;
+        search_now = outer_search;
         called_now = outer;
         tag_of_thread = tag_before;
         in.lock();
@@ -123,7 +134,7 @@ no_reclaimers_scope::no_reclaimers_scope() noexcept { ++num_reasons_not_to_ask_r
 
 no_reclaimers_scope::~no_reclaimers_scope() { --num_reasons_not_to_ask_reclaimers; }
 
-bool asked_for_the_device() noexcept { return device_is_full_now; }
+const reclaim_search* current_search() noexcept { return search_now; }
 
 }  // namespace detail
 

@@ -4,8 +4,10 @@
 // asks. Any thread. Nobody is asked with a lock held, so whoever asks must hold none either, nor any mark for which others wait.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 
 #include "rmm/cuda_stream_view.hpp"
@@ -41,29 +43,38 @@ class no_reclaimers_scope {
     no_reclaimers_scope& operator=(const no_reclaimers_scope&) = delete;
 };
 
-/// Inside `reclaim`: whether the driver has no more memory for whoever asks. Else only some resource has reached a limit of its
-/// own, and memory that the driver gets back does not help.
-bool asked_for_the_device() noexcept;
+/// What a reclaimer of this library may want to know of the search that calls it.
+struct reclaim_search {
+    /// The driver has no more. Else only some resource has reached a limit of its own, and what the driver gets back is no help.
+    bool device_is_full = false;
+    memory_holder* asker = nullptr;  ///< the resource that is short; null: one that is no holder
+    int round = 0;                   ///< everybody has been asked so often before
+    std::chrono::steady_clock::time_point deadline;
+};
+/// Of the innermost call of `reclaim` on this thread; null outside of any.
+const reclaim_search* current_search() noexcept;
 
 /// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees something,
-/// but not for ever.
+/// but not for ever, nor for longer than `patience`. Nobody is asked for more than the device has.
 class reclaim_rounds {
   public:
     /// `asker`, if it has a holder, is not asked to give anything back.
-    reclaim_rounds(int device, std::size_t bytes, cuda_stream_view stream, const memory_holder* asker) noexcept
+    reclaim_rounds(int device, std::size_t bytes, cuda_stream_view stream, memory_holder* asker) noexcept
         : device_(device), bytes_(bytes), stream_(stream), asker_(asker) {}
 
     /// Asks until somebody has freed something: true, then the allocation is worth another try. `device_is_full`: the driver
     /// has no more, so that it helps if other pools give back what they do not use.
     bool ask(bool device_is_full) noexcept;
+    static constexpr std::chrono::seconds patience{10};
 
   private:
+    bool begin(bool device_is_full) noexcept;
     std::size_t ask_holders() noexcept;
 
     const int device_;
     const std::size_t bytes_;
     const cuda_stream_view stream_;
-    const memory_holder* const asker_;
+    memory_holder* const asker_;
     bool asked_holders_ = false;
     // Who was asked last in this round, in the order of asking.
     int priority_ = 0;
@@ -71,12 +82,13 @@ class reclaim_rounds {
     bool asked_reclaimers_ = false;
     bool freed_ = false;  // in this round
     int round_ = 0;
+    std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 
 /// What `call(void** out)`, a call of the driver, allocates; asks others where the driver has no more, and throws (with `what`
 /// in the text) if that does not help.
 template<typename F>
-void* allocate_or_reclaim(int device, std::size_t bytes, cuda_stream_view stream, const memory_holder* asker,
+void* allocate_or_reclaim(int device, std::size_t bytes, cuda_stream_view stream, memory_holder* asker,
                           const char* what, F&& call, std::source_location where = std::source_location::current()) {
     void* ptr = nullptr;
     driver::Status status = call(&ptr);

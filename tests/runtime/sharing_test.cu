@@ -13,6 +13,7 @@
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 #include <rmm/mr/reclaimer.hpp>
+#include <rmm/mr/thread_safe_resource_adaptor.hpp>
 #include <rmm/mr/vmm_memory_resource.hpp>
 
 #if !KMM_USE_CUDA
@@ -167,13 +168,53 @@ TEST_F(Sharing, an_allocation_in_a_task_gets_what_can_be_evicted_at_once) {
     rt.synchronize();
     const auto task = [this](kmm::DeviceResource& resource, kmm::GPUViewMut<std::int64_t>) {
         const rmm::cuda_stream_view stream{static_cast<cudaStream_t>(resource.native_stream())};
-        rmm::device_uvector<std::uint64_t> scratch(16 * unit / 8, stream, &cuda_);
+        rmm::device_uvector<std::uint64_t> scratch(32 * unit / 8, stream, &cuda_);
         scratch.set_element(0, 1, stream);
     };
     const EventId done = rt.submit(device(0), GPU(task), write(own));
     rt.wait(done);
+    EXPECT_GT(rt.stats().evictions, 0u);
     EXPECT_TRUE(counts_from(own, 5));
     EXPECT_TRUE(counts_from(others, 3));
+}
+
+TEST_F(Sharing, memory_of_every_kind_is_given_back) {
+    for (const kmm::DeviceMemoryKind kind : {kmm::DeviceMemoryKind::Vmm, kmm::DeviceMemoryKind::CachingPool,
+                                             kmm::DeviceMemoryKind::PrivatePool, kmm::DeviceMemoryKind::NoPool}) {
+        SCOPED_TRACE(static_cast<int>(kind));
+        RuntimeConfig of_kind = config();
+        of_kind.device_memory_kind = kind;
+        const RuntimeHandle rt = start(of_kind);
+        Array<std::int64_t> a = counting_array(rt, 48, 7);
+        rt.synchronize();
+        ASSERT_TRUE(fails_alone(cuda_, 32 * unit));
+        const rmm::device_buffer mine(32 * unit, rmm::cuda_stream_default, &cuda_);
+        add_everywhere(rt, a, 1);
+        EXPECT_TRUE(counts_from(a, 8));
+    }
+}
+
+TEST_F(Sharing, a_chunk_that_a_running_device_function_uses_stays_and_others_are_given) {
+    const RuntimeHandle rt = start(config());
+    Array<std::int64_t> used = one_chunk<std::int64_t>(rt, 4 * n);
+    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 4 * n),
+              overwrite(used), 1);
+    Array<std::int64_t> idle = counting_array(rt, 48, 2);
+    rt.synchronize();
+    const Gate gate;
+    const OpenAtEnd open(gate);
+    Gate inside;
+    rt.submit(device(0), GPU([gate, inside](kmm::DeviceResource&, kmm::GPUViewMut<std::int64_t>) {
+                  inside.open();
+                  gate.wait();
+              }),
+              write(used));
+    inside.wait();
+    const rmm::device_buffer mine(32 * unit, rmm::cuda_stream_default, &cuda_);
+    EXPECT_THROW((void)cuda_.allocate(30 * unit), rmm::out_of_memory) << "the rest is in use";
+    gate.open();
+    EXPECT_TRUE(counts_from(used, 1));
+    EXPECT_TRUE(counts_from(idle, 2));
 }
 
 TEST_F(Sharing, an_allocation_in_a_task_that_only_its_own_chunks_could_serve_is_an_error_and_not_a_hang) {
@@ -213,14 +254,39 @@ TEST_F(Sharing, a_pool_that_the_runtime_uses_too_gets_its_memory_back_at_its_max
     EXPECT_TRUE(counts_from(a, 8));
 }
 
-TEST_F(Sharing, a_pool_at_its_own_maximum_costs_the_runtime_nothing) {
-    const RuntimeHandle rt = start(config());
-    Array<std::int64_t> a = counting_array(rt, 8, 2);
+TEST_F(Sharing, a_lock_around_a_resource_that_the_runtime_uses_too_is_not_held_while_the_runtime_is_asked) {
+    pool upstream(cuda_, 0, 32 * unit);
+    rmm::mr::thread_safe_resource_adaptor<pool> shared(&upstream);
+    RuntimeConfig with_lock = config();
+    with_lock.device_memory_kind = kmm::DeviceMemoryKind::Resource;
+    with_lock.device_resource.emplace_back(rmm::device_async_resource_ref{shared});
+    const RuntimeHandle rt = start(with_lock);
+    Array<std::int64_t> a = counting_array(rt, 30, 2);
     rt.synchronize();
-    pool small(cuda_, 0, 8 * unit);
-    EXPECT_THROW((void)small.allocate(16 * unit), rmm::out_of_memory);
-    EXPECT_EQ(rt.stats().evictions, 0u);
+    const rmm::device_buffer mine(16 * unit, rmm::cuda_stream_default, &shared);
     EXPECT_TRUE(counts_from(a, 2));
+}
+
+TEST_F(Sharing, a_pool_at_its_own_maximum_and_a_request_beyond_the_device_cost_the_runtime_nothing) {
+    pool source(cuda_, 0, 40 * unit);
+    for (const bool of_a_pool : {false, true}) {
+        RuntimeConfig either = config();
+        if (of_a_pool) {
+            either.device_memory_kind = kmm::DeviceMemoryKind::Resource;
+            either.device_resource.emplace_back(rmm::device_async_resource_ref{source});
+        }
+        const RuntimeHandle rt = start(either);
+        Array<std::int64_t> a = counting_array(rt, 32, 2);
+        rt.synchronize();
+        pool small(cuda_, 0, 8 * unit);
+        void* const some = small.allocate(4 * unit);
+        EXPECT_THROW((void)small.allocate(5 * unit), rmm::out_of_memory);
+        EXPECT_THROW((void)small.allocate(16 * unit), rmm::out_of_memory);
+        EXPECT_THROW((void)cuda_.allocate(std::size_t{1} << 50), rmm::out_of_memory);
+        small.deallocate(some, 4 * unit);
+        EXPECT_EQ(rt.stats().evictions, 0u);
+        EXPECT_TRUE(counts_from(a, 2));
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------- the runtime waits
@@ -252,6 +318,57 @@ TEST_F(Sharing, a_task_fails_after_memory_wait_and_says_who_could_help) {
     // Smaller work goes on.
     Array<std::int64_t> b = counting_array(rt, 1, 8);
     EXPECT_TRUE(counts_from(b, 8));
+}
+
+TEST_F(Sharing, a_task_that_waits_for_the_program_keeps_no_smaller_one_waiting) {
+    RuntimeConfig patient = config();
+    patient.memory_wait = 60;
+    const RuntimeHandle rt = start(patient);
+    std::optional<rmm::device_buffer> mine(std::in_place, 40 * unit, rmm::cuda_stream_default, &cuda_);
+    Array<std::int64_t> large = one_chunk<std::int64_t>(rt, 32 * n);
+    const EventId waits = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+                                    kmm::Range<std::int64_t>(0, 32 * n), overwrite(large), 4);
+    for (int i = 0; i < 4; i++) {
+        const Array<std::int64_t> small = counting_array(rt, 4, i);
+        EXPECT_TRUE(counts_from(small, i));
+    }
+    EXPECT_FALSE(rt.is_done(waits));
+    mine.reset();
+    EXPECT_TRUE(counts_from(large, 4));
+}
+
+TEST_F(Sharing, after_a_wait_in_vain_memory_that_became_free_is_used) {
+    RuntimeConfig impatient = config();
+    impatient.memory_wait = 0.1;
+    const RuntimeHandle rt = start(impatient);
+    std::optional<rmm::device_buffer> mine(std::in_place, 56 * unit, rmm::cuda_stream_default, &cuda_);
+    for (const bool is_free : {false, true}) {
+        if (is_free) mine.reset();
+        Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
+        const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+                                       kmm::Range<std::int64_t>(0, 32 * n), overwrite(a), 4);
+        if (is_free)
+            EXPECT_TRUE(counts_from(a, 4));
+        else
+            EXPECT_THROW(rt.wait(done), kmm::TaskError);
+    }
+}
+
+TEST_F(Sharing, every_release_of_the_program_prolongs_the_wait) {
+    RuntimeConfig impatient = config();
+    impatient.memory_wait = 0.5;
+    const RuntimeHandle rt = start(impatient);
+    std::vector<rmm::device_buffer> mine;
+    for (int i = 0; i < 7; i++) mine.emplace_back(8 * unit, rmm::cuda_stream_default, &cuda_);
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 40 * n);
+    const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+                                   kmm::Range<std::int64_t>(0, 40 * n), overwrite(a), 4);
+    // Five steps of less than the patience each, and of more together.
+    while (mine.size() > 3) {
+        EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(200)));
+        mine.pop_back();
+    }
+    EXPECT_TRUE(counts_from(a, 4));
 }
 
 TEST_F(Sharing, a_task_gets_what_pools_do_not_use) {
@@ -322,6 +439,7 @@ class AtTheLimit {
         std::cout << rounds_ << " sweeps, " << allocations_ << " allocations, " << refused_ << " refused\n";
         EXPECT_GT(rounds_.load(), 0);
         EXPECT_GT(allocations_.load(), 0);
+        EXPECT_LE(refused_.load(), allocations_.load() / 10) << "refused although chunks could leave";
     }
 
   private:

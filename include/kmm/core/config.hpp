@@ -107,8 +107,8 @@ struct RuntimeConfig {
     std::size_t max_pending_tasks = 1'000'000;
     /// In GPU(f) tasks, work on the legacy default stream is ordered after the inputs and awaited.
     bool legacy_stream_capture = true;
-    /// [KMM_MEMORY_WAIT] Seconds that a task waits for device memory which only the program can release: that of its rmm resources,
-    /// and of other runtimes. Then it fails.
+    /// [KMM_MEMORY_WAIT] Seconds that a task waits, without a release, for device memory which only the program can release: that
+    /// of its rmm resources, and of other runtimes. Then it fails.
     double memory_wait = 10;
     /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what; 0: off.
     double watchdog = 30;

@@ -10,7 +10,7 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Calls `Upstream` under one mutex. Throws what upstream throws. Equal to an adaptor of the same type over an equal
+/// Calls `Upstream` under one mutex, which is not held while others are asked to make room (reclaimer.hpp). Throws what upstream throws. Equal to an adaptor of the same type over an equal
 /// upstream. Not copyable or movable.
 template<typename Upstream>
 class thread_safe_resource_adaptor final : public detail::adaptor_over<Upstream, detail::adaptor> {
@@ -30,8 +30,13 @@ class thread_safe_resource_adaptor final : public detail::adaptor_over<Upstream,
 
   private:
     void* do_allocate(std::size_t bytes, cuda_stream_view stream) override {
-        lock_t const lock{mutex_};
-        return this->upstream_allocate(bytes, stream);
+        return this->allocate_alone(
+            [](void* self, std::size_t wanted, cuda_stream_view on) {
+                auto& me = *static_cast<thread_safe_resource_adaptor*>(self);
+                lock_t const lock{me.mutex_};
+                return me.upstream_allocate(wanted, on);
+            },
+            this, bytes, stream);
     }
     void do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) override {
         lock_t const lock{mutex_};

@@ -48,6 +48,7 @@ class DeviceMemory::OwnPool final : public rmm::mr::device_memory_resource {
     explicit OwnPool(const rmm::mr::detail::virtual_memory& memory) : pool_(memory), is_virtual_(true) {}
     explicit OwnPool(rmm::device_async_resource_ref upstream) : pool_(upstream, options()), is_virtual_(false) {}
     std::size_t held_bytes() const noexcept { return pool_.held_bytes(); }
+    void give_back(void* memory, std::size_t bytes) noexcept { pool_.deallocate_idle(memory, bytes); }
     void trim() { (void)pool_.trim(0); }
     std::uint64_t mappings() const {
         if (!is_virtual_) return 0;
@@ -164,8 +165,12 @@ void* DeviceMemory::take(std::size_t bytes) noexcept {
 void DeviceMemory::give_back(void* memory, std::size_t bytes) noexcept {
     const Here here(driver_, ordinal_, kind_);
     try {
-        resource_->deallocate_async(memory, bytes, alignment,
-                                    rmm::cuda_stream_view{static_cast<cudaStream_t>(stream_.native)});
+        // Behind work on the stream that others wait for, memory that nobody uses would not be free until then.
+        if (pool_ != nullptr)
+            pool_->give_back(memory, bytes);
+        else
+            resource_->deallocate_async(memory, bytes, alignment,
+                                        rmm::cuda_stream_view{static_cast<cudaStream_t>(stream_.native)});
     } catch (...) {
         log::write(log::error, "RuntimeConfig::device_resource threw in deallocate");
     }

@@ -4,6 +4,7 @@
 // thread, but none that has the planner's baton.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -29,7 +30,10 @@ class ShareSource {
   public:
     virtual ShareFigures share_of(std::uint32_t device) = 0;
     /// See MemoryService::reclaim.
-    virtual std::size_t reclaim_for_others(std::uint32_t device, std::size_t bytes) noexcept = 0;
+    virtual std::size_t reclaim_for_others(std::uint32_t device, std::size_t bytes,
+                                           std::chrono::steady_clock::time_point deadline) noexcept = 0;
+    /// See MemoryService::sample.
+    virtual const void* some_memory_of(std::uint32_t device) const noexcept = 0;
 
   protected:
     ~ShareSource() = default;

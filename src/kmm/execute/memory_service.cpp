@@ -46,8 +46,13 @@ MemoryService::MemoryService(Lanes& lanes, std::vector<int> ordinals, std::vecto
     }
     current_.device_bytes.resize(ordinals_.size());
     figures_ = current_;
-    thread_ = std::thread([this] { run(); });
     meet_neighbours();
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        leave_neighbours();
+        throw;
+    }
 }
 
 MemoryService::~MemoryService() {
@@ -76,8 +81,8 @@ void MemoryService::exchange(memory::MemoryIndex memory, std::size_t at_least_by
     push({Wish::exchange, memory, at_least_bytes});
 }
 
-void MemoryService::await(memory::MemoryIndex memory, std::size_t at_least_bytes) {
-    push({Wish::await, memory, at_least_bytes});
+void MemoryService::await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient) {
+    push({Wish::await, memory, at_least_bytes, nullptr, patient});
 }
 
 void MemoryService::trim() {
@@ -113,9 +118,13 @@ void MemoryService::serve(Request& request) {
     case Wish::grow: grow_now(request.memory, request.bytes); break;
     case Wish::exchange: exchange_now(request.memory, request.bytes); break;
     case Wish::trim: trim_now(); break;
-    case Wish::await: await_now(request.memory, request.bytes); break;
-    case Wish::reclaim: reclaim_for(request); break;
-    case Wish::look: break;
+    case Wish::await: await_now(request.memory, request.bytes, request.patient); break;
+    case Wish::reclaim: reclaim_for(request.memory, request.asked); break;
+    case Wish::look:
+        for (Memory& m : memories_)
+            if (m.awaited && m.awaited->asked != nullptr && !m.awaited->asked->pending.load())
+                m.awaited->next = Clock::now();
+        break;
     }
     if (request.done != nullptr) request.done->set_value();
 }
@@ -128,11 +137,19 @@ void MemoryService::run() {
     for (;;) {
         Request request;
         if (next_request(&request)) serve(request);
+        if (!leaving_.empty()) give_what_has_left();
         try_awaited();
         reports_.help();
         std::lock_guard<std::mutex> guard(mutex_);
         if (stop_) break;
     }
+    for (const Leaving& l : leaving_) {
+        lanes_.wait_on_host(l.users);
+        give_back(l.memory, l.step);
+        answer(*l.asked);
+    }
+    for (const Request& r : requests_)
+        if (r.asked != nullptr) answer(*r.asked);
     for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
         for (const Step& s : memories_[m].steps) give_back(m, s);
         memories_[m].device.reset();
@@ -198,6 +215,7 @@ void MemoryService::give_back(memory::MemoryIndex m, const Step& step) {
 void MemoryService::offer(memory::MemoryIndex m, const Step& step, Message::What what) {
     if (step.bytes != 0) {
         memories_[m].steps.push_back(step);
+        note_sample(m);
         memories_[m].offered_bytes += step.bytes;
         ++current_.steps;
     }
@@ -228,13 +246,14 @@ void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
     const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
     const std::size_t needed = std::min(left, bytes);
     // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every second.
-    std::optional<rmm::mr::no_reclaim_scope> ask_nobody;
-    if (memories_[m].refused) ask_nobody.emplace();
+    // And they give what is needed, not what would be nice to have.
     Step step;
+    std::optional<rmm::mr::no_reclaim_scope> ask_nobody(std::in_place);
     for (std::size_t attempt = step_bytes(m, needed, left); attempt > needed;) {
         if (take(m, attempt, &step)) break;
         attempt = std::max(needed, attempt / 2 / heap_unit * heap_unit);
     }
+    if (!memories_[m].refused) ask_nobody.reset();
     if (step.address == nullptr && needed != 0) (void)take_anywhere(m, needed, &step);
     memories_[m].refused = step.address == nullptr;
     offer(m, step, Message::What::grown);
@@ -264,6 +283,7 @@ std::vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryInd
         memory.offered_bytes -= s.bytes;
         return true;
     });
+    note_sample(m);
     lanes_.wait_on_host(users);
     return taken;
 }

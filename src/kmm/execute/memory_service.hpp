@@ -2,8 +2,7 @@
 // gives some back when others need it more.
 //
 // Owns: everything that was taken. Mapping and pinning are slow (milliseconds), so that they run here and never on the
-// planner. Grows in steps that double, so that small programs stay small and large ones are not slowed down. Waits for the
-// devices, never for a thread that allocates.
+// planner. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
 #pragma once
 
 #include <atomic>
@@ -42,14 +41,25 @@ class MemoryService {
     /// cannot be had, what was given back is taken again (Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
-    /// Tries for `memory_wait` seconds to get that much of a device's memory, which other users of it in this process hold now:
-    /// idle pools and other runtimes are asked to give some back. Answered like `grow`; at once if nobody else holds any.
-    void await(memory::MemoryIndex memory, std::size_t at_least_bytes);
-    /// Gives about so much of a device's memory back that is free or can be evicted now. Returns what was given back, of which
-    /// the driver has at least the part that its resource does not keep; 0 as well if that takes longer than `reclaim_patience`.
-    /// Any thread that holds no lock, in tasks too; not the planner and not this service.
-    std::size_t reclaim(memory::MemoryIndex memory, std::size_t bytes) noexcept;
-    static constexpr std::chrono::seconds reclaim_patience{10};
+    /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and other
+    /// runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds, or nobody else
+    /// holds any. Answered by Message::awaited, with 0 bytes in vain. One at a time for each memory.
+    /// Not `patient`: tries once.
+    void await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient);
+    /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for kernels.
+    /// Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not the planner and not
+    /// this service. Hold no lock that the resource of the runtime's memory takes.
+    std::size_t reclaim(memory::MemoryIndex memory, std::size_t bytes, bool at_once,
+                        std::chrono::steady_clock::time_point deadline) noexcept;
+    /// Some memory that was taken from the resource of a device, and is not given back yet, if there is any. Any thread.
+    const void* sample(memory::MemoryIndex memory) const noexcept { return memories_[memory].sample.load(); }
+    /// Devices have finished something. Any thread; costs a look at a number where nothing is on its way out.
+    void device_advanced() {
+        if (num_leaving_.load(std::memory_order_seq_cst) != 0) push({Wish::look});
+    }
+    /// Around a fork, so that the child finds the list of services in order, and empty.
+    static void before_fork();
+    static void after_fork(bool in_child);
 
     struct Figures {
         double pinning_seconds = 0;  ///< spent in touching and page-locking
@@ -68,24 +78,37 @@ class MemoryService {
         std::uint64_t service = 0;
         friend auto operator<=>(const Turn&, const Turn&) = default;
     };
+    /// Somebody's wish that this or another service gives memory back.
+    struct Asked {
+        std::atomic<bool> waits{true};    ///< whoever asked
+        std::atomic<bool> pending{true};  ///< not served to the end
+        bool at_once = false;
+        std::size_t wanted_bytes = 0;
+        std::size_t given_bytes = 0;      ///< of the service that is asked
+        std::size_t leaving_bytes = 0;    ///< likewise
+        std::promise<std::size_t> given;  ///< for a thread
+        // Of a service:
+        std::uint64_t service = 0;
+        Turn turn;
+    };
     enum class Wish : std::uint8_t { grow, exchange, trim, await, reclaim, look };
     struct Request {
         Wish wish = Wish::grow;
         memory::MemoryIndex memory = 0;
         std::size_t bytes = 0;
-        std::promise<void>* done = nullptr;                  ///< of a wish to trim
-        std::shared_ptr<std::promise<std::size_t>> given{};  ///< of a thread's wish to reclaim
-        // Of another service's: null, or whether it still waits.
-        std::shared_ptr<const std::atomic<bool>> waits{};
-        Turn turn{};
+        std::promise<void>* done = nullptr;  ///< of a wish to trim
+        bool patient = true;                 ///< of a wish to await
+        std::shared_ptr<Asked> asked{};      ///< of a wish to reclaim
     };
     struct Awaited {
         std::size_t bytes = 0;
         Turn turn;
         Clock::time_point until;
         std::chrono::milliseconds pause{1};
-        Clock::time_point next;  ///< attempt
-        std::shared_ptr<std::atomic<bool>> waits = std::make_shared<std::atomic<bool>>(true);
+        Clock::time_point next;                ///< attempt
+        std::size_t least_held_by_others = 0;  ///< seen so far
+        std::shared_ptr<Asked> asked;          ///< of a neighbour, the latest
+        std::size_t next_neighbour = 0;
     };
     struct Step {
         void* address = nullptr;
@@ -100,6 +123,7 @@ class MemoryService {
         std::unique_ptr<DeviceMemory> device;  ///< null for the host
         std::optional<Awaited> awaited;
         bool refused = false;  ///< the driver gave nothing when it was asked last
+        std::atomic<const void*> sample{nullptr};
     };
 
     void push(Request request);
@@ -112,15 +136,18 @@ class MemoryService {
     // memory_sharing.cpp
     void meet_neighbours();
     void leave_neighbours() noexcept;
-    void ask_neighbours(memory::MemoryIndex m);
+    void ask_a_neighbour(memory::MemoryIndex m);
     static void wake(std::uint64_t service);
-    void await_now(memory::MemoryIndex m, std::size_t bytes);
+    void await_now(memory::MemoryIndex m, std::size_t bytes, bool patient);
     void try_awaited();
     void end_awaited(memory::MemoryIndex m, const Step& step);
-    std::size_t reclaim_now(memory::MemoryIndex m, std::size_t bytes);
-    void reclaim_for(const Request& request);
+    void reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked);
+    bool let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked);
+    void give_what_has_left();
+    void answer(Asked& asked);
     std::vector<Request> pending_growth(memory::MemoryIndex m);
-    bool others_hold(memory::MemoryIndex m) noexcept;
+    std::size_t held_by_others(memory::MemoryIndex m) noexcept;
+    void note_sample(memory::MemoryIndex m) noexcept;
     std::size_t step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const;
     bool take(memory::MemoryIndex m, std::size_t bytes, Step* out);
     bool take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out);
@@ -139,6 +166,15 @@ class MemoryService {
     std::vector<Memory> memories_;
     Figures current_;  // of the thread
     Lanes::Scratch scratch_;
+    /// Out of the heap, and given back when the last users have passed.
+    struct Leaving {
+        Step step;
+        memory::MemoryIndex memory = 0;
+        graph::FenceSet users;
+        std::shared_ptr<Asked> asked;
+    };
+    std::vector<Leaving> leaving_;
+    std::atomic<std::size_t> num_leaving_{0};
     const std::uint64_t number_;  // of this service, among all
 
     mutable std::mutex mutex_;

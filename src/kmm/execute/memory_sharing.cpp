@@ -1,13 +1,15 @@
 // Implements the part of memory_service.hpp that shares a device's memory with others in this process: what the service gives
 // back when they are short, and how it waits for what they hold.
 //
-// The service's thread, but for what is called by others. Services ask each other by messages and never wait for one another.
+// The service's thread, but for what is called by others. It waits for no device and no other thread here: steps that are still in
+// use leave one by one as their users pass, and services ask each other by messages.
 #include <algorithm>
 #include <exception>
 #include <future>
 
 #include "driver/never_destroyed.hpp"
 #include "kmm/execute/memory_service.hpp"
+#include "kmm/values/log.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/status.hpp"
 
@@ -42,30 +44,43 @@ void MemoryService::leave_neighbours() noexcept {
     std::erase(all.services, this);
 }
 
-/// Each of the others that uses the device has at most one such request of ours waiting.
-void MemoryService::ask_neighbours(memory::MemoryIndex m) {
-    const Awaited& awaited = *memories_[m].awaited;
+void MemoryService::before_fork() { neighbourhood().mutex.lock(); }
+
+void MemoryService::after_fork(bool in_child) {
+    if (in_child) neighbourhood().services.clear();
+    neighbourhood().mutex.unlock();
+}
+
+/// One at a time, in turn, and for no more than the driver lacks.
+void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
+    Awaited& awaited = *memories_[m].awaited;
+    if (awaited.asked != nullptr && awaited.asked->pending.load()) return;
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    (void)driver_.memory_info(ordinals_[m - 1], &free_bytes, &total_bytes);
     Neighbourhood& all = neighbourhood();
     std::lock_guard<std::mutex> guard(all.mutex);
+    std::vector<std::pair<MemoryService*, memory::MemoryIndex>> neighbours;
     for (MemoryService* s : all.services) {
         if (s == this || &s->driver_ != &driver_) continue;
         const auto at = std::find(s->ordinals_.begin(), s->ordinals_.end(), ordinals_[m - 1]);
         if (at == s->ordinals_.end()) continue;
         const auto theirs = static_cast<memory::MemoryIndex>(at - s->ordinals_.begin() + 1);
-        {
-            std::lock_guard<std::mutex> inside(s->mutex_);
-            const auto asked = [&](const Request& r) { return r.waits == awaited.waits; };
-            if (std::any_of(s->requests_.begin(), s->requests_.end(), asked)) continue;
-            Request request;
-            request.wish = Wish::reclaim;
-            request.memory = theirs;
-            request.bytes = awaited.bytes;
-            request.waits = awaited.waits;
-            request.turn = awaited.turn;
-            s->requests_.push_back(std::move(request));
-        }
-        s->wake_.notify_one();
+        // A resource of the program's may be full on its own account: what the driver gets back is no help there.
+        if (memories_[m].device->in_order() && !s->memories_[theirs].device->in_order()) continue;
+        neighbours.emplace_back(s, theirs);
     }
+    if (neighbours.empty()) return;
+    const auto [neighbour, theirs] = neighbours[awaited.next_neighbour++ % neighbours.size()];
+    awaited.asked = std::make_shared<Asked>();
+    awaited.asked->wanted_bytes = std::max<std::size_t>(1, awaited.bytes - std::min(awaited.bytes, free_bytes));
+    awaited.asked->service = number_;
+    awaited.asked->turn = awaited.turn;
+    Request request;
+    request.wish = Wish::reclaim;
+    request.memory = theirs;
+    request.asked = awaited.asked;
+    neighbour->push(std::move(request));
 }
 
 void MemoryService::wake(std::uint64_t service) {
@@ -77,30 +92,102 @@ void MemoryService::wake(std::uint64_t service) {
 
 // ---- giving back
 
-std::size_t MemoryService::reclaim(memory::MemoryIndex memory, std::size_t bytes) noexcept {
+std::size_t MemoryService::reclaim(memory::MemoryIndex memory, std::size_t bytes, bool at_once,
+                                   Clock::time_point deadline) noexcept {
     try {
+        auto asked = std::make_shared<Asked>();
+        asked->at_once = at_once;
+        asked->wanted_bytes = bytes;
+        std::future<std::size_t> given = asked->given.get_future();
         Request request;
         request.wish = Wish::reclaim;
         request.memory = memory;
-        request.bytes = bytes;
-        request.given = std::make_shared<std::promise<std::size_t>>();
-        std::future<std::size_t> given = request.given->get_future();
+        request.asked = asked;
         push(std::move(request));
-        return given.wait_for(reclaim_patience) == std::future_status::ready ? given.get() : 0;
-    } catch (const std::exception&) {  // no host memory, or the runtime ends
-        return 0;
+        if (given.wait_until(deadline) == std::future_status::ready) return given.get();
+        asked->waits.store(false);
+    } catch (const std::exception&) {  // no host memory
     }
+    return 0;
 }
 
-void MemoryService::reclaim_for(const Request& request) {
-    Memory& memory = memories_[request.memory];
-    const bool for_service = request.waits != nullptr;
+/// Whoever asked is told what was given; once.
+void MemoryService::answer(Asked& asked) {
+    if (!asked.pending.exchange(false)) return;
+    if (asked.service == 0)
+        asked.given.set_value(asked.given_bytes);
+    else
+        wake(asked.service);
+}
+
+void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked) {
+    const Memory& memory = memories_[m];
     // Two that wait for each other would give the same memory back and forth.
-    const bool first = for_service && memory.awaited && memory.awaited->turn < request.turn;
-    const bool over = for_service && !request.waits->load();
-    const std::size_t given = first || over ? 0 : reclaim_now(request.memory, request.bytes);
-    if (request.given != nullptr) request.given->set_value(given);
-    if (for_service && given != 0) wake(request.turn.service);
+    const bool first = asked->service != 0 && memory.awaited && memory.awaited->turn < asked->turn;
+    try {
+        while (asked->waits.load() && !first) {
+            const bool host_growing = let_go(m, asked);
+            if (!host_growing || asked->given_bytes + asked->leaving_bytes >= asked->wanted_bytes) break;
+            // What is dirty can be saved when the host has more memory; it was asked for by this very search.
+            std::vector<Request> host = pending_growth(0);
+            for (Request& r : host) serve(r);
+            if (host.empty()) break;
+        }
+        // What was given would be taken again before those who need it look.
+        if (asked->given_bytes + asked->leaving_bytes != 0)
+            for ([[maybe_unused]] const Request& r : pending_growth(m)) offer(m, {}, Message::What::grown);
+    } catch (const std::exception& e) {
+        log::write(log::warn, std::string("memory could not be given to others: ") + e.what());
+    }
+    if (asked->leaving_bytes == 0) answer(*asked);
+}
+
+/// True: more could leave if the host's memory were larger.
+bool MemoryService::let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked) {
+    Memory& memory = memories_[m];
+    std::vector<memory::Region> regions;
+    for (const Step& s : memory.steps) regions.push_back({reinterpret_cast<std::uintptr_t>(s.address), s.bytes});
+    leaving_.reserve(leaving_.size() + regions.size());
+    const std::size_t wanted = asked->wanted_bytes - asked->given_bytes - asked->leaving_bytes;
+    const memory::Reclaimed reclaimed = reports_.reclaim(m, regions, wanted, asked->at_once);
+    for (const memory::Reclaimed::Taken& t : reclaimed.taken) {
+        leaving_.push_back({memory.steps[t.region], m, t.users, asked});
+        asked->leaving_bytes += memory.steps[t.region].bytes;
+    }
+    std::erase_if(memory.steps, [&](const Step& s) {
+        return std::any_of(leaving_.begin(), leaving_.end(),
+                           [&](const Leaving& l) { return l.memory == m && l.step.address == s.address; });
+    });
+    note_sample(m);
+    num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
+    give_what_has_left();
+    return reclaimed.host_growing;
+}
+
+/// Steps go back one by one, as their last users pass.
+void MemoryService::give_what_has_left() {
+    std::vector<std::shared_ptr<Asked>> served;
+    std::vector<bool> given(memories_.size(), false);
+    std::erase_if(leaving_, [&](Leaving& l) {
+        Memory& memory = memories_[l.memory];
+        const bool ordered =
+            memory.device->in_order() && lanes_.order_after(memory.device->stream(), l.users, scratch_).ok();
+        if (!ordered && !std::all_of(l.users.begin(), l.users.end(), [&](graph::Fence f) { return lanes_.passed(f); }))
+            return false;
+        memory.offered_bytes -= l.step.bytes;
+        if (memory.awaited) memory.awaited->bytes += l.step.bytes;
+        l.asked->leaving_bytes -= l.step.bytes;
+        l.asked->given_bytes += l.step.bytes;
+        give_back(l.memory, l.step);
+        given[l.memory] = true;
+        if (l.asked->leaving_bytes == 0 || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
+        return true;
+    });
+    num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
+    for (memory::MemoryIndex m = 1; m < memories_.size(); ++m)
+        if (given[m]) memories_[m].device->trim();
+    if (!served.empty()) count();
+    for (const std::shared_ptr<Asked>& asked : served) answer(*asked);
 }
 
 /// Requests for more of a memory that nobody has served yet.
@@ -115,45 +202,14 @@ std::vector<MemoryService::Request> MemoryService::pending_growth(memory::Memory
     return growth;
 }
 
-std::size_t MemoryService::reclaim_now(memory::MemoryIndex m, std::size_t bytes) {
-    Memory& memory = memories_[m];
-    std::size_t given = 0;
-    for (;;) {
-        std::vector<memory::Region> regions;
-        for (const Step& s : memory.steps) regions.push_back({reinterpret_cast<std::uintptr_t>(s.address), s.bytes});
-        memory::Reclaimed reclaimed = reports_.reclaim(m, regions, bytes - given);
-        std::vector<Step> taken;
-        for (const std::size_t i : reclaimed.taken) taken.push_back(memory.steps[i]);
-        std::erase_if(memory.steps, [&](const Step& s) {
-            return std::any_of(taken.begin(), taken.end(), [&](const Step& t) { return t.address == s.address; });
-        });
-        const bool ordered = memory.device->in_order() && !taken.empty() &&
-                             lanes_.order_after(memory.device->stream(), reclaimed.users, scratch_).ok();
-        if (!ordered) lanes_.wait_on_host(reclaimed.users);
-        for (const Step& s : taken) {
-            memory.offered_bytes -= s.bytes;
-            given += s.bytes;
-            give_back(m, s);
-        }
-        if (given >= bytes || !reclaimed.host_growing) break;
-        // What is dirty can be saved when the host has more memory; it was asked for by this very search.
-        std::vector<Request> host = pending_growth(0);
-        for (Request& r : host) serve(r);
-        if (host.empty()) break;
-    }
-    if (given == 0) return 0;
-    memory.device->trim();
-    // It would be taken again before those who need it look.
-    for ([[maybe_unused]] const Request& r : pending_growth(m)) offer(m, {}, Message::What::grown);
-    if (memory.awaited) memory.awaited->bytes += given;
-    count();
-    return given;
+void MemoryService::note_sample(memory::MemoryIndex m) noexcept {
+    memories_[m].sample.store(memories_[m].steps.empty() ? nullptr : memories_[m].steps.back().address);
 }
 
 // ---- waiting for what others hold
 
-/// Somebody else in this process has memory of the device, or of the resource that the runtime uses: then it makes sense to wait.
-bool MemoryService::others_hold(memory::MemoryIndex m) noexcept {
+/// What others in this process have of the device, or of the resource that the runtime uses.
+std::size_t MemoryService::held_by_others(memory::MemoryIndex m) noexcept {
     DeviceMemory& device = *memories_[m].device;
     try {
         const rmm::detail::driver_scope own_driver(driver_);
@@ -171,32 +227,42 @@ bool MemoryService::others_hold(memory::MemoryIndex m) noexcept {
             for (std::size_t tag = 0; tag < used.size(); ++tag)
                 if (tag != rmm::detail::of_a_pool) held += used[tag].bytes;
         });
-        return held > device.held_bytes();
+        return held - std::min(held, device.held_bytes());
     } catch (const std::exception&) {
-        return false;
+        return 0;
     }
 }
 
-void MemoryService::await_now(memory::MemoryIndex m, std::size_t bytes) {
+namespace {
+
+std::chrono::steady_clock::duration patience_of(double seconds) {
+    using Duration = std::chrono::steady_clock::duration;
+    if (!(seconds > 0)) return Duration{0};
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::min(seconds, longest_wait_seconds)));
+}
+
+}  // namespace
+
+void MemoryService::await_now(memory::MemoryIndex m, std::size_t bytes, bool patient) {
     Awaited& awaited = memories_[m].awaited.emplace();
     const Clock::time_point now = Clock::now();
-    const double seconds = std::min(config_.memory_wait, longest_wait_seconds);
     awaited.bytes = bytes;
     awaited.turn = {now, number_};
-    awaited.until = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    awaited.until = now + patience_of(patient ? config_.memory_wait : 0);
     awaited.next = now;
+    awaited.least_held_by_others = held_by_others(m);
 }
 
 void MemoryService::end_awaited(memory::MemoryIndex m, const Step& step) {
-    memories_[m].awaited->waits->store(false);
+    if (const auto& asked = memories_[m].awaited->asked) asked->waits.store(false);
     memories_[m].awaited.reset();
-    offer(m, step, Message::What::grown);
+    offer(m, step, Message::What::awaited);
 }
 
 // The driver tells nobody when memory becomes free, least of all that of other processes: it is asked again and again.
 void MemoryService::try_awaited() {
     for (memory::MemoryIndex m = 1; m < memories_.size(); ++m) {
-        if (!memories_[m].awaited) continue;
+        if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
         Awaited& awaited = *memories_[m].awaited;
         const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
         Step step;
@@ -205,11 +271,18 @@ void MemoryService::try_awaited() {
             continue;
         }
         const Clock::time_point now = Clock::now();
-        if (left == 0 || now >= awaited.until || !others_hold(m)) {
-            end_awaited(m, {});
+        const std::size_t held = held_by_others(m);
+        if (held < awaited.least_held_by_others && awaited.until > now) {
+            awaited.least_held_by_others = held;
+            awaited.until = now + patience_of(config_.memory_wait);
+        }
+        if (left == 0 || now >= awaited.until || held == 0) {
+            // Others may have given all of it back since it was refused.
+            if (left != 0) (void)take_anywhere(m, std::min(awaited.bytes, left), &step);
+            end_awaited(m, step);
             continue;
         }
-        ask_neighbours(m);
+        ask_a_neighbour(m);
         awaited.next = now + awaited.pause;
         awaited.pause = std::min(2 * awaited.pause, longest_pause);
     }

@@ -24,6 +24,7 @@ struct Message {
         copy_failed,  ///< chunk, from, to, copied_at, error; likewise
         grown,        ///< memory, address, bytes, sealed
         given_again,  ///< memory, address, bytes, sealed
+        awaited,      ///< memory, address, bytes, sealed
         release,      ///< array: no handle is left
         look,         ///< nothing; the planner looks again
     };
@@ -100,7 +101,7 @@ class Reports {
                            graph::FenceSet* users) = 0;
     /// memory::Residency::reclaim, in a turn of the planner.
     virtual memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
-                                      std::size_t wanted_bytes) = 0;
+                                      std::size_t wanted_bytes, bool at_once) = 0;
     /// A record whose payload has just been destroyed.
     virtual void discard(graph::Task& task) noexcept = 0;
 

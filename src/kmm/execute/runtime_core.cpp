@@ -66,6 +66,7 @@ void RuntimeCore::handle(Message& m) {
     case Message::What::advance:
         if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
         scheduler_->advance(m.lane, m.position);
+        memory_service_->device_advanced();
         break;
     case Message::What::launched: scheduler_->launched(*m.task, m.lane, m.position, m.error); break;
     case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
@@ -77,6 +78,7 @@ void RuntimeCore::handle(Message& m) {
         if (m.bytes == 0) refused_at_ns_[m.to] = execute::now_ns();
         scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
         break;
+    case Message::What::awaited: scheduler_->awaited(m.to, m.address, m.bytes, m.sealed); break;
     case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;
     case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
     case Message::What::look: break;
@@ -107,8 +109,8 @@ bool RuntimeCore::exchange(memory::MemoryIndex memory, std::size_t bytes) {
     return true;
 }
 
-bool RuntimeCore::await_memory(memory::MemoryIndex memory, std::size_t bytes) {
-    memory_service_->await(memory, bytes);
+bool RuntimeCore::await_memory(memory::MemoryIndex memory, std::size_t bytes, bool patient) {
+    memory_service_->await(memory, bytes, patient);
     return true;
 }
 
@@ -172,10 +174,10 @@ bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std
 }
 
 memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
-                                       std::size_t wanted_bytes) {
+                                       std::size_t wanted_bytes, bool at_once) {
     return while_planning([&] {
         if (!inbox_.empty()) turn();  // arrays that were released just now
-        memory::Reclaimed reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes);
+        memory::Reclaimed reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
         refused_at_ns_[memory] = execute::now_ns();
         flush();
         return reclaimed;
@@ -200,8 +202,12 @@ execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
     return share;
 }
 
-std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t bytes) noexcept {
-    return in_child_of_fork() ? 0 : memory_service_->reclaim(device + 1, bytes);
+std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t bytes,
+                                            std::chrono::steady_clock::time_point deadline) noexcept {
+    if (in_child_of_fork()) return 0;
+    // Kernels may wait for what the task does next.
+    const bool at_once = execute::TaskScope::current() != nullptr;
+    return memory_service_->reclaim(device + 1, bytes, at_once, deadline);
 }
 
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {

@@ -123,7 +123,7 @@ class RuntimeCore final : public Runtime,
     void run_on_host(Task& task) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
     bool exchange(memory::MemoryIndex memory, std::size_t bytes) override;
-    bool await_memory(memory::MemoryIndex memory, std::size_t bytes) override;
+    bool await_memory(memory::MemoryIndex memory, std::size_t bytes, bool patient) override;
     bool may_ask_again(memory::MemoryIndex memory) noexcept override;
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override;
     void settled(Task& task) noexcept override;
@@ -141,11 +141,15 @@ class RuntimeCore final : public Runtime,
     void help() noexcept override;
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
-                              std::size_t wanted_bytes) override;
+                              std::size_t wanted_bytes, bool at_once) override;
     void discard(Task& task) noexcept override { pool_.give(&task); }
     // execute::ShareSource
     execute::ShareFigures share_of(std::uint32_t device) override;
-    std::size_t reclaim_for_others(std::uint32_t device, std::size_t bytes) noexcept override;
+    std::size_t reclaim_for_others(std::uint32_t device, std::size_t bytes,
+                                   std::chrono::steady_clock::time_point deadline) noexcept override;
+    const void* some_memory_of(std::uint32_t device) const noexcept override {
+        return memory_service_->sample(device + 1);
+    }
     // execute::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;
     // execute::Launchers::Runner

@@ -24,7 +24,14 @@ std::atomic<std::uint16_t> next_runtime_number{1};
 
 void watch_forks() {
     static std::once_flag once;
-    std::call_once(once, [] { (void)pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1); }); });
+    std::call_once(once, [] {
+        (void)pthread_atfork([] { execute::MemoryService::before_fork(); },
+                             [] { execute::MemoryService::after_fork(false); },
+                             [] {
+                                 fork_generation.fetch_add(1);
+                                 execute::MemoryService::after_fork(true);
+                             });
+    });
 }
 
 /// Physical memory, or what the container may use if that is less.
@@ -302,7 +309,6 @@ void RuntimeCore::start_threads() {
 }
 
 RuntimeCore::~RuntimeCore() {
-    shares_.clear();
     if (planner_thread_.joinable()) {
         // Every task has to finish, and every message (the release of the last array) has to be read.
         closed_.store(true);
@@ -311,10 +317,12 @@ RuntimeCore::~RuntimeCore() {
             help();
             std::this_thread::yield();
         }
+        shares_.clear();
         stop_planner_.store(true);
         planner_sleeper_.wake();
         planner_thread_.join();
     }
+    shares_.clear();
     host_pool_.reset();
     launchers_.clear();
     device_threads_.clear();

@@ -99,6 +99,7 @@ void Task::recycle() noexcept {
     in_resident_queue = false;
     blocked = false;
     turnover_at_ready = 0;
+    waits_at_ready = 0;
     waited_for_memory = false;
     in_user_code.store(false, std::memory_order_relaxed);
     failure.reset();

@@ -208,6 +208,7 @@ struct Task {
     bool in_resident_queue = false;
     bool blocked = false;
     std::uint64_t turnover_at_ready = 0;
+    std::uint64_t waits_at_ready = 0;      ///< how many waits for others' memory had begun when it became ready
     bool waited_for_memory = false;        ///< execute was told that it waits, and not yet that it has what it needs
     std::int64_t waits_for_memory_ns = 0;  ///< since when, on execute's clock
 

@@ -54,7 +54,11 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     }
     space.refusals = 0;
     space.no_exchange = false;
-    space.awaited = false;
+    given_again(memory, address, bytes, sealed);
+}
+
+void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    spaces_[memory].no_exchange = false;
     given_again(memory, address, bytes, sealed);
 }
 
@@ -77,16 +81,25 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
     if (!space.growing) {
         space.refusals = 0;
         space.no_exchange = false;
-        space.awaited = false;
     }
     return true;
 }
 
-Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes) {
+bool Residency::is_idle(const Replica& replica) const noexcept {
+    for (const FenceSet* users : {&replica.arrivals, &replica.task_writes, &replica.task_reads, &replica.copy_reads})
+        for (const Fence& f : *users)
+            if (!requests_.passed(f)) return false;
+    return true;
+}
+
+Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes,
+                             bool at_once) {
     struct Candidate {
         std::size_t index = 0;
-        std::uint64_t rank = 0;  // of the chunk there that should stay most
         bool pinned = false;
+        bool busy = false;
+        std::uint64_t rank = 0;  // of the chunk there that should stay most
+        std::uint64_t tick = 0;  // of the one that was used last
         std::vector<Chunk*> chunks;
     };
     std::vector<Candidate> candidates(regions.size());
@@ -103,27 +116,31 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regi
         if (at != candidates.begin()) --at;
         for (; at != candidates.end() && address_of(*at) < end; ++at) {
             if (address_of(*at) + regions[at->index].bytes <= r.address) continue;
-            at->rank = std::max(at->rank, victim_rank(*c, memory));
             at->pinned = at->pinned || r.pinned();
+            at->busy = at->busy || !is_idle(r);
+            at->rank = std::max(at->rank, victim_rank(*c, memory));
+            at->tick = std::max(at->tick, r.tick);
             at->chunks.push_back(c);
         }
     }
-    std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-        return std::tuple(a.chunks.empty() ? 0 : 1, a.rank, regions[a.index].bytes) <
-               std::tuple(b.chunks.empty() ? 0 : 1, b.rank, regions[b.index].bytes);
-    });
+    const auto order = [&](const Candidate& c) {
+        return std::tuple(c.busy, !c.chunks.empty(), c.rank, c.tick, regions[c.index].bytes);
+    };
+    std::sort(candidates.begin(), candidates.end(),
+              [&](const Candidate& a, const Candidate& b) { return order(a) < order(b); });
     Reclaimed result;
     std::size_t taken_bytes = 0;
     for (const Candidate& k : candidates) {
         if (taken_bytes >= wanted_bytes) break;
-        if (k.pinned) continue;
+        if (k.pinned || (k.busy && at_once)) continue;
         Found found = Found::yes;
         for (Chunk* c : k.chunks)
             if (found == Found::yes && c->replicas[memory].address != 0) found = evict(*c, memory);
         if (found == Found::growing) result.host_growing = true;
         const Region& region = regions[k.index];
-        if (found != Found::yes || !take_back(memory, region.address, region.bytes, &result.users)) continue;
-        result.taken.push_back(k.index);
+        FenceSet users;
+        if (found != Found::yes || !take_back(memory, region.address, region.bytes, &users)) continue;
+        result.taken.push_back({k.index, users});
         taken_bytes += region.bytes;
     }
     if (!result.taken.empty() && space.refusals == 0) {
@@ -389,7 +406,8 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             return Found::growing;
         }
         Found found = make_room(m);
-        if (found == Found::none) found = space.growing || exchange(m, size) ? Found::growing : ask_again(m, size);
+        if (found == Found::none && (space.growing || exchange(m, size) || ask_once_more(m, size)))
+            found = Found::growing;
         if (found != Found::yes) return found;
     }
 }
@@ -407,23 +425,12 @@ void Residency::grow(MemoryIndex m, std::size_t bytes) {
     requests_.grow(m, space.asked_bytes);
 }
 
-// The driver refused before (others hold the memory), and nothing can leave. It is asked once more; then there is a wait for the
-// program to free some, but not while the task's own chunks are in the way.
-Residency::Found Residency::ask_again(MemoryIndex m, std::size_t bytes) {
-    Space& space = spaces_[m];
-    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
-    if (left == 0 || space.refusals == 0) return Found::none;
-    if (space.refusals == 1) {
-        grow(m, bytes);
-        return Found::growing;
-    }
-    if (m == 0 || space.awaited || exchange_bytes_ == 0) return Found::none;
-    const std::size_t wanted = std::min(std::max(bytes, missing_bytes_), left);
-    if (!requests_.await_memory(m, wanted)) return Found::none;
-    space.asked_bytes = wanted;
-    space.awaited = true;
-    space.growing = true;
-    return Found::growing;
+// The driver refused before (others hold the memory), and nothing can leave.
+bool Residency::ask_once_more(MemoryIndex m, std::size_t bytes) {
+    const Space& space = spaces_[m];
+    if (space.refusals != 1 || space.counters.capacity_bytes >= space.counters.limit_bytes) return false;
+    grow(m, bytes);
+    return true;
 }
 
 // ---------------------------------------------------------------------------------------------------- tasks
@@ -455,6 +462,26 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     notify(chunk);
 }
 
+/// It needs more than there is in all, and the driver need not be asked for more: then nobody has to leave to find that out.
+bool Residency::lacks_for_sure(const Task& task) {
+    const MemoryIndex m = task.memory;
+    const Space& space = spaces_[m];
+    if (m == 0 || space.refusals < 2 || space.growing) return false;
+    std::size_t needed_bytes = 0;
+    std::size_t largest_bytes = 0;
+    for (const Access& a : task.accesses) {
+        if (a.chunk == nullptr || !a.first_of_chunk) continue;
+        const std::size_t bytes = space.heap.round_up(a.chunk->size_bytes);
+        needed_bytes += bytes;
+        largest_bytes = std::max(largest_bytes, bytes);
+        if (a.chunk->replicas[m].address == 0 && may_grow(m, bytes)) return false;
+    }
+    const std::size_t capacity = space.counters.capacity_bytes;
+    if (needed_bytes <= capacity) return false;
+    lacking_bytes_ = std::min(space.counters.limit_bytes - capacity, std::max(needed_bytes - capacity, largest_bytes));
+    return lacking_bytes_ != 0;
+}
+
 Placement Residency::place(Task& task) {
     const MemoryIndex m = task.memory;
     for (Access& a : task.accesses) {
@@ -471,6 +498,8 @@ Placement Residency::place(Task& task) {
             return Placement::busy_chunk;
         }
     }
+    lacking_bytes_ = 0;
+    if (lacks_for_sure(task)) return Placement::lacks;
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     Found found = Found::yes;
     std::vector<Chunk*> taken;
@@ -486,8 +515,10 @@ Placement Residency::place(Task& task) {
         taken.clear();
         found = Found::yes;
         std::size_t needed_bytes = 0;
+        std::size_t largest_bytes = 0;
         for_each_chunk(task, [&](Access&, Chunk& c) {
             needed_bytes += spaces_[m].heap.round_up(c.size_bytes);
+            largest_bytes = std::max(largest_bytes, spaces_[m].heap.round_up(c.size_bytes));
             if (found != Found::yes || c.replicas[m].address == 0) return;
             c.hold = 0;
             found = evict(c, m);
@@ -495,20 +526,25 @@ Placement Residency::place(Task& task) {
         });
         spaces_[m].heap.merge_all();
         exchange_bytes_ = needed_bytes;
-        missing_bytes_ = needed_bytes - std::min(needed_bytes, spaces_[m].heap.free_bytes());
+        const Space& space = spaces_[m];
+        const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+        const std::size_t free_bytes = space.heap.free_bytes();
+        // In memory that is not one range the largest chunk may fit nowhere else.
+        if (needed_bytes > free_bytes)
+            lacking_bytes_ = std::min(left, std::max(needed_bytes - free_bytes, largest_bytes));
         for_each_chunk(task, [&](Access&, Chunk& c) {
             if (found != Found::yes || c.replicas[m].address != 0) return;
             found = allocate(c, m);
             if (found == Found::yes) taken.push_back(&c);
         });
-        exchange_bytes_ = missing_bytes_ = 0;
+        exchange_bytes_ = 0;
     }
     if (found != Found::yes)
         for (Chunk* c : taken) release(*c, m);
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
     if (found == Found::growing) return Placement::wait_growth;
     if (found == Found::pinned) return Placement::wait_pins;
-    if (found == Found::none) return Placement::full;
+    if (found == Found::none) return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
 
     for_each_chunk(task, [&](Access& a, Chunk& c) {
         if (a.needs_content && needs_copy(c, m)) fetch(c, m, task);
@@ -628,7 +664,6 @@ Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std:
 void Residency::free_array(Array& array) {
     for (Space& s : spaces_) {  // much may have changed: the driver may be asked again
         s.refusals = 0;
-        s.awaited = false;
         may_exchange_again(s);
     }
     for (Chunk& c : array.chunks)

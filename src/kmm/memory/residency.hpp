@@ -29,9 +29,6 @@ class Requests {
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is free, but in
     /// pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// The driver has refused `bytes` more, and no task can go on without: asks whoever has a clock to try for as long as it makes
-    /// sense, because the program may free some. Answered by `Residency::grown`. False: nobody can do that.
-    virtual bool await_memory(MemoryIndex, std::size_t) { return false; }
     /// Whether so much time has passed since the driver refused that it may be asked again.
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool passed(Fence fence) const noexcept = 0;
@@ -67,6 +64,7 @@ enum class Placement : std::uint8_t {
     busy_chunk,   ///< until the pins of one chunk go; the task stands in its `waiting`
     lost,         ///< the content is gone: `Residency::lost_cause`
     full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
+    lacks,        ///< the same, and the driver gave less than the limit: with `lacking_bytes` more the task could run
 };
 
 /// Where a chunk's content cannot be trusted after a failed copy.
@@ -79,9 +77,12 @@ struct Region {
 };
 
 struct Reclaimed {
-    std::vector<std::size_t> taken;  ///< indices of the regions that left the heap
-    FenceSet users;                  ///< what on a device still uses them
-    bool host_growing = false;       ///< more can be saved when the host's memory has grown
+    struct Taken {
+        std::size_t region = 0;  ///< its index
+        FenceSet users;          ///< what on a device still uses it
+    };
+    std::vector<Taken> taken;   ///< regions that left the heap
+    bool host_growing = false;  ///< more can be saved when the host's memory has grown
 };
 
 class Residency {
@@ -98,11 +99,15 @@ class Residency {
     /// Takes memory that `grown` gave out of the heap again, if all of it is free. What on a device still uses it is added to
     /// `*users`; without `users` such memory is refused. O(free pieces).
     bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users = nullptr);
-    /// For others who need a device's memory more: takes whole regions out of the heap, those first whose chunks are the
-    /// cheapest victims, until they have `wanted_bytes` or no other can be freed now. Chunks leave as in an eviction. Afterwards
-    /// the driver is not asked for more until a task cannot go on, or something was freed, or `may_ask_again`.
+    /// For others who need a device's memory more: takes whole regions out of the heap until they have `wanted_bytes` or no other
+    /// can be freed now. First those that are free, then those of whose chunks nothing on a device is at work, those first whose
+    /// chunks are the cheapest victims; then, unless `at_once`, those where it is. Chunks leave as in an eviction. Afterwards the
+    /// driver is not asked for more until a task cannot go on, or something was freed, or `may_ask_again`.
     /// O(replicas + regions * free pieces).
-    Reclaimed reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes);
+    Reclaimed reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes, bool at_once);
+    /// Memory that somebody waited for (Placement::lacks).
+    void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
+    std::size_t lacking_bytes() const noexcept { return lacking_bytes_; }
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
@@ -164,7 +169,6 @@ class Residency {
         bool exchanging = false;  ///< what is awaited is the answer to an exchange
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
-        bool awaited = false;          ///< waiting for memory was in vain, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         std::set<VictimKey> victims;
         std::set<Chunk*> resident;
@@ -178,7 +182,9 @@ class Residency {
     bool exchange(MemoryIndex m, std::size_t bytes);
     bool may_grow(MemoryIndex m, std::size_t bytes) noexcept;
     void grow(MemoryIndex m, std::size_t bytes);
-    Found ask_again(MemoryIndex m, std::size_t bytes);
+    bool ask_once_more(MemoryIndex m, std::size_t bytes);
+    bool lacks_for_sure(const graph::Task& task);
+    bool is_idle(const Replica& replica) const noexcept;
     /// Something can leave that could not before.
     static void may_exchange_again(Space& space) noexcept;
     Found evict(Chunk& chunk, MemoryIndex m);
@@ -197,9 +203,8 @@ class Residency {
     const bool find_unset_;
     std::vector<Space> spaces_;
     std::uint64_t tick_ = 0;
-    // While a task is placed whose own chunks have all left: what it needs in all, and how much of that is not even there.
-    std::size_t exchange_bytes_ = 0;
-    std::size_t missing_bytes_ = 0;
+    std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
+    std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last
     std::shared_ptr<graph::RootFailure> lost_cause_;
 };
 

@@ -17,6 +17,9 @@ namespace {
 // A task that waited while the memory turned over this often is served before those that need less.
 constexpr std::uint64_t patience_turnovers = 4;
 
+// Tasks of a memory that wait for what others hold and keep nobody waiting.
+constexpr std::size_t max_lacking = 16;
+
 constexpr std::size_t index_of(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }
 
 }  // namespace
@@ -214,6 +217,7 @@ void Scheduler::make_ready(Task& task) {
     }
     task.state.store(TaskState::ready, std::memory_order_relaxed);
     task.turnover_at_ready = queues_[task.memory].fetched_bytes;
+    task.waits_at_ready = queues_[task.memory].num_waits;
     enqueue(task);
 }
 
@@ -271,9 +275,11 @@ void Scheduler::retry_all() {
     any_stalled_ = false;
     for (Queue& q : queues_) {
         q.stalled = false;
-        std::vector<Task*> tasks;
-        tasks.swap(q.blocked);
-        for (Task* t : tasks) unblocked(*t);
+        for (auto* list : {&q.blocked, &q.lacking}) {
+            std::vector<Task*> tasks;
+            tasks.swap(*list);
+            for (Task* t : tasks) unblocked(*t);
+        }
     }
 }
 
@@ -381,6 +387,7 @@ void Scheduler::try_issue(Task& task) {
     case Placement::wait_growth:
     case Placement::wait_pins:
     case Placement::full:
+    case Placement::lacks:
         task.blocked = true;
         ++num_blocked_;
         ++counters_.memory_waits;
@@ -389,6 +396,7 @@ void Scheduler::try_issue(Task& task) {
             ++counters_.tasks_waited;
             outbox_.memory_wait_begins(task);
         }
+        if (placement == Placement::lacks && stand_aside(task)) return;
         q.blocked.push_back(&task);
         q.stalled = true;
         any_stalled_ = true;
@@ -634,21 +642,65 @@ bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
     return true;
 }
 
-bool Scheduler::await_memory(MemoryIndex memory, std::size_t bytes) {
-    if (!outbox_.await_memory(memory, bytes)) return false;
-    ++growing_;
-    return true;
-}
-
 void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     --growing_;
     residency_.grown(memory, address, bytes, sealed);
     retry_all();
 }
 
+/// The task lacks memory that others in the process may hold: it waits for that, and nobody for it. False: there is no such
+/// wait, or so many tasks stand aside already that trying all of them again would cost too much.
+bool Scheduler::stand_aside(Task& task) {
+    Queue& q = queues_[task.memory];
+    if (q.lacking.size() >= max_lacking) return false;
+    if (!q.waits) {
+        const bool patient = task.waits_at_ready >= q.in_vain;
+        if (!outbox_.await_memory(task.memory, residency_.lacking_bytes(), patient)) return false;
+        q.waits = true;
+        q.patient = patient;
+        ++q.num_waits;
+    }
+    q.lacking.push_back(&task);
+    any_stalled_ = true;
+    return true;
+}
+
+void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    Queue& q = queues_[memory];
+    q.waits = false;
+    std::vector<Task*> tasks;
+    tasks.swap(q.lacking);
+    if (bytes != 0) {
+        q.in_vain = 0;
+        residency_.awaited(memory, address, bytes, sealed);
+        // The oldest, before tasks that need less take it away.
+        const auto oldest = std::min_element(tasks.begin(), tasks.end(),
+                                             [](const Task* a, const Task* b) { return a->number < b->number; });
+        if (oldest != tasks.end()) {
+            Task* const first = *oldest;
+            tasks.erase(oldest);
+            first->blocked = false;
+            --num_blocked_;
+            try_issue(*first);
+        }
+    } else if (q.patient) {
+        q.in_vain = q.num_waits;
+    }
+    for (Task* t : tasks) {
+        if (bytes == 0 && t->waits_at_ready < q.in_vain)
+            fail_for_memory(*t);
+        else
+            unblocked(*t);
+    }
+    run_steps();
+    retry_all();
+}
+
 bool Scheduler::waits_for_memory(const Task& task) const {
-    const auto& blocked = queues_[task.memory].blocked;
-    return std::find(blocked.begin(), blocked.end(), &task) != blocked.end();
+    const Queue& q = queues_[task.memory];
+    for (const auto* list : {&q.blocked, &q.lacking})
+        if (std::find(list->begin(), list->end(), &task) != list->end()) return true;
+    return false;
 }
 
 void Scheduler::end_memory_wait(Task& task) {
@@ -673,19 +725,25 @@ void Scheduler::cancel(Task& task) {
 // Nothing runs that could release memory: the first of the tasks that found none fails, and the others try again.
 bool Scheduler::fail_stuck_task() {
     Task* first = nullptr;
-    for (Queue& q : queues_)
+    for (Queue& q : queues_) {
+        if (q.waits) continue;
         for (Task* t : q.blocked)
             if (first == nullptr || t->number < first->number) first = t;
+    }
     if (first == nullptr) return false;
     auto& blocked = queues_[first->memory].blocked;
     blocked.erase(std::find(blocked.begin(), blocked.end(), first));
-    first->blocked = false;
-    --num_blocked_;
-    first->thrown = outbox_.out_of_memory(*first);
-    cancel(*first);
+    fail_for_memory(*first);
     run_steps();
     retry_all();
     return true;
+}
+
+void Scheduler::fail_for_memory(Task& task) {
+    task.blocked = false;
+    --num_blocked_;
+    task.thrown = outbox_.out_of_memory(task);
+    cancel(task);
 }
 
 void Scheduler::release(memory::Array& array) {

@@ -66,8 +66,10 @@ class Outbox {
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
     /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// memory::Requests::await_memory; answer: `grown`. False: nobody can do that.
-    virtual bool await_memory(MemoryIndex, std::size_t) { return false; }
+    /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to get it,
+    /// because the program may free some (`patient`; else once). Answer: `awaited`. One at a time for each memory. False: nobody
+    /// can do that.
+    virtual bool await_memory(MemoryIndex, std::size_t, bool patient) { return (void)patient, false; }
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
     /// The task is finished; `task.failure` says how. It must leave the table now.
@@ -142,6 +144,8 @@ class Scheduler final : private memory::Requests {
     void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                      std::exception_ptr error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
+    /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited all the time.
+    void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     /// Memory that was taken back and could not be exchanged: no answer to anything.
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
         residency_.given_again(memory, address, bytes, sealed);
@@ -196,6 +200,13 @@ class Scheduler final : private memory::Requests {
         std::set<FetchKey> fetch;
         std::set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
         std::vector<Task*> blocked;                     ///< had no memory; tried again when some may have become free
+        /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that are blocked.
+        std::vector<Task*> lacking;
+        std::uint64_t num_waits = 0;  ///< for such memory, so far
+        bool waits = false;           ///< the latest is not over
+        bool patient = false;         ///< the latest
+        std::uint64_t in_vain =
+            0;  ///< the latest patient one, if it was in vain: whoever was ready before has waited enough
         bool stalled = false;
         std::uint32_t in_flight = 0;
         std::uint64_t fetched_bytes = 0;
@@ -210,7 +221,6 @@ class Scheduler final : private memory::Requests {
                const FenceSet& waits, Task* task) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
-    bool await_memory(MemoryIndex memory, std::size_t bytes) override;
     bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }
     bool passed(Fence fence) const noexcept override {
         return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed;
@@ -245,6 +255,8 @@ class Scheduler final : private memory::Requests {
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
     bool fail_stuck_task();
+    void fail_for_memory(Task& task);
+    bool stand_aside(Task& task);
     void end_memory_wait(Task& task);
 
     Outbox& outbox_;

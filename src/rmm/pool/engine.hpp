@@ -99,6 +99,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     // ---- as a holder of memory (shortage.cpp)
     rmm::detail::holder_figures figures() override;
     void add_by_tag(rmm::detail::tag_sums* sums) override;
+    bool gave(const void* memory) noexcept override;
     void add_blocks(std::vector<rmm::detail::held_block>* blocks) override;
     std::size_t give_back(std::size_t bytes) noexcept override;
 

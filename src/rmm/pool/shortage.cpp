@@ -135,6 +135,12 @@ std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
     return 0;
 }
 
+bool pool_engine::gave(const void* memory) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    const lock held(mutex_);
+    return large_.find(address) != nullptr || directory_.find(address) != nullptr;
+}
+
 std::size_t pool_engine::in_use_bytes(const char* tag) {
     const rmm::detail::tag_number number = rmm::detail::find_tag(tag);
     const bool named = tag != nullptr && *tag != 0;

@@ -42,10 +42,6 @@ class Script final : public Requests {
         if (can_exchange) exchanges.emplace_back(memory, bytes);
         return can_exchange;
     }
-    bool await_memory(MemoryIndex memory, std::size_t bytes) override {
-        if (can_await) awaited.emplace_back(memory, bytes);
-        return can_await;
-    }
     bool passed(Fence fence) const noexcept override { return fence.position <= completed; }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return all_linked && from != 0 && to != 0; }
     void residency_changed(Task&) override { changes++; }
@@ -54,9 +50,7 @@ class Script final : public Requests {
     std::vector<Copy> copies;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
     std::vector<std::pair<MemoryIndex, std::size_t>> exchanges;
-    std::vector<std::pair<MemoryIndex, std::size_t>> awaited;
     bool can_exchange = false;
-    bool can_await = false;
     std::vector<Task*> woken;
     kmm::graph::Position position = 0;
     kmm::graph::Position completed = 0;
@@ -486,16 +480,19 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     auto a = make_array(3);
     for (Chunk& c : a->chunks) overwrite_on(1, c);  // the fourth region is free
     make_task(1, {{&a->chunks[0], false, false}});  // will be used again
-    Reclaimed first = residency_->reclaim(1, regions, unit);
+    const Reclaimed first = residency_->reclaim(1, regions, unit, false);
     ASSERT_EQ(first.taken.size(), 1u);
+    const std::size_t free_one = first.taken[0].region;
     for (const Chunk& c : a->chunks)
-        EXPECT_NE(c.replicas[1].address, regions[first.taken[0]].address) << "free memory goes first";
+        EXPECT_NE(c.replicas[1].address, regions[free_one].address) << "free memory goes first";
     EXPECT_TRUE(script_.copies.empty());
-    regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(first.taken[0]));
+    regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(free_one));
 
-    const Reclaimed second = residency_->reclaim(1, regions, 2 * unit);
-    EXPECT_EQ(second.taken.size(), 2u);
-    EXPECT_NE(second.users.begin(), second.users.end()) << "the copies down are still on their way";
+    script_.completed = script_.position;
+    const Reclaimed second = residency_->reclaim(1, regions, 2 * unit, false);
+    ASSERT_EQ(second.taken.size(), 2u);
+    for (const Reclaimed::Taken& t : second.taken)
+        EXPECT_NE(t.users.begin(), t.users.end()) << "the copies down are still on their way";
     EXPECT_EQ(script_.copies.size(), 2u);
     EXPECT_NE(a->chunks[0].replicas[1].address, 0u) << "what is used next stays";
     EXPECT_EQ(residency_->counters(1).capacity_bytes, unit);
@@ -504,6 +501,27 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     read_on(1, a->chunks[1]);
     EXPECT_EQ(script_.growths.size(), growths);
     EXPECT_TRUE(residency_->refused(1));
+}
+
+TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_once) {
+    start({100 * unit, 3 * unit});
+    residency_->grown(0, base_[0], 50 * unit);
+    std::vector<Region> regions;
+    for (std::size_t i = 0; i < 3; i++) {
+        regions.push_back({base_[1] + i * unit, unit});
+        residency_->grown(1, regions[i].address, unit, true);
+    }
+    auto a = make_array(3);
+    overwrite_on(1, a->chunks[0]);
+    overwrite_on(1, a->chunks[1]);
+    script_.completed = script_.position;
+    overwrite_on(1, a->chunks[2]);
+    read_on(1, a->chunks[0]);  // the least recently used one is busy too
+    const Reclaimed r = residency_->reclaim(1, regions, 3 * unit, true);
+    ASSERT_EQ(r.taken.size(), 1u);
+    EXPECT_EQ(a->chunks[1].replicas[1].address, 0u);
+    regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(r.taken[0].region));
+    EXPECT_EQ(residency_->reclaim(1, regions, 3 * unit, false).taken.size(), 2u);
 }
 
 TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
@@ -516,10 +534,10 @@ TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
     Task& running = make_task(1, {{&a->chunks[1], true, true}});
     ASSERT_EQ(place(running), Placement::granted);
     residency_->pin(running);
-    EXPECT_TRUE(residency_->reclaim(1, regions, unit).taken.empty());
+    EXPECT_TRUE(residency_->reclaim(1, regions, unit, false).taken.empty());
     EXPECT_NE(a->chunks[0].replicas[1].address, 0u) << "and nothing leaves in vain";
     residency_->unpin(running, nullptr);
-    EXPECT_EQ(residency_->reclaim(1, regions, unit).taken.size(), 1u);
+    EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
@@ -529,8 +547,7 @@ TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
     for (const Region& r : regions) residency_->grown(1, r.address, r.bytes);
     auto a = make_array(1, 3 * unit);
     overwrite_on(1, a->chunks[0]);
-    const Reclaimed r = residency_->reclaim(1, regions, unit);
-    EXPECT_EQ(r.taken.size(), 1u);
+    EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
     EXPECT_EQ(a->chunks[0].replicas[1].address, 0u);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
@@ -541,16 +558,15 @@ TEST_F(ResidencyTest, what_cannot_be_saved_yet_says_that_the_host_grows) {
     auto a = make_array(1);
     overwrite_on(1, a->chunks[0]);
     const std::vector<Region> regions{{base_[1], unit}};
-    const Reclaimed r = residency_->reclaim(1, regions, unit);
+    const Reclaimed r = residency_->reclaim(1, regions, unit, false);
     EXPECT_TRUE(r.taken.empty());
     EXPECT_TRUE(r.host_growing);
     residency_->grown(0, base_[0], 10 * unit);
-    EXPECT_EQ(residency_->reclaim(1, regions, unit).taken.size(), 1u);
+    EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
 }
 
-TEST_F(ResidencyTest, memory_that_the_program_holds_is_awaited_once_with_all_that_the_task_lacks) {
+TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much_it_lacks_and_drives_nobody_out) {
     start({100 * unit, 8 * unit});
-    script_.can_await = true;
     residency_->grown(0, base_[0], 50 * unit);
     residency_->grown(1, base_[1], 2 * unit);
     auto a = make_array(6);
@@ -561,20 +577,21 @@ TEST_F(ResidencyTest, memory_that_the_program_holds_is_awaited_once_with_all_tha
     residency_->grown(1, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "asked once more";
     residency_->grown(1, 0, 0);
-    EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "and then awaited";
-    ASSERT_EQ(script_.awaited.size(), 1u);
-    EXPECT_EQ(script_.awaited[0], (std::pair<MemoryIndex, std::size_t>{1, 4 * unit}));
-    residency_->grown(1, 0, 0);
-    EXPECT_EQ(residency_->place(t), Placement::full) << "not twice";
+    EXPECT_EQ(residency_->place(t), Placement::lacks);
+    EXPECT_EQ(residency_->lacking_bytes(), 4 * unit);
+
+    auto other = make_array(2);
+    for (Chunk& c : other->chunks) overwrite_on(1, c);
+    EXPECT_EQ(residency_->place(t), Placement::lacks);
+    for (const Chunk& c : other->chunks) EXPECT_NE(c.replicas[1].address, 0u);
+
     auto small = make_array(1, unit / 2);
-    Task& modest =
-        make_task(1, {{&a->chunks[0], true, true}, {&a->chunks[1], true, true}, {&small->chunks[0], true, true}});
+    Task& modest = make_task(
+        1, {{&other->chunks[0], false, false}, {&other->chunks[1], false, false}, {&small->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(modest), Placement::wait_growth) << "less may still be had";
     EXPECT_EQ(script_.growths.back(), (std::pair<MemoryIndex, std::size_t>{1, unit / 2}));
     residency_->grown(1, 0, 0);
-    residency_->free_array(*make_array(1));
-    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    residency_->grown(1, base_[1] + 2 * unit, 4 * unit);
+    residency_->awaited(1, base_[1] + 2 * unit, 4 * unit, false);
     EXPECT_EQ(residency_->place(t), Placement::granted);
 }
 

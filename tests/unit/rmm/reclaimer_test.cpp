@@ -333,7 +333,8 @@ TEST(Reclaimer, try_allocate_of_a_pool_with_a_pool_below_asks_once_for_what_is_n
 
 TEST(Reclaimer, the_end_of_a_registration_waits_for_calls_that_run) {
     cuda upstream;
-    pool p{upstream, MiB, MiB};
+    pool p{upstream, 2 * MiB, 2 * MiB};
+    void* const half = p.allocate(MiB);
     std::mutex mutex;
     std::condition_variable changed;
     bool inside = false;
@@ -364,6 +365,7 @@ TEST(Reclaimer, the_end_of_a_registration_waits_for_calls_that_run) {
     in.unlock();
     asks.join();
     lets_go.join();
+    p.deallocate(half, MiB);
 }
 
 TEST(Reclaimer, may_end_its_own_registration) {

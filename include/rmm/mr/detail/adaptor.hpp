@@ -36,6 +36,10 @@ class RMM_EXPORT adaptor : public device_memory_resource {
     void* upstream_allocate(std::size_t bytes, cuda_stream_view stream) {
         return upstream_.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
     }
+    /// `allocate(self, bytes, stream)`, which may hold a lock: it asks no reclaimer and no other pool. Where it throws
+    /// rmm::out_of_memory they are asked afterwards, and it is tried again.
+    static void* allocate_alone(void* (*allocate)(void* self, std::size_t bytes, cuda_stream_view stream), void* self,
+                                std::size_t bytes, cuda_stream_view stream);
     void upstream_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
         upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
     }

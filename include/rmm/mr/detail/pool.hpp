@@ -82,6 +82,8 @@ class RMM_EXPORT pool {
 
     void* allocate(std::size_t bytes, cuda_stream_view stream);
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
+    /// The same of a block that nothing queued on any stream uses, nor was when it was allocated: it is free at once.
+    void deallocate_idle(void* ptr, std::size_t bytes) noexcept;
     [[nodiscard]] device_async_resource_ref upstream() const noexcept;
     [[nodiscard]] std::size_t held_bytes() const noexcept;
     [[nodiscard]] pool_statistics statistics() const;
