@@ -41,11 +41,13 @@ INSTANTIATE_TEST_SUITE_P(debug_of_cuda_synchronous, ResourceConformance,
 INSTANTIATE_TEST_SUITE_P(debug_of_managed, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<managed_memory_resource>(MiB); },
                                                     .kind = MemoryKind::managed,
-                                                    .supports_get_mem_info = true}));
+                                                    .supports_get_mem_info = true,
+                                                    .one_block_of_bytes = 64 * MiB}));
 
 INSTANTIATE_TEST_SUITE_P(debug_of_pinned, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<pinned_host_memory_resource>(MiB); },
-                                                    .kind = MemoryKind::pinned}));
+                                                    .kind = MemoryKind::pinned,
+                                                    .one_block_of_bytes = 64 * MiB}));
 
 INSTANTIATE_TEST_SUITE_P(debug_of_cuda_async, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<cuda_async_memory_resource>(0); },
