@@ -1,6 +1,7 @@
 // The spellings of <rmm/mr/device_memory_resource.hpp>, callback_memory_resource, and what old programs override.
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <type_traits>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "rmm/mr/device/callback_memory_resource.hpp"
 #include "rmm/mr/device/cuda_memory_resource.hpp"
 #include "rmm/mr/device/managed_memory_resource.hpp"
+#include "rmm/resource_ref.hpp"
 
 namespace {
 
@@ -146,6 +148,24 @@ TEST(CallbackMemoryResource, forwards_every_request_with_its_argument) {
     EXPECT_EQ(upstream.in_use, 0u);
     EXPECT_TRUE(mr.is_equal(mr));
     EXPECT_FALSE(mr.is_equal(upstream));
+}
+
+TEST(CallbackMemoryResource, callbacks_may_print_what_they_are_asked_for) {
+    rmm::mr::cuda_memory_resource cuda;
+    rmm::device_async_resource_ref upstream{cuda};
+    rmm::mr::callback_memory_resource mr(
+        [](std::size_t bytes, rmm::cuda_stream_view stream, void* argument) {
+            std::cout << "Allocating " << bytes << " bytes\n";
+            return static_cast<rmm::device_async_resource_ref*>(argument)->allocate_async(bytes, stream);
+        },
+        [](void* ptr, std::size_t bytes, rmm::cuda_stream_view stream, void* argument) {
+            std::cout << "Deallocating " << bytes << " bytes\n";
+            static_cast<rmm::device_async_resource_ref*>(argument)->deallocate_async(ptr, bytes, stream);
+        },
+        &upstream, &upstream);
+    testing::internal::CaptureStdout();
+    mr.deallocate(mr.allocate(1000), 1000);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "Allocating 1000 bytes\nDeallocating 1000 bytes\n");
 }
 
 TEST(CallbackMemoryResource, lets_exceptions_of_the_callback_pass) {
