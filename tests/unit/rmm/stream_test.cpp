@@ -42,10 +42,15 @@ TEST(StreamView, handles_decide_equality) {
 }
 
 TEST(StreamView, knows_the_default_streams) {
-    EXPECT_TRUE(rmm::cuda_stream_default.is_default());
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+    constexpr bool zero_is_per_thread = true;
+#else
+    constexpr bool zero_is_per_thread = false;
+#endif
+    EXPECT_EQ(rmm::cuda_stream_default.is_default(), !zero_is_per_thread);
+    EXPECT_EQ(rmm::cuda_stream_default.is_per_thread_default(), zero_is_per_thread);
     EXPECT_TRUE(rmm::cuda_stream_legacy.is_default());
     EXPECT_FALSE(rmm::cuda_stream_per_thread.is_default());
-    EXPECT_FALSE(rmm::cuda_stream_default.is_per_thread_default());
     EXPECT_TRUE(rmm::cuda_stream_per_thread.is_per_thread_default());
     rmm::cuda_stream own;
     EXPECT_FALSE(own.view().is_default());
