@@ -49,6 +49,7 @@ TEST(FailingDriver, a_question_that_it_refuses_is_answered_for_that_device_and_l
         driver.fail_call("attribute", 1, Code::invalid_argument);
         EXPECT_FALSE(rmm::detail::concurrent_managed_access::is_supported());
         EXPECT_TRUE(driver.take_last_error().ok());
+        driver.clear_failures();
     }
     {
         const rmm::cuda_set_device_raii six{rmm::cuda_device_id{6}};
