@@ -39,6 +39,7 @@
 #include "rmm/mr/failure_callback_resource_adaptor.hpp"
 #include "rmm/mr/is_resource_adaptor.hpp"
 #include "rmm/mr/limiting_resource_adaptor.hpp"
+#include "rmm/mr/logging_resource_adaptor.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
 #include "rmm/mr/owning_wrapper.hpp"
 #include "rmm/mr/per_device_resource.hpp"
@@ -47,8 +48,10 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/prefetch_resource_adaptor.hpp"
 #include "rmm/mr/sam_headroom_memory_resource.hpp"
+#include "rmm/mr/statistics_resource_adaptor.hpp"
 #include "rmm/mr/system_memory_resource.hpp"
 #include "rmm/mr/thread_safe_resource_adaptor.hpp"
+#include "rmm/mr/tracking_resource_adaptor.hpp"
 #include "rmm/prefetch.hpp"
 
 namespace {
@@ -111,13 +114,24 @@ TEST(Spellings, which_resources_support_streams_and_tell_memory) {
 
 TEST(Spellings, upstreams_by_pointer_and_pools_without_sizes) {
     cuda_memory_resource cuda;
+    const std::size_t half = rmm::percent_of_free_device_memory(50);
     pool_memory_resource<cuda_memory_resource> pool{&cuda};
-    EXPECT_GT(pool.pool_size(), 0u);
+    EXPECT_EQ(pool.pool_size(), half);
+    pool.deallocate(pool.allocate(MiB), MiB);
     EXPECT_EQ(pool.get_upstream(), &cuda);
     EXPECT_EQ(&pool.upstream_resource(), &cuda);
     limiting_resource_adaptor<decltype(pool)> limited{&pool, MiB};
     EXPECT_TRUE(limited.get_upstream()->is_equal(pool));
     EXPECT_EQ(make_limiting_adaptor(&pool, MiB), limited);
+    statistics_resource_adaptor<decltype(pool)> counted{&pool};
+    EXPECT_EQ(make_statistics_adaptor(&pool), counted);
+    EXPECT_TRUE(counted.get_upstream()->is_equal(pool));
+    tracking_resource_adaptor<decltype(pool)> tracked{&pool};
+    EXPECT_EQ(make_tracking_adaptor(&pool), tracked);
+    EXPECT_TRUE(tracked.get_upstream()->is_equal(pool));
+    logging_resource_adaptor<decltype(pool)> logged{&pool, "/dev/null"};
+    EXPECT_EQ(make_logging_adaptor(&pool, "/dev/null"), logged);
+    EXPECT_TRUE(logged.get_upstream()->is_equal(pool));
 }
 
 TEST(Spellings, alignment_functions_in_detail) {

@@ -31,32 +31,40 @@ resource_ptr debugging(std::size_t quarantine_bytes, bool synchronous = false) {
 
 INSTANTIATE_TEST_SUITE_P(debug_of_cuda, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<cuda_memory_resource>(8 * MiB); },
-                                                    .supports_get_mem_info = true}));
+                                                    .supports_get_mem_info = true,
+                                                    .hundred_blocks_of_bytes = MiB / 4}));
 
 INSTANTIATE_TEST_SUITE_P(debug_of_cuda_synchronous, ResourceConformance,
                          testing::Values(conforming{
                              .make = [] { return debugging<cuda_memory_resource>(8 * MiB, true); },
-                             .supports_get_mem_info = true}));
+                             .supports_get_mem_info = true,
+                             .hundred_blocks_of_bytes = MiB / 4}));
 
 INSTANTIATE_TEST_SUITE_P(debug_of_managed, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<managed_memory_resource>(MiB); },
                                                     .kind = MemoryKind::managed,
-                                                    .supports_get_mem_info = true}));
+                                                    .supports_get_mem_info = true,
+                                                    .hundred_blocks_of_bytes = MiB / 4,
+                                                    .one_block_of_bytes = 64 * MiB}));
 
 INSTANTIATE_TEST_SUITE_P(debug_of_pinned, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<pinned_host_memory_resource>(MiB); },
-                                                    .kind = MemoryKind::pinned}));
+                                                    .kind = MemoryKind::pinned,
+                                                    .hundred_blocks_of_bytes = MiB / 4,
+                                                    .one_block_of_bytes = 64 * MiB}));
 
 INSTANTIATE_TEST_SUITE_P(debug_of_cuda_async, ResourceConformance,
                          testing::Values(conforming{.make = [] { return debugging<cuda_async_memory_resource>(0); },
-                                                    .supports_streams = true}));
+                                                    .supports_streams = true,
+                                                    .hundred_blocks_of_bytes = MiB / 4}));
 
 resource_ptr debugging_a_pool() {
     auto pool = make_owning_wrapper<pool_memory_resource>(std::make_shared<cuda_memory_resource>(), 0);
     return make_owning_wrapper<debug_resource_adaptor>(pool, failing(8 * MiB));
 }
 INSTANTIATE_TEST_SUITE_P(debug_of_a_pool, ResourceConformance,
-                         testing::Values(conforming{.make = debugging_a_pool, .supports_streams = true}));
+                         testing::Values(conforming{
+                             .make = debugging_a_pool, .supports_streams = true, .hundred_blocks_of_bytes = MiB / 4}));
 
 resource_ptr pool_over_debugging() {
     auto debug =
@@ -64,7 +72,9 @@ resource_ptr pool_over_debugging() {
     return make_owning_wrapper<pool_memory_resource>(debug, 0);
 }
 INSTANTIATE_TEST_SUITE_P(pool_over_debug, ResourceConformance,
-                         testing::Values(conforming{.make = pool_over_debugging, .supports_streams = true}));
+                         testing::Values(conforming{.make = pool_over_debugging,
+                                                    .supports_streams = true,
+                                                    .hundred_blocks_of_bytes = MiB / 4}));
 
 }  // namespace
 }  // namespace rmm_test

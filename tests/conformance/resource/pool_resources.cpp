@@ -35,7 +35,8 @@ INSTANTIATE_TEST_SUITE_P(fixed_pool_over_cuda, ResourceConformance,
                                                                 std::make_shared<cuda_memory_resource>(), 64 * MiB,
                                                                 64 * MiB);
                                                         },
-                                                    .supports_streams = true}));
+                                                    .supports_streams = true,
+                                                    .hundred_blocks_of_bytes = MiB / 2}));
 
 INSTANTIATE_TEST_SUITE_P(pool_over_managed, ResourceConformance,
                          testing::Values(conforming{.make =
@@ -92,7 +93,8 @@ INSTANTIATE_TEST_SUITE_P(arena_over_cuda, ResourceConformance,
                                                             return over<arena_memory_resource<cuda_memory_resource>>(
                                                                 std::make_shared<cuda_memory_resource>(), 128 * MiB);
                                                         },
-                                                    .supports_streams = true}));
+                                                    .supports_streams = true,
+                                                    .hundred_blocks_of_bytes = MiB}));
 
 resource_ptr binning_over_pool() {
     auto pool = over<pool_memory_resource<cuda_memory_resource>>(std::make_shared<cuda_memory_resource>(), 0);

@@ -32,6 +32,10 @@ struct conforming {
     bool supports_get_mem_info = false;
     bool null_for_zero_bytes = true;
     std::function<bool()> available = {};  ///< false: the device cannot have it, and the tests are skipped
+    /// A hundred blocks of up to so much fit, with room to spare.
+    std::size_t hundred_blocks_of_bytes = std::size_t{5} << 20;
+    /// One block that the device may have no room for; less where each of its bytes is written.
+    std::size_t one_block_of_bytes = std::size_t{1} << 30;
 };
 
 inline void PrintTo(const conforming&, std::ostream* os) { *os << "a resource"; }

@@ -3,14 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include <rmm/cuda_device.hpp>
 #include <rmm/error.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
+
+#include "rmm_resources.hpp"
 
 namespace {
 
@@ -179,6 +184,36 @@ TEST(ReplaysInTheOrderOfTheLog, CallTheResourceExactlyAsLogged) {
     WritesDown resource;
     replay(log, resource, streams, ReplayOrder::of_the_log);
     for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(resource.calls[i].bytes, 1 + i);
+}
+
+TEST(NamedResources, EachServesALogAgainAndAgainAndNoneKeepsWhatItLeaks) {
+    const ReplayLog log(rmm::detail::parse_csv(KMM_REPLAY_LOG));
+    const ReplayStreams streams(log);
+    std::set<std::string> names;
+    for (const auto& named : kmm::bench::resources_named("")) {
+        names.insert(named.name);
+        const std::size_t free_before = rmm::available_device_memory().first;
+        for (int iteration = 0; iteration < 3; ++iteration) {
+            const auto resources = named.make({16 << 20, {}, nullptr});
+            EXPECT_TRUE(replay(log, *resources.top(), streams, ReplayOrder::of_each_thread).failures.empty())
+                << named.name;
+        }
+        EXPECT_EQ(rmm::available_device_memory().first, free_before) << named.name;
+    }
+    for (const char* name : {"pool", "arena", "binning", "cuda", "managed", "cuda_async", "vmm"})
+        EXPECT_EQ(names.count(name), 1u) << name;
+}
+
+TEST(NamedResources, AnArenaOfAGivenSizeWritesNoReportWhenItIsFull) {
+    const std::filesystem::path report = "rmm_arena_memory_dump.log";
+    std::filesystem::remove(report);
+    const ReplayLog log({allocate(1, 0x100, 64 << 20)});
+    const ReplayStreams streams(log);
+    for (const auto& named : kmm::bench::resources_named("arena")) {
+        const auto resources = named.make({8 << 20, 8 << 20, nullptr});
+        EXPECT_EQ(replay(log, *resources.top(), streams, ReplayOrder::of_the_log).failures.size(), 1u);
+    }
+    EXPECT_FALSE(std::filesystem::exists(report));
 }
 
 TEST(ReplaysInTheOrderOfTheLog, OfAnEmptyLogDoNothing) {

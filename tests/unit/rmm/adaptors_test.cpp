@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "fake_resource.hpp"
@@ -17,6 +18,7 @@
 #include "rmm/mr/is_resource_adaptor.hpp"
 #include "rmm/mr/limiting_resource_adaptor.hpp"
 #include "rmm/mr/owning_wrapper.hpp"
+#include "rmm/mr/per_device_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/prefetch_resource_adaptor.hpp"
 #include "rmm/mr/thread_safe_resource_adaptor.hpp"
@@ -222,6 +224,30 @@ TEST(FailureCallbackAdaptor, retries_after_the_callback_made_room_in_the_same_re
     void* const ptr = adaptor.allocate(1024);
     EXPECT_EQ(limited.get_allocated_bytes(), 1024u);
     adaptor.deallocate(ptr, 1024);
+}
+
+TEST(FailureCallbackAdaptor, asks_once_for_what_no_device_has) {
+    bool called = false;
+    failure_callback_resource_adaptor<device_memory_resource> adaptor{rmm::mr::get_current_device_resource(),
+                                                                      [](std::size_t, void* arg) {
+                                                                          auto& was = *static_cast<bool*>(arg);
+                                                                          return !std::exchange(was, true);
+                                                                      },
+                                                                      &called};
+    EXPECT_THROW((void)adaptor.allocate(std::size_t{512} << 30), std::bad_alloc);
+    EXPECT_TRUE(called);
+}
+
+TEST(FailureCallbackAdaptor, a_full_pool_that_is_tried_again_says_nothing) {
+    cuda_memory_resource cuda;
+    pool_memory_resource<cuda_memory_resource> pool{&cuda, 1024, 1024};
+    int num_calls = 0;
+    failure_callback_resource_adaptor<pool_memory_resource<cuda_memory_resource>> adaptor{
+        &pool, [](std::size_t, void* arg) { return ++*static_cast<int*>(arg) < 10; }, &num_calls};
+    testing::internal::CaptureStderr();
+    EXPECT_THROW((void)adaptor.allocate(2048), rmm::out_of_memory);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(num_calls, 10);
 }
 
 TEST(FailureCallbackAdaptor, listens_only_to_its_type_of_exception) {

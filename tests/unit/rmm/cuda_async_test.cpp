@@ -22,9 +22,12 @@ TEST(CudaAsync, sizes_may_be_given_as_plain_integers) {
     cuda_async_memory_resource second{100, 1000};
     EXPECT_NE(first, second);
     EXPECT_NE(first.pool_handle(), second.pool_handle());
-    void* const ptr = first.allocate(100);
-    EXPECT_NE(ptr, nullptr);
-    first.deallocate(ptr, 100);
+    for (cuda_async_memory_resource* mr : {&first, &second}) {
+        void* const ptr = mr->allocate(100);
+        EXPECT_NE(ptr, nullptr);
+        mr->deallocate(ptr, 100);
+        EXPECT_TRUE(kmm::driver::process_default().synchronize_device(0).ok());
+    }
 }
 
 TEST(CudaAsync, a_maximum_is_kept) {

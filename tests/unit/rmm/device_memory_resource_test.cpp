@@ -1,6 +1,7 @@
 // The spellings of <rmm/mr/device_memory_resource.hpp>, callback_memory_resource, and what old programs override.
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <type_traits>
 #include <vector>
 
@@ -9,10 +10,18 @@
 #include "rmm/mr/device/callback_memory_resource.hpp"
 #include "rmm/mr/device/cuda_memory_resource.hpp"
 #include "rmm/mr/device/managed_memory_resource.hpp"
+#include "rmm/resource_ref.hpp"
 
 namespace {
 
 using rmm_test::recording_resource;
+
+/// What resources are told of stream 0.
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+const rmm::cuda_stream_view stream_zero{rmm::cuda_stream_per_thread};
+#else
+const rmm::cuda_stream_view stream_zero;
+#endif
 
 static_assert(std::is_abstract_v<rmm::mr::device_memory_resource>);
 static_assert(std::is_final_v<rmm::mr::cuda_memory_resource> &&
@@ -33,7 +42,7 @@ TEST(DeviceMemoryResource, every_spelling_passes_the_exact_count_and_the_stream)
     ASSERT_EQ(mr.allocations.size(), 7u);
     ASSERT_EQ(mr.frees.size(), 7u);
     for (std::size_t i = 0; i < 7; ++i) {
-        const rmm::cuda_stream_view expected = i < 3 ? rmm::cuda_stream_view{} : stream.view();
+        const rmm::cuda_stream_view expected = i < 3 ? stream_zero : stream.view();
         EXPECT_EQ(mr.allocations[i].bytes, 3u) << i;
         EXPECT_EQ(mr.frees[i].bytes, 3u) << i;
         EXPECT_EQ(mr.allocations[i].stream, expected) << i;
@@ -45,7 +54,7 @@ TEST(DeviceMemoryResource, alignment_zero_means_the_default) {
     recording_resource mr;
     void* const ptr = mr.allocate(100, 0);
     EXPECT_EQ(mr.allocations[0].bytes, 100u);
-    EXPECT_EQ(mr.allocations[0].stream, rmm::cuda_stream_view{});
+    EXPECT_EQ(mr.allocations[0].stream, stream_zero);
     mr.deallocate(ptr, 100, 0);
 }
 
@@ -142,10 +151,28 @@ TEST(CallbackMemoryResource, forwards_every_request_with_its_argument) {
     EXPECT_EQ(deallocate_argument, 1);
     ASSERT_EQ(upstream.allocations.size(), 1u);
     EXPECT_EQ(upstream.allocations[0].bytes, std::size_t{10} << 20);
-    EXPECT_EQ(upstream.allocations[0].stream, rmm::cuda_stream_view{});
+    EXPECT_EQ(upstream.allocations[0].stream, stream_zero);
     EXPECT_EQ(upstream.in_use, 0u);
     EXPECT_TRUE(mr.is_equal(mr));
     EXPECT_FALSE(mr.is_equal(upstream));
+}
+
+TEST(CallbackMemoryResource, callbacks_may_print_what_they_are_asked_for) {
+    rmm::mr::cuda_memory_resource cuda;
+    rmm::device_async_resource_ref upstream{cuda};
+    rmm::mr::callback_memory_resource mr(
+        [](std::size_t bytes, rmm::cuda_stream_view stream, void* argument) {
+            std::cout << "Allocating " << bytes << " bytes\n";
+            return static_cast<rmm::device_async_resource_ref*>(argument)->allocate_async(bytes, stream);
+        },
+        [](void* ptr, std::size_t bytes, rmm::cuda_stream_view stream, void* argument) {
+            std::cout << "Deallocating " << bytes << " bytes\n";
+            static_cast<rmm::device_async_resource_ref*>(argument)->deallocate_async(ptr, bytes, stream);
+        },
+        &upstream, &upstream);
+    testing::internal::CaptureStdout();
+    mr.deallocate(mr.allocate(1000), 1000);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "Allocating 1000 bytes\nDeallocating 1000 bytes\n");
 }
 
 TEST(CallbackMemoryResource, lets_exceptions_of_the_callback_pass) {

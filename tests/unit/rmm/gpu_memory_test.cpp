@@ -5,12 +5,16 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstring>
 
 #include "driver/registry.hpp"
 #include "rmm/cuda_stream.hpp"
+#include "rmm/cuda_stream_pool.hpp"
+#include "rmm/detail/error.hpp"
 #include "rmm/detail/runtime_capabilities.hpp"
 #include "rmm/device_buffer.hpp"
+#include "rmm/device_scalar.hpp"
 #include "rmm/device_uvector.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
@@ -55,6 +59,17 @@ TEST_F(PrefetchOnGpu, a_range_goes_to_the_device_and_back) {
     rmm::prefetch<int>(vector, rmm::cuda_device_id{cudaCpuDeviceId}, stream_);
     stream_.synchronize();
     EXPECT_EQ(last_prefetched_to(vector.data(), vector.size() * sizeof(int)), cudaCpuDeviceId);
+}
+
+TEST_F(PrefetchOnGpu, a_scalar_and_a_part_of_a_buffer_go_to_the_device) {
+    rmm::device_scalar<int> scalar(stream_, managed_);
+    rmm::prefetch<int>({scalar.data(), scalar.size()}, device_, stream_);
+    rmm::device_buffer buffer{1 << 20, stream_, managed_};
+    EXPECT_EQ(last_prefetched_to(buffer.data(), buffer.size()), cudaInvalidDeviceId);
+    rmm::prefetch(buffer.data(), buffer.size(), device_, stream_);
+    stream_.synchronize();
+    EXPECT_EQ(last_prefetched_to(scalar.data(), sizeof(int)), device_.value());
+    EXPECT_EQ(last_prefetched_to(buffer.data(), buffer.size()), device_.value());
 }
 
 TEST_F(PrefetchOnGpu, the_adaptor_prefetches_what_it_gives_and_only_it) {
@@ -124,6 +139,38 @@ TEST(MemoryOnGpu, can_be_read_by_the_decompression_engine) {
     expect_decompression(cuda_async_memory_resource{0});
 }
 #endif
+
+TEST(MemoryOnGpu, calls_of_the_runtime_succeed_inside_the_macros) {
+    if (!on_gpu()) GTEST_SKIP() << "needs CUDA";
+    const std::array<int, 5> source{1, 2, 3, 4, 5};
+    std::array<int, 5> result{};
+    void* ptr = nullptr;
+    RMM_CUDA_TRY_ALLOC(cudaMalloc(&ptr, sizeof(source)), sizeof(source));
+    RMM_CUDA_TRY(cudaMemcpy(ptr, source.data(), sizeof(source), cudaMemcpyDefault));
+    RMM_CUDA_TRY(cudaMemcpy(result.data(), ptr, sizeof(source), cudaMemcpyDefault));
+    RMM_ASSERT_CUDA_SUCCESS(cudaFree(ptr));
+    EXPECT_EQ(result, source);
+    EXPECT_THROW(RMM_CUDA_TRY_ALLOC(cudaMalloc(&ptr, std::size_t{1} << 50)), rmm::out_of_memory);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST(StreamOnGpu, the_runtime_reports_its_flag) {
+    if (!on_gpu()) GTEST_SKIP() << "needs CUDA";
+    const auto flags_of = [](rmm::cuda_stream_view stream) {
+        unsigned int flags = 99;
+        EXPECT_EQ(cudaStreamGetFlags(stream.value(), &flags), cudaSuccess);
+        return flags;
+    };
+    const rmm::cuda_stream ordered{rmm::cuda_stream::flags::sync_default};
+    const rmm::cuda_stream free_running{rmm::cuda_stream::flags::non_blocking};
+    EXPECT_EQ(flags_of(ordered), cudaStreamDefault);
+    EXPECT_EQ(flags_of(free_running), cudaStreamNonBlocking);
+    const rmm::cuda_stream_pool by_default;
+    for (std::size_t i = 0; i < by_default.get_pool_size(); ++i)
+        EXPECT_EQ(flags_of(by_default.get_stream(i)), cudaStreamDefault);
+    const rmm::cuda_stream_pool pool{2, rmm::cuda_stream::flags::non_blocking};
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(flags_of(pool.get_stream(i)), cudaStreamNonBlocking);
+}
 
 TEST(MemoryOnGpu, system_memory_is_where_it_was_first_touched) {
     if (!on_gpu() || !detail::is_system_memory_supported(rmm::get_current_cuda_device()))

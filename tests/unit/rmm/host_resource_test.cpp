@@ -15,6 +15,9 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/resource_ref.hpp"
 
+template class rmm::mr::pool_memory_resource<rmm::mr::pinned_memory_resource>;
+template class rmm::mr::pool_memory_resource<rmm::mr::pinned_host_memory_resource>;
+
 namespace {
 
 using namespace rmm::mr;
@@ -39,18 +42,36 @@ TYPED_TEST(HostResource, memory_can_be_written_on_the_host) {
     }
 }
 
+TYPED_TEST(HostResource, a_gibibyte_is_the_hosts) {
+    constexpr std::size_t bytes = std::size_t{1} << 30;
+    void* const ptr = this->mr.allocate(bytes);
+    ASSERT_NE(ptr, nullptr);
+    EXPECT_TRUE(is_aligned(ptr, 16));
+    kmm::driver::PointerInfo info;
+    ASSERT_TRUE(kmm::driver::process_default().pointer_info(ptr, &info).ok());
+    EXPECT_NE(info.kind, kmm::driver::MemoryKind::device);
+    EXPECT_NE(info.kind, kmm::driver::MemoryKind::managed);
+    this->mr.deallocate(ptr, bytes);
+}
+
 TYPED_TEST(HostResource, zero_bytes_and_null_are_harmless) {
     this->mr.deallocate(this->mr.allocate(0), 0);
     this->mr.deallocate(nullptr, 100);
 }
 
 TYPED_TEST(HostResource, alignments_are_honoured) {
+    std::size_t num_wrong = 0;
     for (std::size_t alignment = 16; alignment <= 4096; alignment *= 2) {
-        void* const ptr = this->mr.allocate(100, alignment);
-        EXPECT_TRUE(is_aligned(ptr, alignment));
-        std::memset(ptr, 1, 100);
-        this->mr.deallocate(ptr, 100, alignment);
+        std::vector<void*> blocks;  // all in use, so that they lie in different places
+        for (int round = 0; round < 100; ++round) {
+            void* const ptr = this->mr.allocate(100, alignment);
+            num_wrong += !is_aligned(ptr, alignment);
+            std::memset(ptr, 1, 100);
+            blocks.push_back(ptr);
+        }
+        for (void* ptr : blocks) this->mr.deallocate(ptr, 100, alignment);
     }
+    EXPECT_EQ(num_wrong, 0u);
 }
 
 TYPED_TEST(HostResource, an_alignment_that_is_no_power_of_two_falls_back) {
@@ -78,8 +99,10 @@ TYPED_TEST(HostResource, blocks_in_random_order) {
     std::mt19937 random(1);
     std::vector<std::pair<void*, std::size_t>> blocks;
     for (int i = 0; i < 100; ++i) {
-        const std::size_t bytes = 1 + random() % 100000;
+        const std::size_t bytes = 1 + random() % (std::size_t{10} << 20);
         blocks.emplace_back(this->mr.allocate(bytes), bytes);
+        EXPECT_TRUE(is_aligned(blocks.back().first, 16));
+        std::memset(blocks.back().first, 1, 1);
         if (random() % 4 == 0) {
             std::swap(blocks[random() % blocks.size()], blocks.back());
             this->mr.deallocate(blocks.back().first, blocks.back().second);
@@ -137,6 +160,27 @@ void pool_of_pinned_memory_serves_host_and_device() {
     ref.deallocate_async(ptr, 100, rmm::cuda_stream_view{});
     EXPECT_THROW((pool_memory_resource<Pinned>{upstream, 1031, 4096}), rmm::logic_error);
     EXPECT_THROW((pool_memory_resource<Pinned>{upstream, 1024, 256}), rmm::logic_error);
+}
+
+TEST(PinnedPool, refuses_bad_arguments) {
+    using pinned_pool = pool_memory_resource<pinned_host_memory_resource>;
+    pinned_host_memory_resource upstream;
+    EXPECT_THROW((pinned_pool{static_cast<pinned_host_memory_resource*>(nullptr), 1024}), rmm::logic_error);
+    EXPECT_THROW((pinned_pool{&upstream, 1024, 256}), rmm::logic_error);
+    EXPECT_THROW((pinned_pool{upstream, 1024, 256}), rmm::logic_error);
+    EXPECT_THROW((pinned_pool{&upstream, 1000031}), rmm::logic_error);
+    EXPECT_THROW((pinned_pool{upstream, 1000192, 1000200}), rmm::logic_error);
+}
+
+TEST(PinnedPool, can_be_of_one_size_and_is_exhausted_at_its_maximum) {
+    pinned_host_memory_resource upstream;
+    pool_memory_resource<pinned_host_memory_resource> fixed{upstream, 1000192, 1000192};
+    fixed.deallocate(fixed.allocate(1000), 1000);
+    pool_memory_resource<pinned_host_memory_resource> small{upstream, 0, 1024};
+    void* const all = small.allocate(1024);
+    EXPECT_NE(all, nullptr);
+    EXPECT_THROW((void)small.allocate(1024), rmm::out_of_memory);
+    small.deallocate(all, 1024);
 }
 
 TEST(PinnedPool, serves_host_and_device) {

@@ -53,6 +53,23 @@ TEST(ErrorMacros, a_failed_allocation_says_how_much) {
     EXPECT_NE(out.find("out of memory"), std::string::npos) << out;
 }
 
+TEST(ErrorMacrosDeathTest, a_failure_that_is_only_asserted_ends_a_debug_build) {
+    int num_calls = 0;
+    const auto fail = [&] {
+        ++num_calls;
+        return cudaErrorInvalidValue;
+    };
+#ifdef NDEBUG
+    testing::internal::CaptureStderr();
+    RMM_ASSERT_CUDA_SUCCESS(fail());
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(num_calls, 1);
+#else
+    EXPECT_DEATH(RMM_ASSERT_CUDA_SUCCESS(fail()), "CUDA Error detected. cudaErrorInvalidValue invalid argument");
+    EXPECT_EQ(num_calls, 0);
+#endif
+}
+
 TEST(ErrorMacros, macros_are_statements_inside_if_and_else) {
     bool reached = false;
     if (reached)

@@ -1,11 +1,15 @@
 // <rmm/mr/per_device_resource.hpp>: one state behind the pointers and the references.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <barrier>
 #include <thread>
 #include <vector>
 
+#include "driver/registry.hpp"
 #include "recording_resource.hpp"
+#include "rmm/aligned.hpp"
 #include "rmm/device_buffer.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/device/per_device_resource.hpp"
@@ -29,6 +33,64 @@ TEST_F(PerDeviceResource, begins_with_the_initial_resource) {
     EXPECT_EQ(mr::get_current_device_resource_ref(), device_async_resource_ref{mr::detail::initial_resource()});
     EXPECT_EQ(mr::get_current_device_resource_ref(), device_async_resource_ref{mr::get_current_device_resource()});
     EXPECT_EQ(mr::get_default_resource(), mr::detail::initial_resource());
+}
+
+/// 1 MiB through the pointer and through the reference of the current resource; what is wrong with it.
+int num_faults_of_current_resource() {
+    constexpr std::size_t bytes = std::size_t{1} << 20;
+    int num_faults = 0;
+    mr::device_memory_resource* const pointer = mr::get_current_device_resource();
+    device_async_resource_ref ref = mr::get_current_device_resource_ref();
+    num_faults += pointer == nullptr || !pointer->is_equal(mr::cuda_memory_resource{});
+    num_faults += ref != device_async_resource_ref{mr::detail::initial_resource()};
+    void* const by_pointer = pointer->allocate(bytes);
+    void* const by_ref = ref.allocate(bytes);
+    for (void* const ptr : {by_pointer, by_ref}) {
+        kmm::driver::PointerInfo info;
+        num_faults += ptr == nullptr || !is_pointer_aligned(ptr);
+        num_faults += !kmm::driver::process_default().pointer_info(ptr, &info).ok() ||
+                      info.kind != kmm::driver::MemoryKind::device;
+    }
+    pointer->deallocate(by_pointer, bytes);
+    ref.deallocate(by_ref, bytes);
+    return num_faults;
+}
+
+TEST_F(PerDeviceResource, the_initial_resource_serves_every_thread) {
+    EXPECT_EQ(num_faults_of_current_resource(), 0);
+    std::atomic<int> num_faults{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { num_faults += num_faults_of_current_resource(); });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(num_faults, 0);
+}
+
+TEST_F(PerDeviceResource, a_thread_for_each_device_sets_and_resets_its_own) {
+    std::array<recording_resource, 2> resources;
+    const device_async_resource_ref initial{mr::detail::initial_resource()};
+    std::array<bool, 2> right{};
+    std::barrier both{2};
+    std::vector<std::thread> threads;
+    for (int device = 0; device < 2; ++device) {
+        threads.emplace_back([&, device] {
+            const auto i = static_cast<std::size_t>(device);
+            const device_async_resource_ref own{resources[i]};
+            const cuda_device_id id{device};
+            const cuda_set_device_raii on{id};
+            right[i] = mr::set_current_device_resource_ref(own) == initial;
+            both.arrive_and_wait();  // both are set
+            right[i] = right[i] && mr::get_current_device_resource_ref() == own &&
+                       mr::get_per_device_resource(id) == &resources[i];
+            const cuda_device_id other{1 - device};
+            right[i] = right[i] && mr::get_per_device_resource(other) == &resources[1 - i];
+            both.arrive_and_wait();  // both have looked
+            right[i] = right[i] && mr::reset_current_device_resource_ref() == own &&
+                       mr::get_current_device_resource_ref() == initial;
+        });
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_TRUE(right[0]);
+    EXPECT_TRUE(right[1]);
 }
 
 TEST_F(PerDeviceResource, setters_return_what_was_there) {

@@ -1,6 +1,8 @@
 // <rmm/cuda_stream_view.hpp>, <rmm/cuda_stream.hpp>, <rmm/cuda_stream_pool.hpp>.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -13,6 +15,7 @@
 #include "rmm/device_uvector.hpp"
 #include "rmm/error.hpp"
 #include "rmm/stream_registry.hpp"
+#include "stream_tools.hpp"
 
 namespace {
 
@@ -39,10 +42,15 @@ TEST(StreamView, handles_decide_equality) {
 }
 
 TEST(StreamView, knows_the_default_streams) {
-    EXPECT_TRUE(rmm::cuda_stream_default.is_default());
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+    constexpr bool zero_is_per_thread = true;
+#else
+    constexpr bool zero_is_per_thread = false;
+#endif
+    EXPECT_EQ(rmm::cuda_stream_default.is_default(), !zero_is_per_thread);
+    EXPECT_EQ(rmm::cuda_stream_default.is_per_thread_default(), zero_is_per_thread);
     EXPECT_TRUE(rmm::cuda_stream_legacy.is_default());
     EXPECT_FALSE(rmm::cuda_stream_per_thread.is_default());
-    EXPECT_FALSE(rmm::cuda_stream_default.is_per_thread_default());
     EXPECT_TRUE(rmm::cuda_stream_per_thread.is_per_thread_default());
     rmm::cuda_stream own;
     EXPECT_FALSE(own.view().is_default());
@@ -85,10 +93,49 @@ TEST(Stream, moving_invalidates_the_source) {
     c.synchronize_no_throw();
 }
 
-TEST(Stream, both_kinds_can_be_made) {
-    rmm::cuda_stream ordered{rmm::cuda_stream::flags::sync_default};
-    rmm::cuda_stream free_running{rmm::cuda_stream::flags::non_blocking};
-    EXPECT_NE(ordered.value(), free_running.value());
+/// What its flag says: whether work of the stream waits for work of the legacy default stream.
+void expect_waits_for_default_stream(rmm::cuda_stream_view stream, bool waits) {
+    static constexpr auto note = [](void* seen) { static_cast<std::atomic<bool>*>(seen)->store(true); };
+    std::atomic<bool> seen{false};
+    std::atomic<bool> others_go_on{false};
+    const rmm_test::foreign_stream other;  // waits for nothing
+    rmm_test::gate g;
+    g.close(rmm::cuda_stream_legacy);
+    EXPECT_TRUE(rmm_test::driver().host_callback({stream.value()}, note, &seen).ok());
+    EXPECT_TRUE(rmm_test::driver().host_callback({other.view().value()}, note, &others_go_on).ok());
+    other.view().synchronize();
+    EXPECT_TRUE(others_go_on);
+    // Where it should not wait, it is given all the time that a busy machine may need.
+    const auto deadline =
+        std::chrono::steady_clock::now() + (waits ? std::chrono::seconds{0} : std::chrono::seconds{60});
+    do {
+        for (int i = 0; i < 1000 && !seen; ++i) std::this_thread::yield();
+    } while (!seen && std::chrono::steady_clock::now() < deadline);
+    EXPECT_EQ(!seen, waits);
+    g.open();
+    stream.synchronize();
+    EXPECT_TRUE(seen);
+}
+
+TEST(Stream, its_flag_says_whether_it_waits_for_the_default_stream) {
+    const rmm::cuda_stream by_default;
+    const rmm::cuda_stream ordered{rmm::cuda_stream::flags::sync_default};
+    const rmm::cuda_stream free_running{rmm::cuda_stream::flags::non_blocking};
+    expect_waits_for_default_stream(by_default, true);
+    expect_waits_for_default_stream(ordered, true);
+    expect_waits_for_default_stream(free_running, false);
+}
+
+TEST(StreamDeathTest, a_wait_that_cannot_be_made_is_told_and_ends_a_debug_build) {
+    const rmm::cuda_stream_view bogus{reinterpret_cast<cudaStream_t>(0x12345670)};
+#ifdef NDEBUG
+    testing::internal::CaptureStderr();
+    bogus.synchronize_no_throw();
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("wait for a stream"), std::string::npos);
+    EXPECT_TRUE(rmm_test::driver().take_last_error().ok());
+#else
+    EXPECT_DEATH(bogus.synchronize_no_throw(), "wait for a stream");
+#endif
 }
 
 TEST(StreamPool, refuses_to_be_empty) { EXPECT_THROW(rmm::cuda_stream_pool{0}, rmm::logic_error); }
@@ -104,6 +151,21 @@ TEST(StreamPool, hands_out_its_streams_in_turn) {
     EXPECT_FALSE(pool.get_stream().is_default());
     EXPECT_FALSE(pool.get_stream().is_per_thread_default());
     EXPECT_EQ(rmm::cuda_stream_pool{}.get_pool_size(), rmm::cuda_stream_pool::default_size);
+}
+
+TEST(StreamPool, an_index_beyond_its_size_begins_again) {
+    const rmm::cuda_stream_pool pool;
+    static_assert(rmm::cuda_stream_pool::default_size >= 1);
+    EXPECT_EQ(pool.get_stream(0), pool.get_stream(pool.get_pool_size()));
+    EXPECT_NE(pool.get_stream(0), pool.get_stream(1));
+}
+
+TEST(StreamPool, gives_all_its_streams_its_flag) {
+    const rmm::cuda_stream_pool by_default;
+    for (std::size_t i = 0; i < by_default.get_pool_size(); ++i)
+        expect_waits_for_default_stream(by_default.get_stream(i), true);
+    const rmm::cuda_stream_pool free_running{2, rmm::cuda_stream::flags::non_blocking};
+    for (std::size_t i = 0; i < 2; ++i) expect_waits_for_default_stream(free_running.get_stream(i), false);
 }
 
 TEST(StreamPool, its_streams_do_work) {

@@ -8,7 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "fake_resource.hpp"
 #include "recording_resource.hpp"
+#include "rmm/aligned.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/mr/arena_memory_resource.hpp"
 #include "rmm/mr/binning_memory_resource.hpp"
@@ -122,6 +124,28 @@ TEST(Binning, exponents_make_a_bin_for_each_power_of_two) {
     EXPECT_EQ(mr.get_upstream(), &upstream);
 }
 
+TEST(Binning, bins_may_be_larger_than_an_int_can_say) {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "AddressSanitizer cannot watch addresses that no process has";
+#endif
+    rmm_test::fake_resource upstream;
+    constexpr std::size_t size = std::size_t{1} << 40;
+    upstream.answers = {std::uintptr_t{1} << 20};
+    {
+        bins mr{&upstream, 40, 40};
+        ASSERT_EQ(upstream.allocations.size(), 1u);
+        EXPECT_EQ(upstream.allocations[0].bytes, 128 * size);
+        void* const a = mr.allocate(size);
+        void* const b = mr.allocate(size - 1);
+        EXPECT_EQ(upstream.allocations.size(), 1u);
+        EXPECT_NE(a, b);
+        mr.deallocate(a, size);
+        mr.deallocate(b, size - 1);
+    }
+    EXPECT_EQ(upstream.frees.size(), 1u);
+    EXPECT_THROW((bins{&upstream, 62, 62}), std::exception);  // no address space holds a hundred of them
+}
+
 TEST(Binning, a_bin_of_the_callers_serves_its_size) {
     cuda upstream;
     recording_resource special;
@@ -172,6 +196,41 @@ TEST(Arena, by_default_takes_half_of_the_free_memory) {
     const std::size_t free_bytes = available_device_memory().first;
     const arena mr{&upstream};
     EXPECT_EQ(upstream.allocations.front().bytes, align_down(free_bytes / 2, 256));
+}
+
+TEST(Arena, may_have_ninety_percent_of_the_free_memory) {
+    cuda upstream;
+    const std::size_t most = percent_of_free_device_memory(90);
+    arena mr{&upstream, most};
+    mr.deallocate(mr.allocate(most), most);
+}
+
+TEST(Arena, holds_small_and_large_blocks_together) {
+    cuda upstream;
+    arena mr{&upstream};
+    void* const small = mr.allocate(256);
+    void* const large = mr.allocate(64 * MiB);
+    const std::size_t third = available_device_memory().first / 3;
+    void* const rest = mr.allocate(third);
+    for (void* ptr : {small, large, rest}) EXPECT_TRUE(is_pointer_aligned(ptr));
+    mr.deallocate(small, 256);
+    mr.deallocate(large, 64 * MiB);
+    mr.deallocate(rest, third);
+    EXPECT_EQ(mr.statistics().in_use_bytes, 0u);
+}
+
+TEST(Arena, the_free_of_a_large_block_waits_for_nothing) {
+    cuda upstream;
+    arena mr{&upstream, 8 * MiB};
+    const cuda_stream stream = rmm_test::non_blocking();
+    rmm_test::gate g;
+    void* const ptr = mr.allocate(4 * MiB, stream);
+    g.close(stream);
+    mr.deallocate(ptr, 4 * MiB, stream);  // would not return if it waited
+    EXPECT_FALSE(rmm_test::is_idle(stream));
+    g.open();
+    stream.synchronize();
+    mr.deallocate(mr.allocate(8 * MiB, stream), 8 * MiB, stream);
 }
 
 TEST(Arena, is_whole_again_after_frees_of_many_threads_and_streams) {

@@ -30,6 +30,13 @@ TEST(SystemMemory, is_supported_where_the_device_says_so) {
     EXPECT_THROW((void)detail::is_system_memory_supported(rmm::cuda_device_id{99}), rmm::cuda_error);
 }
 
+TEST(SystemMemory, is_refused_exactly_where_it_is_not_supported) {
+    if (detail::is_system_memory_supported(rmm::get_current_cuda_device()))
+        EXPECT_NO_THROW(system_memory_resource{});
+    else
+        EXPECT_THROW(system_memory_resource{}, rmm::logic_error);
+}
+
 TEST(SystemMemory, touching_it_on_the_host_uses_no_device_memory) {
     system_memory_resource mr;
     const std::size_t before = rmm::available_device_memory().first;

@@ -18,10 +18,13 @@
 #include "rmm/cuda_runtime_api.h"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/device_uvector.hpp"
+#include "rmm/mr/device/arena_memory_resource.hpp"
+#include "rmm/mr/device/binning_memory_resource.hpp"
 #include "rmm/mr/device/cuda_async_memory_resource.hpp"
 #include "rmm/mr/device/cuda_memory_resource.hpp"
 #include "rmm/mr/device/managed_memory_resource.hpp"
 #include "rmm/mr/device/pool_memory_resource.hpp"
+#include "rmm/mr/device/system_memory_resource.hpp"
 #include "rmm/mr/device/thrust_allocator_adaptor.hpp"
 #include "rmm/thrust_rmm_allocator.h"
 
@@ -130,7 +133,11 @@ TEST_F(Thrust, a_device_vector_takes_its_memory_from_the_current_resource) {
     sum_a_vector(cuda);
     sum_a_vector(managed);
     sum_a_vector(async);
+    rmm::mr::arena_memory_resource<rmm::mr::cuda_memory_resource> arena{&cuda, 8 << 20};
+    rmm::mr::binning_memory_resource<decltype(pool)> binning{&pool, 18, 22};
     sum_a_vector(pool);
+    sum_a_vector(arena);
+    sum_a_vector(binning);
     sum_a_vector(recording);
     ASSERT_FALSE(recording.allocations.empty());
     EXPECT_EQ(recording.allocations[0].bytes, 400u);
@@ -168,6 +175,21 @@ TEST_F(Thrust, the_spelling_of_0_16_works) {
     thrust::uninitialized_fill(thrust::cuda::par.on(stream.value()), zeros.begin(), zeros.end(), std::int32_t{0});
     thrust::sort(rmm::exec_policy(stream)->on(stream.value()), zeros.begin(), zeros.end());
     EXPECT_EQ(zeros.back_element(stream), 0);
+}
+
+TEST_F(Thrust, system_memory_that_a_kernel_touches_first_is_of_the_device) {
+    if (!rmm::mr::detail::is_system_memory_supported(rmm::get_current_cuda_device()))
+        GTEST_SKIP() << "the device does not reach pageable memory";
+    constexpr std::size_t count = std::size_t{64} << 18;  // 64 MiB of words
+    rmm::mr::system_memory_resource mr;
+    rmm::cuda_stream stream;
+    rmm::device_uvector<std::int32_t> numbers(count, stream, mr);
+    stream.synchronize();
+    const std::size_t before = rmm::available_device_memory().first;
+    thrust::fill(rmm::exec_policy{stream}, numbers.begin(), numbers.end(), std::int32_t{7});
+    stream.synchronize();
+    EXPECT_LT(rmm::available_device_memory().first, before);
+    EXPECT_EQ(numbers.data()[count - 1], 7);  // the host reads it where it is
 }
 
 TEST_F(Thrust, a_vector_may_be_destroyed_while_another_device_is_current) {
