@@ -60,6 +60,7 @@ class Sharing : public ::testing::Test {
         config.device_memory_fraction = 1.0;
         config.device_memory_limit = room;
         config.device_memory_block_size = 4 * unit;
+        config.host_memory_block_size = 4 * unit;
         config.device_concurrent_streams = 2;
         return config;
     }
@@ -360,9 +361,9 @@ TEST_F(Sharing, every_release_of_the_program_prolongs_the_wait) {
     const RuntimeHandle rt = start(impatient);
     std::vector<rmm::device_buffer> mine;
     for (int i = 0; i < 7; i++) mine.emplace_back(8 * unit, rmm::cuda_stream_default, &cuda_);
-    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 40 * n);
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 36 * n);
     const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
-                                   kmm::Range<std::int64_t>(0, 40 * n), overwrite(a), 4);
+                                   kmm::Range<std::int64_t>(0, 36 * n), overwrite(a), 4);
     // Five steps of less than the patience each, and of more together.
     while (mine.size() > 3) {
         EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(200)));

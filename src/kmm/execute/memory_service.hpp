@@ -83,6 +83,7 @@ class MemoryService {
         std::atomic<bool> waits{true};    ///< whoever asked
         std::atomic<bool> pending{true};  ///< not served to the end
         bool at_once = false;
+        bool choosing = false;  ///< more may be let go
         std::size_t wanted_bytes = 0;
         std::size_t given_bytes = 0;      ///< of the service that is asked
         std::size_t leaving_bytes = 0;    ///< likewise

@@ -124,6 +124,7 @@ void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Ask
     const Memory& memory = memories_[m];
     // Two that wait for each other would give the same memory back and forth.
     const bool first = asked->service != 0 && memory.awaited && memory.awaited->turn < asked->turn;
+    asked->choosing = true;
     try {
         while (asked->waits.load() && !first) {
             const bool host_growing = let_go(m, asked);
@@ -139,6 +140,7 @@ void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Ask
     } catch (const std::exception& e) {
         log::write(log::warn, std::string("memory could not be given to others: ") + e.what());
     }
+    asked->choosing = false;
     if (asked->leaving_bytes == 0) answer(*asked);
 }
 
@@ -180,7 +182,8 @@ void MemoryService::give_what_has_left() {
         l.asked->given_bytes += l.step.bytes;
         give_back(l.memory, l.step);
         given[l.memory] = true;
-        if (l.asked->leaving_bytes == 0 || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
+        const bool all = l.asked->leaving_bytes == 0 && !l.asked->choosing;
+        if (all || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
         return true;
     });
     num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
