@@ -141,9 +141,9 @@ TEST_P(ResourceConformance, every_spelling_allocates_and_frees) {
 }
 
 TEST_P(ResourceConformance, live_blocks_do_not_overlap) {
-    EXPECT_EQ(churn(resource(), rmm::cuda_stream_default, 1, 200, 256 * KiB), 0u);
+    EXPECT_EQ(churn(resource(), rmm::cuda_stream_default, 1, repeat(200, 50), 256 * KiB), 0u);
     rmm::cuda_stream stream;
-    EXPECT_EQ(churn(resource(), stream, 2, 200, 256 * KiB), 0u);
+    EXPECT_EQ(churn(resource(), stream, 2, repeat(200, 50), 256 * KiB), 0u);
 }
 
 TEST_P(ResourceConformance, memory_freed_on_one_stream_is_used_on_another_only_after_it) {

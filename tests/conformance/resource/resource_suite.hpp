@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -48,6 +49,12 @@ resource_ptr over(std::shared_ptr<Upstream> upstream, Args... args) {
 }
 
 inline kmm::driver::Driver& driver() { return kmm::driver::process_default(); }
+
+/// `full`, or `reduced` where KMM_TEST_SHORT=1 asks for less: sanitizers make everything ten times slower.
+inline int repeat(int full, int reduced) {
+    const char* const value = std::getenv("KMM_TEST_SHORT");
+    return value != nullptr && *value == '1' ? reduced : full;
+}
 
 inline kmm::driver::StreamHandle handle(rmm::cuda_stream_view stream) { return {stream.value()}; }
 

@@ -113,7 +113,7 @@ TEST_P(ResourceConformance, a_pebibyte_is_refused_in_every_way_of_asking) {
 TEST_P(ResourceConformance, a_hundred_blocks_are_in_use_at_once) {
     const rmm::cuda_stream own;
     for (const auto kind : {way::sync, way::default_stream, way::own_stream})
-        EXPECT_EQ(hold_many(resource(), way(kind, own), 100, GetParam().hundred_blocks_of_bytes, 1), 0u);
+        EXPECT_EQ(hold_many(resource(), way(kind, own), repeat(100, 20), GetParam().hundred_blocks_of_bytes, 1), 0u);
 }
 
 TEST_P(ResourceConformance, threads_hold_blocks_of_one_resource) {
@@ -123,7 +123,7 @@ TEST_P(ResourceConformance, threads_hold_blocks_of_one_resource) {
         std::vector<std::thread> threads;
         for (unsigned i = 0; i < num_threads; ++i) {
             threads.emplace_back([&, i] {
-                num_wrong += hold_many(resource(), way(kind, shared), 100 / num_threads,
+                num_wrong += hold_many(resource(), way(kind, shared), repeat(100, 20) / num_threads,
                                        GetParam().hundred_blocks_of_bytes, 10 + i);
             });
         }
@@ -193,7 +193,7 @@ void hand_over(rmm::mr::device_memory_resource& mr, rmm::cuda_stream_view produc
         std::size_t used_bytes() const { return std::min<std::size_t>(bytes, 1024); }
         void* used() const { return static_cast<char*>(ptr) + (bytes - used_bytes()); }
     };
-    constexpr int num_blocks = 100;
+    const int num_blocks = repeat(100, 20);
     std::mutex mutex;
     std::condition_variable added;
     std::vector<block> queue;
