@@ -63,8 +63,7 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
 
 void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
     if (ptr == nullptr) return;
-    // Before the driver may give the address to another thread.
-    device_blocks().forget(ptr);
+    const auto until_free = device_blocks().forget(ptr);
     rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
 }
 
@@ -90,7 +89,7 @@ void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view s
 
 void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
     if (ptr == nullptr) return;
-    managed_blocks().forget(ptr);
+    const auto until_free = managed_blocks().forget(ptr);
     rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
 }
 

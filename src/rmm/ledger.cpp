@@ -109,13 +109,10 @@ void block_record::note(int device, void* ptr, std::size_t bytes) noexcept {
     }
 }
 
-void block_record::forget(void* ptr) noexcept {
+block_record::going block_record::forget(void* ptr) noexcept {
     const std::lock_guard in(mutex_);
     const auto known = blocks_.take(reinterpret_cast<std::uintptr_t>(ptr));
-    if (!known) return;
-    on_device& here = *known->where;
-    here.held_bytes -= known->size_bytes;
-    --here.num_blocks;
+    return {*this, known ? known->where : nullptr, known ? known->size_bytes : 0};
 }
 
 holder_figures block_record::on_device::figures() {

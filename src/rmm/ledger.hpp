@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -93,7 +94,10 @@ class block_record {
 
     /// A block for which there is no host memory here is not counted.
     void note(int device, void* ptr, std::size_t bytes) noexcept;
-    void forget(void* ptr) noexcept;
+    /// Of one that goes back to the driver in the scope of the result: it has no entry any more, so that the driver may give the
+    /// address to another thread, and is held until the scope ends. Nothing for one that is not known.
+    class going;
+    [[nodiscard]] going forget(void* ptr) noexcept;
 
   private:
     class on_device;
@@ -126,6 +130,25 @@ class block_record {
     short_lock mutex_;
     heap::address_map<block> blocks_;
     std::vector<on_device*> holders_;  // one for each device of each driver; never freed
+};
+
+class block_record::going {
+  public:
+    going(block_record& all, on_device* where, std::size_t size_bytes) noexcept
+        : all_(all), where_(where), size_bytes_(size_bytes) {}
+    ~going() {
+        if (where_ == nullptr) return;
+        const std::lock_guard in(all_.mutex_);
+        where_->held_bytes -= size_bytes_;
+        --where_->num_blocks;
+    }
+    going(const going&) = delete;
+    going& operator=(const going&) = delete;
+
+  private:
+    block_record& all_;
+    on_device* const where_;
+    const std::size_t size_bytes_;
 };
 
 }  // namespace detail
