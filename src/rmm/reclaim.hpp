@@ -55,7 +55,7 @@ struct reclaim_search {
 const reclaim_search* current_search() noexcept;
 
 /// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees something,
-/// but not for ever, nor for longer than `patience`. Nobody is asked for more than the device has.
+/// but not for ever, nor for longer than `patience`. Where the device is full, nobody is asked for more than it has in all.
 class reclaim_rounds {
   public:
     /// `asker`, if it has a holder, is not asked to give anything back.

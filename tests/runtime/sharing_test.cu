@@ -80,6 +80,11 @@ class Sharing : public ::testing::Test {
                            first);
         return a;
     }
+    /// All of an array of one chunk by one task.
+    static EventId count_at_once(const RuntimeHandle& rt, Array<std::int64_t>& a, std::int64_t first) {
+        return rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+                         kmm::Range<std::int64_t>(0, a.size(0)), overwrite(a), first);
+    }
     static kmm::Domain on_device_0(std::int64_t chunks) {
         kmm::Domain domain;
         for (std::int64_t c = 0; c < chunks; c++) domain.chunks.push_back(chunk_of(device(0), c * n, n));
@@ -164,8 +169,7 @@ TEST_F(Sharing, an_allocation_in_a_task_gets_what_can_be_evicted_at_once) {
     const RuntimeHandle rt = start(config());
     Array<std::int64_t> others = counting_array(rt, 40, 3);
     Array<std::int64_t> own = one_chunk<std::int64_t>(rt, 8 * n);
-    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 8 * n),
-              overwrite(own), 5);
+    count_at_once(rt, own, 5);
     rt.synchronize();
     const auto task = [this](kmm::DeviceResource& resource, kmm::GPUViewMut<std::int64_t>) {
         const rmm::cuda_stream_view stream{static_cast<cudaStream_t>(resource.native_stream())};
@@ -198,8 +202,7 @@ TEST_F(Sharing, memory_of_every_kind_is_given_back) {
 TEST_F(Sharing, a_chunk_that_a_running_device_function_uses_stays_and_others_are_given) {
     const RuntimeHandle rt = start(config());
     Array<std::int64_t> used = one_chunk<std::int64_t>(rt, 4 * n);
-    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 4 * n),
-              overwrite(used), 1);
+    count_at_once(rt, used, 1);
     Array<std::int64_t> idle = counting_array(rt, 48, 2);
     rt.synchronize();
     const Gate gate;
@@ -221,8 +224,7 @@ TEST_F(Sharing, a_chunk_that_a_running_device_function_uses_stays_and_others_are
 TEST_F(Sharing, an_allocation_in_a_task_that_only_its_own_chunks_could_serve_is_an_error_and_not_a_hang) {
     const RuntimeHandle rt = start(config());
     Array<std::int64_t> own = one_chunk<std::int64_t>(rt, 40 * n);
-    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 40 * n),
-              overwrite(own), 9);
+    count_at_once(rt, own, 9);
     rt.synchronize();
     const auto task = [this](kmm::DeviceResource& resource, kmm::GPUView<std::int64_t>) {
         const rmm::cuda_stream_view stream{static_cast<cudaStream_t>(resource.native_stream())};
@@ -296,8 +298,7 @@ TEST_F(Sharing, a_task_waits_for_memory_that_the_program_holds_and_runs_when_it_
     const RuntimeHandle rt = start(config());
     std::optional<rmm::device_buffer> mine(std::in_place, 56 * unit, rmm::cuda_stream_default, &cuda_);
     Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
-    const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
-                                   kmm::Range<std::int64_t>(0, 32 * n), overwrite(a), 4);
+    const EventId done = count_at_once(rt, a, 4);
     // The measurement takes its time.
     EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(300)));
     mine.reset();
@@ -311,8 +312,7 @@ TEST_F(Sharing, a_task_fails_after_memory_wait_and_says_who_could_help) {
     const RuntimeHandle rt = start(impatient);
     const rmm::device_buffer mine(56 * unit, rmm::cuda_stream_default, &cuda_);
     Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
-    const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
-                                   kmm::Range<std::int64_t>(0, 32 * n), overwrite(a), 4);
+    const EventId done = count_at_once(rt, a, 4);
     const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(done); });
     ASSERT_TRUE(error);
     EXPECT_TRUE(nests<kmm::OutOfMemory>(*error, "memory that others give back")) << error->what();
@@ -327,8 +327,7 @@ TEST_F(Sharing, a_task_that_waits_for_the_program_keeps_no_smaller_one_waiting) 
     const RuntimeHandle rt = start(patient);
     std::optional<rmm::device_buffer> mine(std::in_place, 40 * unit, rmm::cuda_stream_default, &cuda_);
     Array<std::int64_t> large = one_chunk<std::int64_t>(rt, 32 * n);
-    const EventId waits = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
-                                    kmm::Range<std::int64_t>(0, 32 * n), overwrite(large), 4);
+    const EventId waits = count_at_once(rt, large, 4);
     for (int i = 0; i < 4; i++) {
         const Array<std::int64_t> small = counting_array(rt, 4, i);
         EXPECT_TRUE(counts_from(small, i));
@@ -346,8 +345,7 @@ TEST_F(Sharing, after_a_wait_in_vain_memory_that_became_free_is_used) {
     for (const bool is_free : {false, true}) {
         if (is_free) mine.reset();
         Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
-        const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
-                                       kmm::Range<std::int64_t>(0, 32 * n), overwrite(a), 4);
+        const EventId done = count_at_once(rt, a, 4);
         if (is_free)
             EXPECT_TRUE(counts_from(a, 4));
         else
@@ -362,8 +360,7 @@ TEST_F(Sharing, every_release_of_the_program_prolongs_the_wait) {
     std::vector<rmm::device_buffer> mine;
     for (int i = 0; i < 7; i++) mine.emplace_back(8 * unit, rmm::cuda_stream_default, &cuda_);
     Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 36 * n);
-    const EventId done = rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
-                                   kmm::Range<std::int64_t>(0, 36 * n), overwrite(a), 4);
+    const EventId done = count_at_once(rt, a, 4);
     // Five steps of less than the patience each, and of more together.
     while (mine.size() > 3) {
         EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(200)));
@@ -378,8 +375,7 @@ TEST_F(Sharing, a_task_gets_what_pools_do_not_use) {
     ASSERT_TRUE(fails_alone(cuda_, 32 * unit));
     const RuntimeHandle rt = start(config());
     Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
-    rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), kmm::Range<std::int64_t>(0, 32 * n),
-              overwrite(a), 4);
+    count_at_once(rt, a, 4);
     EXPECT_TRUE(counts_from(a, 4));
 }
 
@@ -522,8 +518,8 @@ TEST_F(Sharing, two_runtimes_that_each_need_most_of_the_device_take_turns) {
     const RuntimeHandle one = start(config()), two = start(config());
     Array<std::int64_t> a = one_chunk<std::int64_t>(one, 44 * n), b = one_chunk<std::int64_t>(two, 44 * n);
     const kmm::Range<std::int64_t> all(0, 44 * n);
-    one.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), all, overwrite(a), 1);
-    two.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)), all, overwrite(b), 2);
+    count_at_once(one, a, 1);
+    count_at_once(two, b, 2);
     const int turns = repeat(4, 2);
     for (int i = 0; i < turns; i++) {
         one.submit(device(0), GPUKernel(add_to, dim3(64), dim3(n / 4)), all, write(a), 1);

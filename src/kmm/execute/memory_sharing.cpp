@@ -1,8 +1,9 @@
 // Implements the part of memory_service.hpp that shares a device's memory with others in this process: what the service gives
 // back when they are short, and how it waits for what they hold.
 //
-// The service's thread, but for what is called by others. It waits for no device and no other thread here: steps that are still in
-// use leave one by one as their users pass, and services ask each other by messages.
+// The service's thread, but for what is called by others. It waits here for no other thread and for no device (but inside a
+// driver's own free, which may): steps that are still in use leave one by one as their users pass, and services ask each other by
+// messages.
 #include <algorithm>
 #include <exception>
 #include <future>
