@@ -91,6 +91,12 @@ class Stage final : public Outbox {
         while (!growths.empty()) {
             const auto [memory, bytes] = growths.back();
             growths.pop_back();
+            if (bytes > driver_has) {
+                scheduler->grown(memory, 0, 0);
+                scheduler->dispatch();
+                continue;
+            }
+            if (memory != 0) driver_has -= bytes;
             next_address_[memory] = std::max(next_address_[memory], (std::uintptr_t{memory} + 1) << 32);
             scheduler->grown(memory, next_address_[memory], bytes);
             next_address_[memory] += bytes;
@@ -132,6 +138,10 @@ class Stage final : public Outbox {
     void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
     void run_on_host(Task& t) override { on_host.push_back(&t); }
     void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    bool await_memory(MemoryIndex, std::size_t bytes, bool patient) override {
+        waits.emplace_back(bytes, patient);
+        return true;
+    }
     bool linked(MemoryIndex, MemoryIndex) const noexcept override { return false; }
     void settled(Task& t) noexcept override {
         if (t.failure != nullptr) failures[t.number] = t.failure;
@@ -167,6 +177,8 @@ class Stage final : public Outbox {
     std::vector<Task*> launches;
     std::vector<Task*> on_host;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
+    std::size_t driver_has = ~std::size_t{0};  ///< for the devices
+    std::vector<std::pair<std::size_t, bool>> waits;
     std::map<TaskNumber, std::shared_ptr<Failure>> failures;
     std::map<LaneId, kmm::graph::Position> completed;
     std::vector<TaskNumber> ran;
@@ -278,6 +290,50 @@ TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_o
     for (std::size_t c = 0; c < 2; c++) s.submit(TaskKind::kernel, 1, {{&b.chunks[c], true, true}});
     s.finish();
     EXPECT_EQ(s.scheduler->counters().succeeded, 4u);
+}
+
+TEST(Scheduler, a_task_that_lacks_memory_of_others_keeps_nobody_waiting_and_is_served_first) {
+    Stage s({100 * unit, 8 * unit});
+    s.driver_has = 2 * unit;
+    const TaskNumber large = s.submit(TaskKind::kernel, 1, {{&s.make_array(1, 6 * unit).chunks[0], true, true}}).number;
+    s.finish();
+    ASSERT_EQ(s.waits.size(), 1u);
+    EXPECT_EQ(s.waits[0], (std::pair<std::size_t, bool>{6 * unit, true}));
+    Array& small = s.make_array(2);
+    for (Chunk& c : small.chunks) s.submit(TaskKind::kernel, 1, {{&c, true, true}});
+    s.finish();
+    EXPECT_EQ(s.ran.size(), 2u);
+    EXPECT_TRUE(s.scheduler->waits_for_memory(*s.table.find(large)));
+    EXPECT_EQ(s.waits.size(), 1u) << "one wait at a time";
+    s.scheduler->awaited(1, std::uintptr_t{9} << 40, 6 * unit, false);
+    s.finish();
+    EXPECT_EQ(s.ran.back(), large);
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Scheduler, a_wait_in_vain_fails_those_who_were_ready_before_it_and_the_others_have_a_wait_of_their_own) {
+    Stage s({100 * unit, 8 * unit});
+    s.driver_has = 0;
+    Array& a = s.make_array(30, 6 * unit);
+    for (std::size_t c = 0; c < 20; c++) s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, true}});
+    s.finish();
+    ASSERT_EQ(s.waits.size(), 1u);
+    const TaskNumber late = s.submit(TaskKind::kernel, 1, {{&a.chunks[20], true, true}}).number;
+    s.finish();
+    std::size_t num_waits = 1;
+    for (; s.failures.size() < 20; num_waits++) {
+        ASSERT_EQ(s.waits.size(), num_waits);
+        EXPECT_EQ(s.waits.back().second, num_waits == 1) << "they have waited long enough";
+        s.scheduler->awaited(1, 0, 0, false);
+        s.finish();
+    }
+    EXPECT_EQ(s.failures.count(late), 0u);
+    ASSERT_EQ(s.waits.size(), num_waits);
+    EXPECT_TRUE(s.waits.back().second);
+    s.scheduler->awaited(1, 0, 0, false);
+    s.finish();
+    EXPECT_EQ(s.failures.count(late), 1u);
+    EXPECT_TRUE(s.scheduler->idle());
 }
 
 TEST(Scheduler, a_wait_for_memory_begins_once_and_ends_with_the_grant_or_the_failure) {
