@@ -26,10 +26,14 @@ inline namespace kmm_v0 {
 class device_buffer {
   public:
     /// Empty, with the current resource.
-    device_buffer() : device_buffer(mr::get_current_device_resource_ref()) {}
+    device_buffer() : device_buffer(mr::detail::get_current_resource()) {}
 
-    RMM_UNIT_INLINE explicit device_buffer(std::size_t size, cuda_stream_view stream,
-                                           device_async_resource_ref mr = mr::get_current_device_resource_ref())
+    /// Without `mr`: from the current resource.
+    RMM_UNIT_INLINE explicit device_buffer(std::size_t size, cuda_stream_view stream)
+        : device_buffer(mr::detail::get_current_resource()) {
+        acquire(size, nullptr, stream, detail::explicit_stream(stream));
+    }
+    RMM_UNIT_INLINE explicit device_buffer(std::size_t size, cuda_stream_view stream, device_async_resource_ref mr)
         : device_buffer(mr) {
         acquire(size, nullptr, stream, detail::explicit_stream(stream));
     }
@@ -93,6 +97,7 @@ class device_buffer {
 
   private:
     explicit device_buffer(device_async_resource_ref mr) : mr_{mr} {}
+    explicit device_buffer(mr::detail::current_resource current) : mr_{current.ref}, device_{current.device} {}
 
     [[noreturn]] static void refuse_null_source(std::size_t size);
     // `stream` is what the caller named, `explicit_stream` what compiled code must be given for it.

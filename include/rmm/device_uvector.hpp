@@ -61,8 +61,9 @@ class device_uvector {
     device_uvector() = delete;
 
     /// Throws rmm::bad_alloc where the size in bytes does not fit into size_t.
-    RMM_UNIT_INLINE explicit device_uvector(size_type size, cuda_stream_view stream,
-                                            device_async_resource_ref mr = mr::get_current_device_resource_ref())
+    RMM_UNIT_INLINE explicit device_uvector(size_type size, cuda_stream_view stream)
+        : storage_{bytes_of(size), stream} {}
+    RMM_UNIT_INLINE explicit device_uvector(size_type size, cuda_stream_view stream, device_async_resource_ref mr)
         : storage_{bytes_of(size), stream, mr} {}
 
     /// Copies the elements on the stream.

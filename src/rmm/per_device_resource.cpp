@@ -101,6 +101,11 @@ device_memory_resource* initial_resource() {
     return &instance;
 }
 
+current_resource get_current_resource() {
+    const cuda_device_id device = get_current_cuda_device();
+    return {get(device)->ref, device};
+}
+
 }  // namespace detail
 
 device_memory_resource* get_per_device_resource(cuda_device_id device_id) { return get(device_id)->pointer; }

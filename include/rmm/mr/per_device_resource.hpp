@@ -18,6 +18,13 @@ namespace detail {
 /// The process-wide cuda_memory_resource that serves every device until another is set.
 device_memory_resource* initial_resource();
 
+/// The resource of the current device, and that device: one question to the driver for both.
+struct current_resource {
+    device_async_resource_ref ref;
+    cuda_device_id device;
+};
+current_resource get_current_resource();
+
 }  // namespace detail
 
 /// After `set_*_ref(r)` the pointer is that of the object of `r` if it derives from device_memory_resource, else of a

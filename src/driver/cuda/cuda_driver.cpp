@@ -168,6 +168,10 @@ Status VendorDriver::context_of(int device, void** out) noexcept {
 }
 
 Status VendorDriver::current_device(int* out) noexcept {
+    if (num_devices_ == 1) {  // whatever context the thread has or will get
+        *out = 0;
+        return {};
+    }
     // The primary contexts live as long as the process: one that the thread has seen keeps its device.
     struct Seen {
         void* context = nullptr;
