@@ -67,7 +67,7 @@ struct Scale {
     std::size_t busy_bytes = std::size_t{64} << 20;   ///< freed while the stream is busy
     std::size_t num_live = 1000;
     double sample_seconds = 0.2;
-    int num_seeds = 5;
+    int num_seeds = 15;
     std::size_t efficiency_operations = 20'000;
     std::vector<std::size_t> holes{1'000, 10'000, 100'000};
 };

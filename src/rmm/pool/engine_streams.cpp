@@ -57,9 +57,9 @@ void remember(const remembered& what) noexcept {
     *slot = what;
 }
 
-// One event covers as many frees of a stream that is not ours as this: some nanoseconds a free, even where 16 threads record
+// One event covers as many frees of a stream as this: some nanoseconds a free, even where 16 threads record
 // at the same time and wait for each other in the driver. What no event covers yet is fenced, when it is needed, by an event
-// of the whole device, for which the stream that needs it waits longer than it must.
+// of that time: of the stream if it is ours, else of the whole device. Whoever needs it waits longer than it must.
 constexpr std::uint32_t frees_per_event = 64;
 // Or as many bytes: of all streams together this share of the pool, so that a free of a large block has no event as a rule.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
@@ -229,8 +229,9 @@ arena* pool_engine::take_clean_orphan(lock& held) {
 }
 
 bool pool_engine::should_record(const arena& a) const noexcept {
+    // An event on the legacy stream holds up all blocking streams of the device; it is recorded when it is needed.
     const stream_kind kind = a.kind.load(std::memory_order_relaxed);
-    if (kind != stream_kind::foreign && kind != stream_kind::per_thread) return false;
+    if (kind == stream_kind::legacy || kind == stream_kind::unknown) return false;
     const std::size_t streams = num_arenas_.load(std::memory_order_relaxed);
     return a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
            a.unrecorded_bytes.load(std::memory_order_relaxed) >=

@@ -1,9 +1,9 @@
 // The streams that a pool has seen, and the events that fence what was freed on them.
 //
 // Everything freed on a stream since its last event was recorded belongs to the stream's current epoch, and carries the fence
-// {stream, epoch}. The default stream and our own streams are fenced late: an event is recorded when a block leaves the
-// stream. Any other handle may be touched only in a call that brings it: every now and then such a call records
-// (`begin_recording`), and what the last event does not cover can only be fenced by an event of the whole device.
+// {stream, epoch}. Every now and then a call that brings the stream records an event (`begin_recording`). What the last event
+// does not cover is fenced when a block leaves the stream: the default stream and our own streams may be touched then, and of
+// the default stream there are no other events; for any other handle the whole device has an event recorded.
 //
 // Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe but for what
 // is atomic: the engine brings the lock; functions that call the driver say so and are called without it.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rmm/cuda_device.hpp"
@@ -74,6 +75,34 @@ TEST(PoolStreams, a_stream_waits_only_for_what_it_takes) {
     b.synchronize();
     g.open();
     pool.deallocate(other, 1024, b);
+}
+
+TEST(PoolStreams, what_many_streams_freed_is_whole_for_another_when_they_are_done_with_it_whatever_they_do_since) {
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    mr::cuda_memory_resource cuda;
+    const cuda_stream ours[2] = {non_blocking(), non_blocking()};
+    foreign_stream others[2];
+    cuda_stream taker = non_blocking();
+    for (const auto& [a, b] :
+         {std::pair{ours[0].view(), ours[1].view()}, std::pair{others[0].view(), others[1].view()}}) {
+        cuda_pool pool{cuda, 64 * MiB, 64 * MiB};
+        std::vector<void*> blocks;
+        for (int i = 0; i < 64; ++i) blocks.push_back(pool.allocate(MiB, i % 2 == 0 ? a : b));
+        for (std::size_t i = 0; i < 64; ++i) pool.deallocate(blocks[i], MiB, i % 2 == 0 ? a : b);
+        a.synchronize();
+        b.synchronize();
+        gate g;
+        gate h;
+        g.close(a);
+        h.close(b);
+        void* const half = pool.allocate(32 * MiB, taker);
+        EXPECT_TRUE(is_idle(taker));
+        pool.deallocate(half, 32 * MiB, taker);
+        g.open();
+        h.open();
+        a.synchronize();
+        b.synchronize();
+    }
 }
 
 TEST(PoolStreams, a_destroyed_stream_still_holds_its_memory_back) {
