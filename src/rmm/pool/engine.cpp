@@ -28,6 +28,12 @@ constexpr std::size_t poll_slack = 64;
 // and 78.9 % with a poll every 32 frees (H200, medians of 15 seeds).
 constexpr std::size_t large_frees_per_poll = 4;
 
+// Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the spans
+// that streams get before they need them are no more of it than this.
+constexpr std::size_t largest_share_of_own_spans = 16;
+// After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many of them.
+constexpr std::size_t requests_per_refused_span = 256;
+
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -147,6 +153,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     if (timelines_.num_recorded() > poll_above_ ||
         (large_frees_ >= large_frees_per_poll && timelines_.num_recorded() > 0))
         poll(held);
+    if (needs_own_span(size, a) && !add_span(size, a) && !grow_by_span(held, a))
+        spans_refused_ = requests_per_refused_span;
     bool polled = false;
     for (;;) {
         if (piece ready = find_ready(size, a)) {
@@ -182,6 +190,17 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         if (const piece ready = find_ready(size, a)) return hand_out(ready, stream);
         return try_piece(held, find_fenced(size, a), a, stream, reach::device, why);
     }
+}
+
+/// Of virtual memory, which begins with nothing, every stream gets a span of its own with its first small request: with what it finds
+/// in the heap, all of its requests would go there, behind the lock of all streams.
+bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
+    if (source_ == nullptr || growing_ || a.heap.span_bytes() != 0) return false;
+    if (size > small_limit_.load(std::memory_order_relaxed) || a.own_number() == heap::heap::no_timeline) return false;
+    if (arenas_.size() * span_bytes() > source_->maximum_bytes() / largest_share_of_own_spans) return false;
+    if (spans_refused_ == 0) return true;
+    --spans_refused_;
+    return false;
 }
 
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of which
@@ -313,29 +332,34 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
         }
         if (begin > b.address) give(area, b.address, begin - b.address, b.fences);
         if (begin + wanted < end) give(area, begin + wanted, end - begin - wanted, b.fences);
-        try {
-            directory_.prepare(begin, wanted);
-            const std::lock_guard in(a.mutex);
-            std::uint64_t position = 0;
-            for (const heap::fence& f : b.fences) position = f.position;
-            // Until its end, the directory says so and a free looks there.
-            directory_.set(begin, wanted, &a);
-            try {
-                a.heap.add_span(begin, wanted, position);
-                // What the stream left here before counts as freed by it.
-                a.last_freed = std::max(a.last_freed, position);
-            } catch (...) {
-                directory_.set(begin, wanted, nullptr);
-                throw;
-            }
-        } catch (...) {
-            give(area, begin, wanted, b.fences);
-            throw;
-        }
-        update_small_limit();
+        install_span(begin, wanted, b.fences, a);
         return true;
     }
     return false;
+}
+
+/// Memory that is nobody's becomes a span of the arena; back in the heap if the host has no memory for that.
+void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a) {
+    try {
+        directory_.prepare(address, bytes);
+        const std::lock_guard in(a.mutex);
+        std::uint64_t position = 0;
+        for (const heap::fence& f : fences) position = f.position;
+        // Until its end, the directory says so and a free looks there.
+        directory_.set(address, bytes, &a);
+        try {
+            a.heap.add_span(address, bytes, position);
+            // What the stream left here before counts as freed by it.
+            a.last_freed = std::max(a.last_freed, position);
+        } catch (...) {
+            directory_.set(address, bytes, nullptr);
+            throw;
+        }
+    } catch (...) {
+        give(span_area(), address, bytes, fences);
+        throw;
+    }
+    update_small_limit();
 }
 
 /// Takes back what was away and may be used again. Under both locks. O(blocks away).

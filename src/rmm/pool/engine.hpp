@@ -176,6 +176,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     piece find_fenced(std::size_t size, arena& a);
     piece take_away_block(std::size_t size, arena& a);
     bool add_span(std::size_t size, arena& a);
+    void install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a);
     void drain(arena& a);
     void collect_spans(bool also_away);
     void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
@@ -183,6 +184,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void put_back(const piece& taken) noexcept;
     void* hand_out(const piece& taken, cuda_stream_view stream);
     bool cut_behind(lock& held, piece* taken);
+    bool needs_own_span(std::size_t size, const arena& a) noexcept;
     bool had_better_grow(std::size_t size, const arena& a) const noexcept;
     void poll(lock& held);
 
@@ -207,6 +209,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
     piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why);
     piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    bool grow_by_span(lock& held, arena& a);
     piece grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                        std::size_t fresh_bytes = ~std::size_t{0});
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
@@ -267,10 +270,11 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
     std::size_t large_bytes_ = 0;
     std::size_t peak_held_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;   // of virtual memory: the most that was in use, spans counted whole
-    std::size_t large_frees_ = 0;  // since the last poll
-    std::size_t trim_above_ = 0;   // free bytes below which the release threshold is not looked at
-    std::size_t poll_above_ = 0;   // recorded epochs that make the next slow allocation ask
+    std::size_t peak_bytes_ = 0;     // of virtual memory: the most that was in use, spans counted whole
+    std::size_t large_frees_ = 0;    // since the last poll
+    std::size_t trim_above_ = 0;     // free bytes below which the release threshold is not looked at
+    std::size_t spans_refused_ = 0;  // so many requests go by before a stream without a span gets another chance
+    std::size_t poll_above_ = 0;     // recorded epochs that make the next slow allocation ask
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;

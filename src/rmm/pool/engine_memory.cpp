@@ -107,6 +107,34 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     return {};
 }
 
+/// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the span would
+/// not begin where spans must.
+bool pool_engine::grow_by_span(lock& held, arena& a) {
+    const std::size_t bytes = span_bytes();
+    const growth_mark growing(*this);
+    virtual_source::growth grown;
+    {
+        const unlocked without(held);
+        grown = source_->grow(bytes, span_area());
+        if (grown.status.ok()) tell_added(grown.made.address, grown.made.size_bytes, nullptr);
+    }
+    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
+    if (!grown.status.ok()) {
+        (void)driver_.take_last_error();
+        return false;
+    }
+    heap::heap& h = heaps_[span_area()];
+    h.add_region(grown.made.address, grown.made.size_bytes, heap::border::open);
+    peak_bytes_ = std::max(peak_bytes_, held_bytes() - free_bytes() + bytes);
+    if (grown.made.address % span_directory::granule != 0 ||
+        !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
+        return false;
+    const heap::block span = h.take(grown.made.address, bytes);
+    install_span(span.address, span.size_bytes, span.fences, a);
+    return true;
+}
+
 pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
                                               refusal* why) {
     const auto first = first_attempt(size, why);

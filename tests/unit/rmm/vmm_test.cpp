@@ -49,6 +49,38 @@ TEST(Vmm, holds_little_more_than_what_is_in_use) {
     for (void* ptr : blocks) mr.deallocate(ptr, 5 * MiB, stream);
 }
 
+std::uintptr_t span_of(const void* ptr) { return reinterpret_cast<std::uintptr_t>(ptr) / (2 * MiB); }
+
+TEST(Vmm, each_stream_gets_a_span_of_its_own_with_its_first_small_request) {
+    vmm mr{128 * MiB};
+    foreign_stream a, b, c;
+    // Leaves more of its span free than the small requests need.
+    void* const large = mr.allocate(300 << 10, a.view());
+    void* const first = mr.allocate(1024, b.view());
+    mr.deallocate(first, 1024, b.view());
+    void* const second = mr.allocate(1024, c.view());
+    EXPECT_NE(span_of(first), span_of(large));
+    EXPECT_NE(span_of(second), span_of(first));
+    EXPECT_EQ(mr.allocate(1024, b.view()), first);
+    EXPECT_EQ(mr.pool_size(), 6 * MiB);
+    mr.deallocate(first, 1024, b.view());
+    mr.deallocate(second, 1024, c.view());
+    mr.deallocate(large, 300 << 10, a.view());
+}
+
+TEST(Vmm, spans_of_streams_leave_a_small_maximum_to_large_requests) {
+    vmm mr{64 * MiB};
+    std::vector<foreign_stream> streams(16);
+    std::vector<void*> small;
+    void* const first = mr.allocate(300 << 10, streams[0].view());
+    for (const foreign_stream& s : streams) small.push_back(mr.allocate(1024, s.view()));
+    void* const large = mr.allocate(48 * MiB, streams[0].view());
+    EXPECT_NE(large, nullptr);
+    mr.deallocate(large, 48 * MiB, streams[0].view());
+    for (std::size_t i = 0; i < streams.size(); ++i) mr.deallocate(small[i], 1024, streams[i].view());
+    mr.deallocate(first, 300 << 10, streams[0].view());
+}
+
 TEST(Vmm, puts_free_memory_together_that_is_in_pieces) {
     vmm mr{100 * MiB};
     cuda_stream stream = non_blocking();
