@@ -1,10 +1,6 @@
 // Implements <rmm/detail/runtime_capabilities.hpp>. Any thread.
 #include "rmm/detail/runtime_capabilities.hpp"
 
-#include <map>
-#include <mutex>
-#include <utility>
-
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -17,23 +13,13 @@ constexpr int attribute_concurrent_managed_access = 89;
 constexpr int attribute_memory_pools_supported = 115;
 constexpr int attribute_memory_pool_handle_types = 119;
 
-/// The attribute of the current device, or `otherwise` where the driver does not know. Asked once for each device.
+/// The attribute of the current device, or `otherwise` where the driver does not know.
 bool has_attribute(int number, bool otherwise) {
-    static std::mutex mutex;
-    static auto& answers = *new std::map<std::pair<int, int>, bool>;
-    const int device = current_device();
-    {
-        std::lock_guard lock(mutex);
-        if (auto at = answers.find({device, number}); at != answers.end()) return at->second;
-    }
     driver::Driver& d = the_driver();
     int value = 0;
-    const driver::Status status = d.attribute(device, number, &value);
+    const driver::Status status = d.attribute(current_device(), number, &value);
     if (!status.ok()) (void)d.take_last_error();
-    const bool answer = status.ok() ? value == 1 : otherwise;
-    std::lock_guard lock(mutex);
-    answers[{device, number}] = answer;
-    return answer;
+    return status.ok() ? value == 1 : otherwise;
 }
 
 }  // namespace
