@@ -158,7 +158,13 @@ driver::Status owned_stream::fence(driver::EventHandle spare, driver::EventHandl
     }
     ++num_recording_;
     lock.unlock();
-    const driver::Status status = the_driver().record_event(spare, driver::StreamHandle{handle_});
+    driver::Driver& d = the_driver();
+    driver::CaptureStatus captured = driver::CaptureStatus::none;
+    driver::Status status = d.capture_status(driver::StreamHandle{handle_}, &captured, nullptr);
+    if (status.code == driver::Code::capture_error || captured != driver::CaptureStatus::none)
+        status = {driver::Code::capture_error, 0};
+    else
+        status = d.record_event(spare, driver::StreamHandle{handle_});
     lock.lock();
     if (--num_recording_ == 0) changed_.notify_all();
     *point = spare;

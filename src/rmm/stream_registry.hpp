@@ -38,7 +38,8 @@ class owned_stream {
     bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
     /// Records everything queued so far in `spare`, or, if the stream has ended, names the event of its end. `*point` is
-    /// the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this object.
+    /// the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this object. A stream that is
+    /// being captured is left alone: Code::capture_error.
     kmm::driver::Status fence(kmm::driver::EventHandle spare, kmm::driver::EventHandle* point) noexcept;
 
   private:

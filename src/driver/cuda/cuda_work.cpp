@@ -134,7 +134,8 @@ Status VendorDriver::copy_batch(const CopyPiece* pieces, std::size_t num_pieces,
         !capabilities_.batch_copies || num_pieces < 2 || stream == StreamHandle{} || stream == legacy_stream();
     if (!one_by_one) {
         // A batch would invalidate the capture.
-        if (const Result failed = is_capturing(native(stream), &one_by_one)) return runtime_status(failed);
+        const Status asked = library_call([&] { return is_capturing(native(stream), &one_by_one); });
+        if (!asked.ok()) return asked;
     }
     if (one_by_one) return runtime_status(copy_pieces_one_by_one(pieces, num_pieces, native(stream)));
 

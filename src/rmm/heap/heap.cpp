@@ -364,20 +364,6 @@ void heap::index_anew(piece_map::iterator at, owner before) noexcept {
     by_size_.insert(std::move(key));
 }
 
-void heap::merge_neighbours() {
-    for (auto at = free_.begin(); at != free_.end(); ++at) {
-        std::size_t size = at->second.size_bytes;
-        for (auto next = std::next(at); next != free_.end() && next->first == at->first + size &&
-                                        joins(at->second.fences, next->second.fences) && crosses(next->first);
-             next = std::next(at)) {
-            size += next->second.size_bytes;
-            at->second.fences.add(next->second.fences);
-            erase(next);
-        }
-        if (size != at->second.size_bytes) resize(at, at->first, size);
-    }
-}
-
 void heap::merge_all() {
     for (auto at = free_.begin(); at != free_.end();) {
         const std::uintptr_t address = at->first;

@@ -122,14 +122,38 @@ class heap {
     /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked for.
     /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
-    /// Drops passed fences of all free pieces and merges what became equal. O(free pieces).
-    template<typename P> void prune(P&& passed) {
-        for (auto at = free_.begin(); at != free_.end(); ++at) {
+    /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. Looks only at
+    /// pieces with fences of timelines for which moved(timeline) is true, or of several timelines, and changes at most `most`;
+    /// false if that was not all. O(pieces looked at + log free pieces for each that changes). Throws std::bad_alloc, with nothing
+    /// done.
+    template<typename M, typename P>
+    bool prune(M&& moved, P&& passed, std::size_t most = ~std::size_t{0}) {
+        std::vector<std::uintptr_t> changed;
+        for (auto key = by_size_.lower_bound({nobody + 1, 0, 0}); key != by_size_.end() && changed.size() < most;) {
+            const owner of = key->of;
+            if (of != several && !moved(of - 1)) {
+                key = by_size_.lower_bound({of + 1, 0, 0});
+                continue;
+            }
+            const fence_set& fences = free_.find(key->address)->second.fences;
+            if (std::any_of(fences.begin(), fences.end(), passed)) changed.push_back(key->address);
+            ++key;
+        }
+        for (const std::uintptr_t address : changed) {
+            const auto at = free_.find(address);
+            if (at == free_.end()) continue;  // merged with one that changed before
             const owner before = owner_of(at->second.fences);
             at->second.fences.prune(passed);
             if (owner_of(at->second.fences) != before) index_anew(at, before);
+            join_at(address + at->second.size_bytes);
+            join_at(address);
         }
-        merge_neighbours();
+        return changed.size() < most;
+    }
+    /// The same for all timelines.
+    template<typename P>
+    void prune(P&& passed) {
+        prune([](std::uint64_t) { return true; }, passed);
     }
 
     /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for an
@@ -179,7 +203,6 @@ class heap {
     void join_at(std::uintptr_t address);
     void remove_free_range(std::uintptr_t begin, std::uintptr_t end);
     void index_anew(piece_map::iterator at, owner before) noexcept;
-    void merge_neighbours();
     using key_set = std::set<size_key>;
     key_set::iterator find_ready(std::size_t size, owner own) const;
     key_set::iterator find_fenced(std::size_t size) const;

@@ -27,6 +27,10 @@ constexpr std::size_t poll_slack = 64;
 // the heap of a pool that many streams use would fall to pieces without. Eight streams that fill a pool of 40 GiB reach 88.6 % so,
 // and 78.9 % with a poll every 32 frees (H200, medians of 15 seeds).
 constexpr std::size_t large_frees_per_poll = 4;
+// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up to these.
+constexpr std::size_t most_large_frees_per_poll = 64;
+// What more has passed is left to the next poll: nobody waits longer than some 100 microseconds for the lock.
+constexpr std::size_t most_cleared_per_poll = 512;
 
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the spans
 // that streams get before they need them are no more of it than this.
@@ -56,6 +60,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_),
+      large_frees_per_poll_(large_frees_per_poll),
       poll_above_(poll_slack) {
     if (source_ == nullptr) return;
     update_small_limit();
@@ -151,7 +156,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     lock held(mutex_);
     release_ended_captures();
     if (timelines_.num_recorded() > poll_above_ ||
-        (large_frees_ >= large_frees_per_poll && timelines_.num_recorded() > 0))
+        (large_frees_ >= large_frees_per_poll_ && timelines_.num_recorded() > 0))
         poll(held);
     if (needs_own_span(size, a) && !add_span(size, a) && !grow_by_span(held, a))
         spans_refused_ = requests_per_refused_span;
@@ -526,17 +531,24 @@ void pool_engine::wait_for_device() noexcept {
     rmm::detail::report_failure(driver_.synchronize_device(device_), "wait for the users of a pool's memory");
 }
 
-/// Asks which recorded epochs have passed, and clears their fences.
+/// Asks which recorded epochs have passed, and clears their fences. O(recorded epochs + pieces of their timelines).
 void pool_engine::poll(lock& held) {
     std::vector<timelines::question> questions = timelines_.questions();
+    large_frees_ = 0;  // others that come meanwhile need not ask too
     {
         const unlocked without(held);
         timelines_.ask(questions);
     }
     timelines_.answer(questions);
-    for (heap::heap& h : heaps_) h.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+    const std::vector<std::uint64_t> moved = timelines_.moved();
+    bool all = true;
+    for (heap::heap& h : heaps_)
+        all &= h.prune([&](std::uint64_t timeline) { return std::binary_search(moved.begin(), moved.end(), timeline); },
+                       [this](const heap::fence& f) { return timelines_.has_passed(f); }, most_cleared_per_poll);
+    if (all) timelines_.note_cleared(moved);
     timelines_.forget_idle();
-    large_frees_ = 0;
+    large_frees_per_poll_ =
+        moved.empty() ? std::min(2 * large_frees_per_poll_, most_large_frees_per_poll) : large_frees_per_poll;
     // The next round comes when as many again have gathered, so that its cost is spread over what caused it.
     poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }

@@ -101,7 +101,7 @@ bool pool_engine::is_of_other_device(cuda_stream_view stream) noexcept {
 /// that the arena works for, and is not captured.
 arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept {
     if (handle == rmm::detail::per_thread_stream_handle() && rmm::detail::this_thread_is_ending()) return nullptr;
-    const remembered* const known = recall(uid_, handle);
+    remembered* const known = recall(uid_, handle);
     if (known == nullptr || known->at->handle.load(std::memory_order_relaxed) != handle) return nullptr;
     arena* const a = known->at;
     if (same_stream == nullptr) return a;
@@ -119,8 +119,14 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
         std::uint64_t id = 0;
         *same_stream = driver_.stream_id(driver::StreamHandle{handle}, &id).ok() &&
                        rmm::detail::foreign_number(id) == a->number.load(std::memory_order_relaxed);
+    } else if (kind == stream_kind::per_thread) {
+        *same_stream = true;
+    } else if (const std::uint64_t now = rmm::detail::owned_streams_generation(); known->generation == now) {
+        *same_stream = true;
     } else {
-        *same_stream = kind == stream_kind::per_thread || known->generation == rmm::detail::owned_streams_generation();
+        // Some stream of ours was made or destroyed since.
+        *same_stream = identify(driver_, cuda_stream_view{handle}).number == a->number.load(std::memory_order_relaxed);
+        if (*same_stream) known->generation = now;
     }
     return a;
 }
@@ -236,7 +242,8 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     return a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
            a.unrecorded_bytes.load(std::memory_order_relaxed) >=
                std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams) ||
-           (has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each);
+           (kind != stream_kind::owned && has_seen_captures() &&
+            a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each);
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now

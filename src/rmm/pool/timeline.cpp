@@ -44,6 +44,7 @@ timeline& timelines::at(const stream_identity& who) {
     if (timeline* known = find(who.number)) return *known;
     auto made = std::make_unique<timeline>(who);
     made->passed = counter_;
+    made->cleared = counter_;
     made->last_used = counter_;
     made->epoch = ++counter_;
     return *timelines_.emplace(who.number, std::move(made)).first->second;
@@ -112,9 +113,6 @@ driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driv
                 status = driver_.device_event_record(device_, w.spare);
                 w.event = w.spare;
             } else if (w.owned == nullptr && is_part_of_capture(driver::legacy_stream())) {
-                status = {driver::Code::capture_error, 0};
-            } else if (w.owned != nullptr && w.owned->is_open() &&
-                       is_part_of_capture(driver::StreamHandle{w.owned->handle()})) {
                 status = {driver::Code::capture_error, 0};
             } else if (w.owned != nullptr) {
                 status = w.owned->fence(w.spare, &w.event);
@@ -277,6 +275,19 @@ void timelines::answer(const std::vector<question>& answers) {
 void timelines::forget_idle() {
     for (auto at = timelines_.begin(); at != timelines_.end();)
         at = at->second->is_idle() ? timelines_.erase(at) : std::next(at);
+}
+
+std::vector<std::uint64_t> timelines::moved() const {
+    std::vector<std::uint64_t> numbers;
+    for (const auto& [number, t] : timelines_)
+        if (t->passed != t->cleared) numbers.push_back(number);
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+}
+
+void timelines::note_cleared(const std::vector<std::uint64_t>& moved) noexcept {
+    for (const std::uint64_t number : moved)
+        if (timeline* t = find(number)) t->cleared = t->passed;
 }
 
 heap::fence_set timelines::outstanding() const {

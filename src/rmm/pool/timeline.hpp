@@ -57,7 +57,8 @@ struct timeline {
     /// Whether the handle may be another stream's by now, as far as is known without asking the driver.
     bool has_ended() const noexcept { return owned != nullptr && !owned->is_open(); }
     bool is_idle() const noexcept {
-        return num_arenas == 0 && recorded.empty() && passed >= last_used.load(std::memory_order_relaxed);
+        return num_arenas == 0 && recorded.empty() && passed == cleared &&
+               passed >= last_used.load(std::memory_order_relaxed);
     }
     /// The epoch of what is freed now. Any thread; `mark_used` comes before anybody can see the free.
     std::uint64_t epoch_now() const noexcept { return epoch.load(std::memory_order_seq_cst); }
@@ -72,6 +73,7 @@ struct timeline {
     std::atomic<std::uint64_t> epoch{0};      // what is freed now belongs to this one
     std::atomic<std::uint64_t> last_used{0};  // the latest epoch in which something was freed
     std::uint64_t passed = 0;                 // this epoch and all before are known to have passed
+    std::uint64_t cleared = 0;                // the heaps have no fences any more up to this one
     std::deque<recorded_epoch> recorded;      // ascending epochs
     int num_arenas = 0;                       // that call this timeline their own
 };
@@ -152,6 +154,9 @@ class timelines {
     void answer(const std::vector<question>& answers);
     /// Drops timelines of which nothing is left. Only after the heap was pruned.
     void forget_idle();
+    /// Ascending numbers of the timelines that have passed epochs of which the heaps may have fences; and: now they have none.
+    std::vector<std::uint64_t> moved() const;
+    void note_cleared(const std::vector<std::uint64_t>& moved) noexcept;
     std::size_t num_recorded() const noexcept { return num_recorded_; }
 
     /// Every epoch with frees that may not have passed, as fences; for the end of the pool.

@@ -2,6 +2,7 @@
 // happens when the driver refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -88,6 +89,7 @@ TEST(PoolStreams, what_many_streams_freed_is_whole_for_another_when_they_are_don
         cuda_pool pool{cuda, 64 * MiB, 64 * MiB};
         std::vector<void*> blocks;
         for (int i = 0; i < 64; ++i) blocks.push_back(pool.allocate(MiB, i % 2 == 0 ? a : b));
+        const cuda_stream one_more;  // what is known of handles must be found out anew
         for (std::size_t i = 0; i < 64; ++i) pool.deallocate(blocks[i], MiB, i % 2 == 0 ? a : b);
         a.synchronize();
         b.synchronize();
@@ -103,6 +105,23 @@ TEST(PoolStreams, what_many_streams_freed_is_whole_for_another_when_they_are_don
         a.synchronize();
         b.synchronize();
     }
+}
+
+TEST(PoolStreams, a_large_request_fits_into_what_another_stream_is_done_with_rather_than_cut_what_is_whole) {
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 128 * MiB, 128 * MiB};
+    foreign_stream a;
+    cuda_stream b = non_blocking();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(pool.allocate(8 * MiB, a.view()));
+    for (const std::size_t i : {0, 2, 4, 6}) pool.deallocate(blocks[i], 8 * MiB, a.view());
+    ASSERT_TRUE(driver().synchronize_device(0).ok());
+    void* const taken = pool.allocate(8 * MiB, b);
+    EXPECT_NE(std::find(blocks.begin(), blocks.end(), taken), blocks.end());
+    EXPECT_EQ(pool.statistics().largest_free_bytes, 64 * MiB);
+    pool.deallocate(taken, 8 * MiB, b);
+    for (const std::size_t i : {1, 3, 5, 7}) pool.deallocate(blocks[i], 8 * MiB, a.view());
 }
 
 TEST(PoolStreams, a_destroyed_stream_still_holds_its_memory_back) {

@@ -235,6 +235,24 @@ TEST(Heap, prune_makes_passed_memory_ready_and_merges_it) {
     EXPECT_TRUE(all.fences.empty());
 }
 
+TEST(Heap, prune_leaves_timelines_alone_that_have_not_moved) {
+    heap h = with_region(1024);
+    const block a = h.try_allocate(256);
+    const block b = h.try_allocate(256);
+    const block c = h.try_allocate(512);
+    h.free(a.address, 256, on(1, 1));
+    h.free(b.address, 256, on(2, 1));
+    fence_set both = on(1, 1);
+    both.add({2, 1});
+    h.free(c.address, 512, both);
+    h.prune([](std::uint64_t timeline) { return timeline == 2; }, [](const fence&) { return true; });
+    EXPECT_EQ(h.try_allocate_ready(1024, heap::no_timeline).address, 0u) << "the first piece was not looked at";
+    const block ready = h.try_allocate_ready(768, heap::no_timeline);
+    EXPECT_EQ(ready.address, b.address);
+    EXPECT_TRUE(ready.fences.empty());
+    EXPECT_EQ(h.try_allocate(256).fences, on(1, 1));
+}
+
 TEST(Heap, extent_if_freed_counts_the_free_space_on_both_sides) {
     heap h = with_region(256 * 5);
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(h.try_allocate(256));
