@@ -270,12 +270,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
     std::size_t large_bytes_ = 0;
     std::size_t peak_held_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;   // of virtual memory: the most that was in use, spans counted whole
-    std::size_t large_frees_ = 0;  // since the last poll
-    std::size_t large_frees_per_poll_;
-    std::size_t trim_above_ = 0;     // free bytes below which the release threshold is not looked at
-    std::size_t spans_refused_ = 0;  // so many requests go by before a stream without a span gets another chance
-    std::size_t poll_above_ = 0;     // recorded epochs that make the next slow allocation ask
+    std::size_t peak_bytes_ = 0;        // of virtual memory: the most that was in use, spans counted whole
+    std::size_t large_frees_ = 0;       // since the last poll
+    std::size_t large_frees_per_poll_;  // more while polls learn nothing
+    std::size_t trim_above_ = 0;        // free bytes below which the release threshold is not looked at
+    std::size_t spans_refused_ = 0;     // so many requests go by before a stream without a span gets another chance
+    std::size_t poll_above_ = 0;        // recorded epochs that make the next slow allocation ask
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
