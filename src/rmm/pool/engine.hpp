@@ -215,6 +215,11 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
+    /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
+    void note_source() noexcept {
+        held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+        spare_bytes_ = source_->spare_bytes();
+    }
     void take_initial_block();
     std::size_t trim(lock& held, std::size_t keep_bytes);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
@@ -269,6 +274,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::vector<std::unique_ptr<capture_heap>> captures_;
     std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
     std::size_t large_bytes_ = 0;
+    std::size_t spare_bytes_ = 0;  // of the source: held, mapped nowhere
     std::size_t peak_held_bytes_ = 0;
     std::size_t peak_bytes_ = 0;        // of virtual memory: the most that was in use, spans counted whole
     std::size_t large_frees_ = 0;       // since the last poll

@@ -118,7 +118,7 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
         grown = source_->grow(bytes, span_area());
         if (grown.status.ok()) tell_added(grown.made.address, grown.made.size_bytes, nullptr);
     }
-    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    note_source();
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     if (!grown.status.ok()) {
         (void)driver_.take_last_error();
@@ -248,7 +248,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     for (const removed_range& r : removed)
         heaps_[r.area].add_region(r.where.address, r.where.size_bytes, heap::border::open, r.fences);
     if (kept) h.free(kept.address, kept.size_bytes, kept.fences);
-    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    note_source();
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
     if (!status.ok()) {
@@ -304,7 +304,7 @@ bool pool_engine::cut_behind(lock& held, piece* taken) {
         // It stays whole.
     }
     if (!done.status.ok()) (void)driver_.take_last_error();
-    held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    note_source();
     if (done.mapped.size_bytes != 0) {
         h.add_region(whole.address, whole.size_bytes, heap::border::open, all);
         (void)h.take(used.address, used.size_bytes);
@@ -434,7 +434,7 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
     const auto note = [&](const virtual_source::trimming& t) {
         given_back += t.released_bytes;
-        held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+        note_source();
         if (!t.status.ok()) (void)driver_.take_last_error();
         return t.status.ok();
     };
@@ -502,7 +502,7 @@ pool_statistics pool_engine::statistics() {
     s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
     s.num_upstream_blocks = regions_.size();
     // What is mapped elsewhere on demand is not in pieces.
-    if (source_ != nullptr) s.largest_free_bytes = std::max(s.largest_free_bytes, source_->spare_bytes());
+    s.largest_free_bytes = std::max(s.largest_free_bytes, spare_bytes_);
     return s;
 }
 
