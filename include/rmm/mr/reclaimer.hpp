@@ -30,9 +30,9 @@ class RMM_EXPORT reclaimer {
 /// library: one for which the driver has no more, a pool at its maximum or that upstream refuses, a limiting adaptor at its
 /// limit. Idle memory of other pools is given back first (where the driver has no more); then reclaimers are asked, the
 /// lowest `priority` first, and in the order of registration where that is equal. The allocation is tried again after each
-/// that freed something, and fails when nobody has freed anything since everybody was asked last, or after ten seconds. Nobody is asked for more than a
-/// device that is full has in all. An allocation of a pool on
-/// a stream that is being captured asks nobody. Runtimes of kmm are reclaimers of their devices with priority 100.
+/// that freed something, and fails when nobody has freed anything since everybody was asked last, or after ten seconds. Nobody is
+/// asked for more than a device that is full has in all. An allocation of a pool on a stream that is being captured asks nobody.
+/// Runtimes of kmm are reclaimers of their devices with priority 100.
 class RMM_EXPORT reclaimer_registration {
   public:
     /// The reclaimer must outlive the registration. Throws std::bad_alloc.
