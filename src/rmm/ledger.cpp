@@ -2,6 +2,8 @@
 #include "rmm/ledger.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -33,7 +35,20 @@ struct ledger {
 // Resources that are statics leave it at exit.
 ledger& the_ledger() { return driver::never_destroyed<ledger>(); }
 
+// Devices share a number where there are more of them.
+std::array<std::atomic<int>, 64> num_taking{};
+
+std::atomic<int>& taking_from(int device) noexcept {
+    return num_taking[static_cast<std::size_t>(device) % num_taking.size()];
+}
+
 }  // namespace
+
+taking_scope::taking_scope(int device) noexcept : device_(device) { ++taking_from(device_); }
+
+taking_scope::~taking_scope() { --taking_from(device_); }
+
+bool is_being_taken(int device) noexcept { return taking_from(device) != 0; }
 
 void enter_ledger(int device, memory_holder& holder) {
     const driver::Driver& of = the_driver();

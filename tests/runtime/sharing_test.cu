@@ -19,6 +19,8 @@
 #if !KMM_USE_CUDA
 #include "driver/registry.hpp"
 #include "kmm/execute/runtime_core.hpp"
+#include "rmm/ledger.hpp"
+#include "rmm/status.hpp"
 #endif
 
 namespace {
@@ -320,6 +322,24 @@ TEST_F(Sharing, a_task_fails_after_memory_wait_and_says_who_could_help) {
     Array<std::int64_t> b = counting_array(rt, 1, 8);
     EXPECT_TRUE(counts_from(b, 8));
 }
+
+#if !KMM_USE_CUDA
+// What somebody is getting from the driver is in no books yet.
+TEST_F(Sharing, a_task_waits_for_memory_that_somebody_is_just_taking) {
+    const RuntimeHandle rt = start(config());
+    kmm::driver::Driver& driver = rmm::detail::the_driver();
+    std::optional<rmm::detail::taking_scope> taking(std::in_place, 0);
+    void* memory = nullptr;
+    ASSERT_TRUE(driver.allocate(0, 56 * unit, &memory).ok());
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
+    const EventId done = count_at_once(rt, a, 4);
+    EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(100)));
+    ASSERT_TRUE(driver.free(memory).ok());
+    taking.reset();
+    rt.wait(done);
+    EXPECT_TRUE(counts_from(a, 4));
+}
+#endif
 
 TEST_F(Sharing, a_task_that_waits_for_the_program_keeps_no_smaller_one_waiting) {
     RuntimeConfig patient = config();

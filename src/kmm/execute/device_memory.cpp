@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kmm/values/log.hpp"
+#include "rmm/ledger.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_async_view_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
@@ -131,6 +132,7 @@ bool DeviceMemory::is_ours(const void* memory) noexcept {
 }
 
 void* DeviceMemory::take(std::size_t bytes) noexcept {
+    const rmm::detail::taking_scope taking(ordinal_);
     const Here here(driver_, ordinal_, kind_);
     try {
         make();

@@ -43,7 +43,7 @@ class MemoryService {
 
     /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and other
     /// runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds, or nobody else
-    /// holds any. Answered by Message::awaited, with 0 bytes in vain. One at a time for each memory.
+    /// has held any since. Answered by Message::awaited, with 0 bytes in vain. One at a time for each memory.
     /// Not `patient`: tries once.
     void await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient);
     /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for kernels.
@@ -108,6 +108,7 @@ class MemoryService {
         std::chrono::milliseconds pause{1};
         Clock::time_point next;                ///< attempt
         std::size_t least_held_by_others = 0;  ///< seen so far
+        bool others_held = false;              ///< any, since it is awaited
         std::shared_ptr<Asked> asked;          ///< of a neighbour, the latest
         std::size_t next_neighbour = 0;
     };

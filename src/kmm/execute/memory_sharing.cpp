@@ -255,6 +255,7 @@ void MemoryService::await_now(memory::MemoryIndex m, std::size_t bytes, bool pat
     awaited.until = now + patience_of(patient ? config_.memory_wait : 0);
     awaited.next = now;
     awaited.least_held_by_others = held_by_others(m);
+    awaited.others_held = awaited.least_held_by_others != 0;
 }
 
 void MemoryService::end_awaited(memory::MemoryIndex m, const Step& step) {
@@ -269,20 +270,25 @@ void MemoryService::try_awaited() {
         if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
         Awaited& awaited = *memories_[m].awaited;
         const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+        // Who takes memory just when it is refused has none to show yet.
+        bool settled = !rmm::detail::is_being_taken(ordinals_[m - 1]);
+        awaited.others_held |= held_by_others(m) != 0;
         Step step;
         if (left != 0 && take_anywhere(m, std::min(awaited.bytes, left), &step)) {
             end_awaited(m, step);
             continue;
         }
         const Clock::time_point now = Clock::now();
+        settled &= !rmm::detail::is_being_taken(ordinals_[m - 1]);
         const std::size_t held = held_by_others(m);
+        awaited.others_held |= held != 0;
         if (held < awaited.least_held_by_others && awaited.until > now) {
             awaited.least_held_by_others = held;
             awaited.until = now + patience_of(config_.memory_wait);
         }
-        if (left == 0 || now >= awaited.until || held == 0) {
-            // Others may have given all of it back since it was refused.
-            if (left != 0) (void)take_anywhere(m, std::min(awaited.bytes, left), &step);
+        // Who holds nothing now may have held it when it was refused, and take it again before it is asked for: nobody has any only
+        // if nobody was ever seen to.
+        if (left == 0 || now >= awaited.until || (settled && !awaited.others_held)) {
             end_awaited(m, step);
             continue;
         }
