@@ -1,5 +1,5 @@
-// What the current device and the process's driver can do. Answers are remembered for each device; a refused query leaves
-// no error behind. Any thread.
+// What the current device and the process's driver can do. The driver is asked each time; a refused query leaves no
+// error behind. Any thread.
 #pragma once
 
 #include <rmm/detail/export.hpp>

@@ -123,21 +123,22 @@ class heap {
     /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
     /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. Looks only at
-    /// pieces with fences of timelines for which moved(timeline) is true, or of several timelines, and changes at most `most`;
-    /// false if that was not all. O(pieces looked at + log free pieces for each that changes). Throws std::bad_alloc, with nothing
-    /// done.
+    /// pieces with fences of timelines for which moved(timeline) is true, or of several timelines, and changes at most `most`,
+    /// of each timeline the largest first; false if that was not all. O(pieces looked at + log free pieces for each that changes).
+    /// Throws std::bad_alloc, with nothing done.
     template<typename M, typename P>
     bool prune(M&& moved, P&& passed, std::size_t most = ~std::size_t{0}) {
         std::vector<std::uintptr_t> changed;
-        for (auto key = by_size_.lower_bound({nobody + 1, 0, 0}); key != by_size_.end() && changed.size() < most;) {
+        for (auto key = by_size_.end(); key != by_size_.begin() && changed.size() < most;) {
+            --key;
             const owner of = key->of;
+            if (of == nobody) break;  // these come first
             if (of != several && !moved(of - 1)) {
-                key = by_size_.lower_bound({of + 1, 0, 0});
+                key = by_size_.lower_bound({of, 0, 0});
                 continue;
             }
             const fence_set& fences = free_.find(key->address)->second.fences;
             if (std::any_of(fences.begin(), fences.end(), passed)) changed.push_back(key->address);
-            ++key;
         }
         for (const std::uintptr_t address : changed) {
             const auto at = free_.find(address);

@@ -29,7 +29,7 @@ constexpr std::size_t poll_slack = 64;
 constexpr std::size_t large_frees_per_poll = 4;
 // While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up to these.
 constexpr std::size_t most_large_frees_per_poll = 64;
-// What more has passed is left to the next poll: nobody waits longer than some 100 microseconds for the lock.
+// What more has passed is left to the polls of the next requests, so that none keeps the lock for milliseconds.
 constexpr std::size_t most_cleared_per_poll = 512;
 
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the spans
@@ -37,6 +37,9 @@ constexpr std::size_t most_cleared_per_poll = 512;
 constexpr std::size_t largest_share_of_own_spans = 16;
 // After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many of them.
 constexpr std::size_t requests_per_refused_span = 256;
+
+// So many pieces behind streams that are captured are passed over in the search for one that is not.
+constexpr std::size_t most_set_aside = 16;
 
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
@@ -155,7 +158,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     arena& a = arena_of(stream);
     lock held(mutex_);
     release_ended_captures();
-    if (timelines_.num_recorded() > poll_above_ ||
+    if (more_to_clear_ || timelines_.num_recorded() > poll_above_ ||
         (large_frees_ >= large_frees_per_poll_ && timelines_.num_recorded() > 0))
         poll(held);
     if (needs_own_span(size, a) && !add_span(size, a) && !grow_by_span(held, a))
@@ -173,11 +176,9 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
         // but a program that captures streams may be capturing one now, and such an event would spoil that.
-        piece fenced = find_fenced(size, a);
-        if (!cut_behind(held, &fenced)) continue;
-        if (void* const ptr = try_piece(held, fenced, a, stream, last_resort(), why)) return ptr;
+        if (void* const ptr = try_fenced(held, size, a, stream, last_resort(), why)) return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
-        if (!polled && timelines_.num_recorded() > 0) {
+        if (!polled && (more_to_clear_ || timelines_.num_recorded() > 0)) {
             poll(held);
             polled = true;
             continue;
@@ -193,7 +194,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             return try_piece(held, grown, a, stream, reach::device, why);
         // While upstream was asked, others may have freed something; and now whatever is free must do.
         if (const piece ready = find_ready(size, a)) return hand_out(ready, stream);
-        return try_piece(held, find_fenced(size, a), a, stream, reach::device, why);
+        return try_fenced(held, size, a, stream, reach::device, why);
     }
 }
 
@@ -201,18 +202,44 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
 /// in the heap, all of its requests would go there, behind the lock of all streams.
 bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
     if (source_ == nullptr || growing_ || a.heap.span_bytes() != 0) return false;
-    if (size > small_limit_.load(std::memory_order_relaxed) || a.own_number() == heap::heap::no_timeline) return false;
-    if (arenas_.size() * span_bytes() > source_->maximum_bytes() / largest_share_of_own_spans) return false;
-    if (spans_refused_ == 0) return true;
-    --spans_refused_;
-    return false;
+    // The limit of small requests stays when the spans become smaller again.
+    if (size > std::min(small_limit_.load(std::memory_order_relaxed), span_bytes())) return false;
+    if (a.own_number() == heap::heap::no_timeline) return false;
+    if (spans_refused_ > 0) {
+        --spans_refused_;
+        return false;
+    }
+    return arenas_.size() * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
 }
 
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of which
 /// it would have to wait.
 bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexcept {
     if (source_ == nullptr || growing_ || size > small_limit_.load(std::memory_order_relaxed)) return false;
-    return a.heap.span_bytes() == 0 || heap::eager_growth(peak_bytes_, held_bytes()) >= span_bytes();
+    return (a.heap.span_bytes() == 0 && spans_refused_ == 0) ||
+           heap::eager_growth(peak_bytes_, held_bytes()) >= span_bytes();
+}
+
+/// Makes the stream wait for the piece's last users. `not_now`: one of them is captured, or farther away than allowed; the
+/// caller still has the piece. `never`, with the cause in `*why`, and exceptions: the piece was put back.
+pool_engine::reached pool_engine::wait_for_piece(lock& held, const piece& taken, const arena& a,
+                                                 cuda_stream_view stream, reach how_far, refusal* why) {
+    if (taken.fences.empty()) return reached::yes;
+    bool out_of_reach = false;
+    driver::Status status;
+    try {
+        status = wait_for(held, taken.fences, stream, a.own_number(), how_far, &out_of_reach);
+    } catch (...) {
+        put_back(taken);
+        throw;
+    }
+    if (status.ok()) return out_of_reach ? reached::not_now : reached::yes;
+    // A stream that is captured cannot be fenced now: other memory must do.
+    if (status.code == driver::Code::capture_error) return reached::not_now;
+    put_back(taken);
+    why->why = refusal::cause::driver;
+    why->status = status;
+    return reached::never;
 }
 
 /// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
@@ -220,22 +247,36 @@ bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexce
 void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
                              refusal* why) {
     if (!taken) return nullptr;
-    try {
-        bool out_of_reach = false;
-        const driver::Status status =
-            taken.fences.empty() ? driver::Status{}
-                                 : wait_for(held, taken.fences, stream, a.own_number(), how_far, &out_of_reach);
-        if (status.ok() && !out_of_reach) return hand_out(taken, stream);
-        // A stream that is captured cannot be fenced now: other memory must do.
-        if (!status.ok() && status.code != driver::Code::capture_error) {
-            why->why = refusal::cause::driver;
-            why->status = status;
+    const reached answer = wait_for_piece(held, taken, a, stream, how_far, why);
+    if (answer == reached::yes) return hand_out(taken, stream);
+    if (answer == reached::not_now) put_back(taken);
+    return nullptr;
+}
+
+/// The same for what other streams used last. What cannot be waited for now is set aside while other memory is tried.
+void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far,
+                              refusal* why) {
+    struct set_aside {
+        ~set_aside() {
+            for (const piece& p : pieces) engine->put_back(p);
         }
-    } catch (...) {
-        put_back(taken);
-        throw;
+        pool_engine* engine;
+        std::vector<piece> pieces;
+    } aside{this, {}};
+    for (std::size_t tries = 0; tries < most_set_aside; ++tries) {
+        piece found = find_fenced(size, a);
+        if (!cut_behind(held, &found)) continue;
+        if (!found) return nullptr;
+        const reached answer = wait_for_piece(held, found, a, stream, how_far, why);
+        if (answer == reached::yes) return hand_out(found, stream);
+        if (answer == reached::never) return nullptr;
+        try {
+            aside.pieces.push_back(found);
+        } catch (...) {
+            put_back(found);
+            throw;
+        }
     }
-    put_back(taken);
     return nullptr;
 }
 
@@ -445,6 +486,17 @@ void pool_engine::give_or_lose(std::uint8_t area, std::uintptr_t address, std::s
     }
 }
 
+/// Virtual memory that was taken out of its heap is free memory again.
+void pool_engine::return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept {
+    try {
+        heap::fence_set unpassed = fences;
+        unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+        heaps_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+    }
+}
+
 void pool_engine::put_back(const piece& taken) noexcept {
     if (taken.from == nullptr) return give_or_lose(taken.area, taken.address, taken.size_bytes, taken.fences);
     try {
@@ -541,11 +593,13 @@ void pool_engine::poll(lock& held) {
     }
     timelines_.answer(questions);
     const std::vector<std::uint64_t> moved = timelines_.moved();
-    bool all = true;
+    more_to_clear_ = false;
     for (heap::heap& h : heaps_)
-        all &= h.prune([&](std::uint64_t timeline) { return std::binary_search(moved.begin(), moved.end(), timeline); },
-                       [this](const heap::fence& f) { return timelines_.has_passed(f); }, most_cleared_per_poll);
-    if (all) timelines_.note_cleared(moved);
+        if (!moved.empty() &&
+            !h.prune([&](std::uint64_t timeline) { return std::binary_search(moved.begin(), moved.end(), timeline); },
+                     [this](const heap::fence& f) { return timelines_.has_passed(f); }, most_cleared_per_poll))
+            more_to_clear_ = true;
+    if (!more_to_clear_) timelines_.note_cleared(moved);
     timelines_.forget_idle();
     large_frees_per_poll_ =
         moved.empty() ? std::min(2 * large_frees_per_poll_, most_large_frees_per_poll) : large_frees_per_poll;

@@ -170,8 +170,12 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
+    enum class reached : std::uint8_t { yes, not_now, never };
+    reached wait_for_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
+                           refusal* why);
     void* try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
                     refusal* why);
+    void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, refusal* why);
     piece find_ready(std::size_t size, arena& a);
     piece find_fenced(std::size_t size, arena& a);
     piece take_away_block(std::size_t size, arena& a);
@@ -212,6 +216,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool grow_by_span(lock& held, arena& a);
     piece grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                        std::size_t fresh_bytes = ~std::size_t{0});
+    bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
+    void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
@@ -282,6 +288,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t trim_above_ = 0;        // free bytes below which the release threshold is not looked at
     std::size_t spans_refused_ = 0;     // so many requests go by before a stream without a span gets another chance
     std::size_t poll_above_ = 0;        // recorded epochs that make the next slow allocation ask
+    bool more_to_clear_ = false;        // the last poll left fences in the heaps that are known to have passed
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
@@ -295,7 +302,7 @@ class pool_engine final : public rmm::detail::memory_holder {
 /// it leaves the marks to the outer call.
 class growth_mark {
   public:
-    explicit growth_mark(pool_engine& pool) : pool_(pool), outermost_(!pool.growing_) {
+    explicit growth_mark(pool_engine& pool) : pool_(pool), taking_(pool.device_), outermost_(!pool.growing_) {
         if (!outermost_) return;
         pool.growing_ = true;
         pool.grower_ = std::this_thread::get_id();
@@ -312,6 +319,7 @@ class growth_mark {
 
   private:
     pool_engine& pool_;
+    const rmm::detail::taking_scope taking_;
     bool outermost_;
 };
 

@@ -120,7 +120,7 @@ pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
         return {b.address, b.size_bytes, {}, nullptr, 0, false, area};
     };
     if (const piece found = idle()) return found;
-    if (timelines_.num_recorded() > 0) poll(held);
+    if (more_to_clear_ || timelines_.num_recorded() > 0) poll(held);
     collect_spans(false);
     return idle();
 }

@@ -124,8 +124,8 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
         (void)driver_.take_last_error();
         return false;
     }
+    if (!add_mapped(held, span_area(), grown.made)) return false;
     heap::heap& h = heaps_[span_area()];
-    h.add_region(grown.made.address, grown.made.size_bytes, heap::border::open);
     peak_bytes_ = std::max(peak_bytes_, held_bytes() - free_bytes() + bytes);
     if (grown.made.address % span_directory::granule != 0 ||
         !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
@@ -133,6 +133,21 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
     const heap::block span = h.take(grown.made.address, bytes);
     install_span(span.address, span.size_bytes, span.fences, a);
     return true;
+}
+
+/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes back to the
+/// driver: false.
+bool pool_engine::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
+    try {
+        heaps_[area].add_region(made.address, made.size_bytes, heap::border::open);
+        return true;
+    } catch (const std::bad_alloc&) {
+        const unlocked without(held);
+        tell_removed(made.address, made.size_bytes);
+        (void)source_->trim(made);
+    }
+    note_source();
+    return false;
 }
 
 pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
@@ -197,15 +212,26 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
         return {};
     }
 
-    // What is moved, and what the result will lie beside, is nobody's while the lock is let go.
+    // What is moved, and what the result will lie beside, is nobody's while the lock is let go; then it is free again.
     struct removed_range {
         heap::range where;
         std::uint8_t area;
         heap::fence_set fences;
     };
-    std::vector<removed_range> removed;
+    struct removal {
+        ~removal() {
+            for (const removed_range& r : ranges) engine->return_region(r.area, r.where, r.fences);
+            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, kept.fences);
+        }
+        pool_engine* engine;
+        std::uint8_t kept_area;
+        std::vector<removed_range> ranges;
+        heap::block kept;
+    };
+    std::optional<removal> removed(std::in_place, this, area);
     heap::fence_set users;
     // By what is free in one area: pieces that are moved together may lie in several.
+    removed->ranges.reserve(free.size());
     auto at = free.begin();
     for (const heap::range& m : plan.moved) {
         while (at->where.end() <= m.address) ++at;
@@ -215,14 +241,15 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
                 {begin, std::min(f->where.end(), m.end()) - begin}, static_cast<std::uint8_t>(f->area), {}};
             RMM_EXPECTS(heaps_[part.area].remove_region(begin, part.where.size_bytes, &part.fences),
                         "a pool of virtual memory planned to move memory that is in use");
-            users.add(part.fences);
-            removed.push_back(std::move(part));
+            removed->ranges.push_back(std::move(part));
+            users.add(removed->ranges.back().fences);
         }
     }
-    const heap::block kept = h.take(plan.kept.address, plan.kept.size_bytes);
+    removed->kept = h.take(plan.kept.address, plan.kept.size_bytes);
     bool out_of_reach = false;
     driver::Status status = wait_on_host(held, users, last_resort(), &out_of_reach);
     if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
+    bool is_noted = true;
     if (status.ok()) {
         virtual_source::remapping made;
         {
@@ -231,24 +258,24 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
             made = source_->remap(plan);
             for (const heap::range& m : made.ranges) tell_added(m.address, m.size_bytes, nullptr);
         }
+        note_source();
         status = made.status;
-        if (status.ok()) removed.clear();
         // After a failure what was moved is where it was, but for what is spare now.
-        std::vector<removed_range> back;
-        for (const removed_range& r : removed)
-            for (const heap::range& m : made.ranges) {
-                const std::uintptr_t begin = std::max(r.where.address, m.address);
-                const std::uintptr_t end = std::min(r.where.end(), m.end());
-                if (begin < end) back.push_back({{begin, end - begin}, r.area, r.fences});
-            }
-        removed = std::move(back);
-        if (status.ok())
-            for (const heap::range& m : made.ranges) h.add_region(m.address, m.size_bytes, heap::border::open);
+        const std::vector<removed_range> moved = std::exchange(removed->ranges, {});
+        if (status.ok()) {
+            for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
+        } else {
+            for (const removed_range& r : moved)
+                for (const heap::range& m : made.ranges) {
+                    const std::uintptr_t begin = std::max(r.where.address, m.address);
+                    const std::uintptr_t end = std::min(r.where.end(), m.end());
+                    if (begin < end) removed->ranges.push_back({{begin, end - begin}, r.area, r.fences});
+                }
+        }
     }
-    for (const removed_range& r : removed)
-        heaps_[r.area].add_region(r.where.address, r.where.size_bytes, heap::border::open, r.fences);
-    if (kept) h.free(kept.address, kept.size_bytes, kept.fences);
+    removed.reset();
     note_source();
+    if (!is_noted) throw std::bad_alloc();
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
     if (!status.ok()) {
@@ -281,7 +308,7 @@ bool pool_engine::cut_behind(lock& held, piece* taken) {
     all.add(users);
     all.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
     if (!all.empty() && fitting * fitting_pieces_in_largest > source_->largest_piece_bytes()) {
-        h.add_region(end, whole.end() - end, heap::border::open, users);
+        return_region(taken->area, {end, whole.end() - end}, users);
         return true;
     }
 
@@ -438,8 +465,15 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
         if (!t.status.ok()) (void)driver_.take_last_error();
         return t.status.ok();
     };
-    if (held_bytes() <= keep_bytes || !note(source_->release_spare())) return given_back;
-    for (heap::heap& h : heaps_) {
+    if (held_bytes() <= keep_bytes) return given_back;
+    virtual_source::trimming spare;
+    {
+        const unlocked without(held);
+        spare = source_->release_spare();
+    }
+    if (!note(spare)) return given_back;
+    for (std::uint8_t area = 0; area < num_areas; ++area) {
+        heap::heap& h = heaps_[area];
         h.merge_all();  // a physical piece may lie under several pieces with different fences
         std::vector<heap::range> whole;
         h.for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set&) {
@@ -450,19 +484,20 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
             heap::fence_set fences;
             if (!h.remove_region(r.address, r.size_bytes, &fences)) continue;
             bool out_of_reach = false;
-            const driver::Status status = wait_on_host(held, fences, last_resort(), &out_of_reach);
-            virtual_source::trimming t{status, 0, r};
-            if (out_of_reach) {
-                h.add_region(r.address, r.size_bytes, heap::border::open, fences);
-                continue;
+            virtual_source::trimming t{{}, 0, r};
+            try {
+                t.status = wait_on_host(held, fences, last_resort(), &out_of_reach);
+                if (t.status.ok() && !out_of_reach) {
+                    const unlocked without(held);
+                    tell_removed(r.address, r.size_bytes);
+                    t = source_->trim(r);
+                    if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
+                }
+            } catch (...) {
+                return_region(area, r, fences);
+                throw;
             }
-            if (status.ok()) {
-                const unlocked without(held);
-                tell_removed(r.address, r.size_bytes);
-                t = source_->trim(r);
-                if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
-            }
-            if (t.left.size_bytes != 0) h.add_region(t.left.address, t.left.size_bytes, heap::border::open, fences);
+            if (t.left.size_bytes != 0) return_region(area, t.left, fences);
             if (!note(t)) return given_back;
         }
     }

@@ -64,8 +64,8 @@ constexpr std::uint32_t frees_per_event = 64;
 // Or as many bytes: of all streams together this share of the pool, so that a free of a large block has no event as a rule.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
 constexpr std::size_t unrecorded_share = 8;
-// Where streams are captured there are no events of the device: so many frees of a stream have an event each, that one which
-// lives shortly leaves nothing behind.
+// Where streams are captured there are no events of the device, and none of a stream while it is captured: so many frees of a
+// stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
 
 // As many orphans are looked at for a new stream before it gets an arena of its own.
@@ -242,8 +242,7 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     return a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
            a.unrecorded_bytes.load(std::memory_order_relaxed) >=
                std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams) ||
-           (kind != stream_kind::owned && has_seen_captures() &&
-            a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each);
+           (has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each);
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now

@@ -81,6 +81,10 @@ void wait_until_released(cuda_pool& pool) {
 
 class PoolCapture : public testing::Test {
   protected:
+    /// Until no more of the stream's first frees have an event each.
+    void free_with_events(cuda_stream_view stream) {
+        for (int i = 0; i < 64; ++i) pool_.deallocate(pool_.allocate(MiB, stream), MiB, stream);
+    }
     mr::cuda_memory_resource cuda_;
     cuda_pool pool_{cuda_, 64 * MiB, 64 * MiB};
 };
@@ -295,6 +299,7 @@ TEST_F(PoolCapture, other_threads_allocate_and_free_meanwhile) {
 TEST_F(PoolCapture, a_stream_of_ours_that_is_captured_is_not_fenced) {
     cuda_stream captured = non_blocking();
     void* const kept = pool_.allocate(40 * MiB, captured);
+    free_with_events(captured);
     pool_.deallocate(pool_.allocate(24 * MiB, captured), 24 * MiB, captured);  // too little for an event
     const captured_graph graph(
         captured,
@@ -313,6 +318,48 @@ TEST_F(PoolCapture, a_stream_of_ours_that_is_captured_is_not_fenced) {
     void* const again = pool_.allocate(24 * MiB, other);
     pool_.deallocate(again, 24 * MiB, other);
     pool_.deallocate(kept, 40 * MiB, captured);
+}
+
+TEST_F(PoolCapture, other_memory_is_had_where_that_of_a_captured_stream_of_ours_would_fit_better) {
+    cuda_stream captured = non_blocking();
+    cuda_stream second = non_blocking();
+    void* const smaller = pool_.allocate(24 * MiB, captured);
+    void* const between = pool_.allocate(14 * MiB, captured);
+    void* const larger = pool_.allocate(25 * MiB, second);
+    free_with_events(captured);
+    pool_.deallocate(smaller, 24 * MiB, captured);
+    pool_.deallocate(larger, 25 * MiB, second);
+    const captured_graph graph(
+        captured,
+        [&] {
+            std::thread([&] {
+                cuda_stream other = non_blocking();
+                void* block = nullptr;
+                EXPECT_NO_THROW(block = pool_.allocate(24 * MiB, other));
+                EXPECT_EQ(block, larger);
+                if (block != nullptr) pool_.deallocate(block, 24 * MiB, other);
+            }).join();
+        },
+        CaptureMode::thread_local_);
+    pool_.deallocate(between, 14 * MiB, captured);
+}
+
+TEST_F(PoolCapture, a_stream_of_ours_that_is_done_with_its_memory_may_be_captured) {
+    {
+        cuda_stream first = non_blocking();
+        const captured_graph seen(first, [&] { pool_.deallocate(pool_.allocate(MiB, first), MiB, first); });
+    }
+    wait_until_released(pool_);
+    cuda_stream captured = non_blocking();
+    void* const small = pool_.allocate(24 * MiB, captured);
+    for (int i = 0; i < 2; ++i) pool_.deallocate(pool_.allocate(40 * MiB, captured), 40 * MiB, captured);
+    pool_.deallocate(small, 24 * MiB, captured);  // merges with what has an event for its size
+    captured.synchronize();
+    const captured_graph graph(captured, [&] {
+        void* block = nullptr;
+        EXPECT_NO_THROW(block = pool_.allocate(MiB, captured));
+        if (block != nullptr) pool_.deallocate(block, MiB, captured);
+    });
 }
 
 TEST_F(PoolCapture, what_a_stream_of_ours_freed_with_an_event_can_be_had_while_it_is_captured) {

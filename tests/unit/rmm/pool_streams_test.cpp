@@ -15,6 +15,7 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
+#include "scripted_driver.hpp"
 #include "stream_tools.hpp"
 
 namespace {
@@ -22,6 +23,7 @@ namespace {
 using namespace rmm;
 using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
 
+using kmm::driver::testing::ScriptedDriver;
 using rmm_test::driver;
 using rmm_test::foreign_stream;
 using rmm_test::gate;
@@ -315,6 +317,44 @@ TEST(PoolStreams, many_streams_and_frees_use_few_events) {
     }
     EXPECT_EQ(pool.statistics().free_bytes, std::size_t{1} << 20);
     EXPECT_EQ(pool.statistics().largest_free_bytes, std::size_t{1} << 20);
+}
+
+TEST(PoolStreams, all_that_a_stream_is_done_with_serves_others_before_what_is_whole_is_cut_however_much_it_is) {
+    constexpr std::size_t KiB = 1024;
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 32 * MiB, 32 * MiB};
+    const cuda_stream a = non_blocking();
+    const cuda_stream taker = non_blocking();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 4096; ++i) blocks.push_back(pool.allocate(4 * KiB, a));
+    for (std::size_t i = 0; i < blocks.size(); i += 2) pool.deallocate(blocks[i], 4 * KiB, a);
+    ASSERT_TRUE(driver().synchronize_device(0).ok());
+    for (std::size_t i = 0; i < 1500; ++i) blocks.push_back(pool.allocate(4 * KiB, taker));
+    EXPECT_EQ(pool.statistics().largest_free_bytes, 16 * MiB);
+    for (std::size_t i = 1; i < 4096; i += 2) pool.deallocate(blocks[i], 4 * KiB, a);
+    for (std::size_t i = 4096; i < blocks.size(); ++i) pool.deallocate(blocks[i], 4 * KiB, taker);
+}
+
+TEST(PoolStreams, questions_become_rare_while_a_stream_lags_behind_and_frequent_when_it_moves) {
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    ScriptedDriver scripted({.memory_bytes = 128 * MiB});
+    const rmm::detail::driver_scope on(scripted);
+    mr::cuda_memory_resource cuda;
+    cuda_pool pool{cuda, 64 * MiB, 64 * MiB};
+    const cuda_stream stream = non_blocking();
+    const auto num_questions = [&](int num_frees) {
+        const std::size_t before = scripted.count("query_event");
+        for (int i = 0; i < num_frees; ++i) pool.deallocate(pool.allocate(32 * MiB, stream), 32 * MiB, stream);
+        return scripted.count("query_event") - before;
+    };
+    scripted.hold({stream.value()});
+    (void)num_questions(512);
+    const std::size_t behind = num_questions(512);
+    EXPECT_LE(behind, 2 * 2 * 512 / 64u);
+    scripted.release_all();
+    (void)num_questions(64);
+    EXPECT_GE(num_questions(512), 512 / 4u / 2);
 }
 
 TEST(PoolStreams, threads_that_miss_at_once_grow_the_pool_once_each_at_most) {

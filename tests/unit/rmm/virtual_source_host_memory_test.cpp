@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <vector>
 
 #include "driver/registry.hpp"
+#include "rmm/cuda_stream.hpp"
+#include "rmm/pool/engine.hpp"
 #include "rmm/pool/virtual_source.hpp"
+#include "rmm/status.hpp"
 
 namespace {
 
@@ -144,6 +148,56 @@ TEST_F(VirtualSourceHostMemory, a_trim_without_memory_for_its_books_changes_noth
         }
         allocations_left = -1;
         EXPECT_EQ(source.held_bytes(), source.mapped_bytes() + source.spare_bytes());
+    }
+}
+
+/// The pool on such memory: whichever allocation of the host fails, all of it can be had afterwards. (But where putting a free block
+/// back into the heap is what fails: that is reported, and the block is lost until the pool's end.)
+TEST_F(VirtualSourceHostMemory, a_pool_without_memory_for_its_books_loses_none_of_its_own) {
+    constexpr std::size_t all = 16 * unit;
+    const rmm::detail::driver_scope on(*driver);
+    const rmm::cuda_stream stream{rmm::cuda_stream::flags::non_blocking};
+    const rmm::cuda_stream_view view = stream;
+    // A large request, for which memory must be moved; a small one, which gets a span; and what is given back.
+    for (const std::size_t wanted : {8 * unit, std::size_t{1024}, std::size_t{0}}) {
+        int num_thrown = 0, num_lost = 0;
+        for (int n = 0;; ++n) {
+            ASSERT_LT(n, 1000);
+            rmm::mr::detail::pool_options options;
+            options.maximum_bytes = all;
+            rmm::mr::detail::pool_engine pool(
+                std::make_unique<virtual_source>(*driver, 0,
+                                                 rmm::mr::detail::virtual_source_options{.maximum_bytes = all}),
+                options);
+            rmm::mr::detail::refusal why;
+            std::vector<void*> blocks;
+            for (int i = 0; i < 4; ++i) blocks.push_back(pool.try_allocate(3 * unit, view, &why));
+            pool.free(blocks[0], 3 * unit, {&view, 1});
+            pool.free(blocks[2], 3 * unit, {&view, 1});
+            void* ptr = nullptr;
+            has_failed = false;
+            allocations_left = n;
+            try {
+                if (wanted == 0)
+                    pool.trim(0);
+                else
+                    ptr = pool.try_allocate(wanted, view, &why);
+            } catch (const std::bad_alloc&) {
+                ++num_thrown;
+            }
+            allocations_left = -1;
+            const bool failed = has_failed;
+            if (ptr != nullptr) pool.free(ptr, wanted, {&view, 1});
+            pool.free(blocks[1], 3 * unit, {&view, 1});
+            pool.free(blocks[3], 3 * unit, {&view, 1});
+            EXPECT_EQ(pool.statistics().in_use_bytes, 0u) << "allocation " << n;
+            void* const whole = pool.try_allocate(all, view, &why);
+            num_lost += whole == nullptr;
+            if (whole != nullptr) pool.free(whole, all, {&view, 1});
+            if (!failed) break;
+        }
+        EXPECT_GT(num_thrown, 2);
+        EXPECT_LE(num_lost, 2) << "of a request of " << wanted;
     }
 }
 

@@ -4,8 +4,11 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <vector>
 
+#include "rmm/cuda_stream.hpp"
 #include "rmm/pool/engine.hpp"
+#include "rmm/status.hpp"
 #include "scripted_driver.hpp"
 
 namespace {
@@ -85,6 +88,37 @@ TEST(VmmFailures, calls_of_the_driver_that_fail_lose_no_memory_however_scarce_it
     }
     EXPECT_GT(num_cuts, 40u) << "pieces were cut or melted";
     EXPECT_GT(num_failures, 40u);
+}
+
+TEST(VmmFailures, a_full_device_is_not_asked_again_for_every_request_of_a_stream_that_got_no_span) {
+    ScriptedDriver scripted({.num_devices = 1, .memory_bytes = 64 * MiB});
+    const rmm::detail::driver_scope on(scripted);
+    pool_engine pool(std::make_unique<virtual_source>(scripted, 0, mr::detail::virtual_source_options{}), {});
+    const cuda_stream a{cuda_stream::flags::non_blocking};
+    const cuda_stream b{cuda_stream::flags::non_blocking};
+    refusal why;
+    const auto allocate = [&](std::size_t bytes, const cuda_stream& on_stream) {
+        void* const ptr = pool.try_allocate(bytes, on_stream, &why);
+        EXPECT_NE(ptr, nullptr);
+        return ptr;
+    };
+    const auto release = [&](void* ptr, std::size_t bytes, const cuda_stream& on_stream) {
+        const cuda_stream_view view = on_stream;
+        pool.free(ptr, bytes, {&view, 1});
+    };
+    std::vector<void*> blocks;
+    while (void* const ptr = pool.try_allocate(4 * MiB, a, &why)) blocks.push_back(ptr);
+    ASSERT_GT(blocks.size(), 8u);
+    scripted.set_automatic(false);  // what was freed is not ready
+    for (std::size_t i = 0; i < blocks.size(); i += 2) release(blocks[i], 4 * MiB, a);
+    std::vector<void*> small;
+    scripted.clear_log();
+    for (int i = 0; i < 200; ++i) small.push_back(allocate(1024, b));
+    EXPECT_LE(scripted.count("create_physical"), 8u);
+    scripted.set_automatic(true);
+    for (void* const ptr : small) release(ptr, 1024, b);
+    for (std::size_t i = 1; i < blocks.size(); i += 2) release(blocks[i], 4 * MiB, a);
+    EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
 }
 
 }  // namespace

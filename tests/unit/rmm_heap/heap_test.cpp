@@ -253,6 +253,23 @@ TEST(Heap, prune_leaves_timelines_alone_that_have_not_moved) {
     EXPECT_EQ(h.try_allocate(256).fences, on(1, 1));
 }
 
+TEST(Heap, prune_changes_at_most_so_many_pieces_and_says_whether_that_was_all) {
+    heap h = with_region(256 * 8);
+    for (int i = 0; i < 8; ++i) ASSERT_TRUE(h.try_allocate(256));
+    for (std::uintptr_t i = 0; i < 8; i += 2) h.free(base + 256 * i, 256, on(1, 1));
+    const auto all = [](std::uint64_t) { return true; };
+    const auto num_ready = [](heap copy) {
+        int n = 0;
+        while (copy.try_allocate_ready(256, heap::no_timeline)) ++n;
+        return n;
+    };
+    const auto passed = [](const fence&) { return true; };
+    EXPECT_FALSE(h.prune(all, passed, 3));
+    EXPECT_EQ(num_ready(h), 3);
+    EXPECT_TRUE(h.prune(all, passed, 3));
+    EXPECT_EQ(num_ready(h), 4);
+}
+
 TEST(Heap, extent_if_freed_counts_the_free_space_on_both_sides) {
     heap h = with_region(256 * 5);
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(h.try_allocate(256));
