@@ -260,17 +260,17 @@ TEST(Row094, an_idle_runtime_uses_no_core) {
     for (std::size_t d = 0; d < num_devices(rt); d++)
         rt.submit(device(d), GPUKernel(set_value, dim3(1)), overwrite(a), 1);
     rt.synchronize();
-    // The measurement takes its time: waits for a promise that nobody keeps. The quietest of them counts: the driver has threads
+    // The measurement takes its time: waits for a promise that nobody keeps. One of a few must be quiet: the driver has threads
     // of its own, which have something to do now and then.
     std::promise<void> never;
     const std::future<void> future = never.get_future();
-    double least_share = 1;
-    for (int i = 0; i < 5; i++) {
+    double share = 1;
+    for (int i = 0; i < 5 && share >= 0.01; i++) {
         const double before = cpu_seconds();
-        EXPECT_EQ(future.wait_for(std::chrono::milliseconds(500)), std::future_status::timeout);
-        least_share = std::min(least_share, (cpu_seconds() - before) / 0.5);
+        EXPECT_EQ(future.wait_for(std::chrono::seconds(2)), std::future_status::timeout);
+        share = (cpu_seconds() - before) / 2;
     }
-    EXPECT_LT(least_share, 0.02);
+    EXPECT_LT(share, 0.01);
 }
 
 }  // namespace
