@@ -113,6 +113,7 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
 }
 
 cuda_async_memory_resource::~cuda_async_memory_resource() {
+    const rmm::detail::transit_scope until_it_is_the_drivers(record_->device());
     delete record_;
     rmm::detail::report_failure(rmm::detail::the_driver().destroy_pool({pool_}), "destroy a driver pool");
 }

@@ -55,7 +55,7 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
     rmm::detail::check(d.current_device(&device));
-    const rmm::detail::taking_scope taking(device);
+    const rmm::detail::transit_scope transit(device);
     void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "cuda_memory_resource",
                                                        [&](void** out) { return d.allocate(device, bytes, out); });
     device_blocks().note(device, ptr, bytes);

@@ -36,19 +36,19 @@ struct ledger {
 ledger& the_ledger() { return driver::never_destroyed<ledger>(); }
 
 // Devices share a number where there are more of them.
-std::array<std::atomic<int>, 64> num_taking{};
+std::array<std::atomic<int>, 64> num_in_transit{};
 
-std::atomic<int>& taking_from(int device) noexcept {
-    return num_taking[static_cast<std::size_t>(device) % num_taking.size()];
+std::atomic<int>& in_transit_of(int device) noexcept {
+    return num_in_transit[static_cast<std::size_t>(device) % num_in_transit.size()];
 }
 
 }  // namespace
 
-taking_scope::taking_scope(int device) noexcept : device_(device) { ++taking_from(device_); }
+transit_scope::transit_scope(int device) noexcept : device_(device) { ++in_transit_of(device_); }
 
-taking_scope::~taking_scope() { --taking_from(device_); }
+transit_scope::~transit_scope() { --in_transit_of(device_); }
 
-bool is_being_taken(int device) noexcept { return taking_from(device) != 0; }
+bool is_in_transit(int device) noexcept { return in_transit_of(device) != 0; }
 
 void enter_ledger(int device, memory_holder& holder) {
     const driver::Driver& of = the_driver();

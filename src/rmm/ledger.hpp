@@ -83,20 +83,21 @@ void for_each_holder(int device, F&& f) {
         device, [](void* user, memory_holder& h) { (*static_cast<std::remove_reference_t<F>*>(user))(h); }, &f);
 }
 
-/// While memory of the device comes from the driver, or may do so, that no holder's figures have yet. Any thread; nests; O(1).
-class taking_scope {
+/// While memory of the device is, or may be, on its way from the driver to a holder or back, so that no holder's figures have
+/// it. Any thread; nests; O(1).
+class transit_scope {
   public:
-    explicit taking_scope(int device) noexcept;
-    ~taking_scope();
-    taking_scope(const taking_scope&) = delete;
-    taking_scope& operator=(const taking_scope&) = delete;
+    explicit transit_scope(int device) noexcept;
+    ~transit_scope();
+    transit_scope(const transit_scope&) = delete;
+    transit_scope& operator=(const transit_scope&) = delete;
 
   private:
     const int device_;
 };
 /// Whether anybody is in such a scope of the device. Who asks this first and then the holders' figures misses nothing that was
 /// taken before. (Devices of other drivers with the same number count too.)
-bool is_being_taken(int device) noexcept;
+bool is_in_transit(int device) noexcept;
 
 /// What a resource that has no memory of its own takes from the driver, block by block. All objects of such a class share
 /// one, which is never destroyed; on each device it is a holder. A block is found again whichever device is current.

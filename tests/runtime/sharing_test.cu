@@ -328,14 +328,31 @@ TEST_F(Sharing, a_task_fails_after_memory_wait_and_says_who_could_help) {
 TEST_F(Sharing, a_task_waits_for_memory_that_somebody_is_just_taking) {
     const RuntimeHandle rt = start(config());
     kmm::driver::Driver& driver = rmm::detail::the_driver();
-    std::optional<rmm::detail::taking_scope> taking(std::in_place, 0);
+    std::optional<rmm::detail::transit_scope> transit(std::in_place, 0);
     void* memory = nullptr;
     ASSERT_TRUE(driver.allocate(0, 56 * unit, &memory).ok());
     Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
     const EventId done = count_at_once(rt, a, 4);
     EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(100)));
     ASSERT_TRUE(driver.free(memory).ok());
-    taking.reset();
+    transit.reset();
+    rt.wait(done);
+    EXPECT_TRUE(counts_from(a, 4));
+}
+
+// Others who hold nothing at the moment may just be handing it to and fro.
+TEST_F(Sharing, a_task_that_saw_others_hold_memory_waits_on_when_they_have_let_go) {
+    const RuntimeHandle rt = start(config());
+    kmm::driver::Driver& driver = rmm::detail::the_driver();
+    void* elsewhere = nullptr;
+    ASSERT_TRUE(driver.allocate(0, 48 * unit, &elsewhere).ok());
+    std::optional<rmm::device_buffer> mine(std::in_place, 4 * unit, rmm::cuda_stream_default, &cuda_);
+    Array<std::int64_t> a = one_chunk<std::int64_t>(rt, 32 * n);
+    const EventId done = count_at_once(rt, a, 4);
+    EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(100)));
+    mine.reset();
+    EXPECT_FALSE(rt.wait_for(done, std::chrono::milliseconds(100)));
+    ASSERT_TRUE(driver.free(elsewhere).ok());
     rt.wait(done);
     EXPECT_TRUE(counts_from(a, 4));
 }

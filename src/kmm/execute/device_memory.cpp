@@ -132,7 +132,7 @@ bool DeviceMemory::is_ours(const void* memory) noexcept {
 }
 
 void* DeviceMemory::take(std::size_t bytes) noexcept {
-    const rmm::detail::taking_scope taking(ordinal_);
+    const rmm::detail::transit_scope transit(ordinal_);
     const Here here(driver_, ordinal_, kind_);
     try {
         make();

@@ -109,6 +109,7 @@ class MemoryService {
         Clock::time_point next;                ///< attempt
         std::size_t least_held_by_others = 0;  ///< seen so far
         bool others_held = false;              ///< any, since it is awaited
+        int times_alone = 0;                   ///< that nobody was seen to take any either
         std::shared_ptr<Asked> asked;          ///< of a neighbour, the latest
         std::size_t next_neighbour = 0;
     };

@@ -22,6 +22,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds longest_pause{50};
 constexpr double longest_wait_seconds = 1e6;
+// So often a refusal must meet nobody who holds or takes any; a few milliseconds in all.
+constexpr int times_to_be_alone = 3;
 
 /// The services of this process.
 struct Neighbourhood {
@@ -270,8 +272,8 @@ void MemoryService::try_awaited() {
         if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
         Awaited& awaited = *memories_[m].awaited;
         const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
-        // Who takes memory just when it is refused has none to show yet.
-        bool settled = !rmm::detail::is_being_taken(ordinals_[m - 1]);
+        // Who takes memory just when it is refused has none to show yet, and who gives it back none any more.
+        bool settled = !rmm::detail::is_in_transit(ordinals_[m - 1]);
         awaited.others_held |= held_by_others(m) != 0;
         Step step;
         if (left != 0 && take_anywhere(m, std::min(awaited.bytes, left), &step)) {
@@ -279,7 +281,7 @@ void MemoryService::try_awaited() {
             continue;
         }
         const Clock::time_point now = Clock::now();
-        settled &= !rmm::detail::is_being_taken(ordinals_[m - 1]);
+        settled &= !rmm::detail::is_in_transit(ordinals_[m - 1]);
         const std::size_t held = held_by_others(m);
         awaited.others_held |= held != 0;
         if (held < awaited.least_held_by_others && awaited.until > now) {
@@ -287,8 +289,10 @@ void MemoryService::try_awaited() {
             awaited.until = now + patience_of(config_.memory_wait);
         }
         // Who holds nothing now may have held it when it was refused, and take it again before it is asked for: nobody has any only
-        // if nobody was ever seen to.
-        if (left == 0 || now >= awaited.until || (settled && !awaited.others_held)) {
+        // if nobody was seen to, each time.
+        if (settled) ++awaited.times_alone;
+        const bool alone = awaited.times_alone >= times_to_be_alone && !awaited.others_held;
+        if (left == 0 || now >= awaited.until || alone) {
             end_awaited(m, step);
             continue;
         }

@@ -168,6 +168,7 @@ bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_s
     }
     if (covered < end) return false;
     if (!fences.empty() && left == nullptr) return false;
+    if (left != nullptr) fences.add(*left);
 
     auto region = std::prev(regions_.upper_bound(begin));
     const std::uintptr_t region_end = region->first + region->second;
@@ -183,7 +184,7 @@ bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_s
     else
         region->second = begin - region->first;
     capacity_bytes_ -= end - begin;
-    if (left != nullptr) left->add(fences);
+    if (left != nullptr) *left = std::move(fences);
     return true;
 }
 
@@ -231,6 +232,16 @@ heap::key_set::iterator heap::find_fenced(std::size_t size) const {
     return best;
 }
 
+/// The same without fences of some timelines. O(pieces).
+heap::key_set::iterator heap::find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) const {
+    auto best = by_size_.end();
+    for (auto key = by_size_.lower_bound({nobody + 1, 0, 0}); key != by_size_.end(); ++key)
+        if (key->size_bytes >= size && (best == by_size_.end() || key->size_bytes < best->size_bytes) &&
+            !free_.find(key->address)->second.fences.has_any_of(avoided))
+            best = key;
+    return best;
+}
+
 /// The first `size` bytes of the piece.
 block heap::cut(key_set::iterator key, std::size_t size) {
     auto at = free_.find(key->address);
@@ -247,12 +258,12 @@ block heap::cut(key_set::iterator key, std::size_t size) {
     return result;
 }
 
-block heap::try_allocate(std::size_t size_bytes, std::uint64_t own) {
+block heap::try_allocate(std::size_t size_bytes, std::uint64_t own, std::span<const std::uint64_t> avoided) {
     if (size_bytes == 0 || size_bytes > free_bytes_) return {};
     const std::size_t size = round_up(size_bytes);
     auto key = find_ready(size, own == no_timeline ? nobody : own + 1);
-    if (key == by_size_.end()) key = find_fenced(size);
-    return key == by_size_.end() ? coalesce_for(size) : cut(key, size);
+    if (key == by_size_.end()) key = avoided.empty() ? find_fenced(size) : find_fenced(size, avoided);
+    return key == by_size_.end() ? coalesce_for(size, avoided) : cut(key, size);
 }
 
 block heap::try_allocate_ready(std::size_t size_bytes, std::uint64_t own) {
@@ -278,7 +289,7 @@ block heap::take(std::uintptr_t address, std::size_t size_bytes) {
     return result;
 }
 
-block heap::coalesce_for(std::size_t size) {
+block heap::coalesce_for(std::size_t size, std::span<const std::uint64_t> avoided) {
     // Of all rows of touching pieces that together are large enough, and lose nothing when their first is left out of
     // it, the smallest. What is left of the last piece keeps its own fences.
     auto best = free_.end();
@@ -287,6 +298,10 @@ block heap::coalesce_for(std::size_t size) {
     std::size_t total = 0;
     std::uintptr_t end = 0;
     for (auto last = free_.begin(); last != free_.end(); ++last) {
+        if (last->second.fences.has_any_of(avoided)) {
+            end = 0;  // the next one begins a row
+            continue;
+        }
         if (last->first != end || !crosses(end)) {
             first = last;
             total = 0;
@@ -370,14 +385,16 @@ void heap::merge_all() {
         std::size_t size = at->second.size_bytes;
         fence_set fences = at->second.fences;
         auto next = std::next(at);
-        for (; next != free_.end() && next->first == address + size && crosses(next->first); next = std::next(at)) {
+        for (; next != free_.end() && next->first == address + size && crosses(next->first); ++next) {
             size += next->second.size_bytes;
             fences.add(next->second.fences);
-            erase(next);
         }
         if (size != at->second.size_bytes) {
-            erase(at);
-            insert(address, size, std::move(fences));
+            while (std::next(at) != next) erase(std::next(at));
+            const owner before = owner_of(at->second.fences);
+            at->second.fences = std::move(fences);
+            index_anew(at, before);
+            resize(at, address, size);
         }
         at = next;
     }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,12 @@ class fence_set {
     void add(const fence_set& other);
     /// Whether both name the same timelines, at whatever positions.
     bool same_timelines(const fence_set& other) const noexcept;
+    /// Whether any fence is of one of these timelines. O(size x timelines).
+    bool has_any_of(std::span<const std::uint64_t> timelines) const noexcept {
+        return std::any_of(begin(), end(), [&](const fence& f) {
+            return std::find(timelines.begin(), timelines.end(), f.timeline) != timelines.end();
+        });
+    }
     /// Drops every fence for which `passed(fence)` is true.
     template<typename P>
     void prune(P&& passed) {
@@ -114,7 +121,9 @@ class heap {
 
     /// An empty block if nothing fits (or `size_bytes` is 0). Among fitting pieces: those without fences, or with fences of
     /// timeline `own` only, first; then the smallest, then the lowest. The block's size is rounded up.
-    block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline);
+    /// Nothing with fences of the timelines `avoided`, then O(free pieces).
+    block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline,
+                       std::span<const std::uint64_t> avoided = {});
     /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
     block try_allocate_ready(std::size_t size_bytes, std::uint64_t own);
     /// Takes exactly this range, if all of it is free.
@@ -207,8 +216,9 @@ class heap {
     using key_set = std::set<size_key>;
     key_set::iterator find_ready(std::size_t size, owner own) const;
     key_set::iterator find_fenced(std::size_t size) const;
+    key_set::iterator find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) const;
     block cut(key_set::iterator key, std::size_t size);
-    block coalesce_for(std::size_t size_bytes);
+    block coalesce_for(std::size_t size_bytes, std::span<const std::uint64_t> avoided);
     bool joins(const fence_set& a, const fence_set& b) const noexcept {
         return merging_ == merging::equal_fences ? a == b : a.same_timelines(b);
     }

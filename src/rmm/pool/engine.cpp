@@ -29,7 +29,8 @@ constexpr std::size_t poll_slack = 64;
 constexpr std::size_t large_frees_per_poll = 4;
 // While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up to these.
 constexpr std::size_t most_large_frees_per_poll = 64;
-// What more has passed is left to the polls of the next requests, so that none keeps the lock for milliseconds.
+// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes milliseconds, under
+// the lock.
 constexpr std::size_t most_cleared_per_poll = 512;
 
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the spans
@@ -38,8 +39,8 @@ constexpr std::size_t largest_share_of_own_spans = 16;
 // After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many of them.
 constexpr std::size_t requests_per_refused_span = 256;
 
-// So many pieces behind streams that are captured are passed over in the search for one that is not.
-constexpr std::size_t most_set_aside = 16;
+// The memory of so many streams that are captured is passed over in the search for other.
+constexpr std::size_t most_avoided = 16;
 
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
@@ -93,6 +94,7 @@ void pool_engine::take_initial_block() {
 }
 
 pool_engine::~pool_engine() {
+    const rmm::detail::transit_scope until_it_is_the_drivers(device_);
     rmm::detail::leave_ledger(*this);
     driver::DeviceGuard on(driver_, device_);
     // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any more
@@ -119,6 +121,7 @@ pool_engine::~pool_engine() {
             rmm::detail::report_misuse(std::string("the upstream of a pool threw in deallocate: ") + e.what());
         }
     }
+    source_.reset();
 }
 
 std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {
@@ -173,6 +176,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             refusal ignored;
             if (const piece grown = grow(held, size, a, stream, &ignored))
                 return try_piece(held, grown, a, stream, last_resort(), why);
+            spans_refused_ = requests_per_refused_span;
         }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
         // but a program that captures streams may be capturing one now, and such an event would spoil that.
@@ -220,64 +224,44 @@ bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexce
            heap::eager_growth(peak_bytes_, held_bytes()) >= span_bytes();
 }
 
-/// Makes the stream wait for the piece's last users. `not_now`: one of them is captured, or farther away than allowed; the
-/// caller still has the piece. `never`, with the cause in `*why`, and exceptions: the piece was put back.
-pool_engine::reached pool_engine::wait_for_piece(lock& held, const piece& taken, const arena& a,
-                                                 cuda_stream_view stream, reach how_far, refusal* why) {
-    if (taken.fences.empty()) return reached::yes;
-    bool out_of_reach = false;
-    driver::Status status;
+/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
+/// that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away than allowed),
+/// and (with the cause in `*why`) where the driver refuses.
+void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
+                             refusal* why, std::uint64_t* unreachable) {
+    if (!taken) return nullptr;
     try {
-        status = wait_for(held, taken.fences, stream, a.own_number(), how_far, &out_of_reach);
+        bool out_of_reach = false;
+        const driver::Status status = taken.fences.empty() ? driver::Status{}
+                                                           : wait_for(held, taken.fences, stream, a.own_number(),
+                                                                      how_far, &out_of_reach, unreachable);
+        if (!status.ok() && status.code != driver::Code::capture_error) {
+            why->why = refusal::cause::driver;
+            why->status = status;
+        }
+        if (!status.ok() || out_of_reach) {
+            put_back(taken);
+            return nullptr;
+        }
     } catch (...) {
         put_back(taken);
         throw;
     }
-    if (status.ok()) return out_of_reach ? reached::not_now : reached::yes;
-    // A stream that is captured cannot be fenced now: other memory must do.
-    if (status.code == driver::Code::capture_error) return reached::not_now;
-    put_back(taken);
-    why->why = refusal::cause::driver;
-    why->status = status;
-    return reached::never;
+    return hand_out(taken, stream);
 }
 
-/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
-/// that cannot be waited for without going farther than allowed, and (with the cause in `*why`) where the driver refuses.
-void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
-                             refusal* why) {
-    if (!taken) return nullptr;
-    const reached answer = wait_for_piece(held, taken, a, stream, how_far, why);
-    if (answer == reached::yes) return hand_out(taken, stream);
-    if (answer == reached::not_now) put_back(taken);
-    return nullptr;
-}
-
-/// The same for what other streams used last. What cannot be waited for now is set aside while other memory is tried.
+/// The same for what other streams used last, without that of streams which cannot be waited for now.
 void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far,
                               refusal* why) {
-    struct set_aside {
-        ~set_aside() {
-            for (const piece& p : pieces) engine->put_back(p);
-        }
-        pool_engine* engine;
-        std::vector<piece> pieces;
-    } aside{this, {}};
-    for (std::size_t tries = 0; tries < most_set_aside; ++tries) {
-        piece found = find_fenced(size, a);
+    std::vector<std::uint64_t> avoided;
+    for (;;) {
+        piece found = find_fenced(size, a, avoided);
         if (!cut_behind(held, &found)) continue;
-        if (!found) return nullptr;
-        const reached answer = wait_for_piece(held, found, a, stream, how_far, why);
-        if (answer == reached::yes) return hand_out(found, stream);
-        if (answer == reached::never) return nullptr;
-        try {
-            aside.pieces.push_back(found);
-        } catch (...) {
-            put_back(found);
-            throw;
-        }
+        std::uint64_t unreachable = heap::heap::no_timeline;
+        if (void* const ptr = try_piece(held, found, a, stream, how_far, why, &unreachable)) return ptr;
+        if (unreachable == heap::heap::no_timeline || avoided.size() == most_avoided) return nullptr;
+        avoided.push_back(unreachable);
     }
-    return nullptr;
 }
 
 /// What the stream may use at once.
@@ -298,18 +282,18 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
 
 /// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
 /// arenas, whole spans of which something is away. O(blocks away + streams), or what merging needs.
-pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a) {
-    if (piece away = take_away_block(size, a)) return away;
+pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+    if (piece away = take_away_block(size, a, avoided)) return away;
     const auto from_heap = [&](bool also_away) -> piece {
         collect_spans(also_away);
         const std::uint8_t area = area_of(size);
-        heap::block b = heaps_[area].try_allocate(size, a.own_number());
+        heap::block b = heaps_[area].try_allocate(size, a.own_number(), avoided);
         return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
     };
     if (piece merged = from_heap(false)) return merged;
     for (const auto& other : arenas_) {
         if (other.get() == &a) continue;
-        {
+        if (std::find(avoided.begin(), avoided.end(), other->number) == avoided.end()) {
             const std::lock_guard in(other->mutex);
             if (const heap::span_heap::taken t = other->heap.try_allocate(size, rmm::detail::current_tag())) {
                 piece found{t.address, t.size_bytes, {}, other.get(), t.position, false};
@@ -318,19 +302,19 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a) {
                 return found;
             }
         }
-        if (piece away = take_away_block(size, *other)) return away;
+        if (piece away = take_away_block(size, *other, avoided)) return away;
     }
     return from_heap(true);
 }
 
 /// The beginning of the smallest block of the arena that fits and is away.
-pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a) {
+pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
     const std::lock_guard in(a.mutex);
     std::size_t best = a.away.size();
     std::size_t best_size = std::numeric_limits<std::size_t>::max();
     for (std::size_t i = 0; i < a.away.size(); ++i) {
         const std::size_t s = a.heap.size_of(a.away[i].block);
-        if (s >= size && s < best_size) {
+        if (s >= size && s < best_size && !a.away[i].fences.has_any_of(avoided)) {
             best = i;
             best_size = s;
         }
@@ -531,15 +515,19 @@ void* pool_engine::hand_out(const piece& taken, cuda_stream_view stream) {
 // ---- fences
 
 /// Makes `stream` (whose own fences, of number `own`, need nothing) wait for `fences`. Lets the lock go for the driver.
-/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it.
+/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it. `*unreachable`: the
+/// timeline that is so far away, or whose stream is captured.
 driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream,
-                                     std::uint64_t own, reach how_far, bool* out_of_reach) {
+                                     std::uint64_t own, reach how_far, bool* out_of_reach, std::uint64_t* unreachable) {
     std::vector<pending_wait> waits;
     driver::Status status = prepare_waits(held, fences, own, how_far, &waits, out_of_reach);
+    if (*out_of_reach && unreachable != nullptr) *unreachable = timelines_.first_out_of_reach(fences, own);
     if (!status.ok() || waits.empty()) return status;
     held.unlock();
     status = timelines_.carry_out(waits, rmm::detail::handle_of(stream));
     held.lock();
+    if (status.code == driver::Code::capture_error && unreachable != nullptr)
+        *unreachable = timelines_.first_not_recorded(waits);
     timelines_.finish(waits);
     return status;
 }

@@ -170,15 +170,12 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
-    enum class reached : std::uint8_t { yes, not_now, never };
-    reached wait_for_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
-                           refusal* why);
     void* try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
-                    refusal* why);
+                    refusal* why, std::uint64_t* unreachable = nullptr);
     void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, refusal* why);
     piece find_ready(std::size_t size, arena& a);
-    piece find_fenced(std::size_t size, arena& a);
-    piece take_away_block(std::size_t size, arena& a);
+    piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
+    piece take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
     bool add_span(std::size_t size, arena& a);
     void install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a);
     void drain(arena& a);
@@ -203,7 +200,7 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     // ---- fences
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
-                            reach how_far, bool* out_of_reach);
+                            reach how_far, bool* out_of_reach, std::uint64_t* unreachable = nullptr);
     driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                  std::vector<pending_wait>* waits, bool* out_of_reach);
     driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach);
@@ -302,7 +299,7 @@ class pool_engine final : public rmm::detail::memory_holder {
 /// it leaves the marks to the outer call.
 class growth_mark {
   public:
-    explicit growth_mark(pool_engine& pool) : pool_(pool), taking_(pool.device_), outermost_(!pool.growing_) {
+    explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.device_), outermost_(!pool.growing_) {
         if (!outermost_) return;
         pool.growing_ = true;
         pool.grower_ = std::this_thread::get_id();
@@ -319,7 +316,7 @@ class growth_mark {
 
   private:
     pool_engine& pool_;
-    const rmm::detail::taking_scope taking_;
+    const rmm::detail::transit_scope transit_;
     bool outermost_;
 };
 

@@ -231,7 +231,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     std::optional<removal> removed(std::in_place, this, area);
     heap::fence_set users;
     // By what is free in one area: pieces that are moved together may lie in several.
-    removed->ranges.reserve(free.size());
+    removed->ranges.reserve(free.size() + plan.moved.size());
     auto at = free.begin();
     for (const heap::range& m : plan.moved) {
         while (at->where.end() <= m.address) ++at;

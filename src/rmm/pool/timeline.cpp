@@ -105,6 +105,21 @@ bool timelines::is_part_of_capture(driver::StreamHandle stream) noexcept {
     return asked.code == driver::Code::capture_error || status != driver::CaptureStatus::none;
 }
 
+std::uint64_t timelines::first_out_of_reach(const heap::fence_set& fences, std::uint64_t own) {
+    for (const heap::fence& f : fences) {
+        if (f.timeline == own || has_passed(f)) continue;
+        timeline& t = *find(f.timeline);
+        if (entry_for(t, f.position) == t.recorded.end() && !t.fenced_late()) return f.timeline;
+    }
+    return heap::heap::no_timeline;
+}
+
+std::uint64_t timelines::first_not_recorded(const std::vector<pending_wait>& waits) noexcept {
+    for (const pending_wait& w : waits)
+        if (w.spare.native != nullptr && !w.recorded) return w.number;
+    return heap::heap::no_timeline;
+}
+
 driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept {
     for (pending_wait& w : waits) {
         driver::Status status;

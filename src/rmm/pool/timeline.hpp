@@ -110,6 +110,10 @@ class timelines {
     /// `ready`. `needs_events`: `*missing` more spare ones. `needs_device`: an event of the device, which `how_far` forbids.
     readiness prepare_waits(const heap::fence_set& fences, std::uint64_t own, reach how_far,
                             std::vector<pending_wait>* out, std::size_t* missing);
+    /// The timeline for which `prepare_waits` would answer `needs_device` with `reach::streams`; `no_timeline`: none.
+    std::uint64_t first_out_of_reach(const heap::fence_set& fences, std::uint64_t own);
+    /// Of waits that were carried out and failed: the timeline that could not be fenced; `no_timeline`: it was not that.
+    static std::uint64_t first_not_recorded(const std::vector<pending_wait>& waits) noexcept;
     /// Without the lock: records what must be recorded, and makes `stream` wait. Stops at the first failure.
     driver::Status carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
         return carry_out(waits, &stream);

@@ -254,20 +254,47 @@ TEST(Heap, prune_leaves_timelines_alone_that_have_not_moved) {
 }
 
 TEST(Heap, prune_changes_at_most_so_many_pieces_and_says_whether_that_was_all) {
-    heap h = with_region(256 * 8);
-    for (int i = 0; i < 8; ++i) ASSERT_TRUE(h.try_allocate(256));
-    for (std::uintptr_t i = 0; i < 8; i += 2) h.free(base + 256 * i, 256, on(1, 1));
+    // Pieces of 1 to 4 units, each behind one in use.
+    heap h = with_region(256 * 14);
+    for (std::size_t size = 1; size <= 4; ++size) {
+        const block piece = h.try_allocate(256 * size);
+        ASSERT_TRUE(h.try_allocate(256));
+        h.free(piece.address, 256 * size, on(size % 2, 1));
+    }
     const auto all = [](std::uint64_t) { return true; };
-    const auto num_ready = [](heap copy) {
-        int n = 0;
-        while (copy.try_allocate_ready(256, heap::no_timeline)) ++n;
-        return n;
+    const auto ready_sizes = [](heap copy) {
+        std::vector<std::size_t> sizes;
+        for (std::size_t size = 4; size > 0; --size)
+            while (copy.try_allocate_ready(256 * size, heap::no_timeline)) sizes.push_back(size);
+        return sizes;
     };
     const auto passed = [](const fence&) { return true; };
     EXPECT_FALSE(h.prune(all, passed, 3));
-    EXPECT_EQ(num_ready(h), 3);
+    EXPECT_EQ(ready_sizes(h), (std::vector<std::size_t>{4, 3, 1})) << "of each timeline the largest first";
     EXPECT_TRUE(h.prune(all, passed, 3));
-    EXPECT_EQ(num_ready(h), 4);
+    EXPECT_EQ(ready_sizes(h), (std::vector<std::size_t>{4, 3, 2, 1}));
+}
+
+TEST(Heap, memory_of_timelines_that_are_avoided_stays_where_it_is) {
+    heap h = with_region(256 * 7);
+    const block a = h.try_allocate(512);
+    const block b = h.try_allocate(256);
+    const block c = h.try_allocate(512);
+    const block d = h.try_allocate(512);
+    fence_set both = on(1, 1);
+    both.add({2, 1});
+    h.free(a.address, 512, on(1, 1));
+    h.free(b.address, 256, both);
+    h.free(c.address, 512, on(2, 1));
+    h.free(d.address, 512, on(3, 1));
+    const std::uint64_t first[] = {1};
+    const std::uint64_t second[] = {2, 3};
+    EXPECT_EQ(h.try_allocate(1024, heap::no_timeline, first).address, c.address) << "two that touch";
+    h.free(c.address, 512, on(2, 1));
+    h.free(d.address, 512, on(3, 1));
+    EXPECT_FALSE(h.try_allocate(768, heap::no_timeline, second));
+    EXPECT_EQ(h.try_allocate(256, heap::no_timeline, second).address, a.address);
+    EXPECT_EQ(h.try_allocate(256, heap::no_timeline, first).address, c.address);
 }
 
 TEST(Heap, extent_if_freed_counts_the_free_space_on_both_sides) {
