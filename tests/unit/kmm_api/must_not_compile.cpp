@@ -40,6 +40,18 @@ void program(kmm::RuntimeHandle rt, kmm::Array<float> a, const kmm::Array<float>
     kmm::Array<const int> array;
 #elif defined(CASE_too_few_indices)
     rt.parallel_submit(10, nothing, m[_y]);
+#elif defined(CASE_missing_index_in_read)
+    rt.parallel_submit(10, nothing, read(m[_y]));
+#elif defined(CASE_missing_index_in_write)
+    rt.parallel_submit(10, nothing, write(m[_y]));
+#elif defined(CASE_missing_index_in_overwrite)
+    rt.parallel_submit(10, nothing, overwrite(m[_y]));
+#elif defined(CASE_missing_index_in_reduce)
+    rt.parallel_submit(10, nothing, reduce(kmm::Reduction::Sum, m[_y]));
+#elif defined(CASE_missing_index_in_accumulate)
+    rt.parallel_submit(10, nothing, accumulate(kmm::Reduction::Sum, privatize(_x), m[_y]));
+#elif defined(CASE_missing_index_and_mapping)
+    rt.parallel_submit(10, nothing, write(m[_y], _x));
 #elif defined(CASE_product_of_axes)
     rt.parallel_submit(10, nothing, a[_x * _y]);
 #elif defined(CASE_too_few_kernel_arguments)
