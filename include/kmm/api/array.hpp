@@ -59,14 +59,17 @@ class Array final : public ArrayBase {
     static_assert(std::is_trivially_copyable_v<T>, "the elements of an array must be trivially copyable");
     static_assert(!std::is_const_v<T>, "the elements of an array must not be const");
     static_assert(N <= detail::max_rank, "arrays have at most 8 axes");
+    static_assert(alignof(T) <= detail::max_element_alignment,
+                  "the elements of an array must not be aligned to more than 4096 bytes");
 
   public:
     using value_type = T;
     static constexpr std::size_t num_axes = N;
 
-    /// Unbound; the default shape is all ones. IA if a size is negative.
+    /// Unbound; the default shape is all ones. IA if a size is negative, or the elements have more bytes than 63 bits count.
     Array(Dim<N> shape = {})
-        : record_(detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T))),
+        : record_(detail::make_array(N, detail::checked_shape(shape, sizeof(T)).values, DataType::of<T>(), sizeof(T),
+                                     alignof(T))),
           shape_(shape) {}
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
@@ -77,12 +80,18 @@ class Array final : public ArrayBase {
     }
     /// Bound, without content. See RuntimeHandle::array.
     static Array bound(detail::RuntimeCore& runtime, const Dim<N>& shape, const Distribution<N>& distribution) {
-        const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
+        const detail::ShapeArray<N> sizes = detail::checked_shape(shape, sizeof(T));
         detail::check_distribution(N, sizes.values, detail::ShapeArray<N>(distribution.array_size()).values);
         return Array(Bound(),
                      detail::make_bound_array(runtime, N, sizes.values, DataType::of<T>(), sizeof(T), alignof(T),
                                               detail::chunk_geometry(distribution)),
                      shape);
+    }
+
+    /// The shape itself; IA as from the constructor.
+    static const Dim<N>& checked(const Dim<N>& shape) {
+        static_cast<void>(detail::checked_shape(shape, sizeof(T)));
+        return shape;
     }
 
     // ---- shape and type
@@ -175,7 +184,7 @@ class Array final : public ArrayBase {
         copy_out(region, output);
     }
     void copy_to(T* output, const Point<N>& offset, const Dim<N>& size) const {
-        copy_to(output, Bounds<N>::from_offset_size(offset, size));
+        copy_to(output, region_at("copy_to", offset, size));
     }
     /// Resizes `output`.
     void copy_to(std::vector<T>& output) const { output = copy_to_vector(); }
@@ -210,7 +219,7 @@ class Array final : public ArrayBase {
         copy_in(region, input);
     }
     void copy_from(const T* input, const Point<N>& offset, const Dim<N>& size) const {
-        copy_from(input, Bounds<N>::from_offset_size(offset, size));
+        copy_from(input, region_at("copy_from", offset, size));
     }
     void copy_from(const std::vector<T>& input) const {
         static_assert(!std::is_same_v<T, bool>,
@@ -262,6 +271,11 @@ class Array final : public ArrayBase {
         const std::size_t expected = static_cast<std::size_t>(volume()) * sizeof(T);
         if (num_bytes != expected)
             detail::throw_wrong_count(what, "bytes", detail::printable(num_bytes), static_cast<std::int64_t>(expected));
+    }
+    Bounds<N> region_at(const char* what, const Point<N>& offset, const Dim<N>& size) const {
+        detail::check_region(what, N, detail::ShapeArray<N>(Dim<N>::from(offset)).values,
+                             detail::ShapeArray<N>(size).values, detail::to_box(whole()));
+        return Bounds<N>::from_offset_size(offset, size);
     }
     void check_region(const char* what, const Bounds<N>& region) const {
         detail::check_region(what, N, detail::to_box(region), detail::to_box(whole()));

@@ -58,7 +58,7 @@ class ArrayInstance {
     /// A bound array without content. IA.
     static std::shared_ptr<ArrayInstance> create(Runtime& runtime, const Distribution<N>& distribution, DataType type) {
         const Dim<N> shape = distribution.array_size();
-        const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
+        const detail::ShapeArray<N> sizes = detail::checked_shape(shape, type.size_in_bytes());
         return std::make_shared<ArrayInstance>(detail::make_bound_array(detail::runtime_core(runtime), N, sizes.values,
                                                                         type, type.size_in_bytes(), type.alignment(),
                                                                         detail::chunk_geometry(distribution)),

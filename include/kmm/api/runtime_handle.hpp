@@ -85,7 +85,8 @@ class RuntimeHandle {
     /// The chunk lies in `memory`, or where `data` is. IA OM DE.
     template<typename T, std::size_t N>
     Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
-        Array<T, N> result = Array<T, N>::bound(*core_, shape, Distribution<N>::single(shape, memory));
+        Array<T, N> result =
+            Array<T, N>::bound(*core_, shape, Distribution<N>::single(Array<T, N>::checked(shape), memory));
         result.copy_from(data);
         return result;
     }
@@ -109,8 +110,9 @@ class RuntimeHandle {
     template<typename T, typename D, typename L, typename A>
     Array<std::remove_const_t<T>, AbstractView<T, D, L, A>::rank> allocate(const AbstractView<T, D, L, A>& data) const {
         constexpr std::size_t N = AbstractView<T, D, L, A>::rank;
-        const Dim<N> shape = detail::view_shape(data);
-        auto result = Array<std::remove_const_t<T>, N>::bound(
+        using Result = Array<std::remove_const_t<T>, N>;
+        const Dim<N> shape = Result::checked(detail::view_shape(data));
+        Result result = Result::bound(
             *core_, shape,
             Distribution<N>::single(shape, memory_affinity_for_address(static_cast<const void*>(data.data()))));
         result.copy_from(data);
@@ -127,11 +129,11 @@ class RuntimeHandle {
     /// the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape) const {
-        return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(shape, info()));
+        return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(Array<T, N>::checked(shape), info()));
     }
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape, detail::NonDeduced<Dim<N>> chunk) const {
-        return Array<T, N>::bound(*core_, shape, Distribution<N>::tiles(shape, chunk, info()));
+        return Array<T, N>::bound(*core_, shape, Distribution<N>::tiles(Array<T, N>::checked(shape), chunk, info()));
     }
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape, const detail::NonDeduced<Distribution<N>>& distribution) const {

@@ -34,6 +34,8 @@ class DeviceResourceAccess;
 
 /// "a task's resource is a <found>, not a <wanted>"; IR.
 [[noreturn]] void throw_wrong_resource(const char* wanted);
+/// Bytes of `n` elements; IA with both numbers if they do not fit 63 bits.
+std::size_t checked_bytes(const char* what, std::size_t n, std::size_t element_bytes);
 }  // namespace detail
 
 /// What runs a task.
@@ -162,7 +164,7 @@ class DeviceResource final : public Resource, public DeviceInfo {
     template<typename T>
     void copy(const T* from, T* to, std::size_t n) const {
         static_assert(std::is_trivially_copyable_v<T>, "copy needs a trivially copyable element type");
-        copy_bytes(from, to, n * sizeof(T));
+        copy_bytes(from, to, detail::checked_bytes("copy", n, sizeof(T)));
     }
 
     /// Repeats a pattern of 1 to 64 bytes; `num_bytes` must be a multiple of `pattern_bytes`. IA DE.
@@ -179,7 +181,8 @@ class DeviceResource final : public Resource, public DeviceInfo {
     }
     template<typename T>
     T* scratch(std::size_t n) const {
-        return static_cast<T*>(scratch(n * sizeof(T), alignof(T) > 256 ? alignof(T) : 256));
+        return static_cast<T*>(
+            scratch(detail::checked_bytes("scratch", n, sizeof(T)), alignof(T) > 256 ? alignof(T) : 256));
     }
 
   private:

@@ -20,6 +20,8 @@ namespace detail {
 [[noreturn]] void throw_device_view_on_host();
 /// InvalidArgument with index and bounds; `numbers` holds index, begin and end of each axis.
 [[noreturn]] void throw_view_index(std::size_t rank, const long long* numbers);
+/// InvalidArgument with shape and element size.
+[[noreturn]] void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes);
 
 }  // namespace detail
 
@@ -74,10 +76,16 @@ class AbstractView {
     static_assert(mapping_type::rank == rank, "layout and domain have different ranks");
 
     /// Empty, unless the sizes are static.
-    KMM_HOST_DEVICE constexpr AbstractView() noexcept : AbstractView(nullptr, D()) {}
-    /// Packed elements of `domain` that begin at `first`.
-    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain) noexcept
-        : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {}
+    KMM_HOST_DEVICE constexpr AbstractView() noexcept
+        : data_(nullptr), domain_(), mapping_(mapping_type::from_domain(domain_)) {}
+    /// Packed elements of `domain` that begin at `first`. On the host InvalidArgument if their bytes do not fit 63 bits, or
+    /// their strides the stride type.
+    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain)
+        : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {
+#if !KMM_IS_DEVICE || KMM_BOUNDS_CHECK
+        check_packed();
+#endif
+    }
     KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain, const mapping_type& mapping) noexcept
         : data_(first), domain_(domain), mapping_(mapping) {}
     /// Of a view that knows no less: T to const T, static to dynamic, without to with offsets, contiguous to strided.
@@ -144,10 +152,14 @@ class AbstractView {
     }
 
     // ---- extents; an axis beyond the rank has size 1 and offset 0
+    // Of what has explicit strides there may be more than a number can count: then the largest number.
     KMM_HOST_DEVICE constexpr size_type size() const noexcept {
+        if (is_empty()) {
+            return 0;
+        }
         size_type result = 1;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
-            result *= domain_.size(i) > 0 ? static_cast<size_type>(domain_.size(i)) : 0;
+            result = product(result, static_cast<size_type>(domain_.size(i)));
         }
         return result;
     }
@@ -159,8 +171,15 @@ class AbstractView {
         }
         return result;
     }
-    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept { return size() * sizeof(T); }
-    KMM_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
+    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept { return product(size(), sizeof(T)); }
+    KMM_HOST_DEVICE constexpr bool is_empty() const noexcept {
+        for (std::size_t i = 0; i + 1 <= rank; i++) {
+            if (domain_.size(i) <= 0) {
+                return true;
+            }
+        }
+        return false;
+    }
     KMM_HOST_DEVICE constexpr index_type offset(std::size_t axis = 0) const noexcept { return domain_.offset(axis); }
     KMM_HOST_DEVICE constexpr ndindex_type offsets() const noexcept {
         ndindex_type result;
@@ -212,7 +231,7 @@ class AbstractView {
             if (size(axis) > 1 && stride(axis) != expected) {
                 return is_empty();
             }
-            expected = static_cast<stride_type>(expected * static_cast<stride_type>(size(axis)));
+            expected = views::detail::wrapping_product<stride_type>(expected, size(axis));
         }
         return true;
     }
@@ -292,6 +311,43 @@ class AbstractView {
     KMM_HOST_DEVICE constexpr A accessor() const noexcept { return A(); }
 
   private:
+    KMM_HOST_DEVICE static constexpr size_type product(size_type a, size_type b) noexcept {
+#if KMM_IS_DEVICE
+        return a * b;
+#else
+        size_type result = 0;
+        return kmm::detail::mul_overflows(a, b, result) ? static_cast<size_type>(-1) : result;
+#endif
+    }
+    KMM_HOST_DEVICE constexpr void check_packed() const {
+        // The pitch is the largest stride: that of the axis whose index changes last.
+        constexpr std::size_t slowest = L::is_left_to_right ? rank - 1 : 0;
+        long long bytes = static_cast<long long>(sizeof(T));
+        long long pitch = 1;
+        bool fits = true;
+        for (std::size_t i = 0; i + 1 <= rank; i++) {
+            const auto n = static_cast<long long>(size(i));
+            if (n <= 0) {
+                return;
+            }
+            fits = fits && !kmm::detail::mul_overflows(bytes, n, bytes);
+            if (i != slowest) {
+                fits = fits && !kmm::detail::mul_overflows(pitch, n, pitch);
+            }
+        }
+        if (KMM_UNLIKELY(!fits || !is_convertible<stride_type>(pitch))) {
+#if KMM_IS_DEVICE
+            kmm::detail::panic("a view has more bytes than 63 bits can count", __FILE__, __LINE__);
+#else
+            long long numbers[rank + 1] = {};
+            for (std::size_t i = 0; i + 1 <= rank; i++) {
+                numbers[i] = static_cast<long long>(size(i));
+            }
+            kmm::detail::throw_view_too_large(rank, numbers, sizeof(T));
+#endif
+        }
+    }
+
     template<typename... Is>
     KMM_HOST_DEVICE static constexpr ndindex_type to_index(const Is&... indices) noexcept {
         return ndindex_type(typename ndindex_type::storage_type{static_cast<index_type>(indices)...});

@@ -33,6 +33,7 @@ namespace detail {
 class RuntimeCore;
 
 inline constexpr std::size_t max_rank = 8;
+inline constexpr std::size_t max_element_alignment = 4096;  // a page
 
 /// A box of array indices without its rank: axes beyond the rank are [0, 1).
 struct Box {
@@ -51,6 +52,7 @@ struct ChunkGeometry {
 class ArrayRecord;
 using ArrayRef = std::shared_ptr<ArrayRecord>;
 
+/// The shape is one that `check_shape` (detail/array_checks.hpp) found good, here and below.
 ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
                     std::size_t element_alignment);
 /// Makes a bound array: `chunks` must cover the shape exactly (IA otherwise).
@@ -136,6 +138,8 @@ class Submission {
 
     /// Starts the next task. Calls below belong to it until the next `begin_task`.
     void begin_task(ResourceId where, const DomainChunk& chunk);
+    /// For submits of the library's own, whose tasks run where their chunks are: of another kind than the launcher's.
+    void begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind);
     /// One access of the current task, already clipped to the array; `argument` is the argument's number for messages.
     /// Returns the access's number within the task (0, 1, ...). An empty region is a valid access without memory.
     std::uint32_t add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument);

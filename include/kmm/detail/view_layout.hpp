@@ -9,6 +9,17 @@
 
 namespace kmm::views {
 
+namespace detail {
+
+// Of strides beyond the largest number: a view without elements may have such, others are refused.
+template<typename S, typename I>
+KMM_HOST_DEVICE constexpr S wrapping_product(S stride, I size) noexcept {
+    using U = std::make_unsigned_t<S>;
+    return static_cast<S>(static_cast<U>(1u * static_cast<U>(stride) * static_cast<U>(size)));
+}
+
+}  // namespace detail
+
 /// All strides stored.
 template<std::size_t N, typename S = default_stride_type>
 struct strided_mapping;
@@ -62,7 +73,7 @@ struct contiguous_axis_mapping {
         for (std::size_t k = 0; k < N; k++) {
             std::size_t axis = A == 0 ? k : N - 1 - k;
             result.set(axis, stride);
-            stride = static_cast<S>(stride * static_cast<S>(domain.size(axis)));
+            stride = detail::wrapping_product<S>(stride, domain.size(axis));
         }
         return result;
     }
@@ -133,7 +144,7 @@ struct strided_mapping {
         S stride = S(1);
         for (std::size_t k = 0; k + 1 <= N; k++) {
             result.strides_[N - 1 - k] = stride;
-            stride = static_cast<S>(stride * static_cast<S>(domain.size(N - 1 - k)));
+            stride = detail::wrapping_product<S>(stride, domain.size(N - 1 - k));
         }
         return result;
     }

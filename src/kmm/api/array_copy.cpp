@@ -7,6 +7,7 @@
 
 #include "driver/check.hpp"
 #include "kmm/api/array_record.hpp"
+#include "kmm/detail/strided_box.hpp"
 
 namespace kmm::detail {
 
@@ -163,6 +164,9 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         throw InvalidArgument(std::string(to_user ? "copy_to from " : "copy_from to ") + array->name() +
                               ": the pointer to the program's " + std::to_string(graph::volume(region)) +
                               " elements is null");
+    std::int64_t sizes[max_rank];
+    for (std::size_t k = 0; k < array->rank(); ++k) sizes[k] = region.end[k] - region.begin[k];
+    check_reach(to_user ? "copy_to" : "copy_from", array->rank(), sizes, user_strides, array->element_bytes());
     if (core.inside_own_task() && to_user)
         throw DeadlockError("a task of runtime " + std::to_string(core.number()) +
                             " copies an array of its own runtime, which may never end: submit a task "
@@ -244,7 +248,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 for (std::size_t k = 0; k < array->rank(); ++k) r.emplace_back(missing.begin[k], missing.end[k]);
                 throw UninitializedRead(array->name(), r);
             }
-            const std::size_t bytes = core.rounded(b.chunk_bytes[i]);
+            const std::size_t bytes = core.rounded(b.block_bytes[i]);
             if (bytes > core.limit_bytes(0))
                 throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
                                   "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
@@ -322,30 +326,26 @@ EventId array_fill(const ArrayRef& array, const void* value) {
     if (b == nullptr)
         throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
     RuntimeCore& core = *b->runtime;
-    // One submit has one kind of launcher: chunks at home on devices are filled there, the others on the host.
-    EventId events[2];
-    for (const bool on_device : {true, false}) {
-        LauncherInfo launcher;
-        launcher.kind = on_device ? LauncherInfo::Kind::device_function : LauncherInfo::Kind::host;
-        static constexpr char name[] = "fill";
-        launcher.name = name;
-        launcher.name_length = sizeof name - 1;
-        Submission submission(core, launcher);
-        for (const ChunkGeometry& c : b->layout.chunks()) {
-            if (c.home.is_device() != on_device) continue;
-            submission.begin_task(on_device ? ResourceId(c.home.as_device()) : ResourceId::host(), DomainChunk{});
-            submission.add_access(array, AccessKind::overwrite, c.box, 0);
-            const std::size_t bytes = array->element_bytes();
-            const auto count = static_cast<std::size_t>(graph::volume(c.box));
-            void* const payload = submission.allocate_payload(sizeof(FillPart) + bytes, alignof(FillPart));
-            auto* const f = new (payload) FillPart{bytes, count};
-            std::copy_n(static_cast<const std::byte*>(value), bytes, f->element());
-            submission.set_body(f, {run_fill, nullptr});
-        }
-        events[on_device ? 0 : 1] = submission.commit();
+    LauncherInfo launcher;
+    static constexpr char name[] = "fill";
+    launcher.name = name;
+    launcher.name_length = sizeof name - 1;
+    // One submit, so that it is refused as a whole: chunks at home on devices are filled there, the others on the host.
+    Submission submission(core, launcher);
+    for (const ChunkGeometry& c : b->layout.chunks()) {
+        if (c.home.is_device())
+            submission.begin_task(ResourceId(c.home.as_device()), {}, LauncherInfo::Kind::device_function);
+        else
+            submission.begin_task(ResourceId::host(), {}, LauncherInfo::Kind::host);
+        submission.add_access(array, AccessKind::overwrite, c.box, 0);
+        const std::size_t bytes = array->element_bytes();
+        const auto count = static_cast<std::size_t>(graph::volume(c.box));
+        void* const payload = submission.allocate_payload(sizeof(FillPart) + bytes, alignof(FillPart));
+        auto* const f = new (payload) FillPart{bytes, count};
+        std::copy_n(static_cast<const std::byte*>(value), bytes, f->element());
+        submission.set_body(f, {run_fill, nullptr});
     }
-    if (events[0].get() == 0 || events[1].get() == 0) return events[0].get() == 0 ? events[1] : events[0];
-    return runtime_join(core, events, 2);
+    return submission.commit();
 }
 
 void array_synchronize(const ArrayRecord& array) {

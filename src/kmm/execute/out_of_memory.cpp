@@ -51,7 +51,8 @@ std::size_t available_host_bytes() {
 std::size_t needed_bytes(const RuntimeCore& core, const graph::Task& task) {
     std::size_t bytes = 0;
     for (const graph::Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk) bytes += core.rounded(a.chunk->size_bytes);
+        if (a.chunk != nullptr && a.first_of_chunk)
+            bytes = RuntimeCore::sum_bytes(bytes, core.rounded(a.chunk->block_bytes()));
     return bytes;
 }
 
@@ -59,6 +60,9 @@ std::size_t needed_bytes(const RuntimeCore& core, const graph::Task& task) {
 
 // What a value of the variables can reach: they replace the limits and fractions of the configuration, and leave the rest.
 std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) const {
+    // No machine has so much, and the sums below would not fit.
+    constexpr std::size_t most_sensible = std::size_t{1} << 56;
+    if (wanted > most_sensible || config_.device_memory_keep_free > most_sensible) return "";
     if (on_host_driver_) return setting_on_host_driver(m, wanted);
     const RuntimeConfig defaults;
     const std::size_t machine = info_->host_memory_size();

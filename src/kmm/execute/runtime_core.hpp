@@ -51,6 +51,8 @@ class RuntimeCore final : public Runtime,
     std::uint16_t number() const noexcept { return number_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
     std::size_t rounded(std::size_t bytes) const noexcept { return (bytes + 255) / 256 * 256; }
+    /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
+    static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }
 
     // ---- submitting (api/submission.cpp)
     graph::TaskPool& pool() noexcept { return pool_; }

@@ -43,7 +43,7 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
         if (!scheduler_->waits_for_memory(task)) return "waits for a task that still holds one of its chunks";
         std::size_t needed = 0;
         for (const graph::Access& a : task.accesses)
-            if (a.chunk != nullptr && a.first_of_chunk) needed += rounded(a.chunk->size_bytes);
+            if (a.chunk != nullptr && a.first_of_chunk) needed += rounded(a.chunk->block_bytes());
         const memory::Residency& r = scheduler_->residency();
         return "waits for memory: misses " + bytes_text(r.missing_bytes(task)) + " of the " + bytes_text(needed) +
                " that it needs; in use are " + bytes_text(r.counters(task.memory).current_bytes) + " of " +

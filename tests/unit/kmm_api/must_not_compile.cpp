@@ -11,6 +11,10 @@ struct NotTrivial {
     int value = 0;
 };
 
+struct alignas(8192) TooAligned {
+    char value[8192];
+};
+
 __global__ void two(int, float) {}
 __global__ void mutable_view(kmm::GPUSubviewMut<float>) {}
 __global__ void not_trivial(NotTrivial) {}
@@ -36,6 +40,8 @@ void program(kmm::RuntimeHandle rt, kmm::Array<float> a, const kmm::Array<float>
     rt.parallel_submit(10, nothing, overwrite(c));
 #elif defined(CASE_element_that_is_not_trivially_copyable)
     kmm::Array<NotTrivial> array;
+#elif defined(CASE_element_of_too_large_alignment)
+    kmm::Array<TooAligned> array;
 #elif defined(CASE_const_element)
     kmm::Array<const int> array;
 #elif defined(CASE_too_few_indices)
