@@ -18,6 +18,9 @@ thread_local HostPool* helping_pool = nullptr;  // while it helps the planner
 // So many threads of one pool may wait for other runtimes at the same time before it looks like a deadlock.
 constexpr std::size_t most_waiting = 64;
 
+// Where the system gives no more threads, so many are left to whoever asks next.
+constexpr std::size_t most_left_to_others = 16;
+
 }  // namespace
 
 TaskScope::TaskScope(const void* runtime, bool device_views) noexcept
@@ -37,13 +40,16 @@ const void* TaskScope::current() noexcept { return current_runtime; }
 
 HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports)
     : runtime_(runtime), device_views_(device_views), reports_(reports) {
+    std::lock_guard<std::mutex> guard(mutex_);
     try {
-        std::lock_guard<std::mutex> guard(mutex_);
         for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
-    } catch (...) {
-        end_threads();  // the system gives no more: those that run are not left behind
-        throw;
+    } catch (const std::exception&) {
+        if (threads_.empty()) throw;
+        // Libraries and the program need threads too.
+        surplus_ = std::min(threads_.size() / 2, most_left_to_others);
+        wake_.notify_all();
     }
+    size_ = threads_.size() - surplus_;
 }
 
 void HostPool::end_threads() noexcept {

@@ -33,7 +33,8 @@ class TaskScope {
 
 class HostPool {
   public:
-    /// `device_views`: code may dereference device views (host driver).
+    /// `device_views`: code may dereference device views (host driver). Fewer threads where the system gives no more, and
+    /// then some are left to others; throws std::system_error if it gives none.
     HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports);
     ~HostPool() { end_threads(); }
 
@@ -45,6 +46,8 @@ class HostPool {
     /// many wait or the system gives no more threads.
     bool begin_wait() noexcept;
     void end_wait() noexcept;
+    /// How many there are while none waits.
+    std::size_t size() const noexcept { return size_; }
     /// All that ever ran, those that took the place of a waiting one included.
     std::size_t threads_started() const;
 
@@ -65,6 +68,7 @@ class HostPool {
     std::size_t surplus_ = 0;  ///< threads that were added for them and should end
     bool stop_ = false;
     std::size_t started_ = 0;
+    std::size_t size_ = 0;
     std::list<std::thread> threads_;
     std::list<std::thread> gone_;  ///< surplus threads that have ended, or are about to
 };

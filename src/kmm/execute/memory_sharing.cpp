@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds longest_pause{50};
-constexpr double longest_wait_seconds = 1e6;
+constexpr double longest_wait_seconds = 1e9;
 // So often a refusal must meet nobody who holds or takes any; a few milliseconds in all.
 constexpr int times_to_be_alone = 3;
 

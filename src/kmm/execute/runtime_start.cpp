@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <system_error>
 
 #include "driver/check.hpp"
 #include "driver/registry.hpp"
@@ -100,7 +101,18 @@ void check_fraction(double value, const char* name) {
                               ": use a value above 0 and at most 1");
 }
 
+void check_seconds(double value, const char* name, const char* what_zero_is) {
+    if (!(value >= 0))
+        throw InvalidArgument(std::string(name) + " is " + std::to_string(value) + ": use seconds from 0 (" +
+                              what_zero_is + ") up; infinity is never");
+}
+
 void check_config(const RuntimeConfig& c) {
+    check_seconds(c.watchdog, "watchdog", "off");
+    check_seconds(c.memory_wait, "memory_wait", "at once");
+    if (c.host_threads > MAX_HOST_THREADS)
+        throw InvalidArgument("host_threads is " + std::to_string(c.host_threads) + ": use 0 (usable CPUs) to " +
+                              std::to_string(MAX_HOST_THREADS));
     check_fraction(c.device_memory_fraction, "device_memory_fraction");
     check_fraction(c.host_memory_fraction, "host_memory_fraction");
     if (c.device_concurrent_streams < 1 || c.device_concurrent_streams > 64)
@@ -174,6 +186,9 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         });
     } catch (const driver::DriverError& e) {
         throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
+    } catch (const std::system_error& e) {
+        throw NotAvailable(std::string("the system gives a runtime no threads (") + e.what() +
+                           "): end some of the process's, or raise its limits (ulimit -u, -v)");
     }
 }
 
@@ -197,7 +212,10 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
         ordinals_.push_back(d);
     }
     config_.device_memory_kind = memory_kind(config_, *driver_, ordinals_.size());
-    if (config_.host_threads == 0) config_.host_threads = usable_cpus();
+    if (config_.host_threads == 0) config_.host_threads = std::min(usable_cpus(), MAX_HOST_THREADS);
+    // So long nobody waits, and clocks could not count it.
+    constexpr double longest_watch_seconds = 1e9;
+    if (config_.watchdog > longest_watch_seconds) config_.watchdog = 0;
     set_limits();
     describe();
 }
@@ -295,8 +313,6 @@ void RuntimeCore::start_threads() {
             d, lanes, *lanes_, failed_tasks_, this, on_host_driver_, static_cast<execute::Launchers::Runner&>(*this),
             static_cast<execute::Reports&>(*this)));
     }
-    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_,
-                                                     static_cast<execute::Reports&>(*this));
     planner_thread_ = std::thread([this] {
         execute::RuntimeThread mark(this);
         planner_loop();
@@ -305,7 +321,17 @@ void RuntimeCore::start_threads() {
         shares_.push_back(std::make_unique<execute::DeviceShare>(
             static_cast<execute::ShareSource&>(*this), *driver_, d, ordinals_[d],
             "kmm runtime " + std::to_string(number_), config_.device_memory_kind != DeviceMemoryKind::Resource));
-    threads_started_ = 2 + num_devices() * (1 + launchers_per_device) + config_.host_threads;
+    // Last: where threads are scarce the pool gets what is left, and every task can still be run.
+    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_,
+                                                     static_cast<execute::Reports&>(*this));
+    if (const std::size_t given = host_pool_->size(); given < config_.host_threads) {
+        log::write(log::Level::warn, "runtime " + std::to_string(number_) + " runs host tasks on " +
+                                         std::to_string(given) + " threads instead of " +
+                                         std::to_string(config_.host_threads) +
+                                         " (KMM_HOST_THREADS): the system gives no more");
+        config_.host_threads = given;
+    }
+    threads_started_ = 2 + num_devices() * (1 + launchers_per_device);
 }
 
 RuntimeCore::~RuntimeCore() {
