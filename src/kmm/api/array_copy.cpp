@@ -144,6 +144,31 @@ struct Batch final : graph::JoinMaker {
     }
 };
 
+/// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names it.
+struct SourceWriters {
+    std::vector<graph::TaskNumber> parts;
+    std::vector<graph::TaskNumber> writers;
+    std::vector<std::size_t> ends;  ///< of each part's in `writers`
+
+    /// `all` are those of the parts so far; only what is new in it belongs to this one.
+    void end_part(const std::vector<graph::Predecessor>& all) {
+        for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
+        ends.push_back(writers.size());
+    }
+    /// Of the part whose chunk carries the failure that the whole copy has.
+    void throw_failure(RuntimeCore& core, graph::TaskNumber whole) const {
+        const auto failure = core.failure_of(whole);
+        if (failure == nullptr) return;
+        std::size_t w = 0;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            for (; w < ends[p]; ++w) {
+                const auto cause = core.failure_of(writers[w]);
+                if (cause != nullptr && cause->root == failure->root) core.throw_failure(parts[p]);
+            }
+        }
+    }
+};
+
 Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     Binding* b = array->binding();
     if (b != nullptr) return *b;
@@ -183,7 +208,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     std::vector<std::size_t> chunks;
     for (std::size_t i = 0; i < b.layout.chunks().size(); ++i)
         if (graph::overlaps(b.layout.chunks()[i].box, region)) chunks.push_back(i);
-    info->num_chunks = static_cast<std::uint32_t>(chunks.size());
+    info->num_chunks = static_cast<std::uint32_t>(b.layout.chunks().size());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
 
@@ -197,7 +222,11 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         parts.push_back(t);
         t->kind = TaskKind::host;
         infos.give_to(t->info);
-        t->chunk_index = static_cast<std::uint32_t>(parts.size() - 1);
+        t->chunk_index = static_cast<std::uint32_t>(i);
+        for (std::size_t k = 0; k < std::min(array->rank(), DOMAIN_DIMS); ++k) {
+            t->chunk.offset[k] = part.begin[k];
+            t->chunk.size[k] = part.end[k] - part.begin[k];
+        }
         t->where = ResourceId::host();
         CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
         c.owned = nullptr;
@@ -235,6 +264,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         }
         t->layouts.emplace_back();
     }
+    SourceWriters writers;
     Task* const gate = to_user ? batch.make() : nullptr;
     Task* const all = batch.make();
     {
@@ -255,17 +285,21 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                                       " bytes on the host, where at most " + std::to_string(core.limit_bytes(0)) +
                                       " can be used; try " + core.memory_remedy(0, bytes));
         }
-        batch.made.clear();
         if (gate != nullptr) {
-            for (const std::size_t i : chunks)
+            for (const std::size_t i : chunks) {
                 b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), gate->predecessors);
-            batch.number(gate);
+                writers.end_part(gate->predecessors);
+            }
         }
+        writers.parts.reserve(parts.size());
+        batch.made.clear();
+        if (gate != nullptr) batch.number(gate);
         for (std::size_t p = 0; p < parts.size(); ++p) {
             const Box part = graph::intersection(b.layout.chunks()[chunks[p]].box, region);
             graph::ChunkHistory& history = b.histories[chunks[p]];
             Task* const t = parts[p];
             batch.number(t);
+            writers.parts.push_back(t->number);
             if (to_user) {
                 history.read(part, t->number, t->predecessors, batch);
                 graph::add_predecessor(t->predecessors, gate->number, true);
@@ -280,6 +314,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     core.plan_published(was_idle);
     if (core.inside_own_task()) return;
     core.wait_settled(last, nullptr, true);  // the tasks use the program's memory
+    if (to_user) writers.throw_failure(core, last);
     core.throw_failure(last);
 }
 

@@ -29,10 +29,8 @@ EventStatus runtime_status(RuntimeCore& core, EventId event) {
 std::exception_ptr runtime_error(RuntimeCore& core, EventId event) {
     const graph::TaskNumber number = core.number_of(event);
     if (number == 0 || !core.is_settled(number)) return nullptr;
-    const auto failure = core.failure_of(number);
-    if (failure == nullptr) return nullptr;
-    failure->root->delivered.store(true);
-    return failure->error;
+    const auto failure = core.deliver_failure(number);
+    return failure == nullptr ? nullptr : failure->error;
 }
 
 bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_clock::time_point* deadline) {

@@ -123,12 +123,7 @@ bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const
 }
 
 void RuntimeCore::settled(Task& task) noexcept {
-    if (task.failure != nullptr) {
-        std::lock_guard<std::mutex> guard(failures_mutex_);
-        failures_.emplace(task.number, task.failure);
-        if (task.failure->root->number == task.number) roots_.push_back(task.failure->root);
-        any_failure_.store(true, std::memory_order_release);
-    }
+    if (task.failure != nullptr) failures_.add(task);
     const TaskNumber number = task.number;
     table_.remove(number);
     if (task.waiters.load(std::memory_order_acquire) != 0) {

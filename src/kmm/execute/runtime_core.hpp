@@ -23,6 +23,7 @@
 #include "kmm/execute/device_thread.hpp"
 #include "kmm/execute/host_pool.hpp"
 #include "kmm/execute/memory_service.hpp"
+#include "kmm/graph/failures.hpp"
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::detail {
@@ -80,7 +81,9 @@ class RuntimeCore final : public Runtime,
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
     TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
     bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
-    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const;
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const { return failures_.find(number); }
+    /// The same for somebody who is told of it.
+    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) { return failures_.deliver(number); }
     /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
     /// `must_wait`: nobody may go on before the task is settled, even where no other thread can take this one's place.
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
@@ -212,10 +215,7 @@ class RuntimeCore final : public Runtime,
     };
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
-    mutable std::mutex failures_mutex_;
-    std::unordered_map<TaskNumber, std::shared_ptr<graph::Failure>> failures_;
-    std::vector<std::shared_ptr<graph::RootFailure>> roots_;
-    std::atomic<bool> any_failure_{false};
+    graph::Failures failures_;
 
     // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
     execute::FailedTasks failed_tasks_;
