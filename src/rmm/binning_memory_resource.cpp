@@ -4,6 +4,7 @@
 // its size that is not noted goes to where such sizes went before.
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,8 @@ binning::~binning() { delete bins_; }
 device_async_resource_ref binning::upstream() const noexcept { return bins_->upstream; }
 
 void binning::add_bin(std::size_t allocation_size, device_async_resource_ref const* bin_resource) {
+    RMM_EXPECTS(allocation_size <= std::numeric_limits<std::size_t>::max() / 2,
+                "a bin of " + std::to_string(allocation_size) + " bytes is larger than an address space");
     const std::size_t size = align_up(std::max<std::size_t>(allocation_size, 1), CUDA_ALLOCATION_ALIGNMENT);
     const auto at = bins_->smallest_for(size);
     if (at != bins_->by_size.end() && at->size_bytes == size) return;
