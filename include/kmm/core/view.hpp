@@ -20,8 +20,6 @@ namespace detail {
 [[noreturn]] void throw_device_view_on_host();
 /// InvalidArgument with index and bounds; `numbers` holds index, begin and end of each axis.
 [[noreturn]] void throw_view_index(std::size_t rank, const long long* numbers);
-/// InvalidArgument with shape and element size.
-[[noreturn]] void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes);
 
 }  // namespace detail
 
@@ -83,7 +81,7 @@ class AbstractView {
     KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain)
         : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {
 #if !KMM_IS_DEVICE || KMM_BOUNDS_CHECK
-        check_packed();
+        views::detail::check_packed<L, stride_type>(domain, sizeof(T));
 #endif
     }
     KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain, const mapping_type& mapping) noexcept
@@ -159,7 +157,7 @@ class AbstractView {
         }
         size_type result = 1;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
-            result = product(result, static_cast<size_type>(domain_.size(i)));
+            result = views::detail::counted_product(result, static_cast<size_type>(domain_.size(i)));
         }
         return result;
     }
@@ -171,7 +169,9 @@ class AbstractView {
         }
         return result;
     }
-    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept { return product(size(), sizeof(T)); }
+    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept {
+        return views::detail::counted_product(size(), sizeof(T));
+    }
     KMM_HOST_DEVICE constexpr bool is_empty() const noexcept {
         for (std::size_t i = 0; i + 1 <= rank; i++) {
             if (domain_.size(i) <= 0) {
@@ -311,43 +311,6 @@ class AbstractView {
     KMM_HOST_DEVICE constexpr A accessor() const noexcept { return A(); }
 
   private:
-    KMM_HOST_DEVICE static constexpr size_type product(size_type a, size_type b) noexcept {
-#if KMM_IS_DEVICE
-        return a * b;
-#else
-        size_type result = 0;
-        return kmm::detail::mul_overflows(a, b, result) ? static_cast<size_type>(-1) : result;
-#endif
-    }
-    KMM_HOST_DEVICE constexpr void check_packed() const {
-        // The pitch is the largest stride: that of the axis whose index changes last.
-        constexpr std::size_t slowest = L::is_left_to_right ? rank - 1 : 0;
-        long long bytes = static_cast<long long>(sizeof(T));
-        long long pitch = 1;
-        bool fits = true;
-        for (std::size_t i = 0; i + 1 <= rank; i++) {
-            const auto n = static_cast<long long>(size(i));
-            if (n <= 0) {
-                return;
-            }
-            fits = fits && !kmm::detail::mul_overflows(bytes, n, bytes);
-            if (i != slowest) {
-                fits = fits && !kmm::detail::mul_overflows(pitch, n, pitch);
-            }
-        }
-        if (KMM_UNLIKELY(!fits || !is_convertible<stride_type>(pitch))) {
-#if KMM_IS_DEVICE
-            kmm::detail::panic("a view has more bytes than 63 bits can count", __FILE__, __LINE__);
-#else
-            long long numbers[rank + 1] = {};
-            for (std::size_t i = 0; i + 1 <= rank; i++) {
-                numbers[i] = static_cast<long long>(size(i));
-            }
-            kmm::detail::throw_view_too_large(rank, numbers, sizeof(T));
-#endif
-        }
-    }
-
     template<typename... Is>
     KMM_HOST_DEVICE static constexpr ndindex_type to_index(const Is&... indices) noexcept {
         return ndindex_type(typename ndindex_type::storage_type{static_cast<index_type>(indices)...});

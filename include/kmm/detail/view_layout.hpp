@@ -6,10 +6,59 @@
 #include <type_traits>
 
 #include "kmm/detail/view_domain.hpp"
+#include "kmm/utils/checked_math.hpp"
+
+namespace kmm::detail {
+
+/// InvalidArgument with shape and element size.
+[[noreturn]] void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes);
+
+}  // namespace kmm::detail
 
 namespace kmm::views {
 
 namespace detail {
+
+// Of elements: on the host the largest number where the product does not fit.
+KMM_HOST_DEVICE constexpr std::size_t counted_product(std::size_t a, std::size_t b) noexcept {
+#if KMM_IS_DEVICE
+    return a * b;
+#else
+    std::size_t result = 0;
+    return kmm::detail::mul_overflows(a, b, result) ? static_cast<std::size_t>(-1) : result;
+#endif
+}
+
+// InvalidArgument, or a failed kernel, unless the bytes of packed elements fit 63 bits and their strides S.
+template<typename L, typename S, typename D>
+KMM_HOST_DEVICE constexpr void check_packed(const D& domain, std::size_t element_bytes) {
+    // The pitch is the largest stride: that of the axis whose index changes last.
+    constexpr std::size_t slowest = L::is_left_to_right ? D::rank - 1 : 0;
+    auto bytes = static_cast<long long>(element_bytes);
+    long long pitch = 1;
+    bool fits = true;
+    for (std::size_t i = 0; i + 1 <= D::rank; i++) {
+        const auto n = static_cast<long long>(domain.size(i));
+        if (n <= 0) {
+            return;
+        }
+        fits = fits && !kmm::detail::mul_overflows(bytes, n, bytes);
+        if (i != slowest) {
+            fits = fits && !kmm::detail::mul_overflows(pitch, n, pitch);
+        }
+    }
+    if (KMM_UNLIKELY(!fits || !is_convertible<S>(pitch))) {
+#if KMM_IS_DEVICE
+        kmm::detail::panic("a view has more bytes, or larger strides, than its type can count", __FILE__, __LINE__);
+#else
+        long long sizes[D::rank + 1] = {};
+        for (std::size_t i = 0; i + 1 <= D::rank; i++) {
+            sizes[i] = static_cast<long long>(domain.size(i));
+        }
+        kmm::detail::throw_view_too_large(D::rank, sizes, element_bytes);
+#endif
+    }
+}
 
 // Of strides beyond the largest number: a view without elements may have such, others are refused.
 template<typename S, typename I>
