@@ -23,9 +23,11 @@ namespace detail {
 KMM_HOST_DEVICE constexpr std::size_t counted_product(std::size_t a, std::size_t b) noexcept {
 #if KMM_IS_DEVICE
     return a * b;
+#elif KMM_DETAIL_HAS_DEVICE_CODE
+    return a != 1 && b != 0 && a > static_cast<std::size_t>(-1) / b ? static_cast<std::size_t>(-1) : a * b;
 #else
     std::size_t result = 0;
-    return kmm::detail::mul_overflows(a, b, result) ? static_cast<std::size_t>(-1) : result;
+    return __builtin_mul_overflow(a, b, &result) ? static_cast<std::size_t>(-1) : result;
 #endif
 }
 
