@@ -66,15 +66,17 @@ class Array final : public ArrayBase {
 
     /// Unbound; the default shape is all ones. IA if a size is negative.
     Array(Dim<N> shape = {})
-        : record_(detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T))),
-          shape_(shape) {}
+        : instance_(
+              detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T)),
+              shape, DataType::of<T>()) {}
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
-    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance)
-        : record_(instance->record()), shape_(instance->size()) {
-        if (instance->data_type() != DataType::of<T>())
-            detail::throw_wrong_instance(instance->data_type(), DataType::of<T>());
+    explicit Array(const ArrayInstance<M>& instance) : instance_(instance) {
+        if (instance.data_type() != DataType::of<T>())
+            detail::throw_wrong_instance(instance.data_type(), DataType::of<T>());
     }
+    template<std::size_t M, typename = std::enable_if_t<M == N>>
+    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance) : Array(*instance) {}
     /// Bound, without content. See RuntimeHandle::array.
     static Array bound(detail::RuntimeCore& runtime, const Dim<N>& shape, const Distribution<N>& distribution) {
         const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
@@ -86,33 +88,34 @@ class Array final : public ArrayBase {
     }
 
     // ---- shape and type
-    Dim<N> size() const noexcept { return shape_; }
-    default_index_type size(std::size_t axis) const override { return shape_.get_or_default(axis); }
-    default_index_type volume() const { return shape_.volume(); }
-    bool is_empty() const noexcept { return shape_.is_empty(); }
+    Dim<N> size() const noexcept { return shape(); }
+    default_index_type size(std::size_t axis) const override { return shape().get_or_default(axis); }
+    default_index_type volume() const { return shape().volume(); }
+    bool is_empty() const noexcept { return shape().is_empty(); }
     std::size_t rank() const noexcept override { return N; }
     const std::type_info& type_info() const noexcept override { return typeid(T); }
     DataType dtype() const noexcept { return DataType::of<T>(); }
     /// Used in messages.
-    std::string name() const { return detail::array_name(*record_); }
+    std::string name() const { return detail::array_name(*record()); }
     Array& named(std::string name) {
-        detail::array_set_name(*record_, std::move(name));
+        detail::array_set_name(*record(), std::move(name));
         return *this;
     }
 
     // ---- binding; all but the first throw IA when unbound
-    bool has_instance() const noexcept { return detail::array_is_bound(*record_); }
+    bool has_instance() const noexcept { return detail::array_is_bound(*record()); }
     Distribution<N> distribution() const {
         require_bound("distribution()");
-        return detail::distribution_of<N>(*record_, shape_);
+        return detail::distribution_of<N>(*record(), shape());
     }
     /// Size of the chunk at offset zero.
     Dim<N> chunk_size() const { return distribution().chunk_size(); }
     default_index_type chunk_size(std::size_t axis) const { return Dim<N>(chunk_size()).get_or_default(axis); }
-    Runtime& runtime() const override { return detail::array_runtime_face(*record_); }
-    std::shared_ptr<ArrayInstance<N>> instance() const {
+    Runtime& runtime() const override { return detail::array_runtime_face(*record()); }
+    /// Valid while this handle lives and is not assigned to; a copy of the instance is another handle of the array.
+    const ArrayInstance<N>& instance() const {
         require_bound("instance()");
-        return std::make_shared<ArrayInstance<N>>(record_, shape_, DataType::of<T>());
+        return instance_;
     }
 
     // ---- access by tasks; write, overwrite, reduce and accumulate need a non-const array
@@ -144,13 +147,13 @@ class Array final : public ArrayBase {
     }
 
     /// Waits for all work on this array; nothing when unbound. TE DL.
-    void synchronize() const override { detail::array_synchronize(*record_); }
+    void synchronize() const override { detail::array_synchronize(*record()); }
     /// Gives this handle a new, unbound state of the same shape; other copies keep the data.
-    void reset() { *this = Array(shape_); }
+    void reset() { *this = Array(shape()); }
     /// Replaces every element. IA when unbound.
     EventId fill(T value) const {
         require_bound("fill()");
-        return detail::array_fill(record_, &value);
+        return detail::array_fill(record(), &value);
     }
     /// The value of a scalar. Blocks. TE UR DL.
     template<std::size_t R = N, typename = std::enable_if_t<R == 0>>
@@ -195,7 +198,7 @@ class Array final : public ArrayBase {
         check_view("copy_to", output);
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(output);
-        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_out(record(), detail::to_box(whole()), box.data, box.strides);
     }
 
     // ---- copies from the program's memory; they block until it was read. IA when unbound. TE OM DL.
@@ -230,7 +233,7 @@ class Array final : public ArrayBase {
         require_bound("copy_from");
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(input);
-        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_in(record(), detail::to_box(whole()), box.data, box.strides);
     }
 
     // ---- asynchronous copies. NA: not offered by this version.
@@ -244,15 +247,17 @@ class Array final : public ArrayBase {
     }
 
     /// For the library's own headers.
-    const detail::ArrayRef& record() const noexcept { return record_; }
+    const detail::ArrayRef& record() const noexcept { return instance_.record(); }
 
   private:
     struct Bound {};
-    Array(Bound, detail::ArrayRef record, const Dim<N>& shape) : record_(std::move(record)), shape_(shape) {}
+    Array(Bound, detail::ArrayRef record, const Dim<N>& shape)
+        : instance_(std::move(record), shape, DataType::of<T>()) {}
 
-    Bounds<N> whole() const { return Bounds<N>(shape_); }
+    const Dim<N>& shape() const noexcept { return instance_.size(); }
+    Bounds<N> whole() const { return Bounds<N>(shape()); }
     void require_bound(const char* what) const {
-        if (!has_instance()) detail::throw_unbound(*record_, what);
+        if (!has_instance()) detail::throw_unbound(*record(), what);
     }
     template<typename I>
     void check_count(const char* what, I count) const {
@@ -269,20 +274,19 @@ class Array final : public ArrayBase {
     template<typename V>
     void check_view(const char* what, const V& view) const {
         detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values,
-                                 detail::ShapeArray<N>(shape_).values);
+                                 detail::ShapeArray<N>(shape()).values);
     }
     void copy_out(const Bounds<N>& region, void* output) const {
         if (region.is_empty()) return;
-        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values);
+        detail::array_copy_out(record(), detail::to_box(region), output, detail::PackedStrides<N>(region).values);
     }
     void copy_in(const Bounds<N>& region, const void* input) const {
         require_bound("copy_from");
         if (region.is_empty()) return;
-        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values);
+        detail::array_copy_in(record(), detail::to_box(region), input, detail::PackedStrides<N>(region).values);
     }
 
-    detail::ArrayRef record_;
-    Dim<N> shape_;
+    ArrayInstance<N> instance_;  // unbound or bound
 };
 
 /// One value.

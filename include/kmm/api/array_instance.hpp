@@ -51,7 +51,7 @@ Distribution<N> distribution_of(const ArrayRecord& record, const Dim<N>& shape) 
 
 }  // namespace detail
 
-/// The state that copies of one bound array share. `Array(instance)` makes an array of it.
+/// The state that copies of one array share; programs meet only bound ones. A copy shares it too. `Array(instance)` makes an array of it.
 template<std::size_t N>
 class ArrayInstance {
   public:

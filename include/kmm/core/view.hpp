@@ -75,6 +75,12 @@ class AbstractView {
 
     /// Empty, unless the sizes are static.
     KMM_HOST_DEVICE constexpr AbstractView() noexcept : AbstractView(nullptr, D()) {}
+    /// The one element at `first`, or the elements of a static domain.
+    template<typename E = D, std::enable_if_t<E::is_static || E::rank == 0, int> = 0>
+    KMM_HOST_DEVICE constexpr AbstractView(T* first) noexcept : AbstractView(first, E()) {}
+    /// Sizes that are not static are 0: an address, and no elements.
+    template<typename E = D, std::enable_if_t<!E::is_static && (E::rank > 0), int> = 0>
+    KMM_HOST_DEVICE explicit constexpr AbstractView(T* first) noexcept : AbstractView(first, E()) {}
     /// Packed elements of `domain` that begin at `first`.
     KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain) noexcept
         : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {}
