@@ -1,0 +1,43 @@
+# Run by ctest in a build with CUDA: a program is built by plain nvcc, without a macro of ours and without CMake, of a file
+# compiled as CUDA, plain ones, and one with -DKMM_USE_CUDA=0; then it runs. Each file says what mode it must have.
+set(must_work COMMAND_ERROR_IS_FATAL ANY)
+file(MAKE_DIRECTORY ${WORK_DIR})
+set(flags -std=c++20 -I${INCLUDE_DIR})
+if(ARCHITECTURE MATCHES "^[0-9]+$")
+  list(APPEND flags -arch=sm_${ARCHITECTURE})
+endif()
+if(HOST_COMPILER)
+  list(APPEND flags -ccbin ${HOST_COMPILER})
+endif()
+
+set(objects)
+function(compile source)
+  execute_process(COMMAND ${NVCC} ${flags} ${ARGN} -c ${SOURCE_DIR}/${source} -o ${WORK_DIR}/${source}.o ${must_work})
+  list(APPEND objects ${WORK_DIR}/${source}.o)
+  set(objects ${objects} PARENT_SCOPE)
+endfunction()
+compile(cuda_part.cu)
+compile(plain_part.cpp)
+compile(emulated_part.cu -DKMM_USE_CUDA=0)
+compile(main.cpp)
+
+set(libraries)
+foreach(directory ${LIBRARY_DIRS})
+  list(APPEND libraries -L${directory} -Xlinker -rpath,${directory} -Xlinker -rpath-link,${directory})
+endforeach()
+execute_process(COMMAND ${NVCC} ${flags} ${objects} ${libraries} -lkmm -lkmm_rmm -o ${WORK_DIR}/program ${must_work})
+execute_process(COMMAND ${WORK_DIR}/program ${must_work})
+
+# clang as CUDA compiler, where there is one that knows the toolkit.
+if(CLANG)
+  file(WRITE ${WORK_DIR}/empty.cu "__global__ void nothing() {}\n")
+  set(clang ${CLANG} -x cuda --cuda-path=${CUDA_PATH} --cuda-host-only -fsyntax-only -Wno-unknown-cuda-version -std=c++20
+    -I${INCLUDE_DIR})
+  execute_process(COMMAND ${clang} ${WORK_DIR}/empty.cu RESULT_VARIABLE refused OUTPUT_QUIET ERROR_QUIET)
+  if(refused)
+    message(STATUS "${CLANG} does not know the CUDA toolkit of ${CUDA_PATH}: not tried")
+  else()
+    execute_process(COMMAND ${clang} ${SOURCE_DIR}/cuda_part.cu ${must_work})
+    execute_process(COMMAND ${clang} -DKMM_USE_CUDA=0 ${SOURCE_DIR}/emulated_part.cu ${must_work})
+  endif()
+endif()
