@@ -117,6 +117,8 @@ struct LauncherInfo {
     enum class Kind : std::uint8_t { host, device_function, kernel } kind = Kind::host;
     /// For `kernel`: which driver the kernel's file was compiled for.
     enum class Mode : std::uint8_t { host, cuda, hip } mode = Mode::host;
+    /// For `kernel`: the tasks have a body, which a launcher thread runs as it does those of device functions.
+    bool builds_parameters_late = false;
     const char* name = nullptr;  ///< need not be null-terminated; copied by commit
     std::size_t name_length = 0;
     SourceLocation location;

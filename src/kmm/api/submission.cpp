@@ -136,9 +136,9 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
     draft_->tasks.reserve(draft_->tasks.size() + 1);
     Task* t = draft_->core->pool().take();
     draft_->tasks.push_back(t);
-    t->kind = draft_->launcher.kind == LauncherInfo::Kind::host              ? TaskKind::host
-              : draft_->launcher.kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
-                                                                             : TaskKind::kernel;
+    const bool launched_by_a_thread =
+        draft_->launcher.kind == LauncherInfo::Kind::device_function || draft_->launcher.builds_parameters_late;
+    t->kind = host ? TaskKind::host : launched_by_a_thread ? TaskKind::device_function : TaskKind::kernel;
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     t->where = where;
     t->memory = where.is_host() ? 0u : 1u + where.as_device().get();
