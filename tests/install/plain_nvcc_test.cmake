@@ -27,17 +27,3 @@ foreach(directory ${LIBRARY_DIRS})
 endforeach()
 execute_process(COMMAND ${NVCC} ${flags} ${objects} ${libraries} -lkmm -lkmm_rmm -o ${WORK_DIR}/program ${must_work})
 execute_process(COMMAND ${WORK_DIR}/program ${must_work})
-
-# clang as CUDA compiler, where there is one that knows the toolkit.
-if(CLANG)
-  file(WRITE ${WORK_DIR}/empty.cu "__global__ void nothing() {}\n")
-  set(clang ${CLANG} -x cuda --cuda-path=${CUDA_PATH} --cuda-host-only -fsyntax-only -Wno-unknown-cuda-version -std=c++20
-    -I${INCLUDE_DIR})
-  execute_process(COMMAND ${clang} ${WORK_DIR}/empty.cu RESULT_VARIABLE refused OUTPUT_QUIET ERROR_QUIET)
-  if(refused)
-    message(STATUS "${CLANG} does not know the CUDA toolkit of ${CUDA_PATH}: not tried")
-  else()
-    execute_process(COMMAND ${clang} ${SOURCE_DIR}/cuda_part.cu ${must_work})
-    execute_process(COMMAND ${clang} -DKMM_USE_CUDA=0 ${SOURCE_DIR}/emulated_part.cu ${must_work})
-  endif()
-endif()

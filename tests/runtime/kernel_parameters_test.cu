@@ -146,6 +146,8 @@ TEST(KernelParameters, are_built_once_for_each_task_and_not_by_the_one_who_submi
         EXPECT_EQ(a.copy_to_vector(), std::vector<float>(10, 50.0F));
         EXPECT_EQ(num_built, 50);
         EXPECT_EQ(num_built_elsewhere, 50) << "with the address";
+        rt.synchronize();
+        EXPECT_EQ(rt.stats().kernels_launched, 50u);
     });
 }
 
