@@ -55,7 +55,9 @@ class ArrayBase {
 /// submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last handle is
 /// gone and its tasks are done.
 template<typename T, std::size_t N = 1>
-class Array final : public ArrayBase {
+class Array final : public ArrayBase, private ArrayInstance<N> {
+    using ArrayInstance<N>::record_;
+    using ArrayInstance<N>::shape_;
     static_assert(std::is_trivially_copyable_v<T>, "the elements of an array must be trivially copyable");
     static_assert(!std::is_const_v<T>, "the elements of an array must not be const");
     static_assert(N <= detail::max_rank, "arrays have at most 8 axes");
@@ -66,12 +68,12 @@ class Array final : public ArrayBase {
 
     /// Unbound; the default shape is all ones. IA if a size is negative.
     Array(Dim<N> shape = {})
-        : instance_(
+        : ArrayInstance<N>(
               detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T)),
               shape, DataType::of<T>()) {}
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
-    explicit Array(const ArrayInstance<M>& instance) : instance_(instance) {
+    explicit Array(const ArrayInstance<M>& instance) : ArrayInstance<N>(instance) {
         if (instance.data_type() != DataType::of<T>())
             detail::throw_wrong_instance(instance.data_type(), DataType::of<T>());
     }
@@ -88,34 +90,34 @@ class Array final : public ArrayBase {
     }
 
     // ---- shape and type
-    Dim<N> size() const noexcept { return shape(); }
-    default_index_type size(std::size_t axis) const override { return shape().get_or_default(axis); }
-    default_index_type volume() const { return shape().volume(); }
-    bool is_empty() const noexcept { return shape().is_empty(); }
+    Dim<N> size() const noexcept { return shape_; }
+    default_index_type size(std::size_t axis) const override { return shape_.get_or_default(axis); }
+    default_index_type volume() const { return shape_.volume(); }
+    bool is_empty() const noexcept { return shape_.is_empty(); }
     std::size_t rank() const noexcept override { return N; }
     const std::type_info& type_info() const noexcept override { return typeid(T); }
     DataType dtype() const noexcept { return DataType::of<T>(); }
     /// Used in messages.
-    std::string name() const { return detail::array_name(*record()); }
+    std::string name() const { return detail::array_name(*record_); }
     Array& named(std::string name) {
-        detail::array_set_name(*record(), std::move(name));
+        detail::array_set_name(*record_, std::move(name));
         return *this;
     }
 
     // ---- binding; all but the first throw IA when unbound
-    bool has_instance() const noexcept { return detail::array_is_bound(*record()); }
+    bool has_instance() const noexcept { return detail::array_is_bound(*record_); }
     Distribution<N> distribution() const {
         require_bound("distribution()");
-        return detail::distribution_of<N>(*record(), shape());
+        return detail::distribution_of<N>(*record_, shape_);
     }
     /// Size of the chunk at offset zero.
     Dim<N> chunk_size() const { return distribution().chunk_size(); }
     default_index_type chunk_size(std::size_t axis) const { return Dim<N>(chunk_size()).get_or_default(axis); }
-    Runtime& runtime() const override { return detail::array_runtime_face(*record()); }
+    Runtime& runtime() const override { return detail::array_runtime_face(*record_); }
     /// Valid while this handle lives and is not assigned to; a copy of the instance is another handle of the array.
     const ArrayInstance<N>& instance() const {
         require_bound("instance()");
-        return instance_;
+        return *this;
     }
 
     // ---- access by tasks; write, overwrite, reduce and accumulate need a non-const array
@@ -147,13 +149,13 @@ class Array final : public ArrayBase {
     }
 
     /// Waits for all work on this array; nothing when unbound. TE DL.
-    void synchronize() const override { detail::array_synchronize(*record()); }
+    void synchronize() const override { detail::array_synchronize(*record_); }
     /// Gives this handle a new, unbound state of the same shape; other copies keep the data.
-    void reset() { *this = Array(shape()); }
+    void reset() { *this = Array(shape_); }
     /// Replaces every element. IA when unbound.
     EventId fill(T value) const {
         require_bound("fill()");
-        return detail::array_fill(record(), &value);
+        return detail::array_fill(record_, &value);
     }
     /// The value of a scalar. Blocks. TE UR DL.
     template<std::size_t R = N, typename = std::enable_if_t<R == 0>>
@@ -198,7 +200,7 @@ class Array final : public ArrayBase {
         check_view("copy_to", output);
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(output);
-        detail::array_copy_out(record(), detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides);
     }
 
     // ---- copies from the program's memory; they block until it was read. IA when unbound. TE OM DL.
@@ -233,7 +235,7 @@ class Array final : public ArrayBase {
         require_bound("copy_from");
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(input);
-        detail::array_copy_in(record(), detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides);
     }
 
     // ---- asynchronous copies. NA: not offered by this version.
@@ -247,17 +249,16 @@ class Array final : public ArrayBase {
     }
 
     /// For the library's own headers.
-    const detail::ArrayRef& record() const noexcept { return instance_.record(); }
+    const detail::ArrayRef& record() const noexcept { return record_; }
 
   private:
     struct Bound {};
     Array(Bound, detail::ArrayRef record, const Dim<N>& shape)
-        : instance_(std::move(record), shape, DataType::of<T>()) {}
+        : ArrayInstance<N>(std::move(record), shape, DataType::of<T>()) {}
 
-    const Dim<N>& shape() const noexcept { return instance_.size(); }
-    Bounds<N> whole() const { return Bounds<N>(shape()); }
+    Bounds<N> whole() const { return Bounds<N>(shape_); }
     void require_bound(const char* what) const {
-        if (!has_instance()) detail::throw_unbound(*record(), what);
+        if (!has_instance()) detail::throw_unbound(*record_, what);
     }
     template<typename I>
     void check_count(const char* what, I count) const {
@@ -274,19 +275,17 @@ class Array final : public ArrayBase {
     template<typename V>
     void check_view(const char* what, const V& view) const {
         detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values,
-                                 detail::ShapeArray<N>(shape()).values);
+                                 detail::ShapeArray<N>(shape_).values);
     }
     void copy_out(const Bounds<N>& region, void* output) const {
         if (region.is_empty()) return;
-        detail::array_copy_out(record(), detail::to_box(region), output, detail::PackedStrides<N>(region).values);
+        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values);
     }
     void copy_in(const Bounds<N>& region, const void* input) const {
         require_bound("copy_from");
         if (region.is_empty()) return;
-        detail::array_copy_in(record(), detail::to_box(region), input, detail::PackedStrides<N>(region).values);
+        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values);
     }
-
-    ArrayInstance<N> instance_;  // unbound or bound
 };
 
 /// One value.

@@ -17,6 +17,8 @@
 namespace kmm {
 
 class Runtime;
+template<typename T, std::size_t N>
+class Array;
 
 namespace detail {
 
@@ -77,6 +79,9 @@ class ArrayInstance {
     const detail::ArrayRef& record() const noexcept { return record_; }
 
   private:
+    template<typename T, std::size_t M>
+    friend class Array;
+
     detail::ArrayRef record_;
     Dim<N> shape_;
     DataType type_;

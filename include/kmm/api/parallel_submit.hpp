@@ -221,7 +221,6 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
     info.location = LauncherLocation<L>::get(launcher);
     if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) {
         info.mode = kernel_mode;
-        info.builds_parameters_late = builds_late_v<L, typename handler_of_t<Args>::type...>;
         runtime_check_kernel_mode(core, info);
     }
     check_function(launcher, info.location);

@@ -29,14 +29,14 @@ struct KernelHooks;
 class DeviceResource;
 
 namespace detail {
+/// A kernel whose parameters are built when it is launched (kmm/detail/late_kernel.hpp).
+template<typename Signature, typename... S>
+struct LateKernel;
 /// How the runtime makes and moves a `DeviceResource` (src/kmm/execute/device_resource.hpp).
 class DeviceResourceAccess;
 
 /// "a task's resource is a <found>, not a <wanted>"; IR.
 [[noreturn]] void throw_wrong_resource(const char* wanted);
-/// A kernel whose parameters are built when it is launched (kmm/detail/late_kernel.hpp).
-template<typename Signature, typename... S>
-struct LateKernel;
 }  // namespace detail
 
 /// What runs a task.

@@ -136,9 +136,9 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
     draft_->tasks.reserve(draft_->tasks.size() + 1);
     Task* t = draft_->core->pool().take();
     draft_->tasks.push_back(t);
-    const bool launched_by_a_thread =
-        draft_->launcher.kind == LauncherInfo::Kind::device_function || draft_->launcher.builds_parameters_late;
-    t->kind = host ? TaskKind::host : launched_by_a_thread ? TaskKind::device_function : TaskKind::kernel;
+    t->kind = draft_->launcher.kind == LauncherInfo::Kind::host              ? TaskKind::host
+              : draft_->launcher.kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
+                                                                             : TaskKind::kernel;
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     t->where = where;
     t->memory = where.is_host() ? 0u : 1u + where.as_device().get();
@@ -180,8 +180,11 @@ void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
 }
 
 void Submission::set_body(void* payload, const TaskBody& body) {
-    draft_->current().payload = payload;
-    draft_->current().body = body;
+    Task& t = draft_->current();
+    t.payload = payload;
+    t.body = body;
+    // A kernel with a body: a launcher thread builds its parameters and launches it.
+    if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
 }
 
 void* Submission::set_kernel(const KernelDraft& k) {
