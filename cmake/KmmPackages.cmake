@@ -5,6 +5,9 @@ include(RmmInterop)
 
 # The version that `find_package(rmm 25.10)` asks for; include/rmm/version_config.hpp says the same.
 set(KMM_RMM_VERSION 25.10.0)
+# What an installed package `kmm` says to programs that ask for an older version: yes. `find_package(kmm 0.3)` is how a
+# program written for KMM 0.3 asks.
+set(KMM_PACKAGE_COMPATIBILITY AnyNewerVersion)
 
 # The libraries of this build.
 set(KMM_LIBRARIES rmm_core)
@@ -47,8 +50,7 @@ function(kmm_install_packages)
   install(FILES ${module_dir}/RmmInterop.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rmm)
   if(KMM_BUILD_RUNTIME)
     install(TARGETS kmm EXPORT kmm-targets)
-    # Before 1.0 a minor version may break its users.
-    kmm_install_package(kmm kmm-targets ${PROJECT_VERSION} SameMinorVersion kmm)
+    kmm_install_package(kmm kmm-targets ${PROJECT_VERSION} ${KMM_PACKAGE_COMPATIBILITY} kmm)
     install(FILES ${module_dir}/KmmKernels.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kmm)
   endif()
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -55,7 +55,9 @@ class ArrayBase {
 /// submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last handle is
 /// gone and its tasks are done.
 template<typename T, std::size_t N = 1>
-class Array final : public ArrayBase {
+class Array final : public ArrayBase, private ArrayInstance<N> {
+    using ArrayInstance<N>::record_;
+    using ArrayInstance<N>::shape_;
     static_assert(std::is_trivially_copyable_v<T>, "the elements of an array must be trivially copyable");
     static_assert(!std::is_const_v<T>, "the elements of an array must not be const");
     static_assert(N <= detail::max_rank, "arrays have at most 8 axes");
@@ -68,16 +70,17 @@ class Array final : public ArrayBase {
 
     /// Unbound; the default shape is all ones. IA if a size is negative, or the elements have more bytes than 63 bits count.
     Array(Dim<N> shape = {})
-        : record_(detail::make_array(N, detail::checked_shape(shape, sizeof(T)).values, DataType::of<T>(), sizeof(T),
-                                     alignof(T))),
-          shape_(shape) {}
+        : ArrayInstance<N>(detail::make_array(N, detail::checked_shape(shape, sizeof(T)).values, DataType::of<T>(),
+                                              sizeof(T), alignof(T)),
+                           shape, DataType::of<T>()) {}
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
-    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance)
-        : record_(instance->record()), shape_(instance->size()) {
-        if (instance->data_type() != DataType::of<T>())
-            detail::throw_wrong_instance(instance->data_type(), DataType::of<T>());
+    explicit Array(const ArrayInstance<M>& instance) : ArrayInstance<N>(instance) {
+        if (instance.data_type() != DataType::of<T>())
+            detail::throw_wrong_instance(instance.data_type(), DataType::of<T>());
     }
+    template<std::size_t M, typename = std::enable_if_t<M == N>>
+    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance) : Array(*instance) {}
     /// Bound, without content. See RuntimeHandle::array.
     static Array bound(detail::RuntimeCore& runtime, const Dim<N>& shape, const Distribution<N>& distribution) {
         const detail::ShapeArray<N> sizes = detail::checked_shape(shape, sizeof(T));
@@ -119,9 +122,10 @@ class Array final : public ArrayBase {
     Dim<N> chunk_size() const { return distribution().chunk_size(); }
     default_index_type chunk_size(std::size_t axis) const { return Dim<N>(chunk_size()).get_or_default(axis); }
     Runtime& runtime() const override { return detail::array_runtime_face(*record_); }
-    std::shared_ptr<ArrayInstance<N>> instance() const {
+    /// Valid while this handle lives and is not assigned to; a copy of the instance is another handle of the array.
+    const ArrayInstance<N>& instance() const {
         require_bound("instance()");
-        return std::make_shared<ArrayInstance<N>>(record_, shape_, DataType::of<T>());
+        return *this;
     }
 
     // ---- access by tasks; write, overwrite, reduce and accumulate need a non-const array
@@ -257,7 +261,8 @@ class Array final : public ArrayBase {
 
   private:
     struct Bound {};
-    Array(Bound, detail::ArrayRef record, const Dim<N>& shape) : record_(std::move(record)), shape_(shape) {}
+    Array(Bound, detail::ArrayRef record, const Dim<N>& shape)
+        : ArrayInstance<N>(std::move(record), shape, DataType::of<T>()) {}
 
     Bounds<N> whole() const { return Bounds<N>(shape_); }
     void require_bound(const char* what) const {
@@ -294,9 +299,6 @@ class Array final : public ArrayBase {
         if (region.is_empty()) return;
         detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values);
     }
-
-    detail::ArrayRef record_;
-    Dim<N> shape_;
 };
 
 /// One value.

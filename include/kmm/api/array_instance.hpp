@@ -17,6 +17,8 @@
 namespace kmm {
 
 class Runtime;
+template<typename T, std::size_t N>
+class Array;
 
 namespace detail {
 
@@ -51,7 +53,7 @@ Distribution<N> distribution_of(const ArrayRecord& record, const Dim<N>& shape) 
 
 }  // namespace detail
 
-/// The state that copies of one bound array share. `Array(instance)` makes an array of it.
+/// The state that copies of one array share; programs meet only bound ones. A copy shares it too. `Array(instance)` makes an array of it.
 template<std::size_t N>
 class ArrayInstance {
   public:
@@ -77,6 +79,9 @@ class ArrayInstance {
     const detail::ArrayRef& record() const noexcept { return record_; }
 
   private:
+    template<typename T, std::size_t M>
+    friend class Array;
+
     detail::ArrayRef record_;
     Dim<N> shape_;
     DataType type_;

@@ -29,6 +29,9 @@ struct KernelHooks;
 class DeviceResource;
 
 namespace detail {
+/// A kernel whose parameters are built when it is launched (kmm/detail/late_kernel.hpp).
+template<typename Signature, typename... S>
+struct LateKernel;
 /// How the runtime makes and moves a `DeviceResource` (src/kmm/execute/device_resource.hpp).
 class DeviceResourceAccess;
 
@@ -111,7 +114,7 @@ class DeviceResource final : public Resource, public DeviceInfo {
     void synchronize() const;
 
     /// Launches a `__global__` function on `stream()`, each argument converted to the parameter type. IA DE NA.
-    template<typename... P, typename... Args>
+    template<typename FileKind = detail::FileKind, typename... P, typename... Args>
     void launch(dim3 grid, dim3 block, unsigned shared, void (*kernel)(P...), Args&&... args) const {
         static_assert(sizeof...(P) == sizeof...(Args), "the number of arguments differs from the kernel's parameters");
         static_assert((std::is_convertible_v<Args&&, P> && ...),
@@ -187,6 +190,8 @@ class DeviceResource final : public Resource, public DeviceInfo {
 
   private:
     friend class detail::DeviceResourceAccess;
+    template<typename Signature, typename... S>
+    friend struct detail::LateKernel;
     DeviceResource(const DeviceInfo& info, driver::Driver& driver, void* stream);
 
     void require_kernel_mode(detail::LauncherInfo::Mode mode) const;

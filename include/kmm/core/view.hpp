@@ -94,6 +94,13 @@ class AbstractView {
     KMM_HOST_DEVICE constexpr AbstractView(const AbstractView<U, E, M, A>& that) noexcept
         : data_(that.data()), domain_(that.domain()), mapping_(that.mapping()) {}
 
+    /// The one element at `first`, or the elements of a static domain.
+    template<typename E = D, std::enable_if_t<E::is_static || E::rank == 0, int> = 0>
+    KMM_HOST_DEVICE constexpr AbstractView(T* first) : AbstractView(first, E()) {}
+    /// Sizes that are not static are 0: an address, and no elements.
+    template<typename E = D, std::enable_if_t<!E::is_static && (E::rank > 0), int> = 0>
+    KMM_HOST_DEVICE explicit constexpr AbstractView(T* first) : AbstractView(first, E()) {}
+
     /// The region `bounds`, whose first element is at `first`; `strides[i]` in elements for each axis (a contiguous axis
     /// counts as 1). For domains without offsets only the sizes of `bounds` count.
     template<typename U, typename P>

@@ -146,7 +146,8 @@ class Submission {
     /// Debug mode: logs that the mapping of the coming access gives `wanted`, of which a part lies outside the array.
     bool logs_regions() const noexcept { return logs_regions_; }
     void log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument);
-    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed.
+    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed. A kernel has a
+    /// body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs it.
     void* allocate_payload(std::size_t bytes, std::size_t alignment);
     void set_body(void* payload, const TaskBody& body);
     /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.

@@ -86,8 +86,10 @@ void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) 
         "the kernel submitted at " + to_string(launcher.location) + " was compiled for the " + compiled +
             " driver, but this runtime uses the " + core.driver_name() + " driver: compile the file with " +
             (core.driver().kind() == driver::Kind::host
-                 ? "the C++ compiler (emulation), or make the runtime with KMM_DRIVER=" + std::string(compiled)
-                 : std::string("nvcc (list it in kmm_target_kernels), or make the runtime with KMM_DRIVER=host")),
+                 ? "the C++ compiler, or with -DKMM_USE_CUDA=0 (emulation), or make the runtime with KMM_DRIVER=" +
+                       std::string(compiled)
+                 : std::string("nvcc as CUDA (a .cu file, or one listed in kmm_target_kernels), or make the runtime "
+                               "with KMM_DRIVER=host")),
         launcher.location);
 }
 

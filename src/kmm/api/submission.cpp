@@ -184,8 +184,11 @@ void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
 }
 
 void Submission::set_body(void* payload, const TaskBody& body) {
-    draft_->current().payload = payload;
-    draft_->current().body = body;
+    Task& t = draft_->current();
+    t.payload = payload;
+    t.body = body;
+    // A kernel with a body: a launcher thread builds its parameters and launches it.
+    if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
 }
 
 void* Submission::set_kernel(const KernelDraft& k) {

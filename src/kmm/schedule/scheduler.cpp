@@ -472,6 +472,7 @@ void Scheduler::issue_launch(Task& task) {
     list_open_predecessors(task);
     task.waits.prune([this](const Fence& f) { return passed(f); });
     task.state.store(TaskState::launching, std::memory_order_relaxed);
+    if (task.info && task.info->launcher == detail::LauncherInfo::Kind::kernel) ++counters_.kernels;
     residency_.pin(task);
     outbox_.launch(task.memory - 1, task);
 }

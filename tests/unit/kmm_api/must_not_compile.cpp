@@ -18,6 +18,16 @@ struct alignas(8192) TooAligned {
 __global__ void two(int, float) {}
 __global__ void mutable_view(kmm::GPUSubviewMut<float>) {}
 __global__ void not_trivial(NotTrivial) {}
+struct OfInts {
+    OfInts(kmm::GPUView<int>) {}
+};
+struct OfFloats {
+    OfFloats(kmm::GPUViewMut<float> v) : view(v) {}
+    OfFloats(const OfFloats& that) : view(that.view) {}
+    kmm::GPUViewMut<float> view;
+};
+__global__ void of_ints(OfInts) {}
+__global__ void of_floats(OfFloats) {}
 
 void program(kmm::RuntimeHandle rt, kmm::Array<float> a, const kmm::Array<float> c, kmm::Array<float, 2> m) {
     const auto nothing = kmm::Host([](auto&&...) {});
@@ -64,6 +74,12 @@ void program(kmm::RuntimeHandle rt, kmm::Array<float> a, const kmm::Array<float>
     rt.parallel_submit(10, kmm::GPUKernel(two, 1), 1);
 #elif defined(CASE_kernel_parameter_not_trivially_copyable)
     rt.parallel_submit(10, kmm::GPUKernel(not_trivial, 1), NotTrivial());
+#elif defined(CASE_own_parameter_of_another_view)
+    rt.parallel_submit(10, kmm::GPUKernel(of_ints, 1), a);
+#elif defined(CASE_own_parameter_not_trivially_copyable)
+    rt.parallel_submit(10, kmm::GPUKernel(of_floats, 1), write(a));
+#elif defined(CASE_array_as_a_number)
+    rt.parallel_submit(10, kmm::GPUKernel(two, 1), 1, a);
 #elif defined(CASE_array_shape_of_another_rank)
     rt.array<float, 2>(kmm::Dim<1>(10));
 #endif
