@@ -7,6 +7,7 @@
 
 #include "driver/check.hpp"
 #include "kmm/api/array_record.hpp"
+#include "kmm/graph/room.hpp"
 
 namespace kmm::detail {
 
@@ -129,7 +130,7 @@ struct Batch final : graph::JoinMaker {
         for (Task* t : made) core.pool().give(t);
     }
     Task* make() {
-        made.reserve(made.size() + 1);
+        graph::room_for_one_more(made);
         return made.emplace_back(core.pool().take());
     }
     graph::TaskNumber number(Task* t) {
