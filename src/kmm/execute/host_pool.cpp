@@ -10,22 +10,27 @@ namespace kmm::execute {
 namespace {
 
 thread_local const void* current_runtime = nullptr;
+thread_local const TaskStream* current_stream = nullptr;
 thread_local HostPool* helping_pool = nullptr;  // while a thread of it helps the planner
 
 }  // namespace
 
-TaskScope::TaskScope(const void* runtime, bool device_views) noexcept
-    : previous_(current_runtime), device_views_(device_views) {
+TaskScope::TaskScope(const void* runtime, bool device_views, const TaskStream* stream) noexcept
+    : previous_(current_runtime), previous_stream_(current_stream), device_views_(device_views) {
     current_runtime = runtime;
+    current_stream = stream;
     if (device_views_) ++detail::device_access_depth;
 }
 
 TaskScope::~TaskScope() {
     if (device_views_) --detail::device_access_depth;
+    current_stream = previous_stream_;
     current_runtime = previous_;
 }
 
 const void* TaskScope::current() noexcept { return current_runtime; }
+
+const TaskStream* TaskScope::stream() noexcept { return current_stream; }
 
 // ---------------------------------------------------------------------------------------------------- host functions
 
@@ -167,7 +172,8 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scr
             fill_unset_on_host(task);
         else
             driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
-        const TaskScope scope(runtime_, device_views_);
+        const TaskStream own{&lanes_.driver(), lanes_.ordinal(device_), stream};
+        const TaskScope scope(runtime_, device_views_, &own);
         const UserCode user_code(*this);
         task.in_user_code.store(true, std::memory_order_relaxed);
         runner_.run_device_function(task, device_, stream);

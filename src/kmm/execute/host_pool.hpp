@@ -13,18 +13,29 @@
 
 namespace kmm::execute {
 
+/// The stream that a device function was given.
+struct TaskStream {
+    Driver* driver = nullptr;
+    int ordinal = 0;
+    StreamHandle stream;
+};
+
 /// Marks the calling thread as running user code of a task of this runtime (waits are refused there).
 class TaskScope {
   public:
-    TaskScope(const void* runtime, bool device_views) noexcept;
+    /// `stream`: of a device function; must live as long.
+    TaskScope(const void* runtime, bool device_views, const TaskStream* stream = nullptr) noexcept;
     ~TaskScope();
     TaskScope(const TaskScope&) = delete;
     TaskScope& operator=(const TaskScope&) = delete;
     /// The runtime whose task this thread runs, or null.
     static const void* current() noexcept;
+    /// The stream of the device function that this thread runs, or null.
+    static const TaskStream* stream() noexcept;
 
   private:
     const void* previous_;
+    const TaskStream* previous_stream_;
     bool device_views_;  ///< device views may be dereferenced by the code in this scope
 };
 
