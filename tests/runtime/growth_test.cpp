@@ -1,9 +1,11 @@
-// What a submit costs the thread that makes it, counted in bytes asked of the system: in proportion to its tasks. Replaces
-// operator new of the process.
+// What many of a kind cost the thread that makes them, counted in bytes asked of the system: in proportion to their number.
+// Replaces operator new of the process.
 #include "harness.hpp"
 
 #include <cstdlib>
 #include <new>
+
+#include "driver/registry.hpp"
 
 namespace {
 
@@ -72,6 +74,19 @@ TEST(Growth, the_first_copy_of_a_thread_costs_in_proportion_to_the_chunks) {
         });
     };
     expect_proportional(copy(few), copy(2 * few));
+}
+
+TEST(Growth, events_of_the_host_driver_cost_in_proportion_to_their_number) {
+    const auto make = [](std::int64_t events) {
+        const auto driver = kmm::driver::make_host_driver({});
+        const std::uint64_t before = bytes_of_this_thread;
+        for (std::int64_t i = 0; i < events; i++) {
+            kmm::driver::EventHandle event;
+            EXPECT_TRUE(driver->create_event(0, false, false, &event).ok());
+        }
+        return bytes_of_this_thread - before;
+    };
+    expect_proportional(make(few), make(2 * few));
 }
 
 }  // namespace

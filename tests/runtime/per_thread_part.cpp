@@ -1,3 +1,4 @@
+// Copies of a unit in which the default stream is the thread's own, in one program with units in which it is not.
 #ifndef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM
 #endif
