@@ -229,6 +229,42 @@ TEST(CallerStream, a_device_function_copies_for_another_runtime_after_its_own_st
     EXPECT_EQ(staging.copy_to_vector(), all(7));
 }
 
+TEST(CallerStream, on_the_host_driver_memory_of_other_drivers_in_the_process_is_ordered_by_theirs) {
+    KMM_NEED_DEVICES(1);
+    // Runtimes have virtual devices of their own there, and so have rmm's resources.
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1)), other = kmm::make_runtime(config_with(1));
+    const auto of_rmm = kmm::driver::open(
+        driver_under_test() == kmm::DriverKind::Host ? kmm::driver::Kind::host : kmm::driver::Kind::cuda, nullptr);
+    ASSERT_NE(of_rmm, nullptr);
+    auto a = rt.array<std::int32_t>(n, Dim<1>(n / 4)), b = rt.array<std::int32_t>(n, Dim<1>(n / 4));
+    a.copy_from(all(0));
+    b.copy_from(all(7));
+    {
+        const Memory memory(*of_rmm, 0);
+        memory.slowly_become(1, legacy_stream());
+        a.copy_from(memory.data());
+        EXPECT_EQ(a.copy_to_vector(), all(1));
+        memory.slowly_become(2, legacy_stream());
+        b.copy_to(memory.data());
+        EXPECT_EQ(memory.content(legacy_stream()), all(7));
+        rt.wait(rt.submit(host(), Host([&] {
+                              memory.slowly_become(3, legacy_stream());
+                              a.copy_from(memory.data());
+                          })));
+        EXPECT_EQ(a.copy_to_vector(), all(3));
+    }
+    auto staging = one_chunk<std::int32_t>(other, n);
+    other.wait(other.submit(device(0), GPU([a, b](kmm::DeviceResource& r, kmm::GPUViewMut<std::int32_t> v) {
+                                for (int i = 50; i >= 1; i--) r.fill(v, i);
+                                a.copy_from(v.data());
+                                for (int i = 50; i >= 1; i--) r.fill(v, i);
+                                b.copy_to(v.data());
+                            }),
+                            overwrite(staging)));
+    EXPECT_EQ(a.copy_to_vector(), all(1));
+    EXPECT_EQ(staging.copy_to_vector(), all(7));
+}
+
 TEST(CallerStream, units_compiled_for_per_thread_default_streams_mean_the_threads_own) {
     on_every_device([](const Setting& s, std::size_t d) {
         const Memory memory(*s.driver, s.ordinal(d));

@@ -30,9 +30,8 @@ struct CopyPart {
     bool to_user;
     bool user_on_device;
     int user_device;
-    const CallerStream*
-        after;         // with device memory: what the caller had put on its stream; lives as long as the caller waits
-    std::byte* owned;  // a copy of the source, where the caller cannot wait
+    const CallerStream* after;  // with device memory; lives as long as the caller waits
+    std::byte* owned;           // a copy of the source, where the caller cannot wait
 };
 
 void copy_with_device(const CopyPart& part, std::byte* chunk) {
@@ -106,6 +105,7 @@ void read_source_now(CopyPart& part) {
         counted(part, RuntimeCore::UserCopy::device_to_host, [&] { copy_with_device(direct, part.user); });
         part.user_on_device = false;
     } else {
+        if (part.after != nullptr) part.after->wait();
         copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
     }
     part.user = part.owned;
@@ -119,6 +119,8 @@ void run_copy_part(void* payload, TaskContext& context) {
     const Kind kind = !part.user_on_device ? Kind::host_to_host
                       : part.to_user       ? Kind::host_to_device
                                            : Kind::device_to_host;
+    // Memory of another host driver: the host copies, after that driver's stream.
+    if (!part.user_on_device && part.after != nullptr) part.after->wait();
     counted(part, kind, [&] {
         if (part.user_on_device)
             copy_with_device(part, chunk);
@@ -182,13 +184,9 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                             " copies an array of its own runtime, which may never end: submit a task "
                             "that reads the array instead");
     const std::string name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
-    driver::PointerInfo place;
-    if (!core.driver().pointer_info(user, &place).ok()) place = {};
-    // Managed memory is a device's too: kernels that are on their way write it.
-    const bool on_device = place.kind == driver::MemoryKind::device || place.kind == driver::MemoryKind::managed;
-    if (place.device < 0) (void)core.driver().current_device(&place.device);
+    const DeviceMemory memory = device_memory_at(core, user);
     std::optional<CallerStream> after;  // recorded now, and waited for on the device
-    if (on_device) after.emplace(core, place.device, stream, name.c_str());
+    if (memory.driver != nullptr) after.emplace(core, memory, stream, name.c_str());
     const std::shared_ptr<RuntimeCore> keep = b.runtime;
     auto info = std::make_unique<graph::SubmitInfo>();
     info->name = name;
@@ -223,8 +221,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         c.element_bytes = array->element_bytes();
         c.access = 0;
         c.to_user = to_user;
-        c.user_on_device = on_device;
-        c.user_device = place.device;
+        c.user_on_device = memory.driver == &core.driver();
+        c.user_device = memory.ordinal;
         c.after = after ? &*after : nullptr;
         row_major_strides(box, c.chunk_strides);
         std::int64_t user_offset = 0, chunk_offset = 0;

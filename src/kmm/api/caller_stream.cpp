@@ -1,22 +1,48 @@
 #include "kmm/api/caller_stream.hpp"
 
+#include <optional>
+
+#include "driver/registry.hpp"
 #include "kmm/execute/device_error.hpp"
 
 namespace kmm::detail {
 
 namespace {
 
-/// Of the runtime, so that the program has a context there: asking another one would make it.
-bool uses_device(RuntimeCore& core, int ordinal) {
+constexpr char attempted[] = "ordering a copy after the calling thread's stream";
+
+/// Whether the program has a context on a device, as far as we know: asking the device would make one.
+bool has_context(RuntimeCore& core, const driver::Driver& driver, int ordinal) {
+    if (driver.kind() == driver::Kind::host) return true;
     for (const DeviceInfo& d : core.info().devices())
         if (d.device_ordinal() == ordinal) return true;
     return false;
 }
 
+bool find(driver::Driver& driver, const void* address, DeviceMemory* found) {
+    driver::PointerInfo place;
+    if (!driver.pointer_info(address, &place).ok()) return false;
+    if (place.kind != driver::MemoryKind::device && place.kind != driver::MemoryKind::managed) return false;
+    if (place.device < 0) (void)driver.current_device(&place.device);
+    *found = {&driver, place.device};
+    return true;
+}
+
 }  // namespace
 
-CallerStream::CallerStream(RuntimeCore& core, int ordinal, DefaultStream means, const char* what)
-    : driver_(core.driver()) {
+DeviceMemory device_memory_at(RuntimeCore& core, const void* address) {
+    DeviceMemory found;
+    if (find(core.driver(), address, &found) || core.driver().kind() != driver::Kind::host) return found;
+    const execute::TaskStream* const task = execute::TaskScope::stream();
+    if (task != nullptr && task->driver->kind() == driver::Kind::host && find(*task->driver, address, &found))
+        return found;
+    const auto of_process = driver::host_if_open();  // it lives as long as the process
+    if (of_process != nullptr && of_process.get() != &core.driver()) (void)find(*of_process, address, &found);
+    return found;
+}
+
+CallerStream::CallerStream(RuntimeCore& core, const DeviceMemory& memory, DefaultStream means, const char* what)
+    : driver_(*memory.driver), ordinal_(memory.ordinal) {
     try {
         const execute::TaskStream* const task = execute::TaskScope::stream();
         if (task != nullptr && task->driver == &driver_) {
@@ -28,9 +54,10 @@ CallerStream::CallerStream(RuntimeCore& core, int ordinal, DefaultStream means, 
         }
         const driver::StreamHandle stream =
             means == DefaultStream::per_thread ? driver::per_thread_stream() : driver::legacy_stream();
-        record(ordinal, stream, what);
-        int current = ordinal;
-        if (!driver_.current_device(&current).ok() || current == ordinal || !uses_device(core, current)) return;
+        record(ordinal_, stream, what);
+        int current = ordinal_;
+        if (!driver_.current_device(&current).ok() || current == ordinal_ || !has_context(core, driver_, current))
+            return;
         record(current, stream, what);
     } catch (...) {
         drop();
@@ -51,7 +78,6 @@ void CallerStream::record(int ordinal, driver::StreamHandle stream, const char* 
             "with device memory is ordered after it: end the capture first, or copy with memory of the "
             "host");
     }
-    static constexpr char attempted[] = "ordering a copy after the calling thread's stream";
     check_device(driver_, ordinal, asked, attempted);
     driver::EventHandle event;
     check_device(driver_, ordinal, driver_.create_event(ordinal, false, false, &event), attempted);
@@ -69,6 +95,14 @@ bool CallerStream::passed() const noexcept {
     for (std::size_t i = 0; i < count_; ++i)
         if (driver_.query_event(events_[i]).code == driver::Code::not_ready) return false;
     return true;
+}
+
+void CallerStream::wait() const {
+    // It may take long, or wait for tasks that stand behind the caller's.
+    std::optional<execute::Workers::Wait> wait;
+    if (!passed()) wait.emplace();
+    for (std::size_t i = 0; i < count_; ++i)
+        check_device(driver_, ordinal_, driver_.synchronize_event(events_[i]), attempted);
 }
 
 void CallerStream::drop() noexcept {
