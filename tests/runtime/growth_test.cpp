@@ -25,10 +25,10 @@ void* counted_or_throw(std::size_t bytes) {
 }  // namespace
 
 // Inlined, the compiler would take them for a pair that does not match.
-void* operator new(std::size_t bytes) { return counted_or_throw(bytes); }
-void* operator new[](std::size_t bytes) { return counted_or_throw(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
+[[gnu::noinline]] void* operator new(std::size_t bytes) { return counted_or_throw(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes) { return counted_or_throw(bytes); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
+[[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
