@@ -118,6 +118,12 @@ std::vector<Candidate> candidates() {
             host_candidate()};
 }
 
+std::shared_ptr<Driver> host_if_open() noexcept {
+    Registry& r = registry();
+    std::lock_guard lock(r.host_mutex);
+    return r.host;
+}
+
 std::shared_ptr<Driver> make_host_driver(const HostOptions& options) {
     return std::make_shared<host::HostDriver>(options);
 }

@@ -43,12 +43,17 @@ class ArrayBase {
     /// Waits for all work on the array. TE DL.
     virtual void synchronize() const = 0;
     /// All elements, row-major. IA if `num_bytes` is not their size. TE UR DL.
-    virtual void copy_bytes_to(void* output, std::size_t num_bytes) const = 0;
+    KMM_INLINE void copy_bytes_to(void* output, std::size_t num_bytes) const {
+        copy_bytes_out(output, num_bytes, detail::default_stream());
+    }
 
   protected:
     ArrayBase() = default;
     ArrayBase(const ArrayBase&) = default;
     ArrayBase& operator=(const ArrayBase&) = default;
+
+  private:
+    virtual void copy_bytes_out(void* output, std::size_t num_bytes, detail::DefaultStream stream) const = 0;
 };
 
 /// A handle of an array: copies share its elements, whenever they were made. It is unbound (a shape only) until the first
@@ -169,25 +174,27 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     template<std::size_t R = N, typename = std::enable_if_t<R == 0>>
     T get() const {
         alignas(T) unsigned char bytes[sizeof(T)];
-        copy_out(whole(), bytes);
+        copy_out(whole(), bytes, detail::DefaultStream::legacy);
         T value;
         std::memcpy(static_cast<void*>(&value), bytes, sizeof(T));
         return value;
     }
 
     // ---- copies to the program's memory: host or device, row-major and packed unless it is a view. They block, see all
-    // earlier submits, and touch nothing when they throw. IA for wrong counts and regions outside. TE UR DL.
-    void copy_to(T* output) const { copy_out(whole(), output); }
+    // earlier submits, and touch nothing when they throw. With device memory they come after what the calling thread has put
+    // on its default stream, as cudaMemcpy does (inside GPU(f): on the task's stream), and before what it puts there later.
+    // IA for wrong counts, regions outside, a default stream that is captured. TE UR DL DE.
+    KMM_INLINE void copy_to(T* output) const { copy_out(whole(), output, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
-    void copy_to(T* output, I num_elements) const {
+    KMM_INLINE void copy_to(T* output, I num_elements) const {
         check_count("copy_to", num_elements);
-        copy_out(whole(), output);
+        copy_out(whole(), output, detail::default_stream());
     }
-    void copy_to(T* output, const Bounds<N>& region) const {
+    KMM_INLINE void copy_to(T* output, const Bounds<N>& region) const {
         check_region("copy_to", region);
-        copy_out(region, output);
+        copy_out(region, output, detail::default_stream());
     }
-    void copy_to(T* output, const Point<N>& offset, const Dim<N>& size) const {
+    KMM_INLINE void copy_to(T* output, const Point<N>& offset, const Dim<N>& size) const {
         copy_to(output, region_at("copy_to", offset, size));
     }
     /// Resizes `output`.
@@ -195,55 +202,51 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     std::vector<T> copy_to_vector() const {
         static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements to copy to: use copy_to(pointer)");
         std::vector<T> result(static_cast<std::size_t>(volume()));
-        copy_out(whole(), result.data());
+        copy_out(whole(), result.data(), detail::DefaultStream::legacy);
         return result;
-    }
-    void copy_bytes_to(void* output, std::size_t num_bytes) const override {
-        check_bytes("copy_bytes_to", num_bytes);
-        copy_out(whole(), output);
     }
     /// Into a view of any layout and of the array's shape.
     template<typename D, typename L, typename A, typename = std::enable_if_t<AbstractView<T, D, L, A>::rank == N>>
-    void copy_to(const AbstractView<T, D, L, A>& output) const {
+    KMM_INLINE void copy_to(const AbstractView<T, D, L, A>& output) const {
         check_view("copy_to", output);
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(output);
-        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
     }
 
-    // ---- copies from the program's memory; they block until it was read. IA when unbound. TE OM DL.
-    void copy_from(const T* input) const { copy_in(whole(), input); }
+    // ---- copies from the program's memory, ordered likewise; they block until it was read. IA when unbound. TE OM DL DE.
+    KMM_INLINE void copy_from(const T* input) const { copy_in(whole(), input, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
-    void copy_from(const T* input, I num_elements) const {
+    KMM_INLINE void copy_from(const T* input, I num_elements) const {
         check_count("copy_from", num_elements);
-        copy_in(whole(), input);
+        copy_in(whole(), input, detail::default_stream());
     }
-    void copy_from(const T* input, const Bounds<N>& region) const {
+    KMM_INLINE void copy_from(const T* input, const Bounds<N>& region) const {
         check_region("copy_from", region);
-        copy_in(region, input);
+        copy_in(region, input, detail::default_stream());
     }
-    void copy_from(const T* input, const Point<N>& offset, const Dim<N>& size) const {
+    KMM_INLINE void copy_from(const T* input, const Point<N>& offset, const Dim<N>& size) const {
         copy_from(input, region_at("copy_from", offset, size));
     }
     void copy_from(const std::vector<T>& input) const {
         static_assert(!std::is_same_v<T, bool>,
                       "std::vector<bool> has no elements to copy from: use copy_from(pointer)");
         check_count("copy_from", input.size());
-        copy_in(whole(), input.data());
+        copy_in(whole(), input.data(), detail::DefaultStream::legacy);
     }
-    void copy_bytes_from(const void* input, std::size_t num_bytes) const {
+    KMM_INLINE void copy_bytes_from(const void* input, std::size_t num_bytes) const {
         check_bytes("copy_bytes_from", num_bytes);
-        copy_in(whole(), input);
+        copy_in(whole(), input, detail::default_stream());
     }
     template<
         typename E, typename D, typename L, typename A,
         typename = std::enable_if_t<AbstractView<E, D, L, A>::rank == N && std::is_same_v<std::remove_const_t<E>, T>>>
-    void copy_from(const AbstractView<E, D, L, A>& input) const {
+    KMM_INLINE void copy_from(const AbstractView<E, D, L, A>& input) const {
         check_view("copy_from", input);
         require_bound("copy_from");
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(input);
-        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
     }
 
     // ---- asynchronous copies. NA: not offered by this version.
@@ -264,6 +267,10 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     Array(Bound, detail::ArrayRef record, const Dim<N>& shape)
         : ArrayInstance<N>(std::move(record), shape, DataType::of<T>()) {}
 
+    void copy_bytes_out(void* output, std::size_t num_bytes, detail::DefaultStream stream) const override {
+        check_bytes("copy_bytes_to", num_bytes);
+        copy_out(whole(), output, stream);
+    }
     Bounds<N> whole() const { return Bounds<N>(shape_); }
     void require_bound(const char* what) const {
         if (!has_instance()) detail::throw_unbound(*record_, what);
@@ -290,14 +297,15 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
         detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values,
                                  detail::ShapeArray<N>(shape_).values);
     }
-    void copy_out(const Bounds<N>& region, void* output) const {
+    void copy_out(const Bounds<N>& region, void* output, detail::DefaultStream stream) const {
         if (region.is_empty()) return;
-        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values);
+        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values,
+                               stream);
     }
-    void copy_in(const Bounds<N>& region, const void* input) const {
+    void copy_in(const Bounds<N>& region, const void* input, detail::DefaultStream stream) const {
         require_bound("copy_from");
         if (region.is_empty()) return;
-        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values);
+        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values, stream);
     }
 };
 

@@ -132,7 +132,7 @@ class Host {
 inline namespace KMM_DETAIL_FILE_KIND {
 
 /// Calls `f(DeviceResource&, args...)` on a thread of the runtime with the task's device current; `f` enqueues work on
-/// `device.stream()` and returns.
+/// `device.stream()` and returns. On the host driver `f` may touch its views by itself: it is called when its inputs are there.
 template<typename F>
 class GPU {
   public:

@@ -82,20 +82,21 @@ class RuntimeHandle {
     // ---- arrays
 
     /// An array of one chunk with these elements, row-major, from host or device memory; blocks until `data` was read.
-    /// The chunk lies in `memory`, or where `data` is. IA OM DE.
+    /// The chunk lies in `memory`, or where `data` is. Device memory is read in the order of the calling thread's default
+    /// stream (inside GPU(f): of the task's stream). IA OM DE.
     template<typename T, std::size_t N>
-    Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
         Array<T, N> result =
             Array<T, N>::bound(*core_, shape, Distribution<N>::single(Array<T, N>::checked(shape), memory));
         result.copy_from(data);
         return result;
     }
     template<typename T, std::size_t N>
-    Array<T, N> allocate(const T* data, Dim<N> shape) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape) const {
         return allocate(data, shape, memory_affinity_for_address(data));
     }
     template<typename T, typename... Sizes, typename = std::enable_if_t<(std::is_integral_v<Sizes> && ...)>>
-    Array<T, sizeof...(Sizes)> allocate(const T* data, Sizes... sizes) const {
+    KMM_INLINE Array<T, sizeof...(Sizes)> allocate(const T* data, Sizes... sizes) const {
         return allocate(data, Dim<sizeof...(Sizes)>(sizes...));
     }
     template<typename T>
@@ -108,7 +109,8 @@ class RuntimeHandle {
     }
     /// From a view of any layout, on the host or on a device.
     template<typename T, typename D, typename L, typename A>
-    Array<std::remove_const_t<T>, AbstractView<T, D, L, A>::rank> allocate(const AbstractView<T, D, L, A>& data) const {
+    KMM_INLINE Array<std::remove_const_t<T>, AbstractView<T, D, L, A>::rank>
+    allocate(const AbstractView<T, D, L, A>& data) const {
         constexpr std::size_t N = AbstractView<T, D, L, A>::rank;
         using Result = Array<std::remove_const_t<T>, N>;
         const Dim<N> shape = Result::checked(detail::view_shape(data));
@@ -119,7 +121,7 @@ class RuntimeHandle {
         return result;
     }
     template<std::size_t N, typename T>
-    Array<T, N> allocate(const T* data, Dim<N> shape, const Distribution<N>& distribution) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape, const Distribution<N>& distribution) const {
         Array<T, N> result = array<T, N>(shape, distribution);
         result.copy_from(data);
         return result;

@@ -17,6 +17,7 @@
 #include "kmm/core/identifiers.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"
+#include "kmm/utils/macros.hpp"
 
 namespace kmm {
 
@@ -68,11 +69,24 @@ std::vector<ChunkGeometry> array_chunks(const ArrayRecord&);
 std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);  ///< IA when unbound
 /// Waits for all work on the array; nothing when unbound. TE, DL.
 void array_synchronize(const ArrayRecord&);
+/// What a unit of the program means by its default stream.
+enum class DefaultStream : std::uint8_t { legacy, per_thread };
+/// Of the unit that this is compiled in. It and all that calls it must be inlined: units of both kinds meet in one program.
+KMM_INLINE DefaultStream default_stream() noexcept {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(HIP_API_PER_THREAD_DEFAULT_STREAM)
+    return DefaultStream::per_thread;
+#else
+    return DefaultStream::legacy;
+#endif
+}
+
 /// Blocking copies of a region between the array and packed row-major user memory (host or device). `region` must lie
-/// inside the array. TE UR IA OM DL.
+/// inside the array. With device memory they come after what the thread has put on its default stream, or its task's stream.
+/// TE UR IA OM DL DE.
 void array_copy_out(const ArrayRef&, const Box& region, void* destination,
-                    const std::int64_t* destination_strides_elements);
-void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements);
+                    const std::int64_t* destination_strides_elements, DefaultStream);
+void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements,
+                   DefaultStream);
 EventId array_fill(const ArrayRef&, const void* value);
 
 /// How a task uses a region.

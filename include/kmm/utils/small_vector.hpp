@@ -115,7 +115,9 @@ class small_vector {
     }
     void resize(std::size_t wanted, const T& value = T()) {
         truncate(wanted);
-        reserve(wanted);
+        if (wanted > capacity_) {
+            grow(wanted > 2 * capacity_ ? wanted : 2 * capacity_);
+        }
         while (size_ < wanted) {
             ::new (static_cast<void*>(data_ + size_)) T(value);
             size_++;

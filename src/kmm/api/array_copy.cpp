@@ -1,13 +1,16 @@
 // Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned.
 //
 // Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to write
-// only when every chunk that it reads is known to be good.
+// only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the caller's.
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "driver/check.hpp"
 #include "kmm/api/array_record.hpp"
+#include "kmm/api/caller_stream.hpp"
 #include "kmm/detail/strided_box.hpp"
+#include "kmm/graph/room.hpp"
 
 namespace kmm::detail {
 
@@ -28,18 +31,24 @@ struct CopyPart {
     bool to_user;
     bool user_on_device;
     int user_device;
-    std::byte* owned;  // a copy of the source, where the caller cannot wait
+    const CallerStream* after;  // with device memory; lives as long as the caller waits
+    std::byte* owned;           // a copy of the source, where the caller cannot wait
 };
 
 void copy_with_device(const CopyPart& part, std::byte* chunk) {
     driver::Driver& driver = part.core->driver();
     driver::StreamHandle stream;
     driver::check(driver, driver.create_stream(part.user_device, true, 0, &stream), "create a stream for a copy");
+    // Whatever happens, nothing touches the program's memory when this returns.
     struct Drop {
         driver::Driver& driver;
         driver::StreamHandle stream;
-        ~Drop() { (void)driver.destroy_stream(stream); }
+        ~Drop() {
+            (void)driver.synchronize_stream(stream);
+            (void)driver.destroy_stream(stream);
+        }
     } drop{driver, stream};
+    driver::check(driver, part.after->order(stream), "order a copy after the calling thread's stream");
     // Rows along the last axis; the axes before it are walked here.
     std::int64_t index[max_rank] = {};
     const bool row = part.user_strides[max_rank - 1] == 1 && part.chunk_strides[max_rank - 1] == 1;
@@ -62,6 +71,9 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
         }
         more = k < axes;
     }
+    // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
+    std::optional<execute::Workers::Wait> wait;
+    if (!part.after->passed()) wait.emplace();
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
@@ -94,6 +106,7 @@ void read_source_now(CopyPart& part) {
         counted(part, RuntimeCore::UserCopy::device_to_host, [&] { copy_with_device(direct, part.user); });
         part.user_on_device = false;
     } else {
+        if (part.after != nullptr) part.after->wait();
         copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
     }
     part.user = part.owned;
@@ -107,6 +120,8 @@ void run_copy_part(void* payload, TaskContext& context) {
     const Kind kind = !part.user_on_device ? Kind::host_to_host
                       : part.to_user       ? Kind::host_to_device
                                            : Kind::device_to_host;
+    // Memory of another host driver: the host copies, after that driver's stream.
+    if (!part.user_on_device && part.after != nullptr) part.after->wait();
     counted(part, kind, [&] {
         if (part.user_on_device)
             copy_with_device(part, chunk);
@@ -130,7 +145,7 @@ struct Batch final : graph::JoinMaker {
         for (Task* t : made) core.pool().give(t);
     }
     Task* make() {
-        made.reserve(made.size() + 1);
+        graph::room_for_one_more(made);
         return made.emplace_back(core.pool().take());
     }
     graph::TaskNumber number(Task* t) {
@@ -180,7 +195,8 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     throw UninitializedRead(array->name(), missing);
 }
 
-void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user) {
+void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user,
+          DefaultStream stream) {
     Binding& b = require_binding(array, region, to_user);
     RuntimeCore& core = *b.runtime;
     core.check_open();
@@ -196,11 +212,13 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         throw DeadlockError("a task of runtime " + std::to_string(core.number()) +
                             " copies an array of its own runtime, which may never end: submit a task "
                             "that reads the array instead");
-    driver::PointerInfo place;
-    if (!core.driver().pointer_info(user, &place).ok()) place = {};
+    const std::string name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
+    const DeviceMemory memory = device_memory_at(core, user);
+    std::optional<CallerStream> after;  // recorded now, and waited for on the device
+    if (memory.driver != nullptr) after.emplace(core, memory, stream, name.c_str());
     const std::shared_ptr<RuntimeCore> keep = b.runtime;
     auto info = std::make_unique<graph::SubmitInfo>();
-    info->name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
+    info->name = name;
     info->launcher = LauncherInfo::Kind::host;
     core.admit();
     graph::TaskNumber last = 0;
@@ -236,8 +254,9 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         c.element_bytes = array->element_bytes();
         c.access = 0;
         c.to_user = to_user;
-        c.user_on_device = place.kind == driver::MemoryKind::device;
-        c.user_device = place.device;
+        c.user_on_device = memory.driver == &core.driver();
+        c.user_device = memory.ordinal;
+        c.after = after ? &*after : nullptr;
         row_major_strides(box, c.chunk_strides);
         std::int64_t user_offset = 0, chunk_offset = 0;
         for (std::size_t k = 0; k < max_rank; ++k) {
@@ -348,12 +367,14 @@ void run_fill(void* payload, TaskContext& context) {
 
 }  // namespace
 
-void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides) {
-    copy(array, region, static_cast<std::byte*>(destination), strides, true);
+void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides,
+                    DefaultStream stream) {
+    copy(array, region, static_cast<std::byte*>(destination), strides, true, stream);
 }
 
-void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides) {
-    copy(array, region, const_cast<std::byte*>(static_cast<const std::byte*>(source)), strides, false);
+void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides,
+                   DefaultStream stream) {
+    copy(array, region, const_cast<std::byte*>(static_cast<const std::byte*>(source)), strides, false, stream);
 }
 
 EventId array_fill(const ArrayRef& array, const void* value) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kmm/api/array_record.hpp"
+#include "kmm/graph/room.hpp"
 #include "kmm/plan/needs.hpp"
 #include "kmm/values/log.hpp"
 #include "kmm/values/text.hpp"
@@ -137,7 +138,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
         throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
                                             : "a device launcher cannot run on the host: name a device",
                                        draft_->launcher.location);
-    draft_->tasks.reserve(draft_->tasks.size() + 1);
+    graph::room_for_one_more(draft_->tasks);
     Task* t = draft_->core->pool().take();
     draft_->tasks.push_back(t);
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host

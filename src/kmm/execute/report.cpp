@@ -100,6 +100,7 @@ RuntimeStats RuntimeCore::read_stats() const {
     s.host_to_host = {user_copies_[2].bytes.load(std::memory_order_relaxed),
                       user_copies_[2].copies.load(std::memory_order_relaxed)};
     s.threads_started = threads_started_ + host_pool_->threads_started();
+    for (const auto& launchers : launchers_) s.threads_started += launchers->threads_started();
     for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
         const memory::MemoryCounters& k = scheduler_->residency().counters(m);
         s.evictions += k.evictions;

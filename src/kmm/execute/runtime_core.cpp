@@ -206,18 +206,19 @@ std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t by
 }
 
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {
-    thread_local std::unique_ptr<DeviceResource> resource;
-    thread_local const RuntimeCore* owner = nullptr;
-    if (resource == nullptr || owner != this) {
-        resource = DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream);
-        owner = this;
-    }
+    // One for each lane that this thread has served. The thread is this runtime's for all its life.
+    thread_local std::vector<std::unique_ptr<DeviceResource>> resources;
+    const auto of_stream = [&](const auto& r) { return r->native_stream() == stream.native; };
+    auto at = std::find_if(resources.begin(), resources.end(), of_stream);
+    if (at == resources.end())
+        at = resources.insert(at, DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream));
+    DeviceResource* const resource = at->get();
     const driver::KernelHooks hooks = failed_tasks_.hooks_of(task);
     DeviceResourceAccess::begin_task(*resource, task.chunk, &hooks);
     TaskContext context;
     context.addresses = task.addresses.data();
     context.layouts = task.layouts.data();
-    context.resource = resource.get();
+    context.resource = resource;
     context.chunk = &task.chunk;
     // Work on the legacy default stream counts as the task's: it comes after the inputs, and the task waits for it.
     const bool capture_legacy = config_.legacy_stream_capture && !on_host_driver_;

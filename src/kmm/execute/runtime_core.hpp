@@ -238,7 +238,7 @@ class RuntimeCore final : public Runtime,
     execute::Sleeper planner_sleeper_;
     std::atomic<bool> stop_planner_{false};
     std::thread planner_thread_;
-    std::uint64_t threads_started_ = 0;  ///< without the host pool's
+    std::uint64_t threads_started_ = 0;  ///< besides host pool and launchers
     std::chrono::steady_clock::time_point started_;
 };
 

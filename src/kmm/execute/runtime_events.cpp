@@ -73,21 +73,12 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     if (number == 0 || is_settled(number)) return true;
     if (deadline != nullptr && clock::now() >= *deadline) return false;
     if (inside_own_task()) throw_deadlock(number);
-    // Another runtime's pool thread gives its place to another thread while it waits here.
-    execute::HostPool* pool = execute::HostPool::of_this_thread();
-    if (pool != nullptr && !pool->begin_wait()) {
-        if (!must_wait)
-            throw DeadlockError("64 tasks of another runtime wait for this one already, or the system gives no more "
-                                "threads; one more could "
-                                "wait for ever");
-        pool = nullptr;
-    }
-    struct EndWait {
-        execute::HostPool* pool;
-        ~EndWait() {
-            if (pool != nullptr) pool->end_wait();
-        }
-    } end_wait{pool};
+    // A thread of another runtime's tasks gives its place to another thread while it waits here.
+    const execute::Workers::Wait wait;
+    if (wait.refused() && !must_wait)
+        throw DeadlockError(std::to_string(execute::Workers::most_waiting) +
+                            " tasks of another runtime wait for this one already, or the system gives no more "
+                            "threads; one more could wait for ever");
     if (execute::many_cores()) {
         const auto until = clock::now() + execute::spin_time;
         do {

@@ -296,6 +296,7 @@ void RuntimeCore::start_threads() {
     options.launcher_lanes = launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
     options.debug = config_.debug_mode;
+    options.functions_touch_memory = on_host_driver_;
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
     refused_at_ns_.resize(limits_.size());
@@ -331,7 +332,7 @@ void RuntimeCore::start_threads() {
                                          " (KMM_HOST_THREADS): the system gives no more");
         config_.host_threads = given;
     }
-    threads_started_ = 2 + num_devices() * (1 + launchers_per_device);
+    threads_started_ = 2 + num_devices();
 }
 
 RuntimeCore::~RuntimeCore() {
@@ -371,6 +372,7 @@ void RuntimeCore::check_open() const {
 
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.
 void RuntimeCore::wait_idle() {
+    const execute::Workers::Wait wait;  // the last handle may go in a task of another runtime
     std::unique_lock<std::mutex> lock(admit_mutex_);
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) == 0; });

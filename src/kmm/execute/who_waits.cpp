@@ -14,6 +14,10 @@ using graph::TaskState;
 constexpr std::size_t most_predecessors = 3;
 constexpr std::size_t most_tasks = 5;
 
+std::string lanes_text(const graph::Task& task) {
+    return "waits for " + std::to_string(task.unpassed_fences) + " lanes of devices to reach what it needs";
+}
+
 }  // namespace
 
 std::string RuntimeCore::task_text(const Task& task) const {
@@ -29,13 +33,13 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
     switch (state) {
     case TaskState::settled: return "is done";
     case TaskState::launching:
+        if (task.unpassed_fences != 0) return lanes_text(task);
         return task.in_user_code.load(std::memory_order_relaxed)
                    ? "its device function is running"
                    : "waits for a launcher thread, or for work that its inputs come from to be handed out";
     case TaskState::issued:
         if (task.kind != TaskKind::host) return "was handed to the device, which has not finished it";
-        if (task.unpassed_fences != 0)
-            return "waits for " + std::to_string(task.unpassed_fences) + " lanes of devices to reach what it needs";
+        if (task.unpassed_fences != 0) return lanes_text(task);
         return task.in_user_code.load(std::memory_order_relaxed) ? "its host function is running"
                                                                  : "waits for a thread of the host pool";
     case TaskState::ready: {

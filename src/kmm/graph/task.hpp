@@ -203,7 +203,7 @@ struct Task {
     Position position = 0;
     TaskNumber latest_predecessor = 0;
     LaneId latest_predecessor_lane = LaneId::none;
-    std::uint32_t unpassed_fences = 0;  ///< host tasks: fences that the host still waits for
+    std::uint32_t unpassed_fences = 0;  ///< fences that a function on the host still waits for
     bool executed = false;
 
     // ---- readiness (schedule)
