@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "driver/never_destroyed.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -112,7 +113,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         const entry* const outer = std::exchange(called_now, e);
         const reclaim_search search{device_is_full, asker_, round_, *deadline_};
         const reclaim_search* const outer_search = std::exchange(search_now, &search);
-        const std::size_t freed = e->who->reclaim(bytes_, stream_);
+        const std::size_t freed = e->who->reclaim(bytes_, onward_stream(stream_));
         search_now = outer_search;
         called_now = outer;
         tag_of_thread = tag_before;
