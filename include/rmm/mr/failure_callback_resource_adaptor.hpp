@@ -66,3 +66,5 @@ class failure_callback_resource_adaptor final : public detail::adaptor_over<Upst
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>
