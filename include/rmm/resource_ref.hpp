@@ -8,6 +8,7 @@
 #include <rmm/cuda_stream_view.hpp>
 #include <rmm/detail/export.hpp>
 #include <rmm/detail/resource_operations.hpp>
+#include <rmm/fwd.hpp>  // device_async_resource_ref and its like
 
 #ifdef RMM_WITH_CCCL
 #include <rmm/interop/resource_ref.hpp>
@@ -140,13 +141,6 @@ class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
 };
 
 }  // namespace detail
-
-using device_resource_ref = detail::basic_resource_ref<detail::on_device, false>;
-using device_async_resource_ref = detail::basic_resource_ref<detail::on_device, true>;
-using host_resource_ref = detail::basic_resource_ref<detail::on_host, false>;
-using host_async_resource_ref = detail::basic_resource_ref<detail::on_host, true>;
-using host_device_resource_ref = detail::basic_resource_ref<detail::on_device | detail::on_host, false>;
-using host_device_async_resource_ref = detail::basic_resource_ref<detail::on_device | detail::on_host, true>;
 
 namespace detail {
 [[noreturn]] void refuse_null_resource();

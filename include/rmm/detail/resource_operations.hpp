@@ -9,6 +9,7 @@
 #include <rmm/detail/export.hpp>
 #include <rmm/detail/resource_traits.hpp>
 #include <rmm/detail/stream_meaning.hpp>
+#include <rmm/fwd.hpp>
 #include <rmm/mr/device_memory_resource.hpp>
 
 namespace RMM_NAMESPACE {
@@ -72,13 +73,6 @@ struct operations_of {
     }
     static constexpr resource_operations value = make();
 };
-
-/// What memory of a resource must be good for; a set of bits.
-inline constexpr unsigned on_device = 1;
-inline constexpr unsigned on_host = 2;
-
-template<unsigned Properties, bool StreamOrdered>
-class basic_resource_ref;
 
 template<class T>
 struct is_resource_ref : std::false_type {};
