@@ -9,6 +9,7 @@
 
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/mr/thrust_allocator_adaptor.hpp"
 #include "rmm/resource_ref.hpp"
 #include "stream_tools.hpp"
 
@@ -68,6 +69,25 @@ TEST(InteropPerThread, references_of_libcu_mean_the_threads_own_stream_and_pass_
         }).join();
     }
     EXPECT_EQ(listening.streams, std::vector<rmm::cuda_stream_view>(8));
+}
+
+TEST(InteropPerThread, allocators_of_thrust_pass_the_handle_that_they_were_given) {
+    rmm::mr::cuda_memory_resource cuda;
+    rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource> pool{&cuda, MiB, MiB};
+    listening_resource listening{&pool};
+    rmm::mr::thrust_allocator<char> allocator{rmm::cuda_stream_default, listening};
+    gate g;
+    const auto ptr = allocator.allocate(MiB);
+    g.close(rmm::cuda_stream_per_thread);
+    allocator.deallocate(ptr, MiB);
+    std::thread([&] {
+        EXPECT_EQ(allocator.allocate(MiB), ptr);
+        EXPECT_FALSE(is_idle(rmm::cuda_stream_per_thread));
+        g.open();
+        rmm::cuda_stream_default.synchronize();
+        allocator.deallocate(ptr, MiB);
+    }).join();
+    EXPECT_EQ(listening.streams, std::vector<rmm::cuda_stream_view>(4));
 }
 
 }  // namespace
