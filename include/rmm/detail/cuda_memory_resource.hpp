@@ -3,8 +3,7 @@
 #pragma once
 
 #ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
-#error \
-    "RMM requires LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE to be defined: link with target rmm::rmm, or define it"
+#error "RMM requires LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE to be defined: target rmm::rmm defines it"
 #endif
 
 #include <cuda/memory_resource>
