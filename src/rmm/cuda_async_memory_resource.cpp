@@ -9,6 +9,7 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/runtime_capabilities.hpp"
 #include "rmm/driver_pool.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/cuda_async_managed_memory_resource.hpp"
 #include "rmm/mr/cuda_async_view_memory_resource.hpp"
 #include "rmm/reclaim.hpp"
@@ -30,7 +31,8 @@ void* allocate_from(cudaMemPool_t pool, rmm::detail::driver_pool& record, std::s
                     const char* what) {
     if (bytes == 0) return nullptr;
     void* const ptr = rmm::detail::allocate_or_reclaim(record.device(), bytes, stream, &record, what, [&](void** out) {
-        return rmm::detail::the_driver().allocate_async({pool}, bytes, rmm::detail::handle_of(stream), out);
+        return rmm::detail::the_driver().allocate_async({pool}, bytes,
+                                                        rmm::detail::handle_of(rmm::detail::meant(stream)), out);
     });
     record.note(bytes);
     return ptr;
@@ -39,8 +41,9 @@ void* allocate_from(cudaMemPool_t pool, rmm::detail::driver_pool& record, std::s
 void give_back(rmm::detail::driver_pool& record, void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     if (ptr == nullptr) return;
     record.forget(bytes);
-    rmm::detail::report_failure(rmm::detail::the_driver().free_async(ptr, rmm::detail::handle_of(stream)),
-                                "free memory of a driver pool");
+    rmm::detail::report_failure(
+        rmm::detail::the_driver().free_async(ptr, rmm::detail::handle_of(rmm::detail::meant(stream))),
+        "free memory of a driver pool");
 }
 
 }  // namespace

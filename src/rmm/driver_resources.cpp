@@ -9,6 +9,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/aligned.hpp"
 #include "rmm/ledger.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/pinning.hpp"
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
@@ -121,7 +122,7 @@ void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cu
         driver::Driver& d = rmm::detail::the_driver();
         driver::CaptureStatus capture = driver::CaptureStatus::none;
         std::uint64_t id = 0;
-        const driver::StreamHandle handle = rmm::detail::handle_of(stream);
+        const driver::StreamHandle handle = rmm::detail::handle_of(rmm::detail::meant(stream));
         if (!d.capture_status(handle, &capture, &id).ok()) (void)d.take_last_error();
         if (capture == driver::CaptureStatus::none)
             rmm::detail::report_failure(d.synchronize_stream(handle), "wait for the users of pinned memory");

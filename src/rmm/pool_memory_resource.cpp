@@ -9,6 +9,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/debug/pool_debugging.hpp"
 #include "rmm/detail/error.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
@@ -93,9 +94,10 @@ pool::~pool() {
 }
 
 void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
+    const rmm::detail::meant_stream on(stream);
     if (debugging_ != nullptr) [[unlikely]]
-        return debugging_->allocate_block(bytes, stream);
-    return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
+        return debugging_->allocate_block(bytes, on);
+    return bytes == 0 ? nullptr : engine_->allocate(bytes, on);
 }
 
 void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
@@ -104,9 +106,11 @@ void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
 }
 
 void pool::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    const rmm::detail::meant_stream on(stream);
+    const cuda_stream_view meant = on;
     if (debugging_ != nullptr) [[unlikely]]
-        return debugging_->deallocate_block(ptr, bytes, stream);
-    if (ptr != nullptr) engine_->free(ptr, bytes, {&stream, 1});
+        return debugging_->deallocate_block(ptr, bytes, meant);
+    if (ptr != nullptr) engine_->free(ptr, bytes, {&meant, 1});
 }
 
 device_async_resource_ref pool::upstream() const noexcept { return engine_->upstream(); }

@@ -10,6 +10,7 @@
 #include "rmm/allocation_log.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/logger.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/detail/logging_adaptor.hpp"
 #include "rmm/mr/detail/statistics_adaptor.hpp"
 #include "rmm/mr/detail/tracking_adaptor.hpp"
@@ -57,15 +58,15 @@ void* logging_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     try {
         ptr = upstream_allocate(bytes, stream);
     } catch (...) {
-        log_->record(allocation_log::action::allocate_failure, nullptr, bytes, stream);
+        log_->record(allocation_log::action::allocate_failure, nullptr, bytes, rmm::detail::meant(stream));
         throw;
     }
-    log_->record(allocation_log::action::allocate, ptr, bytes, stream);
+    log_->record(allocation_log::action::allocate, ptr, bytes, rmm::detail::meant(stream));
     return ptr;
 }
 
 void logging_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
-    log_->record(allocation_log::action::free, ptr, bytes, stream);
+    log_->record(allocation_log::action::free, ptr, bytes, rmm::detail::meant(stream));
     upstream_deallocate(ptr, bytes, stream);
 }
 

@@ -52,3 +52,5 @@ class thread_safe_resource_adaptor final : public detail::adaptor_over<Upstream,
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>
