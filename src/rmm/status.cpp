@@ -52,7 +52,10 @@ driver_scope::driver_scope(driver::Driver& driver) noexcept : outer_(scoped_driv
 
 driver_scope::~driver_scope() { scoped_driver = outer_; }
 
+void throw_lost_in_fork() { throw rmm::logic_error(driver::LostInFork().what()); }
+
 driver::Driver& the_driver() {
+    refuse_after_fork();
     if (driver::Driver* const scoped = scoped_driver; scoped != nullptr) [[unlikely]]
         return *scoped;
     try {
