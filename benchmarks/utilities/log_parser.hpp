@@ -39,6 +39,7 @@ struct event {
     std::size_t thread_id{};
     std::uintptr_t stream{};
     std::size_t index{};  ///< number of the row, from 0
+    std::size_t line{};   ///< of the file, from 1; 0: of no file
 
     /// The same thing happened: thread, stream and place in the log are not compared.
     friend bool operator==(event const& a, event const& b) {
@@ -110,7 +111,9 @@ inline std::vector<event> parse_csv(std::string const& filename) {
         auto const number_of = [&](column c) {
             std::uint64_t value = 0;
             if (!parse_number(fields[places[c]], &value))
-                refuse_line(filename, number, "'" + std::string(fields[places[c]]) + "' is no number");
+                refuse_line(filename, number,
+                            "'" + std::string(fields[places[c]]) + "' in the column '" + std::string(names[c]) +
+                                "' is no number that fits into 64 bits");
             return static_cast<std::size_t>(value);
         };
         auto const action_of = [&](std::string_view name) {
@@ -121,6 +124,7 @@ inline std::vector<event> parse_csv(std::string const& filename) {
         };
         events.emplace_back(number_of(thread), action_of(fields[places[what]]), number_of(size), number_of(pointer),
                             number_of(stream), events.size());
+        events.back().line = number;
     }
     return events;
 }

@@ -83,11 +83,28 @@ TEST_F(LogParser, RefusesWhatIsWrongAndSaysWhatAndWhere) {
     EXPECT_TRUE(has(shorter, "3: ") && has(shorter, "5 columns"));
     const std::string unknown = complaint(written(header + "1,t,resize,0x100,1,0\n"));
     EXPECT_TRUE(has(unknown, "2: ") && has(unknown, "'resize'"));
-    EXPECT_TRUE(has(complaint(written(header + "1,t,free,0x100,12kB,0\n")), "'12kB' is no number"));
-    EXPECT_TRUE(has(complaint(written(header + "1,t,free,,1,0\n")), "'' is no number"));
+    EXPECT_TRUE(
+        has(complaint(written(header + "1,t,free,0x100,12kB,0\n")), "'12kB' in the column 'Size' is no number"));
+    EXPECT_TRUE(has(complaint(written(header + "1,t,free,,1,0\n")), "'' in the column 'Pointer' is no number"));
     EXPECT_TRUE(has(complaint(written("Thread,Time,Action,Pointer,Size\n")), "no column 'Stream'"));
     EXPECT_NE(complaint(written("")), "");
     EXPECT_TRUE(has(complaint("/nowhere/at/all.csv"), "/nowhere/at/all.csv"));
+}
+
+TEST_F(LogParser, RefusesNumbersThatOverflowAndSaysInWhichLineAndColumn) {
+    for (const char* number : {"18446744073709551616", "0x10000000000000000", "-1", "99999999999999999999999999"}) {
+        const std::string said =
+            complaint(written(header + "1,t,allocate,0x100,1,0\n\n1,t,allocate,0x200," + number + ",0\n"));
+        EXPECT_NE(said.find("line 4: '" + std::string(number) + "' in the column 'Size'"), std::string::npos) << said;
+    }
+    EXPECT_EQ(parse_csv(written(header + "1,t,allocate,0x100,18446744073709551615,0\n"))[0].size, ~std::size_t{0});
+}
+
+TEST_F(LogParser, CountsTheLinesOfTheFileEmptyOnesToo) {
+    const auto events = parse_csv(written(header + "\n1,t,allocate,0x100,1,0\n\n1,t,free,0x100,1,0\n"));
+    ASSERT_EQ(events.size(), 2u);
+    EXPECT_EQ(events[0].line, 3u);
+    EXPECT_EQ(events[1].line, 5u);
 }
 
 TEST_F(LogParser, ComparesEventsByActionSizeAndAddress) {
