@@ -52,8 +52,8 @@ std::string logging_adaptor::filename_of_environment() {
     return filename;
 }
 
+// The log is whole in the child of a fork, so that an upstream of the program's own can be used there: ours refuse themselves.
 void* logging_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    rmm::detail::refuse_after_fork();
     void* ptr = nullptr;
     try {
         ptr = upstream_allocate(bytes, stream);
@@ -66,7 +66,6 @@ void* logging_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
 }
 
 void logging_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
-    if (rmm::detail::lost_in_fork()) return;
     log_->record(allocation_log::action::free, ptr, bytes, stream);
     upstream_deallocate(ptr, bytes, stream);
 }
