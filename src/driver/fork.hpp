@@ -27,7 +27,8 @@ class LostInFork : public std::runtime_error {
 /// Throws LostInFork in such a child.
 void expect_not_lost();
 
-/// A driver is about to be opened: a fork from here on loses it, for good if it is `kept`.
+/// A driver is about to be opened, or a lock that a child might wait for is about to be taken: a fork from here on loses the driver, for
+/// good if it is `kept`.
 class DriverUse {
   public:
     DriverUse() noexcept;

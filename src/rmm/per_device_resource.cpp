@@ -81,6 +81,8 @@ const entry* entry_for(device_async_resource_ref ref) {
     table& t = all();
     const auto& raw = ref.raw();
     if (raw.resource == nullptr) return &t.initial;
+    const rmm::detail::driver::DriverUse
+        use;  // whoever forks meanwhile leaves a child that must not wait for this lock
     std::lock_guard lock(t.mutex);
     for (const entry& e : t.entries)
         if (e.ref.raw().resource == raw.resource && e.ref.raw().operations == raw.operations) return &e;

@@ -53,6 +53,7 @@ tag_number number_of_tag(const char* name) {
     // The place may hold another text by now.
     if (slot.text == name && std::strcmp(slot.name, name) == 0) return slot.number;
     if (lost_in_fork()) return untagged;
+    const driver::DriverUse use;  // whoever forks meanwhile leaves a child that must not wait for this lock
     tag_names& all = all_names();
     const std::lock_guard in(all.mutex);
     auto at = all.numbers.find(name);
@@ -69,6 +70,7 @@ tag_number number_of_tag(const char* name) {
 
 tag_number find_tag(const char* name) noexcept {
     if (name == nullptr || *name == 0 || lost_in_fork()) return untagged;
+    const driver::DriverUse use;
     tag_names& all = all_names();
     const std::lock_guard in(all.mutex);
     const auto at = all.numbers.find(name);
@@ -77,6 +79,7 @@ tag_number find_tag(const char* name) noexcept {
 
 const char* name_of_tag(tag_number tag) noexcept {
     if (lost_in_fork()) return "";
+    const driver::DriverUse use;
     tag_names& all = all_names();
     const std::lock_guard in(all.mutex);
     return tag < all.names.size() ? all.names[tag]->c_str() : "";

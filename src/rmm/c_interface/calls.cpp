@@ -121,10 +121,7 @@ rmm_resource* rmm_retain(rmm_resource* resource) {
 
 void rmm_release(rmm_resource* resource) {
     if (resource == nullptr || !resource->release()) return;
-    if (rmm::detail::lost_in_fork()) {
-        delete resource;
-        return;
-    }
+    if (rmm::detail::lost_in_fork()) return;  // another thread may have been at work on it
     (void)guarded([&] {
         const rmm::detail::driver::DeviceGuard on_its_device(rmm::detail::the_driver(), resource->device());
         delete resource;
