@@ -31,7 +31,8 @@ struct HostOptions {
     int num_threads = 0;  ///< workers for kernels and copies; 0: usable CPUs
 };
 
-/// A new host driver of its own (a runtime with its own virtual devices; tests). Never fails but for memory.
+/// A new host driver of its own (a runtime with its own virtual devices; tests). Fails for want of memory, and with LostInFork
+/// (fork.hpp).
 std::shared_ptr<Driver> make_host_driver(const HostOptions&);
 /// The options that KMM_VIRTUAL_DEVICES and KMM_VIRTUAL_DEVICE_MEM ask for. Throws std::invalid_argument naming variable and text.
 HostOptions host_options_from_environment();
@@ -41,7 +42,8 @@ std::shared_ptr<Driver> open(Kind kind, std::string* reason);
 /// The process's host driver, or null while nobody has opened it.
 std::shared_ptr<Driver> host_if_open() noexcept;
 /// The driver of all free functions of rmm and of runtimes that ask for no other: KMM_DRIVER, else the first usable of
-/// cuda, hip, host. Chosen once. Throws std::runtime_error if KMM_DRIVER names one that cannot be used.
+/// cuda, hip, host. Chosen once. Throws std::runtime_error if KMM_DRIVER names one that cannot be used, LostInFork (fork.hpp) in a
+/// child that a fork has left without.
 Driver& process_default();
 std::shared_ptr<Driver> process_default_shared();
 

@@ -73,7 +73,7 @@ void device_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_
 }
 
 void device_buffer::release() noexcept {
-    if (data_ != nullptr) {
+    if (data_ != nullptr && !detail::lost_in_fork()) {
         // Goes on where the device cannot be made current: the resource then reports why it cannot free.
         detail::driver::DeviceGuard device{detail::the_driver(), device_.value()};
         try {

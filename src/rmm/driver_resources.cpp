@@ -22,6 +22,7 @@ namespace {
 namespace driver = rmm::detail::driver;
 
 void* allocate_pinned(std::size_t bytes, const char* what) {
+    rmm::detail::refuse_after_fork();
     void* ptr = nullptr;
     const driver::Status status = rmm::detail::allocate_pinned(rmm::detail::the_driver(), bytes, &ptr);
     if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what, rmm::detail::memory_place::host);
@@ -29,6 +30,7 @@ void* allocate_pinned(std::size_t bytes, const char* what) {
 }
 
 void free_pinned(void* ptr) noexcept {
+    if (rmm::detail::lost_in_fork()) return;
     rmm::detail::report_failure(rmm::detail::free_pinned(rmm::detail::the_driver(), ptr), "free pinned memory");
 }
 
@@ -52,6 +54,7 @@ constexpr std::size_t pinned_alignment = CUDA_ALLOCATION_ALIGNMENT;
 cuda_memory_resource::~cuda_memory_resource() = default;
 
 void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
@@ -64,7 +67,7 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
 }
 
 void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     const auto until_free = device_blocks().forget(ptr);
     rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
 }
@@ -80,6 +83,7 @@ std::pair<std::size_t, std::size_t> cuda_memory_resource::do_get_mem_info(cuda_s
 managed_memory_resource::~managed_memory_resource() = default;
 
 void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     const int device = rmm::detail::current_device();
@@ -90,7 +94,7 @@ void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view s
 }
 
 void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     const auto until_free = managed_blocks().forget(ptr);
     rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
 }
@@ -118,6 +122,7 @@ void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_vi
 
 void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
     // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at once.
+    if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr && bytes >= rmm::detail::pin_from_bytes) {
         driver::Driver& d = rmm::detail::the_driver();
         driver::CaptureStatus capture = driver::CaptureStatus::none;
@@ -145,7 +150,7 @@ void* pinned_memory_resource::do_allocate(std::size_t bytes, std::size_t alignme
 }
 
 void pinned_memory_resource::do_deallocate(void* ptr, std::size_t bytes, std::size_t alignment) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     if (!is_supported_alignment(alignment) || alignment <= pinned_alignment)
         free_pinned(ptr);
     else

@@ -58,7 +58,7 @@ void host_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_t 
 }
 
 void host_buffer::release() noexcept {
-    if (data_ != nullptr) {
+    if (data_ != nullptr && !detail::lost_in_fork()) {
         detail::driver::DeviceGuard device{detail::the_driver(), device_.value()};
         // A resource that knows no streams may give the memory away at once.
         if (!detail::hands_out_in_stream_order(mr_))

@@ -35,6 +35,7 @@ namespace detail {
 prefetch_adaptor::~prefetch_adaptor() = default;
 
 void* prefetch_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     void* const ptr = upstream_allocate(bytes, stream);
     try {
         rmm::detail::prefetch_bytes(ptr, bytes, get_current_cuda_device(), rmm::detail::meant(stream));

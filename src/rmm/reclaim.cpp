@@ -160,6 +160,7 @@ reclaimer_registration::reclaimer_registration(cuda_device_id device, int priori
 }
 
 reclaimer_registration::~reclaimer_registration() {
+    if (rmm::detail::lost_in_fork()) return;
     auto& all = rmm::detail::all_reclaimers();
     std::unique_lock in(all.mutex);
     const auto at =

@@ -16,17 +16,20 @@ std::shared_ptr<RuntimeCore> start_runtime(const RuntimeConfig& config) {
 const SystemInfo& runtime_info(const RuntimeCore& core) noexcept { return core.info(); }
 
 bool runtime_is_done(RuntimeCore& core, EventId event) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     return number == 0 || core.is_settled(number);
 }
 
 EventStatus runtime_status(RuntimeCore& core, EventId event) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     if (number != 0 && !core.is_settled(number)) return EventStatus::Pending;
     return core.failure_of(number) != nullptr ? EventStatus::Failed : EventStatus::Succeeded;
 }
 
 std::exception_ptr runtime_error(RuntimeCore& core, EventId event) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     if (number == 0 || !core.is_settled(number)) return nullptr;
     const auto failure = core.deliver_failure(number);
@@ -34,6 +37,7 @@ std::exception_ptr runtime_error(RuntimeCore& core, EventId event) {
 }
 
 bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_clock::time_point* deadline) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     if (number == 0) return true;
     if (!core.wait_settled(number, deadline)) return false;
@@ -43,6 +47,7 @@ bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_cl
 }
 
 EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_events) {
+    core.refuse_after_fork();
     std::vector<graph::Predecessor> members;
     for (std::size_t i = 0; i < num_events; ++i)
         if (const graph::TaskNumber number = core.number_of(events[i]); number != 0)
@@ -54,19 +59,35 @@ EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_e
 
 EventId runtime_barrier(RuntimeCore& core) { return core.barrier_event_of(core.submit_join({}, true)); }
 
-void runtime_synchronize(RuntimeCore& core) { core.synchronize(); }
+void runtime_synchronize(RuntimeCore& core) {
+    core.refuse_after_fork();
+    core.synchronize();
+}
 
-void runtime_close(RuntimeCore& core) { core.close(); }
+void runtime_close(RuntimeCore& core) {
+    core.refuse_after_fork();
+    core.close();
+}
 
-bool runtime_is_idle(RuntimeCore& core) { return core.idle(); }
+bool runtime_is_idle(RuntimeCore& core) {
+    core.refuse_after_fork();
+    return core.idle();
+}
 
 void runtime_trim(RuntimeCore& core) { core.trim(); }
 
-RuntimeStats runtime_stats(RuntimeCore& core) { return core.stats(); }
+RuntimeStats runtime_stats(RuntimeCore& core) {
+    core.refuse_after_fork();
+    return core.stats();
+}
 
-std::string runtime_report(RuntimeCore& core, ReportFormat format) { return core.report(format); }
+std::string runtime_report(RuntimeCore& core, ReportFormat format) {
+    core.refuse_after_fork();
+    return core.report(format);
+}
 
 MemoryId runtime_memory_for_address(RuntimeCore& core, const void* address) {
+    core.refuse_after_fork();
     driver::PointerInfo info;
     if (!core.driver().pointer_info(address, &info).ok() || info.kind != driver::MemoryKind::device)
         return MemoryId::host();

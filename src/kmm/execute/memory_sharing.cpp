@@ -47,13 +47,6 @@ void MemoryService::leave_neighbours() noexcept {
     std::erase(all.services, this);
 }
 
-void MemoryService::before_fork() { neighbourhood().mutex.lock(); }
-
-void MemoryService::after_fork(bool in_child) {
-    if (in_child) neighbourhood().services.clear();
-    neighbourhood().mutex.unlock();
-}
-
 /// One at a time, in turn, and for no more than the driver lacks.
 void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
     Awaited& awaited = *memories_[m].awaited;

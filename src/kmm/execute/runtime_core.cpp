@@ -182,7 +182,7 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
 execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
     const memory::MemoryIndex m = device + 1;
     execute::ShareFigures share;
-    if (in_child_of_fork()) return share;  // nothing of it can be had there
+    if (driver::lost_in_fork()) return share;  // nothing of it can be had there
     share.held_bytes = memory_service_->figures().device_bytes[device];
     share.limit_bytes = limits_[m];
     while_planning([&] {
@@ -199,7 +199,7 @@ execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
 
 std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t bytes,
                                             std::chrono::steady_clock::time_point deadline) noexcept {
-    if (in_child_of_fork()) return 0;
+    if (driver::lost_in_fork()) return 0;
     // Kernels may wait for what the task does next.
     const bool at_once = execute::TaskScope::current() != nullptr;
     return memory_service_->reclaim(device + 1, bytes, at_once, deadline);
@@ -275,7 +275,7 @@ void RuntimeCore::plan_published(bool was_idle) {
 }
 
 void RuntimeCore::release_array(memory::Array* array) noexcept {
-    if (in_child_of_fork()) return;  // nobody reads messages there, and a lock may be held for ever
+    if (driver::lost_in_fork()) return;  // nobody reads messages there, and a lock may be held for ever
     Message m;
     m.what = Message::What::release;
     m.object = array;

@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "driver/fork.hpp"
 #include "kmm/api/runtime.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/core/stats.hpp"
@@ -62,7 +63,8 @@ class RuntimeCore final : public Runtime,
     std::mutex& order() noexcept { return order_; }
     /// CL when closed or in the child of a fork.
     void check_open() const;
-    bool in_child_of_fork() const noexcept;
+    /// CL in the child of a fork: its threads do not exist there, and its locks may be held for ever.
+    void refuse_after_fork() const;
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
@@ -184,7 +186,7 @@ class RuntimeCore final : public Runtime,
     RuntimeConfig config_;
     std::shared_ptr<driver::Driver> driver_;
     std::uint16_t number_ = 0;
-    std::uint32_t fork_generation_ = 0;
+    const driver::DriverUse use_;  // whichever driver it is: the threads are lost in a fork
     std::vector<int> ordinals_;
     std::vector<std::size_t> limits_;
     std::vector<std::vector<bool>> peers_;

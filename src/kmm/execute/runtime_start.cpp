@@ -1,5 +1,4 @@
 // Starting and ending a runtime: driver, devices, limits, threads.
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,20 +19,7 @@ namespace {
 // Launchers of each device: device functions may block in a library, and two of them rarely do at once.
 constexpr std::uint32_t launchers_per_device = 2;
 
-std::atomic<std::uint32_t> fork_generation{0};
 std::atomic<std::uint16_t> next_runtime_number{1};
-
-void watch_forks() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        (void)pthread_atfork([] { execute::MemoryService::before_fork(); },
-                             [] { execute::MemoryService::after_fork(false); },
-                             [] {
-                                 fork_generation.fetch_add(1);
-                                 execute::MemoryService::after_fork(true);
-                             });
-    });
-}
 
 /// Physical memory, or what the container may use if that is less.
 std::size_t machine_memory_bytes() {
@@ -169,8 +155,9 @@ bool attribute_now(const void* driver, int ordinal, int number, int* value) {
 }  // namespace
 
 std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) {
+    if (driver::lost_in_fork())
+        throw Closed(std::string("no runtime can be made here: ") + driver::LostInFork().what());
     check_config(config);
-    watch_forks();
     if (driver == nullptr) driver = choose_driver(config);
     try {
         std::unique_ptr<RuntimeCore> core(new RuntimeCore(config, std::move(driver)));
@@ -178,7 +165,7 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
             // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is left.
-            if (dying->in_child_of_fork()) return;
+            if (driver::lost_in_fork()) return;
             if (execute::RuntimeThread::of(dying))
                 std::thread([dying] { delete dying; }).detach();
             else
@@ -196,7 +183,6 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
     : config_(config),
       driver_(std::move(driver)),
       number_(next_runtime_number.fetch_add(1)),
-      fork_generation_(fork_generation.load()),
       started_(std::chrono::steady_clock::now()) {
     if (number_ == 0) number_ = next_runtime_number.fetch_add(1);
     on_host_driver_ = driver_->kind() == driver::Kind::host;
@@ -358,16 +344,15 @@ RuntimeCore::~RuntimeCore() {
     log_undelivered();
 }
 
-bool RuntimeCore::in_child_of_fork() const noexcept {
-    return fork_generation_ != fork_generation.load(std::memory_order_relaxed);
+void RuntimeCore::refuse_after_fork() const {
+    if (driver::lost_in_fork())
+        throw Closed("runtime " + std::to_string(number_) + " is not in this process: " + driver::LostInFork().what());
 }
 
 void RuntimeCore::check_open() const {
+    refuse_after_fork();
     if (closed_.load(std::memory_order_relaxed))
         throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
-    if (in_child_of_fork())
-        throw Closed("runtime " + std::to_string(number_) +
-                     " was made before a fork and cannot be used in the child: make one there");
 }
 
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.

@@ -47,19 +47,32 @@ struct debug_parts {
 debug_adaptor::debug_adaptor(device_async_resource_ref upstream, debug_options const& options)
     : adaptor(upstream), parts_{new debug_parts(upstream, options)} {}
 
-debug_adaptor::~debug_adaptor() { delete parts_; }
+debug_adaptor::~debug_adaptor() {
+    if (!rmm::detail::lost_in_fork()) delete parts_;
+}
 
-std::size_t debug_adaptor::check() { return parts_->checker.check(); }
+std::size_t debug_adaptor::check() {
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.check();
+}
 
-debug_counts debug_adaptor::counts() const { return parts_->checker.counts(); }
+debug_counts debug_adaptor::counts() const {
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.counts();
+}
 
-std::size_t debug_adaptor::quarantined_bytes() const { return parts_->checker.quarantined_bytes(); }
+std::size_t debug_adaptor::quarantined_bytes() const {
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.quarantined_bytes();
+}
 
 void* debug_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     return parts_->checker.allocate(bytes, rmm::detail::meant_stream(stream));
 }
 
 void debug_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     parts_->checker.deallocate(ptr, bytes, rmm::detail::meant_stream(stream));
 }
 
