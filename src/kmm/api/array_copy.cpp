@@ -109,6 +109,7 @@ void read_source_now(CopyPart& part) {
         if (part.after != nullptr) part.after->wait();
         copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
     }
+    part.after = nullptr;  // the caller does not wait for the rest
     part.user = part.owned;
     std::copy(packed, packed + max_rank, part.user_strides);
 }
