@@ -583,9 +583,7 @@ void pool_engine::poll(lock& held) {
     const std::vector<std::uint64_t> moved = timelines_.moved();
     more_to_clear_ = false;
     for (heap::heap& h : heaps_)
-        if (!moved.empty() &&
-            !h.prune([&](std::uint64_t timeline) { return std::binary_search(moved.begin(), moved.end(), timeline); },
-                     [this](const heap::fence& f) { return timelines_.has_passed(f); }, most_cleared_per_poll))
+        if (!h.prune(moved, [this](const heap::fence& f) { return timelines_.has_passed(f); }, most_cleared_per_poll))
             more_to_clear_ = true;
     if (!more_to_clear_) timelines_.note_cleared(moved);
     timelines_.forget_idle();
