@@ -2,7 +2,7 @@
 //
 // An arena holds spans. What is free in them may be used on the arena's stream without any wait. A block that was freed on
 // another stream is *away*: it comes back when that stream has passed the point of the free. When its stream is gone, an
-// arena goes over to another one. Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`;
+// arena goes over to another one. One arena of a pool is nobody's: what is free in it is ready for every stream. Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`;
 // lock order: the engine's, then an arena's; only what is atomic is read without.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "rmm/heap/heap.hpp"
 #include "rmm/heap/span_heap.hpp"
+#include "rmm/pool/chain.hpp"
 #include "rmm/pool/short_lock.hpp"
 #include "rmm/pool/timeline.hpp"
 
@@ -29,6 +30,7 @@ struct away_block {
 struct alignas(64) arena {
     /// Of an arena without a stream; no handle has this value.
     static cudaStream_t no_stream() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); }
+    static constexpr std::uint64_t never = ~std::uint64_t{0};
 
     rmm::detail::short_lock mutex;
     // Who the arena works for; changed under the engine's lock and `mutex`.
@@ -39,6 +41,8 @@ struct alignas(64) arena {
 
     heap::span_heap heap;
     std::vector<away_block> away;
+    // With so many passes of fences the blocks away were compared last; none, where one came that waits for nothing.
+    std::uint64_t drained_at = never;
     std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
 
     // Frees on the home stream, of blocks of whichever arena, since an event was recorded on it. Approximate: threads that
@@ -46,6 +50,21 @@ struct alignas(64) arena {
     std::atomic<std::uint32_t> num_unrecorded{0};
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
+
+    // Whether the stream was seen since somebody looked for arenas that are not used; and calls that rely on its being the stream's.
+    std::atomic<bool> is_used{true};
+    std::atomic<std::uint32_t> num_callers{0};
+    // A span has become free, or a block came back that is away: stands in the engine's list of what to look at.
+    std::atomic<bool> is_changed{false};
+    arena* next_changed = nullptr;
+
+    // Under the engine's lock.
+    chain_link<arena> as_orphan;
+    chain_link<arena> as_holder;   // of spans
+    chain_link<arena> as_waiting;  // for the fences of blocks that are away
+    bool shares = false;           // its stream's small requests go to the arena that is nobody's
+    std::uint32_t num_shared = 0;  // such requests
+    std::uint64_t shared_since = 0;
 
     /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.
     std::uint64_t own_number() const noexcept {

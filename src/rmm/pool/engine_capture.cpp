@@ -1,5 +1,6 @@
 // Implements the part of engine.hpp that serves streams which are being captured (capture.hpp).
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "rmm/aligned.hpp"
@@ -157,13 +158,13 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
     const cuda_stream_view stream{static_cast<cudaStream_t>(own.native)};
     piece grown;
     try {
-        arena* a = nullptr;
+        std::optional<arena_call> a;
         {
             const unlocked without(held);
-            a = &arena_of(stream);
+            a.emplace(arena_of(stream));
         }
         wait_for_growth(held);
-        grown = grow(held, size, *a, stream, why);
+        grown = grow(held, size, **a, stream, why);
     } catch (...) {
         const unlocked without(held);
         (void)driver_.destroy_stream(own);

@@ -519,7 +519,7 @@ pool_statistics pool_engine::statistics() {
     s.in_use_bytes = large_bytes_;
     s.num_blocks = large_.size();
     s.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
-    for (const auto& a : arenas_) {
+    for (arena* a = holders_.front(); a != nullptr; a = holders_.behind(*a)) {
         const std::lock_guard in(a->mutex);
         s.in_use_bytes += a->heap.live_bytes();
         s.num_blocks += a->heap.num_live();
@@ -539,6 +539,16 @@ pool_statistics pool_engine::statistics() {
     // What is mapped elsewhere on demand is not in pieces.
     s.largest_free_bytes = std::max(s.largest_free_bytes, spare_bytes_);
     return s;
+}
+
+std::uint64_t pool_engine::num_steps() {
+    const lock held(mutex_);
+    return num_steps_ + timelines_.num_steps() + heaps_[0].num_steps() + heaps_[1].num_steps();
+}
+
+std::size_t pool_engine::num_remembered() {
+    const lock held(mutex_);
+    return arenas_.size() + timelines_.size();
 }
 
 void pool_engine::set_name(std::string name) {

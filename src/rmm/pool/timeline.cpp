@@ -150,26 +150,36 @@ std::uint64_t timelines::first_not_recorded(const std::vector<pending_wait>& wai
     return heap::heap::no_timeline;
 }
 
+/// Where nothing is recorded yet.
+driver::Status timelines::record_one(pending_wait& w) noexcept {
+    if (w.event.native != nullptr) return {};
+    driver::Status status;
+    if (w.whole_device && has_device_events_) {
+        status = driver_.device_event_record(device_, w.spare);
+        w.event = w.spare;
+    } else if (w.whole_device) {
+        status = driver_.synchronize_device(device_);
+    } else if (w.owned == nullptr && is_part_of_capture(driver::legacy_stream())) {
+        status = {driver::Code::capture_error, 0};
+    } else if (w.owned != nullptr) {
+        status = w.owned->fence(w.spare, &w.event);
+    } else {
+        driver::DeviceGuard on(driver_, device_);
+        status = driver_.record_event(w.spare, driver::StreamHandle{});
+        w.event = w.spare;
+    }
+    w.recorded = status.ok();
+    return status;
+}
+
+void timelines::record(std::vector<pending_wait>& waits) noexcept {
+    for (pending_wait& w : waits)
+        if (!record_one(w).ok()) (void)driver_.take_last_error();
+}
+
 driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept {
     for (pending_wait& w : waits) {
-        driver::Status status;
-        if (w.event.native == nullptr) {
-            if (w.whole_device && has_device_events_) {
-                status = driver_.device_event_record(device_, w.spare);
-                w.event = w.spare;
-            } else if (w.whole_device) {
-                status = driver_.synchronize_device(device_);
-            } else if (w.owned == nullptr && is_part_of_capture(driver::legacy_stream())) {
-                status = {driver::Code::capture_error, 0};
-            } else if (w.owned != nullptr) {
-                status = w.owned->fence(w.spare, &w.event);
-            } else {
-                driver::DeviceGuard on(driver_, device_);
-                status = driver_.record_event(w.spare, driver::StreamHandle{});
-                w.event = w.spare;
-            }
-            w.recorded = status.ok();
-        }
+        driver::Status status = record_one(w);
         // Still none: it was waited for.
         if (status.ok() && w.event.native != nullptr)
             status = stream != nullptr ? driver_.wait_event(*stream, w.event) : driver_.synchronize_event(w.event);

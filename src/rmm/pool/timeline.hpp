@@ -135,6 +135,15 @@ class timelines {
     }
     /// The same, but the host waits.
     driver::Status carry_out_on_host(std::vector<pending_wait>& waits) noexcept { return carry_out(waits, nullptr); }
+    /// Without the lock: records, and nobody waits. What fails is left as it was.
+    void record(std::vector<pending_wait>& waits) noexcept;
+    /// Whether an event for the fence can be recorded, and is not yet; `also_by_device`: by one of the device.
+    bool may_be_covered(const heap::fence& f, bool also_by_device) noexcept {
+        if (has_passed(f)) return false;
+        const timeline& t = *find(f.timeline);
+        if (t.kind == rmm::detail::stream_kind::legacy || (!t.fenced_late() && !also_by_device)) return false;
+        return find_recorded(t, f.position) == nullptr;
+    }
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
 
@@ -232,6 +241,7 @@ class timelines {
     void note_device_passed(std::uint64_t epoch) noexcept;
     void add_question(std::vector<question>* all, const timeline& t, const recorded_epoch& r) const;
     driver::Status carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept;
+    driver::Status record_one(pending_wait& w) noexcept;
     void add_recorded(timeline& t, const recorded_epoch& entry);
 
     driver::Driver& driver_;
