@@ -14,18 +14,15 @@ void fence_set::reserve(std::size_t size) {
     capacity_ = capacity;
 }
 
-void fence_set::assign(const fence_set& other) {
-    if (other.size_ > 1) {
+void fence_set::assign(const fence_set& several) {
+    if (this == &several) return;
+    if (several.size_ > capacity_) {
         // What is there need not be kept.
-        if (other.size_ > capacity_) {
-            several_ = std::make_unique<fence[]>(other.size_);
-            capacity_ = other.size_;
-            size_ = 0;
-        }
-        std::copy(other.begin(), other.end(), several_.get());
+        several_ = std::make_unique<fence[]>(several.size_);
+        capacity_ = several.size_;
     }
-    first_ = other.first_;
-    size_ = other.size_;
+    std::copy(several.begin(), several.end(), several_.get());
+    size_ = several.size_;
 }
 
 void fence_set::add(fence f) {

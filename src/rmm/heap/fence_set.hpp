@@ -27,9 +27,14 @@ class fence_set {
   public:
     fence_set() = default;
     explicit fence_set(fence f) noexcept : first_(f), size_(1) {}
-    fence_set(const fence_set& other) { assign(other); }
+    fence_set(const fence_set& other) { *this = other; }
     fence_set& operator=(const fence_set& other) {
-        if (this != &other) assign(other);
+        if (other.size_ > 1) {
+            assign(other);
+        } else {
+            first_ = other.first_;
+            size_ = other.size_;
+        }
         return *this;
     }
     fence_set(fence_set&& other) noexcept { *this = std::move(other); }
@@ -79,7 +84,7 @@ class fence_set {
 
   private:
     fence* data() noexcept { return size_ > 1 ? several_.get() : &first_; }
-    void assign(const fence_set& other);
+    void assign(const fence_set& several);
 
     fence first_;  // of one
     std::uint32_t size_ = 0;

@@ -51,14 +51,14 @@ void heap::reserve_nodes(std::size_t count) {
 
 heap::piece* heap::take_node() noexcept {
     piece* const node = unused_;
-    unused_ = node->in_owner.right;
+    unused_ = node->in_owner.child[0];
     --num_unused_;
     return node;
 }
 
 void heap::drop_node(piece* node) noexcept {
     node->fences.clear();
-    node->in_owner.right = unused_;
+    node->in_owner.child[0] = unused_;
     unused_ = node;
     ++num_unused_;
 }
@@ -70,35 +70,23 @@ void heap::expect_frees(std::size_t more) {
 
 // ---- one piece
 
+/// Without branches, as far as that goes: which way they would go depends on the addresses.
 bool heap::address_order::update(piece& p) noexcept {
+    constexpr static row_sums none{0, ~std::uintptr_t{0}, 0, 0, 0, false};  // no piece ends or begins there
     const piece* const left = address_tree::left(&p);
     const piece* const right = address_tree::right(&p);
-    row_sums sums{p.address, p.end(), p.size_bytes, p.size_bytes, p.size_bytes, p.begins_region};
-    std::size_t longest = p.size_bytes;
-    if (left != nullptr) {
-        const row_sums& l = left->below;
-        const bool joined = l.end == p.address && !p.begins_region;
-        sums.begin = l.begin;
-        sums.begins_region = l.begins_region;
-        if (joined) longest += l.last_row_bytes;
-        sums.last_row_bytes = longest;
-        const bool is_one_row = joined && l.first_row_bytes == l.end - l.begin;
-        sums.first_row_bytes = is_one_row ? longest : l.first_row_bytes;
-        sums.longest_bytes = std::max(longest, l.longest_bytes);
-    }
-    if (right != nullptr) {
-        const row_sums& r = right->below;
-        const bool joined = r.begin == p.end() && !r.begins_region;
-        sums.end = r.end;
-        if (joined) {
-            // What ends with the piece goes on, and so does what begins and ends with it.
-            if (sums.first_row_bytes == p.end() - sums.begin) sums.first_row_bytes += r.first_row_bytes;
-            longest += r.first_row_bytes;
-        }
-        const bool is_one_row = joined && r.last_row_bytes == r.end - r.begin;
-        sums.last_row_bytes = is_one_row ? longest : r.last_row_bytes;
-        sums.longest_bytes = std::max({longest, sums.longest_bytes, r.longest_bytes});
-    }
+    const row_sums& l = left != nullptr ? left->below : none;
+    const row_sums& r = right != nullptr ? right->below : none;
+    const std::size_t before = l.end == p.address && !p.begins_region ? l.last_row_bytes : 0;
+    const std::size_t behind = r.begin == p.end() && !r.begins_region ? r.first_row_bytes : 0;
+    const std::size_t row = before + p.size_bytes + behind;
+    row_sums sums;
+    sums.begin = left != nullptr ? l.begin : p.address;
+    sums.end = right != nullptr ? r.end : p.end();
+    sums.first_row_bytes = before == p.address - sums.begin ? row : l.first_row_bytes;
+    sums.last_row_bytes = behind == sums.end - p.end() ? row : r.last_row_bytes;
+    sums.longest_bytes = std::max({row, l.longest_bytes, r.longest_bytes});
+    sums.begins_region = left != nullptr ? l.begins_region : p.begins_region;
     if (p.below == sums) return false;
     p.below = sums;
     return true;
@@ -106,33 +94,31 @@ bool heap::address_order::update(piece& p) noexcept {
 
 void heap::enter_sizes(piece* at) noexcept {
     by_owner_.insert(at);
-    if (at->of.timeline != nobody) fenced_.insert(at);
+    if (at->of == nobody)
+        ++num_ready_;
+    else if (fenced_is_kept_)
+        fenced_.insert(at);
 }
 
 void heap::leave_sizes(piece* at) noexcept {
     by_owner_.erase(at);
-    if (at->of.timeline != nobody) fenced_.erase(at);
+    if (at->of == nobody)
+        --num_ready_;
+    else if (fenced_is_kept_)
+        fenced_.erase(at);
 }
 
-/// Any of several timelines will do that has not passed its fence yet.
-void heap::choose_owner(piece* at) noexcept {
-    at->of = at->fences.empty() ? owner{} : owner{at->fences.begin()->timeline + 1, at->fences.size() > 1};
-}
-
-/// A node has been reserved. `of`: of whom the fences are, if that is known.
-void heap::insert(std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
-                  const owner* of) noexcept {
+/// Between two neighbours, of which one may be null. A node has been reserved.
+void heap::insert(piece* before, std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
+                  owner of, piece* behind) noexcept {
     piece* const at = take_node();
     at->address = address;
     at->size_bytes = size_bytes;
     at->begins_region = begins_region;
     at->fences = std::move(fences);
-    if (of != nullptr)
-        at->of = *of;
-    else
-        choose_owner(at);
+    at->of = of;
     at->below = {};
-    by_address_.insert(at);
+    by_address_.insert_between(before, at, behind);
     enter_sizes(at);
     free_bytes_ += size_bytes;
     ++num_pieces_;
@@ -202,7 +188,10 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border bor
     region->address = begin;
     region->size_bytes = end - begin;
     regions_.insert(region);
-    insert(begin, end - begin, true, std::move(own));
+    piece* const behind = at_or_behind(by_address_, begin);
+    piece* const before = behind != nullptr ? address_tree::previous(behind) : by_address_.last();
+    const owner of = owner_of(own);
+    insert(before, begin, end - begin, true, std::move(own), of, behind);
     capacity_bytes_ += end - begin;
     const bool is_open = borders == border::open;
     if (next != nullptr && next->address == end) {
@@ -273,7 +262,7 @@ void heap::remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end
         const owner of = at->of;
         if (at->address < begin) {
             resize(at, at->address, begin - at->address, begins_region);
-            if (at_end > end) insert(end, at_end - end, false, std::move(copy), &of);
+            if (at_end > end) insert(at, end, at_end - end, false, std::move(copy), of, next);
         } else if (at_end > end) {
             resize(at, end, at_end - end, false);
         } else {
@@ -287,26 +276,38 @@ void heap::remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end
 
 /// The smallest piece of the owner that fits; the lowest of equals.
 heap::piece* heap::first_of(owner of, std::size_t size) const noexcept {
-    piece* const at = by_owner_.lower_bound(
-        [&](const piece& p) { return p.of == of ? p.size_bytes < size : p.of < of; }, &num_steps_);
+    const place where = place_of(size, 0);
+    piece* const at = by_owner_.lower_bound([=](const piece& p) { return is_before(p, of, where); }, &num_steps_);
     return at != nullptr && at->of == of ? at : nullptr;
 }
 
 /// The same of those without fences and those of `own`.
 heap::piece* heap::find_ready(std::size_t size, std::uint64_t own) const noexcept {
-    piece* const free = first_of({}, size);
+    piece* const free = num_ready_ == 0 ? nullptr : first_of(nobody, size);
     if (own == no_timeline) return free;
-    piece* const mine = first_of({own + 1, false}, size);
+    piece* const mine = first_of(owner_of(own, false), size);
     if (mine == nullptr) return free;
     return free == nullptr || mine->size_bytes < free->size_bytes ? mine : free;
 }
 
 /// The smallest piece that fits, with whosever fences but those of the timelines `avoided`.
-heap::piece* heap::find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept {
+heap::piece* heap::find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept {
+    keep_fenced();
     piece* at = fenced_.lower_bound([=](const piece& p) { return p.size_bytes < size; }, &num_steps_);
     if (avoided.empty()) return at;
     for (; at != nullptr && at->fences.has_any_of(avoided); at = fenced_tree::next(at)) ++num_steps_;
     return at;
+}
+
+/// A heap of one user never searches there, and need not keep the tree for it: as many changes as there are pieces pay for it.
+void heap::keep_fenced() noexcept {
+    num_changes_ = 0;
+    if (fenced_is_kept_) return;
+    fenced_is_kept_ = true;
+    for (piece* at = by_owner_.first(); at != nullptr; at = owner_tree::next(at)) {
+        ++num_steps_;
+        if (at->of != nobody) fenced_.insert(at);
+    }
 }
 
 /// The first piece of the lowest row that is long enough.
@@ -374,6 +375,10 @@ block heap::try_allocate_ready(std::size_t size_bytes, std::uint64_t own) {
 /// The first `size` bytes of the piece.
 block heap::cut(piece* at, std::size_t size) {
     reserve_nodes(1);
+    if (fenced_is_kept_ && ++num_changes_ > num_pieces_) {
+        fenced_is_kept_ = false;
+        fenced_ = {};
+    }
     block result{at->address, size, {}};
     if (at->size_bytes == size) {
         result.fences = std::move(at->fences);
@@ -448,7 +453,8 @@ void heap::free(std::uintptr_t address, std::size_t size_bytes, fence_set fences
         resize(next, address, next->size_bytes + size, begins_region);
     } else {
         if (num_expected_ == 0) reserve_nodes(1);
-        insert(address, size, begins_region, std::move(fences));
+        const owner of = owner_of(fences);
+        insert(previous, address, size, begins_region, std::move(fences), of, next);
     }
     expect_fewer_frees(1);
 }
@@ -463,10 +469,10 @@ void heap::merge_all() {
              last = behind, behind = address_tree::next(behind)) {
             size += behind->size_bytes;
             fences.add(behind->fences);
-            if (of.timeline == nobody) of = behind->of;
+            if (of == nobody) of = behind->of;
         }
         if (last == at) continue;
-        of.several = fences.size() > 1;
+        if (fences.size() > 1) of |= of_several;
         while (size != at->size_bytes) {
             piece* const behind = address_tree::next(at);
             const std::size_t sum = at->size_bytes + behind->size_bytes;

@@ -75,25 +75,40 @@ class heap {
     void expect_frees(std::size_t more);
     /// So many of them will not.
     void expect_fewer_frees(std::size_t fewer) noexcept { num_expected_ -= std::min(fewer, num_expected_); }
-    /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. `moved`: the
-    /// timelines that have passed something since they were named last; fences that are given must not have passed before that.
+    /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. `moved`, in ascending order: the
+    /// timelines (below 2^63 - 1) that have passed something since they were named last; fences that are given must not have passed before that.
     /// Looks only at pieces of theirs (one of several timelines is one's of them, which the heap chooses), and changes at most `most`,
     /// of each timeline the largest first; false if that was not all. O(log free pieces) for each piece looked at.
     template<typename P>
     bool prune(std::span<const std::uint64_t> moved, P&& passed, std::size_t most = ~std::size_t{0}) noexcept {
-        for (const std::uint64_t timeline : moved)
-            for (const bool several : {false, true})
-                if (!prune_owned_by({timeline + 1, several}, passed, &most)) return false;
+        for (const bool several : {false, true}) {
+            for (std::size_t i = moved.size(); i > 0;) {
+                const owner of = owner_of(moved[i - 1], several);
+                const piece* const at = last_of(of);
+                if (at == nullptr || at->of < owner_of(moved[0], several)) break;
+                if (at->of == of) {
+                    if (!prune_owned_by(of, passed, &most)) return false;
+                    --i;
+                } else {
+                    // None of the timelines between has anything here.
+                    const owner next = at->of;
+                    i = static_cast<std::size_t>(
+                        std::partition_point(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(i),
+                                             [=](std::uint64_t t) { return owner_of(t, several) <= next; }) -
+                        moved.begin());
+                }
+            }
+        }
         return true;
     }
     /// The same for all timelines. O(free pieces).
     template<typename P>
     void prune(P&& passed) noexcept {
-        for (piece* at = by_owner_.last(); at != nullptr && at->of.timeline != nobody;) {
+        for (piece* at = by_owner_.last(); at != nullptr && at->of != nobody;) {
             const owner of = at->of;
             std::size_t all = ~std::size_t{0};
             prune_owned_by(of, passed, &all);
-            at = by_owner_.last_before([&](const piece& p) { return p.of < of; }, &num_steps_);
+            at = by_owner_.last_before([=](const piece& p) { return p.of < of; }, &num_steps_);
         }
     }
 
@@ -125,17 +140,17 @@ class heap {
     std::size_t num_steps() const noexcept { return num_steps_; }
 
   private:
-    /// Whose fences a piece carries: nobody's, one timeline's, or those of several. Of these one is watched: as long as that has
-    /// not moved, the piece is not ready.
-    struct owner {
-        std::uint64_t timeline = 0;  // its number and one
-        bool several = false;
-        friend bool operator==(const owner&, const owner&) = default;
-        friend bool operator<(const owner& a, const owner& b) noexcept {
-            return a.timeline != b.timeline ? a.timeline < b.timeline : a.several < b.several;
-        }
-    };
-    static constexpr std::uint64_t nobody = 0;
+    /// Whose fences a piece carries: nobody's, one timeline's (its number and one), or those of several. Of these one is watched: as
+    /// long as that has not moved, the piece is not ready.
+    using owner = std::uint64_t;
+    static constexpr owner nobody = 0;
+    static constexpr owner of_several = owner{1} << 63;
+    static constexpr owner owner_of(std::uint64_t timeline, bool several) noexcept {
+        return (timeline + 1) | (several ? of_several : 0);
+    }
+    static owner owner_of(const fence_set& fences) noexcept {
+        return fences.empty() ? nobody : owner_of(fences.begin()->timeline, fences.size() > 1);
+    }
 
     /// Of a part of the pieces that follow each other: rows are pieces that touch and may be used as one.
     struct row_sums {
@@ -145,13 +160,22 @@ class heap {
         std::size_t last_row_bytes = 0;
         std::size_t longest_bytes = 0;
         bool begins_region = false;
-        friend bool operator==(const row_sums&, const row_sums&) = default;
+        friend bool operator==(const row_sums& a, const row_sums& b) noexcept {
+            return ((a.begin ^ b.begin) | (a.end ^ b.end) | (a.first_row_bytes ^ b.first_row_bytes) |
+                    (a.last_row_bytes ^ b.last_row_bytes) | (a.longest_bytes ^ b.longest_bytes) |
+                    static_cast<std::size_t>(a.begins_region ^ b.begins_region)) == 0;
+        }
     };
+    /// Size and, among equals, address: one number, so that comparing them does not branch.
+    __extension__ using place = unsigned __int128;
+    static constexpr place place_of(std::size_t size_bytes, std::uintptr_t address) noexcept {
+        return place{size_bytes} << 64 | address;
+    }
     /// A free piece; or a region, which is in no tree but that of the regions.
     struct alignas(64) piece {
         std::uintptr_t address = 0;
         std::size_t size_bytes = 0;
-        owner of;
+        owner of = nobody;
         tree_links<piece> in_owner;
         std::uint32_t priority = 0;
         bool begins_region = false;  // nothing before it may be used together with it
@@ -161,17 +185,17 @@ class heap {
         row_sums below;  // of the piece and those below it in the tree of addresses
 
         std::uintptr_t end() const noexcept { return address + size_bytes; }
+        heap::place place() const noexcept { return place_of(size_bytes, address); }
     };
-    static bool is_smaller(const piece& a, const piece& b) noexcept {
-        return a.size_bytes != b.size_bytes ? a.size_bytes < b.size_bytes : a.address < b.address;
+    /// Whether it comes before (owner, place).
+    static bool is_before(const piece& p, owner of, place where) noexcept {
+        return (p.of < of) | ((p.of == of) & (p.place() < where));
     }
     struct owner_order {
-        static bool less(const piece& a, const piece& b) noexcept {
-            return a.of == b.of ? is_smaller(a, b) : a.of < b.of;
-        }
+        static bool less(const piece& a, const piece& b) noexcept { return is_before(a, b.of, b.place()); }
     };
     struct size_order {
-        static bool less(const piece& a, const piece& b) noexcept { return is_smaller(a, b); }
+        static bool less(const piece& a, const piece& b) noexcept { return a.place() < b.place(); }
     };
     struct region_order {
         static bool less(const piece& a, const piece& b) noexcept { return a.address < b.address; }
@@ -198,13 +222,12 @@ class heap {
     void drop_node(piece* node) noexcept;
 
     // ---- one piece
-    void insert(std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
-                const owner* of = nullptr) noexcept;
+    void insert(piece* before, std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
+                owner of, piece* behind) noexcept;
     void erase(piece* at) noexcept;
     void resize(piece* at, std::uintptr_t address, std::size_t size_bytes, bool begins_region) noexcept;
     void enter_sizes(piece* at) noexcept;
     void leave_sizes(piece* at) noexcept;
-    void choose_owner(piece* at) noexcept;
     void join_with_next(piece* before) noexcept;
     void note_border(std::uintptr_t address, bool is_border) noexcept;
 
@@ -219,9 +242,14 @@ class heap {
     piece* at_or_before(const Tree& in, std::uintptr_t address) const noexcept {
         return in.last_before([=](const piece& p) { return p.address <= address; }, &num_steps_);
     }
+    /// The largest piece of the owner, or else of the one before.
+    piece* last_of(owner of) const noexcept {
+        return by_owner_.last_before([=](const piece& p) { return p.of <= of; }, &num_steps_);
+    }
     piece* first_of(owner of, std::size_t size) const noexcept;
     piece* find_ready(std::size_t size, std::uint64_t own) const noexcept;
-    piece* find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept;
+    piece* find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept;
+    void keep_fenced() noexcept;
     piece* find_row(std::size_t size) const noexcept;
     piece* find_row(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept;
     block cut(piece* at, std::size_t size);
@@ -235,8 +263,8 @@ class heap {
 
     template<typename P>
     bool prune_owned_by(owner of, P&& passed, std::size_t* most) noexcept {
-        // From the largest to the smallest; what changes may merge with any other, so that the place is a size and an address.
-        piece* at = by_owner_.last_before([&](const piece& p) { return p.of < of || p.of == of; }, &num_steps_);
+        // From the largest to the smallest; what changes may merge with any other, so that the next is looked for anew.
+        piece* at = last_of(of);
         while (at != nullptr && at->of == of) {
             if (std::none_of(at->fences.begin(), at->fences.end(), passed)) {
                 at = owner_tree::previous(at);
@@ -245,16 +273,13 @@ class heap {
             }
             if (*most == 0) return false;
             --*most;
-            piece place;
-            place.of = of;
-            place.size_bytes = at->size_bytes;
-            place.address = at->address;
+            const place where = at->place();
             leave_sizes(at);
             at->fences.prune(passed);
-            choose_owner(at);
+            at->of = owner_of(at->fences);
             enter_sizes(at);
             join_around(at);
-            at = by_owner_.last_before([&](const piece& p) { return owner_order::less(p, place); }, &num_steps_);
+            at = by_owner_.last_before([=](const piece& p) { return is_before(p, of, where); }, &num_steps_);
         }
         return true;
     }
@@ -265,9 +290,12 @@ class heap {
     std::size_t capacity_bytes_ = 0;
     std::size_t free_bytes_ = 0;
     std::size_t num_pieces_ = 0;
+    std::size_t num_ready_ = 0;    // of nobody
+    std::size_t num_changes_ = 0;  // since somebody searched among those with fences
+    bool fenced_is_kept_ = false;
     address_tree by_address_;
     owner_tree by_owner_;
-    fenced_tree fenced_;   // those with fences
+    fenced_tree fenced_;   // those with fences, while it is kept
     region_tree regions_;  // touching ones are two where the border is sealed
     std::vector<std::unique_ptr<piece[]>> nodes_;
     piece* unused_ = nullptr;

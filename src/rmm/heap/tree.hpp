@@ -2,7 +2,7 @@
 //
 // A treap (Seidel, Aragon: Randomized search trees, 1996): sorted by key from left to right, by a random priority of the
 // element from top to bottom, so that it is balanced whatever the order of changes. A tree may keep sums over subtrees up to
-// date (`Order::update`). Owns: the links. Must not know: what the elements are, where they live. Not thread-safe.
+// date (`Order::update`). Which way a descent goes cannot be predicted, so that it does not branch. Owns: the links. Must not know: what the elements are, where they live. Not thread-safe.
 // All operations O(log elements) on average.
 #pragma once
 
@@ -17,8 +17,7 @@ namespace heap {
 template<typename T>
 struct tree_links {
     T* parent = nullptr;
-    T* left = nullptr;
-    T* right = nullptr;
+    T* child[2] = {nullptr, nullptr};  // on the left what comes before, on the right what comes behind
 };
 
 /// `Order`: `static bool less(const T&, const T&)`, and, if there are sums, `static bool update(T&)`, which computes those of
@@ -35,8 +34,8 @@ class tree {
 
     bool empty() const noexcept { return root_ == nullptr; }
     T* root() const noexcept { return root_; }
-    static T* left(const T* at) noexcept { return (at->*Links).left; }
-    static T* right(const T* at) noexcept { return (at->*Links).right; }
+    static T* left(const T* at) noexcept { return (at->*Links).child[0]; }
+    static T* right(const T* at) noexcept { return (at->*Links).child[1]; }
 
     T* first() const noexcept { return root_ == nullptr ? nullptr : lowest(root_); }
     T* last() const noexcept { return root_ == nullptr ? nullptr : highest(root_); }
@@ -53,32 +52,26 @@ class tree {
     /// The first element for which `is_before(element)` is false; null if there is none. It must be true for the elements up
     /// to some point, and false for the others. Adds the elements looked at to `*steps`.
     template<typename P>
-    T* lower_bound(P&& is_before, std::size_t* steps) const {
+    T* lower_bound(P&& is_before, std::size_t* steps) const noexcept {
         T* found = nullptr;
         std::size_t looked_at = 0;
         for (T* at = root_; at != nullptr; ++looked_at) {
-            if (is_before(std::as_const(*at))) {
-                at = right(at);
-            } else {
-                found = at;
-                at = left(at);
-            }
+            const bool before = is_before(std::as_const(*at));
+            found = before ? found : at;
+            at = (at->*Links).child[before];
         }
         *steps += looked_at;
         return found;
     }
     /// The last element for which it is true.
     template<typename P>
-    T* last_before(P&& is_before, std::size_t* steps) const {
+    T* last_before(P&& is_before, std::size_t* steps) const noexcept {
         T* found = nullptr;
         std::size_t looked_at = 0;
         for (T* at = root_; at != nullptr; ++looked_at) {
-            if (is_before(std::as_const(*at))) {
-                found = at;
-                at = right(at);
-            } else {
-                at = left(at);
-            }
+            const bool before = is_before(std::as_const(*at));
+            found = before ? at : found;
+            at = (at->*Links).child[before];
         }
         *steps += looked_at;
         return found;
@@ -86,18 +79,19 @@ class tree {
 
     void insert(T* added) noexcept {
         T* above = nullptr;
-        bool is_left = false;
-        for (T* at = root_; at != nullptr; at = is_left ? left(at) : right(at)) {
+        bool side = false;
+        for (T* at = root_; at != nullptr; at = (at->*Links).child[side]) {
             above = at;
-            is_left = Order::less(*added, *at);
+            side = Order::less(*at, *added);
         }
-        added->*Links = {above, nullptr, nullptr};
-        if (above == nullptr)
-            root_ = added;
+        link(added, above, side);
+    }
+    /// Where its place is known: between two neighbours, of which one may be null.
+    void insert_between(T* before, T* added, T* behind) noexcept {
+        if (behind != nullptr && left(behind) == nullptr)
+            link(added, behind, false);
         else
-            (is_left ? (above->*Links).left : (above->*Links).right) = added;
-        changed(added);
-        while (parent(added) != nullptr && parent(added)->priority < added->priority) rotate_up(added);
+            link(added, before, true);
     }
 
     void erase(T* gone) noexcept {
@@ -130,26 +124,27 @@ class tree {
     void replace(T* above, T* old, T* with) noexcept {
         if (above == nullptr)
             root_ = with;
-        else if (left(above) == old)
-            (above->*Links).left = with;
         else
-            (above->*Links).right = with;
+            (above->*Links).child[right(above) == old] = with;
         if (with != nullptr) (with->*Links).parent = above;
+    }
+    void link(T* added, T* above, bool side) noexcept {
+        added->*Links = {above, {nullptr, nullptr}};
+        if (above == nullptr)
+            root_ = added;
+        else
+            (above->*Links).child[side] = added;
+        changed(added);
+        while (parent(added) != nullptr && parent(added)->priority < added->priority) rotate_up(added);
     }
     /// The element and the one above it change places; the order stays.
     void rotate_up(T* at) noexcept {
         T* const below = parent(at);
         replace(parent(below), below, at);
-        T* moved = nullptr;
-        if (left(below) == at) {
-            moved = right(at);
-            (below->*Links).left = moved;
-            (at->*Links).right = below;
-        } else {
-            moved = left(at);
-            (below->*Links).right = moved;
-            (at->*Links).left = below;
-        }
+        const bool side = right(below) == at;
+        T* const moved = (at->*Links).child[!side];
+        (below->*Links).child[side] = moved;
+        (at->*Links).child[!side] = below;
         if (moved != nullptr) (moved->*Links).parent = below;
         (below->*Links).parent = at;
         if constexpr (has_sums) {

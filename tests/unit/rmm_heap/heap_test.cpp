@@ -268,7 +268,7 @@ TEST(Heap, prune_changes_at_most_so_many_pieces_and_says_whether_that_was_all) {
         ASSERT_TRUE(h.try_allocate(256));
         h.free(piece.address, 256 * size, on(size % 2, 1));
     }
-    const std::uint64_t both[] = {1, 0};
+    const std::uint64_t both[] = {0, 1};
     const auto ready_sizes = [&h] {
         std::vector<block> taken;
         std::vector<std::size_t> sizes;
