@@ -77,7 +77,7 @@ void device_buffer::release() noexcept {
         try {
             mr_.deallocate_async(data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, free_stream_);
         } catch (const std::exception& e) {
-            detail::report_misuse(std::string("a resource threw in deallocate: ") + e.what());
+            detail::report_misuse("a resource threw in deallocate: ", e.what());
         }
     }
     data_ = nullptr;
