@@ -66,6 +66,17 @@ struct alignas(64) arena {
     std::uint32_t num_shared = 0;  // such requests
     std::uint64_t shared_since = 0;
 
+    /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs memory of
+    /// the host. Throws std::bad_alloc, with nothing done.
+    heap::span_heap::taken try_allocate(std::size_t size_bytes, std::uint16_t tag) {
+        reserve_away(1);
+        return heap.try_allocate(size_bytes, tag);
+    }
+    void reserve_away(std::size_t more) {
+        const std::size_t wanted = away.size() + heap.num_live() + more;
+        if (wanted > away.capacity()) away.reserve(2 * wanted);
+    }
+
     /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.
     std::uint64_t own_number() const noexcept {
         return kind.load(std::memory_order_relaxed) == rmm::detail::stream_kind::unknown

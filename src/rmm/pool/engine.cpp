@@ -115,7 +115,7 @@ pool_engine::~pool_engine() {
         try {
             upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         } catch (const std::exception& e) {
-            rmm::detail::report_misuse(std::string("the upstream of a pool threw in deallocate: ") + e.what());
+            rmm::detail::report_misuse("the upstream of a pool threw in deallocate: ", e.what());
         }
     }
     source_.reset();
@@ -148,7 +148,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
             const std::lock_guard in(a->mutex);
             // Unless it has gone over to another stream meanwhile.
             if (a->handle.load(std::memory_order_relaxed) == normalized(stream))
-                if (const heap::span_heap::taken block = a->heap.try_allocate(size, rmm::detail::current_tag()))
+                if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag()))
                     return reinterpret_cast<void*>(block.address);
         }
     }
@@ -176,12 +176,12 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     for (;;) {
         if (piece ready = find_ready(size, a)) {
             if (!cut_behind(held, &ready)) continue;
-            return hand_out(ready, stream);
+            return hand_out(std::move(ready), stream);
         }
         if (had_better_grow(size, spans_of(a))) {
             refusal ignored;
-            if (const piece grown = grow(held, size, a, stream, &ignored))
-                return try_piece(held, grown, a, stream, last_resort_of_streams(), why);
+            if (piece grown = grow(held, size, a, stream, &ignored))
+                return try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why);
             spans_refused_ = requests_per_refused_span;
         }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
@@ -200,10 +200,10 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
             polled = false;
             continue;
         }
-        if (const piece grown = grow(held, size, a, stream, why))
-            return try_piece(held, grown, a, stream, reach::device, why);
+        if (piece grown = grow(held, size, a, stream, why))
+            return try_piece(held, std::move(grown), a, stream, reach::device, why);
         // While upstream was asked, others may have freed something; and now whatever is free must do.
-        if (const piece ready = find_ready(size, a)) return hand_out(ready, stream);
+        if (piece ready = find_ready(size, a)) return hand_out(std::move(ready), stream);
         return try_fenced(held, size, a, stream, reach::device, why);
     }
 }
@@ -211,7 +211,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
 /// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
 /// that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away than allowed),
 /// and (with the cause in `*why`) where the driver refuses.
-void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
+void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far,
                              refusal* why, std::uint64_t* unreachable) {
     if (!taken) return nullptr;
     try {
@@ -224,14 +224,14 @@ void* pool_engine::try_piece(lock& held, const piece& taken, const arena& a, cud
             why->status = status;
         }
         if (!status.ok() || out_of_reach) {
-            put_back(taken);
+            put_back(std::move(taken));
             return nullptr;
         }
     } catch (...) {
-        put_back(taken);
+        put_back(std::move(taken));
         throw;
     }
-    return hand_out(taken, stream);
+    return hand_out(std::move(taken), stream);
 }
 
 /// The same for what other streams used last, without that of streams which cannot be waited for now.
@@ -242,18 +242,18 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
         piece found = find_fenced(size, a, avoided);
         if (!cut_behind(held, &found)) continue;
         std::uint64_t unreachable = heap::heap::no_timeline;
-        if (void* const ptr = try_piece(held, found, a, stream, how_far, why, &unreachable)) return ptr;
+        if (void* const ptr = try_piece(held, std::move(found), a, stream, how_far, why, &unreachable)) return ptr;
         if (unreachable == heap::heap::no_timeline || avoided.size() == most_avoided) return nullptr;
         avoided.push_back(unreachable);
     }
 }
 
 void pool_engine::give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
-                               const heap::fence_set& fences) noexcept {
+                               heap::fence_set fences) noexcept {
     try {
-        give(area, address, size, fences);
+        give(area, address, size, std::move(fences));
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
@@ -264,12 +264,13 @@ void pool_engine::return_region(std::uint8_t area, const heap::range& region, co
         unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
         heaps_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
-void pool_engine::put_back(const piece& taken) noexcept {
-    if (taken.from == nullptr) return give_or_lose(taken.area, taken.address, taken.size_bytes, taken.fences);
+void pool_engine::put_back(piece taken) noexcept {
+    if (taken.from == nullptr)
+        return give_or_lose(taken.area, taken.address, taken.size_bytes, std::move(taken.fences));
     try {
         arena& a = *taken.from;
         const std::lock_guard in(a.mutex);
@@ -277,21 +278,21 @@ void pool_engine::put_back(const piece& taken) noexcept {
             a.heap.free(taken.address, taken.position);
             return;
         }
-        a.away.push_back({0, taken.fences});
+        a.away.push_back({0, std::move(taken.fences)});
         std::size_t size = 0;
         a.away.back().block = a.heap.detach(taken.address, &size);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
-void* pool_engine::hand_out(const piece& taken, cuda_stream_view stream) {
+void* pool_engine::hand_out(piece taken, cuda_stream_view stream) {
     if (taken.from == nullptr) {
         try {
             large_.insert(taken.address,
                           {taken.size_bytes, taken.area, rmm::detail::tag_of_thread, nullptr, normalized(stream)});
         } catch (...) {
-            put_back(taken);
+            put_back(std::move(taken));
             throw;
         }
         large_bytes_ += taken.size_bytes;
@@ -311,7 +312,7 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
         else
             free_behind(owner, address, bytes, streams);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
@@ -420,7 +421,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             large_bytes_ -= true_size;
             ++large_frees_;
             note_uncovered(uncovered_, fences);
-            give(block->area, address, true_size, fences);
+            give(block->area, address, true_size, std::move(fences));
         }
         const std::size_t keep = release_above_.load(std::memory_order_relaxed);
         // Giving memory back orders the legacy stream, which spoils captures.
@@ -434,16 +435,20 @@ void pool_engine::release_surplus(std::size_t bytes) {
     lock held(mutex_);
     // A free never waits for a growth: upstream may be waiting for just this memory.
     if (growing_) return;
-    const std::size_t released = trim(held, held_bytes() - std::min(bytes, held_bytes()));
+    std::size_t released = 0;
+    try {
+        released = trim(held, held_bytes() - std::min(bytes, held_bytes()));
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse("a pool could not give memory back: ", e.what());
+    }
     // Where nothing was whole, more must be free before it is worth looking again.
     trim_above_ = released > 0 ? 0 : free_bytes() + free_bytes() / 8;
 }
 
 /// Into the heap. What the heap cannot take is lost until the pool is destroyed.
-void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t size, const heap::fence_set& fences) {
-    heap::fence_set unpassed = fences;
-    unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
-    heaps_[area].free(address, size, unpassed);
+void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) {
+    fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+    heaps_[area].free(address, size, std::move(fences));
 }
 
 /// A free that was no free of a block in use, or of a block of another size.

@@ -216,8 +216,8 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
-    void* try_piece(lock& held, const piece& taken, const arena& a, cuda_stream_view stream, reach how_far,
-                    refusal* why, std::uint64_t* unreachable = nullptr);
+    void* try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far, refusal* why,
+                    std::uint64_t* unreachable = nullptr);
     void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, refusal* why);
     piece find_ready(std::size_t size, arena& a);
     piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
@@ -229,10 +229,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     void collect_from(arena& a, bool also_away);
     template<typename FenceAt>
     void collect_with_away(arena& a, FenceAt&& fence_at);
-    void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
-                      const heap::fence_set& fences) noexcept;
-    void put_back(const piece& taken) noexcept;
-    void* hand_out(const piece& taken, cuda_stream_view stream);
+    void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) noexcept;
+    void put_back(piece taken) noexcept;
+    void* hand_out(piece taken, cuda_stream_view stream);
     bool cut_behind(lock& held, piece* taken);
     bool needs_own_span(std::size_t size, const arena& a) noexcept;
     bool had_better_grow(std::size_t size, const arena& a) const noexcept;
@@ -245,7 +244,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
                      std::span<const cuda_stream_view> streams);
-    void give(std::uint8_t area, std::uintptr_t address, std::size_t size, const heap::fence_set& fences);
+    void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
     void release_surplus(std::size_t bytes);
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 

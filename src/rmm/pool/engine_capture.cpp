@@ -130,12 +130,12 @@ pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
 pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal* why) {
     const std::uint8_t area = area_of(size);
     if (heap::block b = heaps_[area].try_allocate(size)) {
-        const piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+        piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
         bool out_of_reach = false;
         if (wait_on_host(held, found.fences, reach::streams, &out_of_reach).ok() && !out_of_reach)
             return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
         (void)driver_.take_last_error();
-        put_back(found);
+        put_back(std::move(found));
     }
     if (source_ != nullptr) {
         wait_for_growth(held);
@@ -191,7 +191,7 @@ pool_engine::piece pool_engine::idle_or_nothing(lock& held, piece taken, refusal
         return taken;
     }
     (void)driver_.take_last_error();
-    put_back(taken);
+    put_back(std::move(taken));
     why->why = refusal::cause::exhausted;
     why->reason = "what is free is used by streams that cannot be waited for during a capture";
     return {};

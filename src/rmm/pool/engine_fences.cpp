@@ -154,9 +154,9 @@ void pool_engine::cover(lock& held) {
         if (timelines_.may_be_covered(f, may_record_device())) fences.add(f);
     std::vector<pending_wait> events;
     bool out_of_reach = false;
-    const driver::Status status = prepare_waits(held, fences, heap::heap::no_timeline,
-                                                may_record_device() ? reach::device : reach::streams, &events,
-                                                &out_of_reach);
+    const driver::Status status =
+        prepare_waits(held, fences, heap::heap::no_timeline, may_record_device() ? reach::device : reach::streams,
+                      &events, &out_of_reach);
     if (!status.ok()) (void)driver_.take_last_error();
     if (!status.ok() || events.empty()) return;
     {

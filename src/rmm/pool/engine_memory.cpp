@@ -86,9 +86,9 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     const std::size_t span = span_bytes();
     if (size < span && size <= small_limit_.load(std::memory_order_relaxed)) {
         refusal ignored;
-        if (const piece whole = grow_virtual(held, span, a.own_number(), &ignored)) {
-            put_back(whole);
-            if (const piece small = find_ready(size, a)) return small;
+        if (piece whole = grow_virtual(held, span, a.own_number(), &ignored)) {
+            put_back(std::move(whole));
+            if (piece small = find_ready(size, a)) return small;
         }
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
@@ -96,11 +96,11 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
         if (heap::block b = heaps_[0].try_allocate(size, a.own_number()))
             return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
     refusal first;
-    if (const piece made = grow_virtual(held, size, a.own_number(), &first)) return made;
+    if (piece made = grow_virtual(held, size, a.own_number(), &first)) return made;
     // The device may have less to give than it seemed: then with what there is.
     if (first.status.code == driver::Code::out_of_memory) {
         refusal second;
-        if (const piece made = grow_virtual(held, size, a.own_number(), &second, 0)) return made;
+        if (piece made = grow_virtual(held, size, a.own_number(), &second, 0)) return made;
         if (second.why == refusal::cause::driver) first = second;
     }
     *why = first;
@@ -221,7 +221,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     struct removal {
         ~removal() {
             for (const removed_range& r : ranges) engine->return_region(r.area, r.where, r.fences);
-            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, kept.fences);
+            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
         }
         pool_engine* engine;
         std::uint8_t kept_area;

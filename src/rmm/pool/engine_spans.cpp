@@ -48,7 +48,8 @@ bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
         --spans_refused_;
         return false;
     }
-    return &a == common_ || (holders_.size() + 1) * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
+    return &a == common_ ||
+           (holders_.size() + 1) * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
 }
 
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of which
@@ -85,7 +86,7 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
         for (bool more = true; more; more = add_span(size, spans)) {
             const std::lock_guard in(spans.mutex);
             drain(spans);
-            if (const heap::span_heap::taken t = spans.heap.try_allocate(size, rmm::detail::current_tag()))
+            if (const heap::span_heap::taken t = spans.try_allocate(size, rmm::detail::current_tag()))
                 return {t.address, t.size_bytes, {}, &spans, t.position, false};
         }
     }
@@ -110,7 +111,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
         if (other == &a) continue;
         if (std::find(avoided.begin(), avoided.end(), other->number) == avoided.end()) {
             const std::lock_guard in(other->mutex);
-            if (const heap::span_heap::taken t = other->heap.try_allocate(size, rmm::detail::current_tag())) {
+            if (const heap::span_heap::taken t = other->try_allocate(size, rmm::detail::current_tag())) {
                 piece found{t.address, t.size_bytes, {}, other, t.position, false};
                 const heap::fence last_use{other->number, t.position};
                 if (t.position != 0 && !timelines_.has_passed(last_use)) found.fences.add(last_use);
@@ -136,6 +137,7 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std:
     }
     if (best == a.away.size()) return {};
     const heap::fence_set fences = a.away[best].fences;
+    a.reserve_away(1);
     if (best_size > size) {
         a.away.push_back({0, fences});
         try {
@@ -174,6 +176,12 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
         if (!fits) {
             give(area, b.address, b.size_bytes, b.fences);
             return false;
+        }
+        try {
+            heaps_[area].expect_frees(std::size_t{begin > b.address} + std::size_t{begin + wanted < end});
+        } catch (...) {
+            give(area, b.address, b.size_bytes, b.fences);
+            throw;
         }
         if (begin > b.address) give(area, b.address, begin - b.address, b.fences);
         if (begin + wanted < end) give(area, begin + wanted, end - begin - wanted, b.fences);
@@ -219,8 +227,8 @@ void pool_engine::drain(arena& a) {
     for (std::size_t i = 0; i < a.away.size(); ++i) {
         away_block& block = a.away[i];
         block.fences.prune([&](const heap::fence& f) { return timelines_.has_passed(f); });
-        const bool ready =
-            block.fences.empty() || (&a != common_ && block.fences.size() == 1 && block.fences.begin()->timeline == own);
+        const bool ready = block.fences.empty() ||
+                           (&a != common_ && block.fences.size() == 1 && block.fences.begin()->timeline == own);
         if (ready) {
             const std::uint64_t position = block.fences.empty() ? 0 : block.fences.begin()->position;
             a.last_freed = std::max(a.last_freed, position);
@@ -267,31 +275,36 @@ void pool_engine::collect_from(arena& a, bool also_away) {
     const std::lock_guard in(a.mutex);
     ++num_steps_;
     drain(a);
-        const auto fence_at = [&](std::uint64_t position) {
-            const heap::fence last_use{a.number, position};
-            return position == 0 || timelines_.has_passed(last_use) ? heap::fence_set{} : heap::fence_set{last_use};
-        };
-        std::size_t next = 0;
-        if (a.heap.num_unused_spans() > 0)
-            while (const heap::span_heap::span s = a.heap.remove_empty_span(&next)) {
-                directory_.set(s.address, s.size_bytes, nullptr);
-                give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
-            }
-        if (also_away && !a.away.empty()) collect_with_away(a, fence_at);
-        if (a.heap.num_spans() == 0) holders_.erase(a);
-        waiting_.erase(a);
-        if (!a.away.empty()) waiting_.push_back(a);
+    const auto fence_at = [&](std::uint64_t position) {
+        const heap::fence last_use{a.number, position};
+        return position == 0 || timelines_.has_passed(last_use) ? heap::fence_set{} : heap::fence_set{last_use};
+    };
+    std::size_t next = 0;
+    if (a.heap.num_unused_spans() > 0)
+        while (const heap::span_heap::span s = a.heap.remove_empty_span(&next)) {
+            directory_.set(s.address, s.size_bytes, nullptr);
+            give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
+        }
+    if (also_away && !a.away.empty()) collect_with_away(a, fence_at);
+    if (a.heap.num_spans() == 0) holders_.erase(a);
+    waiting_.erase(a);
+    if (!a.away.empty()) waiting_.push_back(a);
 }
 
-/// The spans of which something is away, with the fences of what is.
+/// The spans of which something is away, with the fences of what is. What the host has no memory for stays where it is.
 template<typename FenceAt>
 void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
+    heap::heap& h = heaps_[span_area()];
+    std::size_t num_expected = 0;  // frees of parts of the span that is looked at
+    try {
         std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
         for (std::size_t i = 0; i < a.away.size(); ++i) away_at[a.away[i].block] = i;
         std::vector<heap::block> parts;
         std::vector<std::size_t> gone;
         const auto note = [&](std::uintptr_t address, std::size_t size, std::uint64_t position,
                               heap::span_heap::detached block) {
+            h.expect_frees(1);
+            ++num_expected;
             if (block == heap::span_heap::whole) {
                 parts.push_back({address, size, fence_at(position)});
             } else {
@@ -303,6 +316,8 @@ void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
         while (const heap::span_heap::span s = a.heap.remove_unused_span(&next, note)) {
             directory_.set(s.address, s.size_bytes, nullptr);
             for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
+            h.expect_fewer_frees(1);  // the span was one block
+            num_expected = 0;
             parts.clear();
             // From the end, so that the indices before stay; what moves is looked up anew.
             std::sort(gone.begin(), gone.end(), std::greater<>());
@@ -316,6 +331,9 @@ void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
             }
             gone.clear();
         }
+    } catch (const std::bad_alloc&) {
+        h.expect_fewer_frees(num_expected);
+    }
 }
 
 }  // namespace detail

@@ -343,6 +343,11 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     recording now;
     if (!timelines_.begin_recording(home, &now)) {
         std::vector<driver::EventHandle> made;
+        try {
+            made.reserve(1);
+        } catch (const std::bad_alloc&) {
+            return;
+        }
         timelines_.hold(home);  // while the lock is let go
         {
             const unlocked without(held);

@@ -220,7 +220,13 @@ void timelines::add_recorded(timeline& t, const recorded_epoch& entry) {
         if (!entry.borrowed) give_spare(entry.event);
         return;
     }
-    t.recorded.insert(at, entry);
+    try {
+        t.recorded.insert(at, entry);
+    } catch (const std::bad_alloc&) {
+        // Nobody knows of the recording then: whoever waits for the epoch records another.
+        if (!entry.borrowed) give_spare(entry.event);
+        return;
+    }
     with_recorded_.push_back(t);
     ++num_recorded_;
 }
@@ -323,7 +329,11 @@ void timelines::end_device_recording(const recording& what, bool recorded) {
 
 void timelines::add_device_recorded(const recorded_epoch& entry) {
     if (entry.epoch <= device_passed_) return give_spare(entry.event);
-    device_recorded_.insert(entry_for(device_recorded_, entry.epoch), entry);
+    try {
+        device_recorded_.insert(entry_for(device_recorded_, entry.epoch), entry);
+    } catch (const std::bad_alloc&) {
+        return give_spare(entry.event);  // as if it had not been recorded
+    }
     ++num_recorded_;
 }
 
