@@ -39,8 +39,6 @@ struct alignas(64) arena {
     std::atomic<rmm::detail::stream_kind> kind{rmm::detail::stream_kind::foreign};
     std::atomic<timeline*> home{nullptr};
 
-    heap::span_heap heap;
-    std::vector<away_block> away;
     // With so many passes of fences the blocks away were compared last; none, where one came that waits for nothing.
     std::uint64_t drained_at = never;
     std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
@@ -59,12 +57,17 @@ struct alignas(64) arena {
     arena* next_changed = nullptr;
 
     // Under the engine's lock.
-    chain_link<arena> as_orphan;
-    chain_link<arena> as_holder;   // of spans
-    chain_link<arena> as_waiting;  // for the fences of blocks that are away
-    bool shares = false;           // its stream's small requests go to the arena that is nobody's
+    chain_link<arena> as_holder;  // of spans
+    // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
+    std::atomic<bool> shares{false};  // its stream's small requests go to the arena that is nobody's
     std::uint32_t num_shared = 0;  // such requests
     std::uint64_t shared_since = 0;
+    chain_link<arena> as_orphan;
+    chain_link<arena> as_waiting;  // for the fences of blocks that are away
+
+    // What is above is all that most calls look at.
+    std::vector<away_block> away;
+    heap::span_heap heap;
 
     /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs memory of
     /// the host. Throws std::bad_alloc, with nothing done.

@@ -144,7 +144,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
     if (size <= small_limit_.load(std::memory_order_relaxed)) {
         bool same_stream = false;
         arena* const a = arena_at_hand(normalized(stream), &same_stream);
-        if (a != nullptr && same_stream) {
+        if (a != nullptr && same_stream && !a->shares.load(std::memory_order_relaxed)) {
             const std::lock_guard in(a->mutex);
             // Unless it has gone over to another stream meanwhile.
             if (a->handle.load(std::memory_order_relaxed) == normalized(stream))

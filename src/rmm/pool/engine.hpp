@@ -178,7 +178,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void orphan(arena& a) noexcept;
     void orphan_unused() noexcept;
     /// Where the small requests of the arena's stream go.
-    arena& spans_of(arena& a) noexcept { return a.shares ? *common_ : a; }
+    arena& spans_of(arena& a) noexcept { return a.shares.load(std::memory_order_relaxed) ? *common_ : a; }
     bool should_share(arena& a) noexcept;
     std::size_t most_span_holders() const noexcept;
     void forget_what_left(lock& held);
@@ -319,7 +319,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
     std::vector<std::unique_ptr<arena>> arenas_;
-    std::unordered_map<std::uint64_t, arena*> arena_by_number_;
+    heap::address_map<arena*, 0> arena_by_number_;  // by number and one
     std::unordered_map<cudaStream_t, arena*> arena_by_handle_;
     arena* common_ = nullptr;   // whose free memory is ready for every stream
     arena* unknown_ = nullptr;  // of streams that cannot be told from others

@@ -145,20 +145,20 @@ void pool_engine::cover(lock& held) {
         common_uncovered_.clear();
         num_uncovered_.store(0, std::memory_order_relaxed);
     }
-    num_steps_ += latest.size();
-    std::sort(latest.begin(), latest.end(), [](const heap::fence& a, const heap::fence& b) {
-        return a.timeline != b.timeline ? a.timeline < b.timeline : a.position < b.position;
-    });
-    heap::fence_set fences;
-    for (const heap::fence& f : latest)
-        if (timelines_.may_be_covered(f, may_record_device())) fences.add(f);
+    const reach how_far = may_record_device() ? reach::device : reach::streams;
     std::vector<pending_wait> events;
-    bool out_of_reach = false;
-    const driver::Status status =
-        prepare_waits(held, fences, heap::heap::no_timeline, may_record_device() ? reach::device : reach::streams,
-                      &events, &out_of_reach);
-    if (!status.ok()) (void)driver_.take_last_error();
-    if (!status.ok() || events.empty()) return;
+    if (const std::size_t missing = timelines_.prepare_cover(latest, how_far, &events); missing > 0) {
+        // For the next time: whatever is not covered is fenced when it is needed.
+        std::vector<driver::EventHandle> made;
+        driver::Status status;
+        {
+            const unlocked without(held);
+            status = timelines_.create_events(missing, &made);
+        }
+        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        if (status.ok()) (void)timelines_.prepare_cover(latest, how_far, &events);
+    }
+    if (events.empty()) return;
     {
         const unlocked without(held);
         timelines_.record(events);

@@ -7,6 +7,8 @@
 // has found that the stream still is the same (then it was all the time), or an event of the whole device covers both.
 #include <algorithm>
 #include <array>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "rmm/pool/engine.hpp"
@@ -29,30 +31,60 @@ struct remembered {
     arena* at = nullptr;
     std::uint64_t generation = 0;  // of our own streams
 };
-// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place.
-constexpr std::size_t num_remembered = 256;
-thread_local std::array<remembered, num_remembered> recent;
+// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place. One that looks up thousands
+// again and again gets more slots, 32 bytes each.
+constexpr unsigned first_slots_log2 = 8;
+constexpr unsigned most_slots_log2 = 14;
+// Trivial, so that what is freed while a thread's objects are destroyed finds them.
+thread_local std::array<remembered, std::size_t{1} << first_slots_log2> first_slots;
+thread_local remembered* more_slots = nullptr;
+thread_local unsigned slots_log2 = first_slots_log2;
+thread_local std::uint32_t num_forgotten = 0;  // that were looked up again, since there are as many slots
+struct more_slots_owner {
+    ~more_slots_owner() {
+        slots_log2 = first_slots_log2;
+        delete[] std::exchange(more_slots, nullptr);
+    }
+    void grow() noexcept {
+        auto* const made = new (std::nothrow) remembered[std::size_t{1} << (slots_log2 + 2)];
+        num_forgotten = 0;
+        if (made == nullptr) return;
+        slots_log2 += 2;
+        delete[] std::exchange(more_slots, made);
+    }
+};
 
 std::atomic<bool> captures_seen{false};
 
+remembered* slots() noexcept { return more_slots != nullptr ? more_slots : first_slots.data(); }
+
 std::size_t place_of(std::uint64_t pool, cudaStream_t handle) noexcept {
+    // Handles are addresses, or numbers of the host driver in steps of 256.
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(handle) / 16 + pool * 0x51ed27;
-    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 56);  // 2^64 over the golden ratio; 8 bits
+    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> (64 - slots_log2));  // 2^64 over the golden ratio
 }
 
 remembered* recall(std::uint64_t pool, cudaStream_t handle) noexcept {
     const std::size_t place = place_of(pool, handle);
+    remembered* const all = slots();
     for (const std::size_t i : {place, place ^ 1})
-        if (recent[i].handle == handle && recent[i].pool == pool) return &recent[i];
+        if (all[i].handle == handle && all[i].pool == pool) return &all[i];
     return nullptr;
 }
 
-void remember(const remembered& what) noexcept {
+/// `again`: the thread, or another, has looked it up before.
+void remember(const remembered& what, bool again) noexcept {
     remembered* slot = recall(what.pool, what.handle);
     if (slot == nullptr) {
+        if (again && ++num_forgotten >= 4u << slots_log2 && slots_log2 < most_slots_log2 &&
+            !rmm::detail::this_thread_is_ending()) {
+            thread_local more_slots_owner owner;
+            owner.grow();
+        }
         const std::size_t place = place_of(what.pool, what.handle);
-        recent[place ^ 1] = recent[place];
-        slot = &recent[place];
+        remembered* const all = slots();
+        all[place ^ 1] = all[place];
+        slot = &all[place];
     }
     *slot = what;
 }
@@ -67,8 +99,6 @@ constexpr std::size_t unrecorded_share = 8;
 // Where streams are captured there are no events of the device, and none of a stream while it is captured: so many frees of a
 // stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
-// The same on a driver that has no events of the device; and there more than this is never left to the host to wait for.
-constexpr std::size_t bytes_without_event = std::size_t{1} << 20;
 
 // As many orphans are looked at for a new stream before it gets an arena of its own.
 constexpr std::size_t max_orphans_asked = 4;
@@ -146,6 +176,13 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
 /// The arena of a stream that was identified now. May throw std::bad_alloc. Calls the driver.
 arena_call pool_engine::arena_of(cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
+    bool same_stream = false;
+    if (arena* const a = arena_at_hand(handle, &same_stream); a != nullptr && same_stream) {
+        // Of a foreign stream it may go over to another one as long as nobody calls.
+        if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
+        const lock held(mutex_);
+        if (a->handle == handle) return arena_call(*a);
+    }
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
@@ -155,9 +192,9 @@ arena_call pool_engine::arena_of(cuda_stream_view stream) {
     if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) && is_of_other_device(stream))
         who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
     lock held(mutex_);
-    const auto known = arena_by_number_.find(who.number);
-    arena& a = known != arena_by_number_.end() ? *known->second : bind(held, who, handle);
-    if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation});
+    arena* const* const known = arena_by_number_.find(who.number + 1);
+    arena& a = known != nullptr ? **known : bind(held, who, handle);
+    if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation}, known != nullptr);
     a.is_used.store(true, std::memory_order_relaxed);
     return arena_call(a);
 }
@@ -169,9 +206,9 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     orphan_unused();
     arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
     if (timelines_.num_left() > forget_above_) forget_what_left(held);
-    if (const auto meanwhile = arena_by_number_.find(who.number); meanwhile != arena_by_number_.end()) {
+    if (arena* const* const meanwhile = arena_by_number_.find(who.number + 1)) {
         if (a != nullptr) orphans_.push_front(*a);
-        return *meanwhile->second;
+        return **meanwhile;
     }
     if (a == nullptr) {
         a = arenas_.emplace_back(std::make_unique<arena>()).get();
@@ -179,8 +216,9 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     }
     try {
         timeline& home = timelines_.at(who);
-        arena_by_number_[who.number] = a;
+        arena_by_number_.reserve_one();
         if (has_handle) arena_by_handle_[handle] = a;
+        arena_by_number_.insert(who.number + 1, a);
         const std::lock_guard in(a->mutex);
         timelines_.hold(home);
         if (timeline* before = a->home) timelines_.let_go(*before);
@@ -195,7 +233,6 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->num_shared = 0;
         a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
     } catch (...) {
-        arena_by_number_.erase(who.number);
         orphans_.push_front(*a);
         throw;
     }
@@ -204,7 +241,7 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
 
 /// The arena works for its stream no more: that is gone, or was not seen for long, and gets another one if it comes back.
 void pool_engine::orphan(arena& a) noexcept {
-    arena_by_number_.erase(a.number);
+    arena_by_number_.take(a.number + 1);
     arena_by_handle_.erase(a.handle);
     const std::lock_guard in(a.mutex);
     a.handle = arena::no_stream();
@@ -322,9 +359,9 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     if (a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
         unrecorded >= std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams))
         return true;
-    if (kind != stream_kind::owned && !timelines_.has_device_events() && unrecorded >= bytes_without_event) return true;
-    return (has_seen_captures() || (kind != stream_kind::owned && !timelines_.has_device_events())) &&
-           a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
+    // Nothing else could ever cover it.
+    if (kind != stream_kind::owned && !timelines_.has_device_events()) return true;
+    return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now

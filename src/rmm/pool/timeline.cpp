@@ -34,28 +34,26 @@ timeline::~timeline() {
 }
 
 timelines::~timelines() {
-    for (auto& [number, t] : timelines_)
+    timelines_.for_each([this](std::uint64_t, timeline* t) {
         for (const recorded_epoch& r : t->recorded)
             if (!r.borrowed) destroy_event(r.event);
+        delete t;
+    });
     for (const recorded_epoch& r : device_recorded_) destroy_event(r.event);
     for (driver::EventHandle event : spare_) destroy_event(event);
 }
 
-timeline* timelines::find(std::uint64_t number) noexcept {
-    const auto at = timelines_.find(number);
-    return at == timelines_.end() ? nullptr : at->second.get();
-}
-
 timeline& timelines::at(const stream_identity& who) {
     if (timeline* known = find(who.number)) return *known;
-    auto made = std::make_unique<timeline>(who, device_epoch_);
+    timelines_.reserve_one();
+    auto* const made = new timeline(who, device_epoch_);
     made->passed = counter_;
     made->cleared = counter_;
     made->last_used = counter_;
     made->epoch = ++counter_;
-    timeline& t = *timelines_.emplace(who.number, std::move(made)).first->second;
-    left_.push_back(t);
-    return t;
+    timelines_.insert(who.number + 1, made);
+    left_.push_back(*made);
+    return *made;
 }
 
 namespace {
@@ -125,6 +123,42 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
         out->push_back(w);
     }
     return readiness::ready;
+}
+
+std::size_t timelines::prepare_cover(std::span<const heap::fence> frees, reach how_far,
+                                     std::vector<pending_wait>* out) {
+    std::size_t num_missing = 0;
+    bool has_device = false;
+    out->reserve(out->size() + frees.size());
+    for (const heap::fence& f : frees) {
+        ++num_steps_;
+        if (f.position <= device_passed_) continue;
+        timeline* const t = find(f.timeline);
+        if (t == nullptr || f.position <= t->passed || t->kind == rmm::detail::stream_kind::legacy) continue;
+        const bool needs_device = !t->fenced_late();
+        // What is recorded from here on covers other frees of the stream too.
+        if (t->covered >= f.position || find_recorded(*t, f.position) != nullptr) continue;
+        if (needs_device && (has_device || how_far == reach::streams || !has_device_events_)) continue;
+        pending_wait w;
+        w.spare = take_spare();
+        if (w.spare.native == nullptr) {
+            ++num_missing;
+            continue;
+        }
+        w.number = t->number;
+        w.whole_device = needs_device;
+        if (needs_device) {
+            has_device = true;
+            w.epoch = close_epoch(device_epoch_);
+        } else {
+            w.owned = t->owned;
+            w.owned->retain();
+            w.epoch = close_epoch(t->epoch);
+            t->covered = w.epoch;
+        }
+        out->push_back(w);
+    }
+    return num_missing;
 }
 
 bool timelines::is_part_of_capture(driver::StreamHandle stream) noexcept {
@@ -430,7 +464,8 @@ void timelines::forget_idle() {
         timeline& t = *left_.take_front();
         ++num_steps_;
         if (is_idle(t)) {
-            timelines_.erase(t.number);
+            timelines_.take(t.number + 1);
+            delete &t;
         } else {
             left_.push_back(t);
             ++num_kept;
@@ -458,10 +493,16 @@ void timelines::note_cleared(const progress& moved) noexcept {
 }
 
 heap::fence_set timelines::outstanding() const {
-    heap::fence_set all;
-    for (const auto& [number, t] : timelines_)
+    std::vector<heap::fence> latest;
+    latest.reserve(timelines_.size());
+    timelines_.for_each([&](std::uint64_t, const timeline* t) {
         if (const std::uint64_t last = t->last_used.load(); last > std::max(t->passed, device_passed_))
-            all.add({number, last});
+            latest.push_back({t->number, last});
+    });
+    // In the order of the set, which is made in linear time so.
+    std::sort(latest.begin(), latest.end(), [](const auto& a, const auto& b) { return a.timeline < b.timeline; });
+    heap::fence_set all;
+    for (const heap::fence& f : latest) all.add(f);
     return all;
 }
 

@@ -19,11 +19,12 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <unordered_map>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/pool/chain.hpp"
 #include "rmm/stream_registry.hpp"
@@ -78,6 +79,7 @@ struct timeline {
     const std::atomic<std::uint64_t>& device_epoch;
     std::atomic<std::uint64_t> epoch{0};      // what is freed now belongs to this one, or to the device's
     std::atomic<std::uint64_t> last_used{0};  // the latest epoch in which something was freed
+    std::uint64_t covered = 0;                // up to here an event was asked for, whether or not that succeeded
     std::uint64_t passed = 0;                 // this epoch and all before are known to have passed
     std::uint64_t cleared = 0;                // the heaps have no fences any more up to this one
     std::vector<recorded_epoch> recorded;     // ascending epochs; few
@@ -105,7 +107,10 @@ class timelines {
     /// Calls the driver: destroys all events.
     ~timelines();
 
-    timeline* find(std::uint64_t number) noexcept;
+    timeline* find(std::uint64_t number) const noexcept {
+        timeline* const* const known = timelines_.find(number + 1);
+        return known == nullptr ? nullptr : *known;
+    }
     timeline& at(const rmm::detail::stream_identity& who);
     /// Whether the fence is known to have passed. Asks nobody.
     bool has_passed(const heap::fence& f) noexcept {
@@ -135,15 +140,12 @@ class timelines {
     }
     /// The same, but the host waits.
     driver::Status carry_out_on_host(std::vector<pending_wait>& waits) noexcept { return carry_out(waits, nullptr); }
-    /// Without the lock: records, and nobody waits. What fails is left as it was.
+    /// Appends the events that would cover these frees and are not recorded yet: one for each stream of ours, and one of the device
+    /// for all others, if `how_far` allows it. The default stream is left alone. No more than there are spare events: how many are
+    /// missing.
+    std::size_t prepare_cover(std::span<const heap::fence> frees, reach how_far, std::vector<pending_wait>* out);
+    /// Without the lock: records them, and nobody waits. What fails is left as it was.
     void record(std::vector<pending_wait>& waits) noexcept;
-    /// Whether an event for the fence can be recorded, and is not yet; `also_by_device`: by one of the device.
-    bool may_be_covered(const heap::fence& f, bool also_by_device) noexcept {
-        if (has_passed(f)) return false;
-        const timeline& t = *find(f.timeline);
-        if (t.kind == rmm::detail::stream_kind::legacy || (!t.fenced_late() && !also_by_device)) return false;
-        return find_recorded(t, f.position) == nullptr;
-    }
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
 
@@ -247,7 +249,7 @@ class timelines {
     driver::Driver& driver_;
     int device_;
     const bool has_device_events_;
-    std::unordered_map<std::uint64_t, std::unique_ptr<timeline>> timelines_;
+    heap::address_map<timeline*, 0> timelines_;  // by number and one
     std::vector<driver::EventHandle> spare_;
     std::uint64_t counter_ = 0;  // epochs, versions, stamps: one source, so that none repeats when a stream comes back
     std::size_t num_recorded_ = 0;
