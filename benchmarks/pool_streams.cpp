@@ -74,8 +74,10 @@ void measure_short_lived(Report& report, const std::string& name, const Subject&
     const double late = run(part);
     const double grown = resident_bytes() - early_bytes;
     report.add(name + "/early", {early}, microseconds());
-    report.add(name + "/late_over_early", {late / early}, {"times", Better::lower, 1}, {.raw = {}, .must = 1.5, .note = {}});
-    report.add(name + "/host_bytes_a_stream", {grown / (total - 2 * part)}, {"bytes", Better::lower, 1}, {.raw = {}, .must = 16, .note = {}});
+    report.add(name + "/late_over_early", {late / early}, {"times", Better::lower, 1},
+               {.raw = {}, .must = 1.5, .note = {}});
+    report.add(name + "/host_bytes_a_stream", {grown / (total - 2 * part)}, {"bytes", Better::lower, 1},
+               {.raw = {}, .must = 16, .note = {}});
 }
 
 void measure_live(Report& report, const std::string& name, Resource& pool, std::vector<rmm::cuda_stream>& streams,
@@ -127,12 +129,13 @@ int main(int argc, char** argv) {
             rmm::cuda_stream stream(flags);
             use_twice(pool, stream);
         });
-        measure_short_lived(report, name + "_foreign_streams", subject, report.size(100'000, 1'000), [&](Resource& pool) {
-            driver::StreamHandle stream;
-            driver::check(device, device.create_stream(0, true, 0, &stream), "create a stream");
-            use_twice(pool, static_cast<cudaStream_t>(stream.native));
-            driver::check(device, device.destroy_stream(stream), "destroy a stream");
-        });
+        measure_short_lived(report, name + "_foreign_streams", subject, report.size(100'000, 1'000),
+                            [&](Resource& pool) {
+                                driver::StreamHandle stream;
+                                driver::check(device, device.create_stream(0, true, 0, &stream), "create a stream");
+                                use_twice(pool, static_cast<cudaStream_t>(stream.native));
+                                driver::check(device, device.destroy_stream(stream), "destroy a stream");
+                            });
         measure_short_lived(report, name + "_threads", subject, report.size(100'000, 1'000), [&](Resource& pool) {
             std::thread([&] { use_twice(pool, rmm::cuda_stream_per_thread); }).join();
         });

@@ -27,8 +27,8 @@ std::vector<Candidate> candidates();
 struct HostOptions {
     int num_devices = 1;
     std::size_t memory_bytes =
-        0;                ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
-    int num_threads = 0;  ///< workers for kernels and copies; 0: usable CPUs
+        0;                      ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
+    int num_threads = 0;        ///< workers for kernels and copies; 0: usable CPUs
     bool device_events = true;  ///< see Capabilities::device_event; without them as drivers before CUDA 12.5
 };
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "rmm/heap/heap.hpp"
@@ -60,7 +61,7 @@ struct alignas(64) arena {
     chain_link<arena> as_holder;  // of spans
     // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
     std::atomic<bool> shares{false};  // its stream's small requests go to the arena that is nobody's
-    std::uint32_t num_shared = 0;  // such requests
+    std::uint32_t num_shared = 0;     // such requests
     std::uint64_t shared_since = 0;
     chain_link<arena> as_orphan;
     chain_link<arena> as_waiting;  // for the fences of blocks that are away
@@ -90,6 +91,22 @@ struct alignas(64) arena {
         num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
     }
+};
+
+/// A call that relies on an arena's being its stream's.
+class arena_call {
+  public:
+    explicit arena_call(arena& a) noexcept : arena_(&a) { a.num_callers.fetch_add(1, std::memory_order_relaxed); }
+    arena_call(arena_call&& other) noexcept : arena_(std::exchange(other.arena_, nullptr)) {}
+    arena_call& operator=(arena_call&&) = delete;
+    ~arena_call() {
+        if (arena_ != nullptr) arena_->num_callers.fetch_sub(1, std::memory_order_release);
+    }
+    arena& operator*() const noexcept { return *arena_; }
+    arena* operator->() const noexcept { return arena_; }
+
+  private:
+    arena* arena_;
 };
 
 }  // namespace detail

@@ -18,7 +18,7 @@ struct chain_link {
 };
 
 /// An element is in a chain once at most, and in as many chains as it has links.
-template<typename T, chain_link<T> T::*Link>
+template<typename T, chain_link<T> T::* Link>
 class chain {
   public:
     T* front() const noexcept { return first_; }

@@ -55,22 +55,6 @@ struct refusal {
     driver::Status status;        ///< for `driver`: the failed call
 };
 
-/// A call that relies on an arena's being its stream's.
-class arena_call {
-  public:
-    explicit arena_call(arena& a) noexcept : arena_(&a) { a.num_callers.fetch_add(1, std::memory_order_relaxed); }
-    arena_call(arena_call&& other) noexcept : arena_(std::exchange(other.arena_, nullptr)) {}
-    arena_call& operator=(arena_call&&) = delete;
-    ~arena_call() {
-        if (arena_ != nullptr) arena_->num_callers.fetch_sub(1, std::memory_order_release);
-    }
-    arena& operator*() const noexcept { return *arena_; }
-    arena* operator->() const noexcept { return arena_; }
-
-  private:
-    arena* arena_;
-};
-
 class pool_engine final : public rmm::detail::memory_holder {
   public:
     /// Takes the initial bytes from upstream (in one attempt). Arguments have been checked.

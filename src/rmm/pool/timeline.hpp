@@ -83,10 +83,10 @@ struct timeline {
     std::uint64_t passed = 0;                 // this epoch and all before are known to have passed
     std::uint64_t cleared = 0;                // the heaps have no fences any more up to this one
     std::vector<recorded_epoch> recorded;     // ascending epochs; few
-    int num_arenas = 0;                       // that call this timeline their own, and calls that use it without the lock
-    chain_link<timeline> as_recorded;         // something is recorded
-    chain_link<timeline> as_moved;            // has passed more than was cleared
-    chain_link<timeline> as_left;             // of no arena
+    int num_arenas = 0;                // that call this timeline their own, and calls that use it without the lock
+    chain_link<timeline> as_recorded;  // something is recorded
+    chain_link<timeline> as_moved;     // has passed more than was cleared
+    chain_link<timeline> as_left;      // of no arena
 };
 
 /// What a stream must do before it may use a block; made under the lock, carried out without it.
@@ -96,7 +96,7 @@ struct pending_wait {
     driver::EventHandle spare;                   // where to record
     std::uint64_t epoch = 0;                     // what the recording will cover
     rmm::detail::owned_stream* owned = nullptr;  // the stream if it is ours, retained
-    bool whole_device = false;                   // neither ours nor the legacy stream: the device is fenced, or waited for
+    bool whole_device = false;  // neither ours nor the legacy stream: the device is fenced, or waited for
     bool recorded = false;
 };
 
@@ -191,7 +191,9 @@ class timelines {
     /// The same as `begin_recording` for the whole device, which covers all that was freed so far, on any stream.
     /// False also where the driver cannot.
     bool begin_device_recording(recording* out) noexcept;
-    driver::Status record_device(const recording& what) noexcept { return driver_.device_event_record(device_, what.event); }
+    driver::Status record_device(const recording& what) noexcept {
+        return driver_.device_event_record(device_, what.event);
+    }
     void end_device_recording(const recording& what, bool recorded);
     /// Whether an event of the device covers this.
     bool is_device_recorded(std::uint64_t position) const noexcept {
@@ -256,8 +258,8 @@ class timelines {
 
     std::atomic<std::uint64_t> device_epoch_{0};
     std::vector<recorded_epoch> device_recorded_;  // ascending epochs
-    std::uint64_t device_passed_ = 0;   // up to here everything has passed, on every timeline
-    std::uint64_t device_cleared_ = 0;  // and the heaps have no such fences any more
+    std::uint64_t device_passed_ = 0;              // up to here everything has passed, on every timeline
+    std::uint64_t device_cleared_ = 0;             // and the heaps have no such fences any more
     std::uint64_t num_passes_ = 0;
     mutable std::uint64_t num_steps_ = 0;
     chain<timeline, &timeline::as_recorded> with_recorded_;
