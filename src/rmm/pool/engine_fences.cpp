@@ -146,10 +146,12 @@ void pool_engine::cover(lock& held) {
         num_uncovered_.store(0, std::memory_order_relaxed);
     }
     const reach how_far = may_record_device() ? reach::device : reach::streams;
+    // Nothing fails from here on, so that what is prepared is finished.
     std::vector<pending_wait> events;
+    events.reserve(2 * latest.size());
+    std::vector<driver::EventHandle> made;
+    made.reserve(latest.size());
     if (const std::size_t missing = timelines_.prepare_cover(latest, how_far, &events); missing > 0) {
-        // For the next time: whatever is not covered is fenced when it is needed.
-        std::vector<driver::EventHandle> made;
         driver::Status status;
         {
             const unlocked without(held);
@@ -163,6 +165,8 @@ void pool_engine::cover(lock& held) {
         const unlocked without(held);
         timelines_.record(events);
     }
+    for (const pending_wait& w : events)
+        if (w.whole_device && !w.recorded) note_capture();  // which is why it failed, as far as is known
     timelines_.finish(events);
 }
 

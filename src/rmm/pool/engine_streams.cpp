@@ -204,8 +204,8 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     if (has_handle)
         if (const auto stale = arena_by_handle_.find(handle); stale != arena_by_handle_.end()) orphan(*stale->second);
     orphan_unused();
-    arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
     if (timelines_.num_left() > forget_above_) forget_what_left(held);
+    arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
     if (arena* const* const meanwhile = arena_by_number_.find(who.number + 1)) {
         if (a != nullptr) orphans_.push_front(*a);
         return **meanwhile;
@@ -347,6 +347,7 @@ void pool_engine::cover_by_device(lock& held) {
         status = timelines_.record_device(now);
         if (!status.ok()) (void)driver_.take_last_error();
     }
+    if (status.code == driver::Code::capture_error) note_capture();
     timelines_.end_device_recording(now, status.ok());
 }
 

@@ -52,7 +52,8 @@ struct recording {
     driver::EventHandle event;
 };
 
-struct timeline {
+// What a free looks at stands together.
+struct alignas(64) timeline {
     /// `of_device`: below which no epoch of anything freed now is, as an event of the device covers these.
     timeline(const rmm::detail::stream_identity& who, const std::atomic<std::uint64_t>& of_device);
     ~timeline();
