@@ -26,7 +26,11 @@ using Action = rmm::detail::action;
 class ReplayLog {
   public:
     static constexpr std::size_t nothing = ~std::size_t{0};
+    // A replay makes a thread for each of the log, and a stream. Systems give some ten thousand threads to a process.
+    static constexpr std::size_t most_threads = 4096;
+    static constexpr std::size_t most_streams = 16384;
 
+    /// Throws rmm::logic_error, with the line, for more threads or streams than that, and for live memory beyond 64 bits.
     explicit ReplayLog(std::vector<Event> events);
 
     const std::vector<Event>& events() const { return events_; }
@@ -41,15 +45,26 @@ class ReplayLog {
 
     /// The most bytes that were live at once if everything is served.
     std::size_t peak_bytes() const { return peak_bytes_; }
+    /// Events that no program has done: frees of what is not live or with another size, addresses that are given out twice. They
+    /// are replayed as far as they make sense. The first of them in words.
+    std::size_t num_odd() const { return num_odd_; }
+    const std::vector<std::string>& odd() const { return odd_; }
     std::size_t num_leaked() const { return num_leaked_; }
     std::size_t leaked_bytes() const { return leaked_bytes_; }
 
   private:
+    std::string place_of(std::size_t index) const;
+    [[noreturn]] void refuse(std::size_t index, const std::string& why) const;
+    void note_odd(std::size_t index, const std::string& what);
+    void note_allocation(std::size_t index, std::size_t* live_bytes);
+
     std::vector<Event> events_;
     std::vector<std::size_t> allocated_by_;
     std::vector<std::size_t> thread_of_;
     std::vector<std::vector<std::size_t>> threads_;
     std::vector<std::uintptr_t> streams_;
+    std::vector<std::string> odd_;
+    std::size_t num_odd_ = 0;
     std::size_t peak_bytes_ = 0;
     std::size_t num_leaked_ = 0;
     std::size_t leaked_bytes_ = 0;
@@ -62,7 +77,7 @@ enum class ReplayOrder {
 
 struct ReplayFailure {
     std::size_t event = 0;
-    std::string reason;
+    std::string reason;  ///< of the first thousand or so in full, of others one line
 };
 
 struct ReplayResult {
@@ -82,8 +97,9 @@ class ReplayStreams {
 };
 
 /// Replays all events but `allocate failure`. A request that the resource refuses is reported and its free left out; a
-/// free of an address that the log has not allocated frees null. `before_cleanup` runs behind the last event; then what
-/// the log leaks is freed. Throws only what the driver does.
+/// free of an address that the log has not allocated frees null; a block is freed with the size that it was allocated with. `before_cleanup` runs behind the last event; then what
+/// the log leaks is freed. Throws only what the driver does, and rmm::logic_error
+/// where the system does not give the threads.
 ReplayResult replay(const ReplayLog& log, rmm::mr::device_memory_resource& resource, const ReplayStreams& streams,
                     ReplayOrder order, void (*before_cleanup)(void*) = nullptr, void* user = nullptr);
 

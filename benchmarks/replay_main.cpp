@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -75,10 +76,10 @@ class Source final : public rmm::mr::device_memory_resource {
         if (end_ == first_address) {
             pointer = device_.allocate(bytes, stream);
         } else {
-            const std::size_t rounded = (bytes + 255) / 256 * 256;
+            const std::size_t rounded = bytes / 256 * 256 + (bytes % 256 != 0 ? 256 : 0);  // 0 if that overflows
             std::size_t next = next_.load();
             do {
-                if (rounded > end_ - next)
+                if (bytes > end_ - next || rounded > end_ - next)
                     throw rmm::bad_alloc("the simulated memory is full (failed to allocate " + std::to_string(bytes) +
                                          " bytes)");
             } while (!next_.compare_exchange_weak(next, next + rounded));
@@ -185,8 +186,8 @@ class Program {
             }
             const Event& event = log_.events()[failures[i].event];
             const std::string& reason = failures[i].reason;
-            std::printf("%s: event %zu, thread %zu, %zu bytes: %s\n", resource.title.c_str(), event.index,
-                        event.thread_id, event.size,
+            std::printf("%s: line %zu, event %zu, thread %zu, %zu bytes: %s\n", resource.title.c_str(), event.line,
+                        event.index, event.thread_id, event.size,
                         arguments_.verbose ? reason.c_str() : reason.substr(0, reason.find('\n')).c_str());
         }
     }
@@ -203,6 +204,24 @@ void print_events(const std::vector<Event>& events) {
         std::printf("Thread: %zu  %s Size: %zu Pointer: 0x%zx Stream: 0x%zx\n", event.thread_id,
                     names[static_cast<int>(event.act)], event.size, static_cast<std::size_t>(event.pointer),
                     static_cast<std::size_t>(event.stream));
+    }
+}
+
+/// What the log says that no program has done; replayed as far as it makes sense.
+void print_odd(const ReplayLog& log, bool verbose) {
+    constexpr std::size_t most = 10;
+    const std::size_t told = std::min(log.odd().size(), verbose ? log.odd().size() : most);
+    for (std::size_t i = 0; i < told; ++i) std::printf("LOG is odd, %s\n", log.odd()[i].c_str());
+    if (log.num_odd() > told) std::printf("LOG has %zu more odd events\n", log.num_odd() - told);
+}
+
+/// Null where the log cannot be replayed, which is told.
+std::unique_ptr<ReplayLog> make_log(std::vector<Event> events) {
+    try {
+        return std::make_unique<ReplayLog>(std::move(events));
+    } catch (const std::exception& error) {
+        std::printf("%s\n", error.what());
+        return nullptr;
     }
 }
 
@@ -237,8 +256,11 @@ int main(int argc, char** argv) {
                     static_cast<std::size_t>(arguments.simulated_gib * (1 << 30)));
     std::printf("Total Events: %zu\n", events.size());
     if (arguments.verbose) print_events(events);
+    const std::unique_ptr<ReplayLog> known = make_log(std::move(events));
+    if (known == nullptr) return 2;
+    const ReplayLog& log = *known;
+    print_odd(log, arguments.verbose);
     try {
-        const ReplayLog log(std::move(events));
         for (std::size_t i = 0; i < log.threads().size(); ++i)
             std::printf("Thread %zu: %zu events\n", i, log.threads()[i].size());
         Report report(line.num_left(), line.left());

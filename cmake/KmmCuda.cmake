@@ -33,16 +33,22 @@ endif()
 
 enable_language(CUDA)
 # 12.5 is the first toolkit that declares cudaGetDriverEntryPointByVersion and cuCtxRecordEvent, on which vendor_cuda.hpp
-# stands. 13.0 is the only one that has been tried.
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)
-  message(FATAL_ERROR "KMM needs nvcc 12.5 or newer, but ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_VERSION}: "
+# stands. `./dev cuda12` compiles with 12.6 and 12.9.
+find_package(CUDAToolkit REQUIRED)
+if(CUDAToolkit_VERSION VERSION_LESS 12.5)
+  message(FATAL_ERROR "KMM needs CUDA 12.5 or newer, but the toolkit of ${CMAKE_CUDA_COMPILER} is ${CUDAToolkit_VERSION}: "
     "set CMAKE_CUDA_COMPILER, or configure with -DKMM_CUDA=OFF.")
 endif()
-find_package(CUDAToolkit 12.5 REQUIRED)
 
 # The tree is C++20. CMake 3.25 does not know how to ask nvcc for that, so the flag is ours and CMake is told nothing.
+target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+if(CMAKE_CUDA_COMPILER_ID STREQUAL "Clang")
+  # clang says of each toolkit newer than itself that it does not know all of it.
+  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Wall>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Wno-unknown-cuda-version>)
+  return()
+endif()
 target_compile_options(kmm_common INTERFACE
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(KMM_WERROR)

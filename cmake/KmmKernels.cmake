@@ -1,6 +1,6 @@
 # kmm_target_kernels(target files...): adds files with __global__ functions to a target. Part of the installed package.
 #
-# With KMM_CUDA they are compiled by nvcc, with KMM_USE_CUDA=1 for these files alone, as C++20 unless the target's
+# With KMM_CUDA they are compiled as CUDA (which our headers see by themselves), as C++20 unless the target's
 # CUDA_STANDARD says otherwise; the program must have enabled the language CUDA. Without KMM_CUDA the C++ compiler
 # compiles them, and the kernels run on the host driver through kmm/emulation.hpp.
 function(kmm_target_kernels target)
@@ -30,7 +30,6 @@ function(kmm_target_kernels target)
   endif()
   # A file may have been marked as C++ by its owner: kernels are for nvcc here.
   set_property(SOURCE ${files} TARGET_DIRECTORY ${target} PROPERTY LANGUAGE CUDA)
-  set_property(SOURCE ${files} TARGET_DIRECTORY ${target} APPEND PROPERTY COMPILE_DEFINITIONS KMM_USE_CUDA=1)
   # CMake before 3.26 cannot ask nvcc for C++20, which our headers need in a kernel file.
   get_target_property(standard ${target} CUDA_STANDARD)
   if(NOT standard)

@@ -5,10 +5,19 @@ include(RmmInterop)
 
 # The version that `find_package(rmm 25.10)` asks for; include/rmm/version_config.hpp says the same.
 set(KMM_RMM_VERSION 25.10.0)
+# What an installed package `kmm` says to programs that ask for an older version: yes. `find_package(kmm 0.3)` is how a
+# program written for KMM 0.3 asks.
+set(KMM_PACKAGE_COMPATIBILITY AnyNewerVersion)
 
-# Usage requirements of the libraries. Called once, when src/ has made the targets rmm_core and kmm.
+# The libraries of this build.
+set(KMM_LIBRARIES rmm_core)
+if(KMM_BUILD_RUNTIME)
+  list(APPEND KMM_LIBRARIES kmm)
+endif()
+
+# Usage requirements of the libraries. Called once, when src/ has made their targets.
 function(kmm_declare_packages)
-  foreach(target rmm_core kmm)
+  foreach(target ${KMM_LIBRARIES})
     target_include_directories(${target} PUBLIC
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_compile_features(${target} PUBLIC cxx_std_17)
@@ -29,8 +38,6 @@ function(kmm_declare_packages)
 endfunction()
 
 function(kmm_install_packages)
-  set(rmm_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rmm)
-  set(kmm_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kmm)
   set(module_dir ${PROJECT_SOURCE_DIR}/cmake)
   set(KMM_NEEDS_CUDA_RUNTIME OFF)
   if(KMM_CUDA AND NOT BUILD_SHARED_LIBS)
@@ -38,26 +45,27 @@ function(kmm_install_packages)
   endif()
 
   install(TARGETS rmm_core EXPORT rmm-core-targets)
-  install(TARGETS kmm EXPORT kmm-targets)
-  install(EXPORT rmm-core-targets NAMESPACE rmm:: DESTINATION ${rmm_dir})
-  install(EXPORT kmm-targets NAMESPACE kmm:: DESTINATION ${kmm_dir})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" PATTERN "*.cuh")
-
-  foreach(package rmm kmm)
-    configure_package_config_file(${module_dir}/${package}-config.cmake.in
-      ${PROJECT_BINARY_DIR}/packages/${package}-config.cmake INSTALL_DESTINATION ${${package}_dir})
-  endforeach()
   # Any request up to 25.10 is served: the library keeps what older releases had.
-  write_basic_package_version_file(${PROJECT_BINARY_DIR}/packages/rmm-config-version.cmake
-    VERSION ${KMM_RMM_VERSION} COMPATIBILITY AnyNewerVersion)
-  # Before 1.0 a minor version may break its users.
-  write_basic_package_version_file(${PROJECT_BINARY_DIR}/packages/kmm-config-version.cmake
-    VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
-
-  install(FILES ${PROJECT_BINARY_DIR}/packages/rmm-config.cmake
-    ${PROJECT_BINARY_DIR}/packages/rmm-config-version.cmake ${module_dir}/RmmInterop.cmake DESTINATION ${rmm_dir})
-  install(FILES ${PROJECT_BINARY_DIR}/packages/kmm-config.cmake
-    ${PROJECT_BINARY_DIR}/packages/kmm-config-version.cmake ${module_dir}/KmmKernels.cmake DESTINATION ${kmm_dir})
+  kmm_install_package(rmm rmm-core-targets ${KMM_RMM_VERSION} AnyNewerVersion rmm rapids_logger)
+  install(FILES ${module_dir}/RmmInterop.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/rmm)
+  if(KMM_BUILD_RUNTIME)
+    install(TARGETS kmm EXPORT kmm-targets)
+    kmm_install_package(kmm kmm-targets ${PROJECT_VERSION} ${KMM_PACKAGE_COMPATIBILITY} kmm)
+    install(FILES ${module_dir}/KmmKernels.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kmm)
+  endif()
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endfunction()
+
+# The CMake package `package` in lib/cmake: the exported targets, its version, and the folders of include/ that belong to it.
+function(kmm_install_package package targets version compatibility)
+  set(directory ${CMAKE_INSTALL_LIBDIR}/cmake/${package})
+  set(config ${PROJECT_BINARY_DIR}/packages/${package}-config)
+  install(EXPORT ${targets} NAMESPACE ${package}:: DESTINATION ${directory})
+  configure_package_config_file(${module_dir}/${package}-config.cmake.in ${config}.cmake INSTALL_DESTINATION ${directory})
+  write_basic_package_version_file(${config}-version.cmake VERSION ${version} COMPATIBILITY ${compatibility})
+  install(FILES ${config}.cmake ${config}-version.cmake DESTINATION ${directory})
+  foreach(folder ${ARGN})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+      FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" PATTERN "*.cuh")
+  endforeach()
 endfunction()

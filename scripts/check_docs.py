@@ -6,7 +6,7 @@ its own; any other is the inside of a function, after `#include "kmm/kmm.hpp"` a
 `<!-- check: rmm -->` in the line before a block puts rmm's headers before it instead; `<!-- check: file -->` says that
 a block is a file although it has neither. `<!-- check: program -->` is a program, which tests/docs builds and runs as
 well. `<!-- check: cuda -->` is a file with kernels, or of Thrust, that nvcc compiles as a user of rmm::rmm; without nvcc
-it is left out. Code that is not meant to compile is marked ```c++ or ```text."""
+it is left out. A block that begins with ```c is a file that a C compiler compiles as C11. Code that is not meant to compile is marked ```c++ or ```text."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import tree
 
-BLOCK = re.compile(r"^(?:<!-- check: (?P<kind>\w+) -->\n)?```cpp\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- check: (?P<kind>\w+) -->\n)?```(?P<language>cpp|c)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PRELUDES = {
     "kmm": '#include "kmm/kmm.hpp"\nusing namespace kmm::placeholders;\n',
@@ -48,12 +48,13 @@ def blocks(path):
     """(line of the first line of code, kind, code) of every block to be compiled."""
     text = tree.read(path)
     for match in BLOCK.finditer(text):
-        yield text[: match.start("code")].count("\n") + 1, match.group("kind"), match.group("code")
+        kind = "c" if match.group("language") == "c" else match.group("kind")
+        yield text[: match.start("code")].count("\n") + 1, kind, match.group("code")
 
 
 def as_file(path, line, kind, code):
     place = f'#line {line} "{path}"\n'
-    if kind in ("file", "program", "cuda") or (kind is None and re.search(r"^\s*#\s*include|\bint main\b", code, re.MULTILINE)):
+    if kind in ("file", "program", "cuda", "c") or (kind is None and re.search(r"^\s*#\s*include|\bint main\b", code, re.MULTILINE)):
         return place + code
     return PRELUDES[kind or "kmm"] + "void documented_code() {\n" + place + code + "}\n"
 
@@ -61,11 +62,13 @@ def as_file(path, line, kind, code):
 def compile_block(block):
     path, line, kind, code = block
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / ("block.cu" if kind == "cuda" else "block.cpp")
+        source = Path(folder) / ("block." + {"cuda": "cu", "c": "c"}.get(kind, "cpp"))
         source.write_text(as_file(path, line, kind, code))
         if kind == "cuda":
             command = [NVCC, "-std=c++17", "-c", "-o", "/dev/null", "-DRMM_WITH_CCCL",
                        "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE", "-Iinclude", str(source)]
+        elif kind == "c":
+            command = ["gcc", "-std=c11", "-fsyntax-only", *WARNINGS, "-Wpedantic", "-Werror", "-Iinclude", str(source)]
         else:
             command = ["g++", "-std=c++17", "-fsyntax-only", *WARNINGS, "-Iinclude", str(source)]
         done = subprocess.run(command, cwd=tree.ROOT, capture_output=True, text=True)

@@ -90,10 +90,38 @@ def check_file(path, known):
             yield f"{where}: {own[0]} must not include {target} ({other[0]}): includes go downwards only"
 
 
+# What programs written for RMM 25.10 get without asking comes with the public headers of that interface alone: others are
+# built on these parts.
+BRINGS = "include/rmm/detail/brings.hpp"
+WITHOUT_BRINGS = "include/rmm/mr/detail/"
+
+
+def check_brings(known):
+    """A path of includes from each part that must not get it, where there is one."""
+    included = {
+        path: {resolve(path, name, known) for _, name, _, _ in tree.includes(tree.read(path))} - {None}
+        for path in known if path.startswith("include/rmm/")
+    }
+    for start in sorted(path for path in included if path.startswith(WITHOUT_BRINGS)):
+        came_from, pending = {start: None}, [start]
+        while pending:
+            path = pending.pop()
+            for target in sorted(included.get(path, ())):
+                if target not in came_from:
+                    came_from[target] = path
+                    pending.append(target)
+        if BRINGS in came_from:
+            way = [BRINGS]
+            while way[-1] != start:
+                way.append(came_from[way[-1]])
+            yield f"{start}: must not bring what programs for RMM 25.10 lean on; " + " < ".join(way)
+
+
 def main():
     code = tree.files(tree.HEADERS | tree.SOURCES, "include", "src", *(u.rstrip("/") for u in USERS))
     known = set(code)
     problems = [problem for path in code for problem in check_file(path, known)]
+    problems += check_brings(known)
     return tree.report("includes", problems, len(code))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Rules of CONTRIBUTING.md that a script can see: file lengths, names that say nothing, sleeps, leftovers, head
-comments, swallowed exceptions, tests switched off, versions that must agree."""
+comments, swallowed exceptions, tests switched off, versions that must agree, public classes that can be declared ahead."""
 
 import re
 import sys
@@ -81,10 +81,40 @@ def check_versions():
         yield f"include/rmm/version_config.hpp says {header}, cmake/KmmPackages.cmake {rmm}"
 
 
+CLASS = re.compile(r"^(?:class|struct|enum class)\s+(?:RMM_EXPORT\s+)?(\w+)(?:\s+final)?\s*(?::[^:;].*)?\{", re.MULTILINE)
+NAMESPACE = re.compile(r"^(?:inline )?namespace (?:RMM_NAMESPACE|(\w+)) \{|^\}  // namespace", re.MULTILINE)
+
+
+def public_classes(text):
+    """Names of the classes that a header of rmm defines outside of `detail`."""
+    inner = [(m.start(), m.group(1), m.group(0).startswith("}")) for m in NAMESPACE.finditer(text)]
+    for found in CLASS.finditer(text):
+        names = []
+        for start, name, ends in inner:
+            if start > found.start():
+                break
+            if ends:
+                names.pop()
+            else:
+                names.append(name)
+        if names and "detail" not in names:
+            yield found.group(1)
+
+
+def check_forward_declarations():
+    """<rmm/fwd.hpp> names every public class of rmm, which a program cannot declare itself."""
+    declared = set(re.findall(r"^(?:class|struct|enum class) (\w+)", tree.read("include/rmm/fwd.hpp"), re.MULTILINE))
+    for path in tree.files(tree.HEADERS, "include/rmm"):
+        for name in public_classes(tree.read(path)):
+            if name not in declared:
+                yield f"{path}: {name} is not declared in include/rmm/fwd.hpp"
+
+
 def main():
     code = tree.files(CODE, "include", "src", "tests", "examples", "benchmarks", "tools", "fuzz", "python", "julia", "scripts")
     problems = [problem for path in code for problem in check_file(path)]
     problems += list(check_versions())
+    problems += list(check_forward_declarations())
     return tree.report("style", problems, len(code))
 
 

@@ -39,6 +39,7 @@ struct event {
     std::size_t thread_id{};
     std::uintptr_t stream{};
     std::size_t index{};  ///< number of the row, from 0
+    std::size_t line{};   ///< of the file, from 1; 0: of no file
 
     /// The same thing happened: thread, stream and place in the log are not compared.
     friend bool operator==(event const& a, event const& b) {
@@ -82,6 +83,14 @@ inline bool parse_number(std::string_view text, std::uint64_t* value) {
     return error == std::errc{} && end == text.data() + text.size();
 }
 
+/// What is wrong with a text that `parse_number` refuses.
+inline char const* why_no_number(std::string_view text) {
+    bool const hexadecimal = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    if (hexadecimal) text.remove_prefix(2);
+    char const* const digits = hexadecimal ? "0123456789abcdefABCDEF" : "0123456789";
+    return !text.empty() && text.find_first_not_of(digits) == text.npos ? "too large for 64 bits" : "no number";
+}
+
 /// The events of a log, in its order. Columns are found by their names. Throws rmm::logic_error, with file, line and reason, for
 /// a file that cannot be read, a column that is missing, a line of another length, an unknown action, or what is no number.
 inline std::vector<event> parse_csv(std::string const& filename) {
@@ -109,8 +118,9 @@ inline std::vector<event> parse_csv(std::string const& filename) {
                         std::to_string(fields.size()) + " columns instead of " + std::to_string(num_fields));
         auto const number_of = [&](column c) {
             std::uint64_t value = 0;
-            if (!parse_number(fields[places[c]], &value))
-                refuse_line(filename, number, "'" + std::string(fields[places[c]]) + "' is no number");
+            std::string_view const text = fields[places[c]];
+            if (!parse_number(text, &value))
+                refuse_line(filename, number, "'" + std::string(text) + "' is " + why_no_number(text));
             return static_cast<std::size_t>(value);
         };
         auto const action_of = [&](std::string_view name) {
@@ -121,6 +131,7 @@ inline std::vector<event> parse_csv(std::string const& filename) {
         };
         events.emplace_back(number_of(thread), action_of(fields[places[what]]), number_of(size), number_of(pointer),
                             number_of(stream), events.size());
+        events.back().line = number;
     }
     return events;
 }

@@ -1,6 +1,6 @@
 // CUDA's kernel language for plain C++ compilers: a file with __global__ functions compiles as C++ and its kernels run on
 // the host driver. Owns the keywords (macros) and pulls in the rest; in files that nvcc or hipcc compiles it gives only
-// KMM_DYNAMIC_SHARED and kmm::dim3. Must not know the runtime. KMM_NO_EMULATION, defined before, suppresses it.
+// KMM_DYNAMIC_SHARED and kmm::dim3 (but with -DKMM_USE_CUDA=0 all of it). KMM_NO_EMULATION, defined before, suppresses it.
 //
 // The threads of a block take turns on one OS thread, so a loop that spins until another thread of its block has written
 // something does not end; waiting for another block may not end either (as on a device). A kernel may throw: the launch

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <rmm/aligned.hpp>  // users lean on it
 #include <rmm/detail/cuda_types.hpp>
 #include <rmm/detail/export.hpp>
 

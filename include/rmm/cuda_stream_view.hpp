@@ -9,6 +9,7 @@
 
 #ifdef RMM_WITH_CCCL
 #include <cuda/stream_ref>
+#include <ostream>  // users lean on it
 #endif
 
 namespace RMM_NAMESPACE {

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 
+#include <rmm/aligned.hpp>  // users lean on it
 #include <rmm/cuda_device.hpp>
 #include <rmm/cuda_stream_view.hpp>
 #include <rmm/detail/export.hpp>
+#include <rmm/error.hpp>  // and on this
 
 #ifdef RMM_WITH_CCCL
 #include <cuda/std/span>

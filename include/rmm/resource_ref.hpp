@@ -8,6 +8,7 @@
 #include <rmm/cuda_stream_view.hpp>
 #include <rmm/detail/export.hpp>
 #include <rmm/detail/resource_operations.hpp>
+#include <rmm/fwd.hpp>  // device_async_resource_ref and its like
 
 #ifdef RMM_WITH_CCCL
 #include <rmm/interop/resource_ref.hpp>
@@ -24,7 +25,8 @@ struct ref_interop {};
 
 /// A reference to a resource: owns nothing, copies freely. Made implicitly from a non-const lvalue of a resource, from a
 /// pointer to one (not checked for null), or from a reference that promises at least as much. Calls behave as those of the
-/// resource, with the exact byte count; forms without a stream order on the default stream (handle 0) and wait for nothing.
+/// resource, with the exact byte count; forms without a stream are the resource's own `allocate` and `deallocate`, which
+/// for a device_memory_resource order on the default stream (handle 0) and wait for nothing.
 /// An alignment must be a power of two that is not above 256 for device memory.
 template<unsigned Properties, bool StreamOrdered>
 class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
@@ -69,21 +71,16 @@ class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
     }
     RMM_UNIT_INLINE void* allocate_sync(std::size_t bytes) const { return allocate_sync(bytes, default_alignment); }
     RMM_UNIT_INLINE void* allocate_sync(std::size_t bytes, std::size_t alignment) const {
-        // In stream order where the resource can: the default stream of this unit, not of the unit that made the reference.
-        if (raw_.operations->allocate != nullptr)
-            return raw_.operations->allocate(raw_.resource, bytes, alignment,
-                                             detail::explicit_stream(cuda_stream_view{}));
+        // The default stream of this unit, not of the one that made the reference.
+        stream_meaning const meaning{cuda_stream_view{}, detail::explicit_stream(cuda_stream_view{})};
         return raw_.operations->allocate_sync(raw_.resource, bytes, alignment);
     }
     RMM_UNIT_INLINE void deallocate_sync(void* ptr, std::size_t bytes) const {
         deallocate_sync(ptr, bytes, default_alignment);
     }
     RMM_UNIT_INLINE void deallocate_sync(void* ptr, std::size_t bytes, std::size_t alignment) const {
-        if (raw_.operations->deallocate != nullptr)
-            raw_.operations->deallocate(raw_.resource, ptr, bytes, alignment,
-                                        detail::explicit_stream(cuda_stream_view{}));
-        else
-            raw_.operations->deallocate_sync(raw_.resource, ptr, bytes, alignment);
+        stream_meaning const meaning{cuda_stream_view{}, detail::explicit_stream(cuda_stream_view{})};
+        raw_.operations->deallocate_sync(raw_.resource, ptr, bytes, alignment);
     }
 
     template<bool Ordered = StreamOrdered, std::enable_if_t<Ordered, int> = 0>
@@ -92,7 +89,7 @@ class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
     }
     template<bool Ordered = StreamOrdered, std::enable_if_t<Ordered, int> = 0>
     RMM_UNIT_INLINE void* allocate_async(std::size_t bytes, std::size_t alignment, cuda_stream_view stream) const {
-        return raw_.operations->allocate(raw_.resource, bytes, alignment, detail::explicit_stream(stream));
+        return detail::allocate_on(raw_, bytes, alignment, stream, detail::explicit_stream(stream));
     }
     template<bool Ordered = StreamOrdered, std::enable_if_t<Ordered, int> = 0>
     RMM_UNIT_INLINE void deallocate_async(void* ptr, std::size_t bytes, cuda_stream_view stream) const {
@@ -101,7 +98,7 @@ class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
     template<bool Ordered = StreamOrdered, std::enable_if_t<Ordered, int> = 0>
     RMM_UNIT_INLINE void deallocate_async(void* ptr, std::size_t bytes, std::size_t alignment,
                                           cuda_stream_view stream) const {
-        raw_.operations->deallocate(raw_.resource, ptr, bytes, alignment, detail::explicit_stream(stream));
+        detail::deallocate_on(raw_, ptr, bytes, alignment, stream, detail::explicit_stream(stream));
     }
     template<bool Ordered = StreamOrdered, std::enable_if_t<Ordered, int> = 0>
     RMM_UNIT_INLINE void* allocate(cuda_stream_view stream, std::size_t bytes) const {
@@ -144,13 +141,6 @@ class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
 };
 
 }  // namespace detail
-
-using device_resource_ref = detail::basic_resource_ref<detail::on_device, false>;
-using device_async_resource_ref = detail::basic_resource_ref<detail::on_device, true>;
-using host_resource_ref = detail::basic_resource_ref<detail::on_host, false>;
-using host_async_resource_ref = detail::basic_resource_ref<detail::on_host, true>;
-using host_device_resource_ref = detail::basic_resource_ref<detail::on_device | detail::on_host, false>;
-using host_device_async_resource_ref = detail::basic_resource_ref<detail::on_device | detail::on_host, true>;
 
 namespace detail {
 [[noreturn]] void refuse_null_resource();

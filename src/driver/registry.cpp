@@ -4,6 +4,7 @@
 #include "driver/registry.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <stdexcept>
 
 #include "driver/byte_size.hpp"
+#include "driver/fork.hpp"
 #include "driver/host/host_driver.hpp"
 #include "driver/host/limits.hpp"
 #include "driver/host/memory.hpp"
@@ -35,15 +37,19 @@ struct Registry {
 
     std::mutex default_mutex;
     std::shared_ptr<Driver> default_driver;
+    std::atomic<Driver*> default_known{nullptr};
 };
 
 Registry& registry() { return never_destroyed<Registry>(); }
 
 void probe_cuda(Registry& r) {
-    std::call_once(r.cuda_probed, [&r] {
+    if (lost_in_fork()) return;  // what the parent found stays, and opens no more
+    DriverUse use;
+    std::call_once(r.cuda_probed, [&] {
 #ifdef KMM_HAVE_CUDA_DRIVER
         r.cuda_reason.clear();
         r.cuda = make_cuda_driver(&r.cuda_reason, &r.cuda_devices);
+        if (r.cuda != nullptr) use.keep();
 #endif
     });
 }
@@ -55,6 +61,7 @@ std::string variable(const char* name) {
 
 std::shared_ptr<Driver> open_host(std::string* reason) {
     Registry& r = registry();
+    const DriverUse use;
     std::lock_guard lock(r.host_mutex);
     if (r.host == nullptr) {
         try {
@@ -112,14 +119,31 @@ std::shared_ptr<Driver> choose_default() {
 
 std::vector<Candidate> candidates() {
     Registry& r = registry();
+    if (lost_in_fork()) {
+        const std::string reason = LostInFork().what();
+        return {{Kind::cuda, false, reason, 0}, {Kind::hip, false, not_built, 0}, {Kind::host, false, reason, 0}};
+    }
     probe_cuda(r);
     return {{Kind::cuda, r.cuda != nullptr, r.cuda_reason, r.cuda_devices},
             {Kind::hip, false, not_built, 0},
             host_candidate()};
 }
 
+std::shared_ptr<Driver> host_if_open() noexcept {
+    Registry& r = registry();
+    std::lock_guard lock(r.host_mutex);
+    return r.host;
+}
+
 std::shared_ptr<Driver> make_host_driver(const HostOptions& options) {
-    return std::make_shared<host::HostDriver>(options);
+    expect_not_lost();
+    DriverUse use;
+    // In the child of a fork its threads cannot be joined, nor what they waited on be destroyed: it is left.
+    std::shared_ptr<host::HostDriver> made(new host::HostDriver(options), [](host::HostDriver* driver) {
+        if (!lost_in_fork()) delete driver;
+    });
+    use.keep();
+    return made;
 }
 
 HostOptions host_options_from_environment() {
@@ -145,6 +169,10 @@ HostOptions host_options_from_environment() {
 }
 
 std::shared_ptr<Driver> open(Kind kind, std::string* reason) {
+    if (lost_in_fork()) {
+        if (reason != nullptr) *reason = LostInFork().what();
+        return nullptr;
+    }
     switch (kind) {
     case Kind::host: return open_host(reason);
     case Kind::cuda: {
@@ -160,16 +188,23 @@ std::shared_ptr<Driver> open(Kind kind, std::string* reason) {
 }
 
 std::shared_ptr<Driver> process_default_shared() {
+    expect_not_lost();
     Registry& r = registry();
+    const DriverUse use;  // what is chosen keeps a use of its own
     std::lock_guard lock(r.default_mutex);
-    if (r.default_driver == nullptr) r.default_driver = choose_default();
+    if (r.default_driver == nullptr) {
+        r.default_driver = choose_default();
+        r.default_known.store(r.default_driver.get(), std::memory_order_release);
+    }
     return r.default_driver;
 }
 
 Driver& process_default() {
+    expect_not_lost();
     // Asked for by every free function of rmm: after the first time without lock or count.
-    static Driver& driver = *process_default_shared();
-    return driver;
+    if (Driver* const known = registry().default_known.load(std::memory_order_acquire)) [[likely]]
+        return *known;
+    return *process_default_shared();
 }
 
 }  // namespace kmm::driver

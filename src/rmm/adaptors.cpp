@@ -43,6 +43,8 @@ adaptor::adaptor(device_async_resource_ref upstream) : upstream_{upstream} {
 
 adaptor::~adaptor() = default;
 
+bool adaptor::lost_in_fork() noexcept { return rmm::detail::lost_in_fork(); }
+
 bool adaptor::supports_streams() const noexcept {
     const device_memory_resource* upstream = resource_behind(upstream_);
     return upstream != nullptr && upstream->supports_streams();
@@ -61,6 +63,7 @@ std::pair<std::size_t, std::size_t> adaptor::do_get_mem_info(cuda_stream_view st
 
 void* adaptor::allocate_alone(void* (*allocate)(void*, std::size_t, cuda_stream_view), void* self, std::size_t bytes,
                               cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     rmm::detail::reclaim_rounds others(rmm::detail::current_device(), bytes, stream, nullptr);
     for (;;) {
         try {
@@ -83,6 +86,7 @@ limiting_adaptor::limiting_adaptor(device_async_resource_ref upstream, std::size
 limiting_adaptor::~limiting_adaptor() = default;
 
 void* limiting_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     std::size_t allocated = allocated_bytes_.load(std::memory_order_relaxed);
     if (!can_round_up(bytes, alignment_)) refuse(bytes, allocated);
     const std::size_t counted = align_up(bytes, alignment_);
@@ -110,6 +114,7 @@ std::size_t limiting_adaptor::find_room(std::size_t bytes, std::size_t counted, 
 }
 
 void limiting_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     upstream_deallocate(ptr, bytes, stream);
     // After upstream has the block: what is counted is never less than what is held.
     if (ptr != nullptr && can_round_up(bytes, alignment_)) give_back(align_up(bytes, alignment_));
@@ -166,7 +171,10 @@ aligned_adaptor::aligned_adaptor(device_async_resource_ref upstream, std::size_t
     moved_ = new moved_blocks;
 }
 
-aligned_adaptor::~aligned_adaptor() { delete moved_; }
+aligned_adaptor::~aligned_adaptor() {
+    // In the child of a fork another thread may have been at work on it.
+    if (!lost_in_fork()) delete moved_;
+}
 
 bool aligned_adaptor::passes(std::size_t bytes) const noexcept {
     return alignment_ == CUDA_ALLOCATION_ALIGNMENT || bytes < threshold_bytes_;
@@ -178,6 +186,7 @@ std::size_t aligned_adaptor::upstream_bytes(std::size_t bytes) const noexcept {
 }
 
 void* aligned_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     if (passes(bytes)) return upstream_allocate(bytes, stream);
     if (!can_round_up(bytes, alignment_))
         throw rmm::out_of_memory("an aligned_resource_adaptor cannot align " + std::to_string(bytes) + " bytes to " +
@@ -196,6 +205,7 @@ void* aligned_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
 }
 
 void aligned_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     if (ptr == nullptr || passes(bytes)) {
         upstream_deallocate(ptr, bytes, stream);
         return;

@@ -4,6 +4,7 @@
 // its size that is not noted goes to where such sizes went before.
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,11 +68,16 @@ binning::binning(device_async_resource_ref upstream, int min_size_exponent, int 
     for (int e = min_size_exponent; e <= max_size_exponent; ++e) add_bin(std::size_t{1} << e, nullptr);
 }
 
-binning::~binning() { delete bins_; }
+binning::~binning() {
+    // In the child of a fork another thread may have been at work on the notes.
+    if (!rmm::detail::lost_in_fork()) delete bins_;
+}
 
 device_async_resource_ref binning::upstream() const noexcept { return bins_->upstream; }
 
 void binning::add_bin(std::size_t allocation_size, device_async_resource_ref const* bin_resource) {
+    RMM_EXPECTS(allocation_size <= std::numeric_limits<std::size_t>::max() / 2,
+                "a bin of " + std::to_string(allocation_size) + " bytes is larger than an address space");
     const std::size_t size = align_up(std::max<std::size_t>(allocation_size, 1), CUDA_ALLOCATION_ALIGNMENT);
     const auto at = bins_->smallest_for(size);
     if (at != bins_->by_size.end() && at->size_bytes == size) return;
@@ -89,6 +95,7 @@ void binning::add_bin(std::size_t allocation_size, device_async_resource_ref con
 }
 
 void* binning::allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     if (!bins_->used.load(std::memory_order_relaxed)) bins_->used.store(true, std::memory_order_relaxed);
     const auto at = bins_->smallest_for(bytes);
@@ -106,7 +113,7 @@ void* binning::allocate(std::size_t bytes, cuda_stream_view stream) {
 }
 
 void binning::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     auto at = bins_->smallest_for(bytes);
     for (; at != bins_->by_size.end() && at->noted != nullptr; ++at) {
         const std::lock_guard in(at->noted->mutex);

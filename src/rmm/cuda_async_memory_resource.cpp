@@ -9,6 +9,7 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/runtime_capabilities.hpp"
 #include "rmm/driver_pool.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/cuda_async_managed_memory_resource.hpp"
 #include "rmm/mr/cuda_async_view_memory_resource.hpp"
 #include "rmm/reclaim.hpp"
@@ -28,19 +29,22 @@ void expect_pools() {
 
 void* allocate_from(cudaMemPool_t pool, rmm::detail::driver_pool& record, std::size_t bytes, cuda_stream_view stream,
                     const char* what) {
+    rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     void* const ptr = rmm::detail::allocate_or_reclaim(record.device(), bytes, stream, &record, what, [&](void** out) {
-        return rmm::detail::the_driver().allocate_async({pool}, bytes, rmm::detail::handle_of(stream), out);
+        return rmm::detail::the_driver().allocate_async({pool}, bytes,
+                                                        rmm::detail::handle_of(rmm::detail::meant(stream)), out);
     });
     record.note(bytes);
     return ptr;
 }
 
 void give_back(rmm::detail::driver_pool& record, void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     record.forget(bytes);
-    rmm::detail::report_failure(rmm::detail::the_driver().free_async(ptr, rmm::detail::handle_of(stream)),
-                                "free memory of a driver pool");
+    rmm::detail::report_failure(
+        rmm::detail::the_driver().free_async(ptr, rmm::detail::handle_of(rmm::detail::meant(stream))),
+        "free memory of a driver pool");
 }
 
 }  // namespace
@@ -54,10 +58,12 @@ cuda_async_view_memory_resource::~cuda_async_view_memory_resource() = default;
 
 void* cuda_async_view_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     RMM_EXPECTS(pool_ != nullptr, "Unexpected null pool handle: the view was default-constructed; give it a pool");
+    rmm::detail::refuse_after_fork();
     return allocate_from(pool_, rmm::detail::record_of_pool(pool_), bytes, stream, "cuda_async_view_memory_resource");
 }
 
 void cuda_async_view_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     give_back(rmm::detail::record_of_pool(pool_), ptr, bytes, stream);
 }
 
@@ -113,6 +119,7 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
 }
 
 cuda_async_memory_resource::~cuda_async_memory_resource() {
+    if (rmm::detail::lost_in_fork()) return;
     const rmm::detail::transit_scope until_it_is_the_drivers(record_->device());
     delete record_;
     rmm::detail::report_failure(rmm::detail::the_driver().destroy_pool({pool_}), "destroy a driver pool");
@@ -146,11 +153,13 @@ cuda_async_managed_memory_resource::cuda_async_managed_memory_resource() {
 cuda_async_managed_memory_resource::~cuda_async_managed_memory_resource() = default;
 
 void* cuda_async_managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     return allocate_from(pool_, rmm::detail::record_of_pool(pool_, rmm::detail::driver_pool::managed), bytes, stream,
                          "cuda_async_managed_memory_resource");
 }
 
 void cuda_async_managed_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     give_back(rmm::detail::record_of_pool(pool_, rmm::detail::driver_pool::managed), ptr, bytes, stream);
 }
 

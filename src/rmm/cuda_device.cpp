@@ -37,6 +37,7 @@ std::size_t percent_of_free_device_memory(int percent) {
 
 cuda_set_device_raii::cuda_set_device_raii(cuda_device_id dev_id)
     : old_device_{get_current_cuda_device()}, needs_reset_{dev_id.value() >= 0 && old_device_ != dev_id} {
+    detail::refuse_after_fork();
     if (!needs_reset_) return;
     detail::driver::Driver& driver = detail::the_driver();
     const int present = driver.device_count();
@@ -47,7 +48,7 @@ cuda_set_device_raii::cuda_set_device_raii(cuda_device_id dev_id)
 }
 
 cuda_set_device_raii::~cuda_set_device_raii() noexcept {
-    if (needs_reset_)
+    if (needs_reset_ && !detail::lost_in_fork())
         detail::report_failure(detail::the_driver().set_current_device(old_device_.value()),
                                "make the previous device current again");
 }

@@ -18,6 +18,7 @@ namespace detail {
 void synchronize_stream(cudaStream_t stream) { check(the_driver().synchronize_stream(driver::StreamHandle{stream})); }
 
 void synchronize_stream_no_throw(cudaStream_t stream) noexcept {
+    if (lost_in_fork()) return;
     const driver::Status status = the_driver().synchronize_stream(driver::StreamHandle{stream});
     report_failure(status, "wait for a stream");
     assert(status.ok());

@@ -13,12 +13,12 @@ namespace {
 
 /// Memory that goes back unless it is kept.
 struct new_memory {
-    new_memory(device_async_resource_ref mr, std::size_t bytes, cuda_stream_view stream)
-        : mr{mr}, bytes{bytes}, stream{stream} {
-        if (bytes > 0) data = mr.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+    new_memory(device_async_resource_ref mr, std::size_t bytes, cuda_stream_view stream, cuda_stream_view meant)
+        : mr{mr}, bytes{bytes}, stream{stream}, meant{meant} {
+        if (bytes > 0) data = detail::allocate_on(mr.raw(), bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
     }
     ~new_memory() {
-        if (data != nullptr) mr.deallocate_async(data, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+        if (data != nullptr) detail::deallocate_on(mr.raw(), data, bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
     }
     new_memory(new_memory const&) = delete;
     new_memory& operator=(new_memory const&) = delete;
@@ -31,6 +31,7 @@ struct new_memory {
     device_async_resource_ref mr;
     std::size_t bytes;
     cuda_stream_view stream;
+    cuda_stream_view meant;
     void* data = nullptr;
 };
 
@@ -42,7 +43,7 @@ void device_buffer::refuse_null_source(std::size_t size) {
 
 void device_buffer::acquire(std::size_t size, void const* source, cuda_stream_view stream,
                             cuda_stream_view explicit_stream) {
-    new_memory memory{mr_, size, explicit_stream};
+    new_memory memory{mr_, size, stream, explicit_stream};
     if (source != nullptr && size > 0)
         detail::check(detail::the_driver().copy(memory.data, source, size, detail::handle_of(explicit_stream)));
     data_ = memory.keep();
@@ -56,12 +57,13 @@ void device_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_
                                cuda_stream_view explicit_stream) {
     if (needed) {
         cuda_set_device_raii device{device_};
-        new_memory memory{mr_, new_capacity, explicit_stream};
+        new_memory memory{mr_, new_capacity, stream, explicit_stream};
         const std::size_t kept = size_ < new_capacity ? size_ : new_capacity;
         if (kept > 0)
             detail::check(detail::the_driver().copy(memory.data, data_, kept, detail::handle_of(explicit_stream)));
         // The copy reads the old memory on the new stream, so it is freed there and not on the stream of before.
-        if (data_ != nullptr) mr_.deallocate_async(data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, explicit_stream);
+        if (data_ != nullptr)
+            detail::deallocate_on(mr_.raw(), data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, stream, explicit_stream);
         data_ = memory.keep();
         capacity_ = new_capacity;
     }
@@ -71,11 +73,11 @@ void device_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_
 }
 
 void device_buffer::release() noexcept {
-    if (data_ != nullptr) {
+    if (data_ != nullptr && !detail::lost_in_fork()) {
         // Goes on where the device cannot be made current: the resource then reports why it cannot free.
         detail::driver::DeviceGuard device{detail::the_driver(), device_.value()};
         try {
-            mr_.deallocate_async(data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, free_stream_);
+            detail::deallocate_on(mr_.raw(), data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, stream_, free_stream_);
         } catch (const std::exception& e) {
             detail::report_misuse("a resource threw in deallocate: ", e.what());
         }

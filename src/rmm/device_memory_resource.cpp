@@ -4,6 +4,7 @@
 #include <string>
 
 #include "rmm/detail/error.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/resource_ref.hpp"
 
 namespace rmm {
@@ -72,6 +73,10 @@ bool equal_refs(raw_ref const& a, raw_ref const& b) noexcept {
     if (a.resource == b.resource) return true;
     return a.resource != nullptr && b.resource != nullptr && a.operations->equal(a.resource, b.resource);
 }
+
+constinit thread_local default_stream default_stream_now = default_stream::legacy;
+
+default_stream& default_stream_of_calls() noexcept { return default_stream_now; }
 
 void refuse_null_resource() { RMM_FAIL("Unexpected null resource pointer."); }
 

@@ -37,6 +37,7 @@ driver_pool::driver_pool(const char* kind, cudaMemPool_t pool, int device, std::
 }
 
 driver_pool::~driver_pool() {
+    if (lost_in_fork()) return;
     leave_ledger(*this);
     known_pools& known = the_known_pools();
     const std::lock_guard in(known.mutex);

@@ -9,6 +9,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/aligned.hpp"
 #include "rmm/ledger.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/pinning.hpp"
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
@@ -21,6 +22,7 @@ namespace {
 namespace driver = rmm::detail::driver;
 
 void* allocate_pinned(std::size_t bytes, const char* what) {
+    rmm::detail::refuse_after_fork();
     void* ptr = nullptr;
     const driver::Status status = rmm::detail::allocate_pinned(rmm::detail::the_driver(), bytes, &ptr);
     if (!status.ok()) rmm::detail::throw_allocation_failure(status, bytes, what, rmm::detail::memory_place::host);
@@ -28,6 +30,7 @@ void* allocate_pinned(std::size_t bytes, const char* what) {
 }
 
 void free_pinned(void* ptr) noexcept {
+    if (rmm::detail::lost_in_fork()) return;
     rmm::detail::report_failure(rmm::detail::free_pinned(rmm::detail::the_driver(), ptr), "free pinned memory");
 }
 
@@ -51,6 +54,7 @@ constexpr std::size_t pinned_alignment = CUDA_ALLOCATION_ALIGNMENT;
 cuda_memory_resource::~cuda_memory_resource() = default;
 
 void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
@@ -63,7 +67,7 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
 }
 
 void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     const auto until_free = device_blocks().forget(ptr);
     rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
 }
@@ -79,6 +83,7 @@ std::pair<std::size_t, std::size_t> cuda_memory_resource::do_get_mem_info(cuda_s
 managed_memory_resource::~managed_memory_resource() = default;
 
 void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     const int device = rmm::detail::current_device();
@@ -89,7 +94,7 @@ void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view s
 }
 
 void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     const auto until_free = managed_blocks().forget(ptr);
     rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
 }
@@ -117,11 +122,12 @@ void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_vi
 
 void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
     // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at once.
+    if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr && bytes >= rmm::detail::pin_from_bytes) {
         driver::Driver& d = rmm::detail::the_driver();
         driver::CaptureStatus capture = driver::CaptureStatus::none;
         std::uint64_t id = 0;
-        const driver::StreamHandle handle = rmm::detail::handle_of(stream);
+        const driver::StreamHandle handle = rmm::detail::handle_of(rmm::detail::meant(stream));
         if (!d.capture_status(handle, &capture, &id).ok()) (void)d.take_last_error();
         if (capture == driver::CaptureStatus::none)
             rmm::detail::report_failure(d.synchronize_stream(handle), "wait for the users of pinned memory");
@@ -144,7 +150,7 @@ void* pinned_memory_resource::do_allocate(std::size_t bytes, std::size_t alignme
 }
 
 void pinned_memory_resource::do_deallocate(void* ptr, std::size_t bytes, std::size_t alignment) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     if (!is_supported_alignment(alignment) || alignment <= pinned_alignment)
         free_pinned(ptr);
     else

@@ -24,12 +24,12 @@ void host_buffer::refuse_null_source(std::size_t size) {
 
 void host_buffer::acquire(std::size_t size, void const* source, cuda_stream_view stream,
                           cuda_stream_view explicit_stream) {
-    void* const memory = detail::allocate_host(mr_, size, alignment, explicit_stream);
+    void* const memory = detail::allocate_host(mr_, size, alignment, stream, explicit_stream);
     if (source != nullptr && size > 0) {
         const detail::driver::Status copied =
             detail::the_driver().copy(memory, source, size, detail::handle_of(explicit_stream));
         if (!copied.ok()) {
-            detail::deallocate_host(mr_, memory, size, alignment, explicit_stream);
+            detail::deallocate_host(mr_, memory, size, alignment, stream, explicit_stream);
             detail::check(copied);
         }
     }
@@ -46,9 +46,9 @@ void host_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_t 
         cuda_set_device_raii device{device_};
         // What the stream still does with the old memory comes before the host reads it, and before it is freed.
         if (data_ != nullptr) detail::synchronize_stream(explicit_stream.value());
-        void* const memory = detail::allocate_host(mr_, new_capacity, alignment, explicit_stream);
+        void* const memory = detail::allocate_host(mr_, new_capacity, alignment, stream, explicit_stream);
         if (const std::size_t kept = std::min(size_, new_capacity); kept > 0) std::memcpy(memory, data_, kept);
-        detail::deallocate_host(mr_, data_, capacity_, alignment, explicit_stream);
+        detail::deallocate_host(mr_, data_, capacity_, alignment, stream, explicit_stream);
         data_ = memory;
         capacity_ = new_capacity;
     }
@@ -58,13 +58,13 @@ void host_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_t 
 }
 
 void host_buffer::release() noexcept {
-    if (data_ != nullptr) {
+    if (data_ != nullptr && !detail::lost_in_fork()) {
         detail::driver::DeviceGuard device{detail::the_driver(), device_.value()};
         // A resource that knows no streams may give the memory away at once.
         if (!detail::hands_out_in_stream_order(mr_))
             detail::report_failure(detail::the_driver().synchronize_stream(detail::handle_of(free_stream_)),
                                    "wait for the stream of a host_buffer");
-        detail::deallocate_host(mr_, data_, capacity_, alignment, free_stream_);
+        detail::deallocate_host(mr_, data_, capacity_, alignment, stream_, free_stream_);
     }
     data_ = nullptr;
     size_ = 0;

@@ -28,27 +28,28 @@ host_resource_ref default_host_resource() {
     return host_resource_ref{pinned};
 }
 
-void* allocate_host(host_resource_ref const& mr, std::size_t bytes, std::size_t alignment, cuda_stream_view stream) {
+void* allocate_host(host_resource_ref const& mr, std::size_t bytes, std::size_t alignment, cuda_stream_view stream,
+                    cuda_stream_view meant) {
     if (bytes == 0) return nullptr;
     const raw_ref& raw = mr.raw();
     if (raw.operations->allocate == nullptr) return raw.operations->allocate_sync(raw.resource, bytes, alignment);
-    void* const ptr = raw.operations->allocate(raw.resource, bytes, alignment, stream);
+    void* const ptr = allocate_on(raw, bytes, alignment, stream, meant);
     if (!hands_out_in_stream_order(mr)) return ptr;
-    const driver::Status waited = the_driver().synchronize_stream(handle_of(stream));
+    const driver::Status waited = the_driver().synchronize_stream(handle_of(meant));
     if (!waited.ok()) {
-        deallocate_host(mr, ptr, bytes, alignment, stream);
+        deallocate_host(mr, ptr, bytes, alignment, stream, meant);
         check(waited);
     }
     return ptr;
 }
 
 void deallocate_host(host_resource_ref const& mr, void* ptr, std::size_t bytes, std::size_t alignment,
-                     cuda_stream_view stream) noexcept {
+                     cuda_stream_view stream, cuda_stream_view meant) noexcept {
     if (ptr == nullptr) return;
     const raw_ref& raw = mr.raw();
     try {
         if (raw.operations->deallocate != nullptr)
-            raw.operations->deallocate(raw.resource, ptr, bytes, alignment, stream);
+            deallocate_on(raw, ptr, bytes, alignment, stream, meant);
         else
             raw.operations->deallocate_sync(raw.resource, ptr, bytes, alignment);
     } catch (const std::exception& e) {

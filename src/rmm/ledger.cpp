@@ -48,7 +48,8 @@ transit_scope::transit_scope(int device) noexcept : device_(device) { ++in_trans
 
 transit_scope::~transit_scope() { --in_transit_of(device_); }
 
-bool is_in_transit(int device) noexcept { return in_transit_of(device) != 0; }
+// In the child of a fork the threads that had some on its way do not exist.
+bool is_in_transit(int device) noexcept { return !lost_in_fork() && in_transit_of(device) != 0; }
 
 void enter_ledger(int device, memory_holder& holder) {
     const driver::Driver& of = the_driver();
@@ -58,6 +59,7 @@ void enter_ledger(int device, memory_holder& holder) {
 }
 
 void leave_ledger(memory_holder& holder) noexcept {
+    if (lost_in_fork()) return;
     ledger& all = the_ledger();
     std::unique_lock in(all.mutex);
     const auto at =

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/never_destroyed.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -83,6 +84,7 @@ outstanding_allocations::record outstanding_allocations::take(shard& home, void*
 }
 
 std::size_t outstanding_allocations::num_blocks() const noexcept {
+    if (rmm::detail::lost_in_fork()) return 0;
     std::size_t sum = 0;
     for (shard& s : shards_) {
         const std::lock_guard lock(s.lock);
@@ -92,6 +94,7 @@ std::size_t outstanding_allocations::num_blocks() const noexcept {
 }
 
 std::size_t outstanding_allocations::num_bytes() const noexcept {
+    if (rmm::detail::lost_in_fork()) return 0;
     std::size_t sum = 0;
     for (shard& s : shards_) {
         const std::lock_guard lock(s.lock);
@@ -108,6 +111,7 @@ void outstanding_allocations::with_all_locked(Work work) const {
 }
 
 const std::map<void*, allocation_info>& outstanding_allocations::as_map() noexcept {
+    if (rmm::detail::lost_in_fork()) return ::kmm::driver::never_destroyed<std::map<void*, allocation_info>>();
     with_all_locked([this] {
         if (has_map_) return;
         try {
@@ -133,6 +137,7 @@ const std::map<void*, allocation_info>& outstanding_allocations::as_map() noexce
 }
 
 std::string outstanding_allocations::text() const {
+    rmm::detail::refuse_after_fork();
     struct entry {
         void* ptr;
         std::size_t bytes;

@@ -92,11 +92,14 @@ pinned_pool_memory_resource::pinned_pool_memory_resource(std::size_t initial_siz
                                                          std::optional<std::size_t> maximum_size)
     : pool_{std::make_unique<growing_pool>(initial_size, maximum_size)} {}
 
-pinned_pool_memory_resource::~pinned_pool_memory_resource() = default;
+pinned_pool_memory_resource::~pinned_pool_memory_resource() {
+    if (rmm::detail::lost_in_fork()) (void)pool_.release();  // its thread does not exist here
+}
 
 std::size_t pinned_pool_memory_resource::pool_size() const noexcept { return pool_->pool.held_bytes(); }
 
 std::size_t pinned_pool_memory_resource::wait_until_grown() {
+    rmm::detail::refuse_after_fork();
     std::unique_lock lock(pool_->mutex);
     pool_->changed.wait(lock, [this] { return pool_->grown; });
     return pool_->pool.held_bytes();
@@ -105,6 +108,7 @@ std::size_t pinned_pool_memory_resource::wait_until_grown() {
 pool_statistics pinned_pool_memory_resource::statistics() const { return pool_->pool.statistics(); }
 
 std::size_t pinned_pool_memory_resource::trim(std::size_t keep_bytes) {
+    rmm::detail::refuse_after_fork();
     pool_->stop.store(true);
     wait_until_grown();
     return pool_->pool.trim(keep_bytes);

@@ -9,10 +9,12 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/debug/pool_debugging.hpp"
 #include "rmm/detail/error.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -88,40 +90,60 @@ pool::pool(device_async_resource_ref upstream, pool_options const& options) : en
 }
 
 pool::~pool() {
+    if (rmm::detail::lost_in_fork()) return;  // what is below cannot be reached, nor its locks be had
     delete debugging_;
     delete engine_;
 }
 
 void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
+    const rmm::detail::meant_stream on(stream);
     if (debugging_ != nullptr) [[unlikely]]
-        return debugging_->allocate_block(bytes, stream);
-    return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
+        return debugging_->allocate_block(bytes, on);
+    return bytes == 0 ? nullptr : engine_->allocate(bytes, on);
 }
 
 void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
+    if (rmm::detail::lost_in_fork()) return;
     if (debugging_ != nullptr) return debugging_->deallocate_block(ptr, bytes, cuda_stream_view{});
     if (ptr != nullptr) engine_->free(ptr, bytes, {});
 }
 
 void pool::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    if (rmm::detail::lost_in_fork()) [[unlikely]]
+        return;
+    const rmm::detail::meant_stream on(stream);
+    const cuda_stream_view meant = on;
     if (debugging_ != nullptr) [[unlikely]]
-        return debugging_->deallocate_block(ptr, bytes, stream);
-    if (ptr != nullptr) engine_->free(ptr, bytes, {&stream, 1});
+        return debugging_->deallocate_block(ptr, bytes, meant);
+    if (ptr != nullptr) engine_->free(ptr, bytes, {&meant, 1});
 }
 
 device_async_resource_ref pool::upstream() const noexcept { return engine_->upstream(); }
 
 std::size_t pool::held_bytes() const noexcept { return engine_->held_bytes(); }
 
-pool_statistics pool::statistics() const { return engine_->statistics(); }
+pool_statistics pool::statistics() const {
+    rmm::detail::refuse_after_fork();
+    return engine_->statistics();
+}
 
-std::size_t pool::trim(std::size_t keep_bytes) { return engine_->trim(keep_bytes); }
+std::size_t pool::trim(std::size_t keep_bytes) {
+    rmm::detail::refuse_after_fork();
+    return engine_->trim(keep_bytes);
+}
 
 void pool::set_release_threshold(std::size_t bytes) noexcept { engine_->set_release_threshold(bytes); }
 
-void pool::set_name(char const* name) { engine_->set_name(name); }
+void pool::set_name(char const* name) {
+    rmm::detail::refuse_after_fork();
+    engine_->set_name(name);
+}
 
-std::size_t pool::in_use_bytes(char const* tag) const { return engine_->in_use_bytes(tag); }
+std::size_t pool::in_use_bytes(char const* tag) const {
+    rmm::detail::refuse_after_fork();
+    return engine_->in_use_bytes(tag);
+}
 
 }  // namespace detail
 }  // namespace mr

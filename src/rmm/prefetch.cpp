@@ -3,6 +3,7 @@
 #include "rmm/prefetch.hpp"
 
 #include "rmm/detail/runtime_capabilities.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/detail/prefetch_adaptor.hpp"
 #include "rmm/status.hpp"
 
@@ -34,9 +35,10 @@ namespace detail {
 prefetch_adaptor::~prefetch_adaptor() = default;
 
 void* prefetch_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     void* const ptr = upstream_allocate(bytes, stream);
     try {
-        prefetch(ptr, bytes, get_current_cuda_device(), stream);
+        rmm::detail::prefetch_bytes(ptr, bytes, get_current_cuda_device(), rmm::detail::meant(stream));
     } catch (...) {
         upstream_deallocate(ptr, bytes, stream);
         throw;

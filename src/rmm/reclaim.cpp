@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "driver/never_destroyed.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -83,6 +84,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
     if (num_reasons_not_to_ask > 0) return false;
     if (!deadline_ && !begin(device_is_full)) return false;
     const mr::no_reclaim_scope alone;
+    const meant_stream stream(stream_);
     while (round_ < max_rounds && std::chrono::steady_clock::now() < *deadline_) {
         // Nobody loses anything by giving back what is not used.
         if (device_is_full && !asked_holders_) {
@@ -112,7 +114,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         const entry* const outer = std::exchange(called_now, e);
         const reclaim_search search{device_is_full, asker_, round_, *deadline_};
         const reclaim_search* const outer_search = std::exchange(search_now, &search);
-        const std::size_t freed = e->who->reclaim(bytes_, stream_);
+        const std::size_t freed = e->who->reclaim(bytes_, onward_stream(stream));
         search_now = outer_search;
         called_now = outer;
         tag_of_thread = tag_before;
@@ -158,6 +160,7 @@ reclaimer_registration::reclaimer_registration(cuda_device_id device, int priori
 }
 
 reclaimer_registration::~reclaimer_registration() {
+    if (rmm::detail::lost_in_fork()) return;
     auto& all = rmm::detail::all_reclaimers();
     std::unique_lock in(all.mutex);
     const auto at =

@@ -52,11 +52,15 @@ driver_scope::driver_scope(driver::Driver& driver) noexcept : outer_(scoped_driv
 
 driver_scope::~driver_scope() { scoped_driver = outer_; }
 
+void throw_lost_in_fork() { throw rmm::logic_error(driver::LostInFork().what()); }
+
 driver::Driver& the_driver() {
-    if (driver::Driver* const scoped = scoped_driver; scoped != nullptr) [[unlikely]]
+    if (driver::Driver* const scoped = scoped_driver; scoped != nullptr) [[unlikely]] {
+        refuse_after_fork();
         return *scoped;
+    }
     try {
-        return driver::process_default();
+        return driver::process_default();  // throws after a fork
     } catch (const std::bad_alloc&) {
         throw;
     } catch (const std::exception& e) {

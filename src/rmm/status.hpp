@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "driver/driver.hpp"
+#include "driver/fork.hpp"
 #include "driver/registry.hpp"
 #include "rmm/cuda_stream_view.hpp"
 #include "rmm/error.hpp"
@@ -20,8 +21,19 @@ namespace detail {
 namespace driver = ::kmm::driver;
 
 /// The driver of the process, or of the innermost `driver_scope` of this thread. Throws rmm::logic_error where KMM_DRIVER names
-/// one that cannot be used.
+/// one that cannot be used, and in the child of a fork that
+/// left it without.
 driver::Driver& the_driver();
+
+/// In the child of a fork that left it without the driver (driver/fork.hpp): whatever allocates or queues work refuses, before it
+/// takes a lock; whatever frees or ends does nothing, before it takes a lock.
+inline bool lost_in_fork() noexcept { return driver::lost_in_fork(); }
+[[noreturn]] void throw_lost_in_fork();
+/// Throws rmm::logic_error there, which names fork and spawn.
+inline void refuse_after_fork() {
+    if (lost_in_fork()) [[unlikely]]
+        throw_lost_in_fork();
+}
 
 /// While it lives, this thread's calls of rmm go to another driver than the process's: for a runtime that has one of its own.
 /// What is made in such a scope is used and destroyed in scopes of the same driver only.

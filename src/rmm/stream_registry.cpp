@@ -57,6 +57,7 @@ struct this_thread {
     }
     ~this_thread() {
         thread_is_ending = true;
+        if (lost_in_fork()) return;
         std::lock_guard lock(all_threads().mutex);
         all_threads().living.erase(number);
     }
@@ -104,7 +105,7 @@ owned_stream* owned_stream::create(bool non_blocking) {
 }
 
 owned_stream::~owned_stream() {
-    if (end_.native != nullptr) report_failure(the_driver().destroy_event(end_), "destroy an event");
+    if (end_.native != nullptr && !lost_in_fork()) report_failure(the_driver().destroy_event(end_), "destroy an event");
 }
 
 void owned_stream::release() noexcept {
@@ -112,6 +113,7 @@ void owned_stream::release() noexcept {
 }
 
 void owned_stream::close() noexcept {
+    if (lost_in_fork()) return;  // somebody may record on it for ever
     driver::Driver& d = the_driver();
     registry& r = all();
     open_.store(false, std::memory_order_release);

@@ -47,7 +47,9 @@ pool_options fixed_size_options(std::size_t block_size, std::size_t blocks_to_pr
         blocks_to_preallocate > 0,
         "blocks_to_preallocate of a fixed_size_memory_resource is 0: at least one block must be taken at a time");
     RMM_EXPECTS(block_size > 0, "the block size of a fixed_size_memory_resource is 0");
-    RMM_EXPECTS(block_size <= std::numeric_limits<std::size_t>::max() / 2 / blocks_to_preallocate,
+    // What is rounded up counts: blocks of one byte take 256.
+    constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 2;
+    RMM_EXPECTS(block_size <= most && align_up(block_size, unit) <= most / blocks_to_preallocate,
                 std::to_string(blocks_to_preallocate) + " blocks of " + std::to_string(block_size) +
                     " bytes are more than an address space holds");
     pool_options options;

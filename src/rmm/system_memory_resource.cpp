@@ -6,6 +6,7 @@
 
 #include "rmm/detail/error.hpp"
 #include "rmm/headroom.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/sam_headroom_memory_resource.hpp"
 #include "rmm/status.hpp"
 
@@ -47,6 +48,7 @@ system_memory_resource::system_memory_resource() {
 system_memory_resource::~system_memory_resource() = default;
 
 void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+    rmm::detail::refuse_after_fork();
     void* ptr = nullptr;
     // At least one byte, so that every address is another's.
     if (bytes > addresses_of_a_process || posix_memalign(&ptr, CUDA_ALLOCATION_ALIGNMENT, bytes == 0 ? 1 : bytes) != 0)
@@ -55,10 +57,11 @@ void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
 }
 
 void system_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
-    if (ptr == nullptr) return;
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     // The host's allocator knows no streams: the block must be unused when it gets it.
-    rmm::detail::report_failure(rmm::detail::the_driver().synchronize_stream(rmm::detail::handle_of(stream)),
-                                "wait for the stream on which system memory is freed");
+    rmm::detail::report_failure(
+        rmm::detail::the_driver().synchronize_stream(rmm::detail::handle_of(rmm::detail::meant(stream))),
+        "wait for the stream on which system memory is freed");
     std::free(ptr);
 }
 

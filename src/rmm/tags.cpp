@@ -11,6 +11,7 @@
 #include "driver/never_destroyed.hpp"
 #include "rmm/memory_tag.hpp"
 #include "rmm/pool/short_lock.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -51,6 +52,8 @@ tag_number number_of_tag(const char* name) {
     known_name& slot = known[reinterpret_cast<std::uintptr_t>(name) / 8 % num_known];
     // The place may hold another text by now.
     if (slot.text == name && std::strcmp(slot.name, name) == 0) return slot.number;
+    if (lost_in_fork()) return untagged;
+    const driver::DriverUse use;  // whoever forks meanwhile leaves a child that must not wait for this lock
     tag_names& all = all_names();
     const std::lock_guard in(all.mutex);
     auto at = all.numbers.find(name);
@@ -66,7 +69,8 @@ tag_number number_of_tag(const char* name) {
 }
 
 tag_number find_tag(const char* name) noexcept {
-    if (name == nullptr || *name == 0) return untagged;
+    if (name == nullptr || *name == 0 || lost_in_fork()) return untagged;
+    const driver::DriverUse use;
     tag_names& all = all_names();
     const std::lock_guard in(all.mutex);
     const auto at = all.numbers.find(name);
@@ -74,6 +78,8 @@ tag_number find_tag(const char* name) noexcept {
 }
 
 const char* name_of_tag(tag_number tag) noexcept {
+    if (lost_in_fork()) return "";
+    const driver::DriverUse use;
     tag_names& all = all_names();
     const std::lock_guard in(all.mutex);
     return tag < all.names.size() ? all.names[tag]->c_str() : "";

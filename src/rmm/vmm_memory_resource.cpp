@@ -42,6 +42,7 @@ pool::pool(virtual_memory const& memory) : engine_{nullptr} {
 }
 
 mapping_counts pool::mappings() const {
+    rmm::detail::refuse_after_fork();
     const virtual_source_counts c = engine_->mappings();
     return {c.create_calls, c.release_calls, c.map_calls, c.unmap_calls, c.remaps, c.moved_bytes};
 }

@@ -10,6 +10,7 @@
 #include "rmm/allocation_log.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/logger.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/detail/logging_adaptor.hpp"
 #include "rmm/mr/detail/statistics_adaptor.hpp"
 #include "rmm/mr/detail/tracking_adaptor.hpp"
@@ -52,20 +53,21 @@ std::string logging_adaptor::filename_of_environment() {
     return filename;
 }
 
+// The log is whole in the child of a fork, so that an upstream of the program's own can be used there: ours refuse themselves.
 void* logging_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     void* ptr = nullptr;
     try {
         ptr = upstream_allocate(bytes, stream);
     } catch (...) {
-        log_->record(allocation_log::action::allocate_failure, nullptr, bytes, stream);
+        log_->record(allocation_log::action::allocate_failure, nullptr, bytes, rmm::detail::meant(stream));
         throw;
     }
-    log_->record(allocation_log::action::allocate, ptr, bytes, stream);
+    log_->record(allocation_log::action::allocate, ptr, bytes, rmm::detail::meant(stream));
     return ptr;
 }
 
 void logging_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
-    log_->record(allocation_log::action::free, ptr, bytes, stream);
+    log_->record(allocation_log::action::free, ptr, bytes, rmm::detail::meant(stream));
     upstream_deallocate(ptr, bytes, stream);
 }
 
@@ -85,19 +87,24 @@ struct statistics_adaptor::state {
 statistics_adaptor::statistics_adaptor(device_async_resource_ref upstream)
     : adaptor(upstream), state_(std::make_unique<state>()) {}
 
-statistics_adaptor::~statistics_adaptor() = default;
+statistics_adaptor::~statistics_adaptor() {
+    if (lost_in_fork()) (void)state_.release();
+}
 
 statistics_counter statistics_adaptor::get_bytes_counter() const noexcept {
+    if (rmm::detail::lost_in_fork()) return {};
     const std::lock_guard lock(state_->lock);
     return state_->innermost.bytes;
 }
 
 statistics_counter statistics_adaptor::get_allocations_counter() const noexcept {
+    if (rmm::detail::lost_in_fork()) return {};
     const std::lock_guard lock(state_->lock);
     return state_->innermost.blocks;
 }
 
 std::pair<statistics_counter, statistics_counter> statistics_adaptor::push_counters() {
+    rmm::detail::refuse_after_fork();
     const std::lock_guard lock(state_->lock);
     const state::section outer = state_->innermost;
     state_->around.push_back(outer);
@@ -106,6 +113,7 @@ std::pair<statistics_counter, statistics_counter> statistics_adaptor::push_count
 }
 
 std::pair<statistics_counter, statistics_counter> statistics_adaptor::pop_counters() {
+    rmm::detail::refuse_after_fork();
     const std::lock_guard lock(state_->lock);
     if (state_->around.empty()) throw std::out_of_range("cannot pop the last counter pair");
     const state::section ended = state_->innermost;
@@ -117,6 +125,7 @@ std::pair<statistics_counter, statistics_counter> statistics_adaptor::pop_counte
 }
 
 void* statistics_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     void* const ptr = upstream_allocate(bytes, stream);
     const std::lock_guard lock(state_->lock);
     state_->innermost.bytes += static_cast<std::int64_t>(bytes);
@@ -125,6 +134,7 @@ void* statistics_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream
 }
 
 void statistics_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr || bytes == 0) {
         const std::lock_guard lock(state_->lock);
         state_->innermost.bytes -= static_cast<std::int64_t>(bytes);
@@ -152,7 +162,9 @@ void log_error(const char* format, Arguments... arguments) noexcept {
 tracking_adaptor::tracking_adaptor(device_async_resource_ref upstream, bool capture_stacks)
     : adaptor(upstream), allocations_(std::make_unique<outstanding_allocations>(capture_stacks)) {}
 
-tracking_adaptor::~tracking_adaptor() = default;
+tracking_adaptor::~tracking_adaptor() {
+    if (lost_in_fork()) (void)allocations_.release();  // another thread may have been at work on it
+}
 
 std::map<void*, allocation_info> const& tracking_adaptor::get_outstanding_allocations() const noexcept {
     return allocations_->as_map();
@@ -169,6 +181,7 @@ void tracking_adaptor::log_outstanding_allocations() const {
 }
 
 void* tracking_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::refuse_after_fork();
     void* const ptr = upstream_allocate(bytes, stream);
     if (ptr == nullptr) return ptr;
     try {
@@ -181,6 +194,7 @@ void* tracking_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) 
 }
 
 void tracking_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr) {
         const std::optional<std::size_t> recorded = allocations_->remove(ptr);
         if (!recorded)

@@ -113,7 +113,12 @@ TYPED_TEST_SUITE(Bits, BitTypes);
 
 template<class T>
 class Swaps : public testing::Test {};
+// clang's own CUDA headers declare atomicCAS of 16 bits and do not define it.
+#if defined(__clang__) && defined(__CUDA__)
+using SwapTypes = testing::Types<int, unsigned, unsigned long long>;
+#else
 using SwapTypes = testing::Types<int, unsigned, unsigned long long, unsigned short>;
+#endif
 TYPED_TEST_SUITE(Swaps, SwapTypes);
 
 template<class T>

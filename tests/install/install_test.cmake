@@ -51,6 +51,9 @@ if(NOT CMAKE_CTEST_COMMAND)
   set(CMAKE_CTEST_COMMAND ${binaries}/ctest)
 endif()
 build_and_run(rmm)
+if(SHARED)  # a static one is linked by the C++ compiler
+  build_and_run(c)
+endif()
 build_and_run(kmm)
 # The installed program finds its library beside it.
 execute_process(COMMAND ${WORK_DIR}/prefix/bin/kmm info ${COMMAND_MUST_WORK})

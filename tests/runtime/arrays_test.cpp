@@ -325,4 +325,34 @@ TEST(Row035, the_source_may_be_overwritten_and_freed_as_soon_as_a_copy_has_retur
     });
 }
 
+TEST(Row037, a_failed_copy_names_the_chunk_that_is_bad_and_the_task_that_spoiled_it) {
+    for_each_configuration(0, [](const RuntimeHandle& rt) {
+        Array<int> a(40);
+        a.named("pressure");
+        rt.parallel_submit(40, 10, Host([](kmm::Range<std::int64_t> chunk, kmm::SubviewMut<int>) {
+                                       if (chunk.begin == 10 || chunk.begin == 20) throw std::runtime_error("spoiled");
+                                   }).named("fill"),
+                           _x, write(a[_x]));
+        std::vector<int> out(40, -1);
+        const auto chunk_named_by = [&](const auto& copy) {
+            const auto error = thrown_by<kmm::TaskError>(copy);
+            if (error == nullptr) return std::string();
+            EXPECT_EQ(error->task_name(), "fill");
+            const std::string text = error->what(), before = "needed by task \"copy_to from pressure\" chunk ";
+            const std::size_t at = text.find(before);
+            EXPECT_NE(at, std::string::npos) << text;
+            return at == std::string::npos
+                       ? std::string()
+                       : std::to_string(error->chunk_index()) + " " + text.substr(at + before.size());
+        };
+        // Of several the one whose task was submitted first.
+        EXPECT_EQ(chunk_named_by([&] { a.copy_to(out); }), "1 1 of 4");
+        EXPECT_EQ(chunk_named_by([&] { a.copy_to(out.data(), Point<1>(5), Dim<1>(10)); }), "1 1 of 4");
+        EXPECT_EQ(chunk_named_by([&] { a.copy_to(out.data(), Point<1>(22), Dim<1>(18)); }), "2 2 of 4");
+        EXPECT_EQ(out, std::vector<int>(40, -1));
+        a.copy_to(out.data(), Point<1>(30), Dim<1>(10));
+        rt.synchronize();  // all of it was delivered
+    });
+}
+
 }  // namespace

@@ -201,6 +201,17 @@ TEST(Row018, every_call_in_the_child_of_a_fork_is_refused) {
         expect_closed([&] { a.copy_to_vector(); });
         expect_closed([&] { a.copy_from(counting<std::int64_t>(n)); });
         expect_closed([&] { one_chunk<std::int64_t>(rt, n); });
+        expect_closed([&] { (void)rt.is_done(event); });
+        expect_closed([&] { rt.wait(event); });
+        expect_closed([&] { (void)rt.stats(); });
+        expect_closed([&] { (void)rt.report(); });
+        expect_closed([&] { rt.worker().trim_memory(); });
+        expect_closed([&] { (void)rt.worker().is_idle(); });
+        expect_closed([&] { rt.close(); });
+        expect_closed([] { (void)kmm::report(); });
+        expect_closed([&] { (void)kmm::make_runtime(config_with(1)); });
+        expect_closed([] { (void)kmm::get_gpu_devices(); });
+        for (const kmm::DriverStatus& d : kmm::available_drivers()) wrong += d.usable;
         _exit(wrong);
     }
     int status = 0;

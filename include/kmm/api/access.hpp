@@ -92,6 +92,21 @@ auto index_access(Arg& argument, const I& index) {
 }
 
 template<typename T>
+struct IsPartialAccess : std::false_type {};
+template<typename Arg, std::size_t Rank, std::size_t K>
+struct IsPartialAccess<PartialAccess<Arg, Rank, K>> : std::true_type {};
+
+// `A[_x]` of an array with more axes. It stays what it is, so that the compiler says this and little else.
+template<typename T>
+inline constexpr bool is_partial_v = IsPartialAccess<std::remove_cv_t<std::remove_reference_t<T>>>::value;
+template<typename T>
+constexpr const T& refuse_partial(const T& partial) {
+    static_assert(!is_partial_v<T>,
+                  "an index is missing: an array needs one index for each axis, such as A[_y][_x]; _ is a whole axis");
+    return partial;
+}
+
+template<typename T>
 struct AccessTraits {
     static constexpr bool is_access = false;
 };
@@ -137,28 +152,39 @@ using argument_of_t = std::remove_reference_t<decltype(argument_of(std::declval<
 
 template<template<typename, typename> class Access, typename T>
 auto make_access(T& argument) {
-    using Arg = argument_of_t<T>;
-    check_writable<Arg>();
-    return Access<Arg, decltype(mapper_of(argument))>{argument_of(argument), mapper_of(argument)};
+    if constexpr (is_partial_v<T>) {
+        return refuse_partial(argument);
+    } else {
+        using Arg = argument_of_t<T>;
+        check_writable<Arg>();
+        return Access<Arg, decltype(mapper_of(argument))>{argument_of(argument), mapper_of(argument)};
+    }
 }
 
 template<template<typename, typename> class Access, typename T, typename M>
 Access<T, M> make_access(T& argument, const M& mapper) {
-    static_assert(!is_access_v<T>, "the mapping is given twice: write either A[..] or a second argument");
+    static_assert(!is_access_v<T> && !is_partial_v<T>,
+                  "the mapping is given twice: write either A[..] or a second argument");
     check_writable<T>();
     return {argument, mapper};
 }
 
 template<template<typename, typename, typename, typename> class Access, typename Op, typename P, typename T>
 auto make_reduction(const Op& op, const P& privatize, T& argument) {
-    using Arg = argument_of_t<T>;
-    check_writable<Arg>();
-    return Access<Arg, decltype(mapper_of(argument)), P, Op>{argument_of(argument), mapper_of(argument), privatize, op};
+    if constexpr (is_partial_v<T>) {
+        return refuse_partial(argument);
+    } else {
+        using Arg = argument_of_t<T>;
+        check_writable<Arg>();
+        return Access<Arg, decltype(mapper_of(argument)), P, Op>{argument_of(argument), mapper_of(argument), privatize,
+                                                                 op};
+    }
 }
 
 template<template<typename, typename, typename, typename> class Access, typename Op, typename P, typename T, typename M>
 Access<T, M, P, Op> make_reduction(const Op& op, const P& privatize, T& argument, const M& mapper) {
-    static_assert(!is_access_v<T>, "the mapping is given twice: write either A[..] or a second argument");
+    static_assert(!is_access_v<T> && !is_partial_v<T>,
+                  "the mapping is given twice: write either A[..] or a second argument");
     check_writable<T>();
     return {argument, mapper, privatize, op};
 }
@@ -184,12 +210,18 @@ using enable_argument_t = std::enable_if_t<!IsPrivatize<std::remove_cv_t<std::re
 // ---- read(A), read(A, mapping), read(A[..])
 template<typename T>
 auto read(const T& argument) {
-    using Arg = const detail::argument_of_t<const T>;
-    return Read<Arg, decltype(detail::mapper_of(argument))>{detail::argument_of(argument), detail::mapper_of(argument)};
+    if constexpr (detail::is_partial_v<T>) {
+        return detail::refuse_partial(argument);
+    } else {
+        using Arg = const detail::argument_of_t<const T>;
+        return Read<Arg, decltype(detail::mapper_of(argument))>{detail::argument_of(argument),
+                                                                detail::mapper_of(argument)};
+    }
 }
 template<typename T, typename M>
 Read<const T, M> read(const T& argument, const M& mapper) {
-    static_assert(!detail::is_access_v<T>, "the mapping is given twice: write either A[..] or a second argument");
+    static_assert(!detail::is_access_v<T> && !detail::is_partial_v<T>,
+                  "the mapping is given twice: write either A[..] or a second argument");
     return {argument, mapper};
 }
 

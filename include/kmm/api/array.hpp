@@ -43,46 +43,63 @@ class ArrayBase {
     /// Waits for all work on the array. TE DL.
     virtual void synchronize() const = 0;
     /// All elements, row-major. IA if `num_bytes` is not their size. TE UR DL.
-    virtual void copy_bytes_to(void* output, std::size_t num_bytes) const = 0;
+    KMM_INLINE void copy_bytes_to(void* output, std::size_t num_bytes) const {
+        copy_bytes_out(output, num_bytes, detail::default_stream());
+    }
 
   protected:
     ArrayBase() = default;
     ArrayBase(const ArrayBase&) = default;
     ArrayBase& operator=(const ArrayBase&) = default;
+
+  private:
+    virtual void copy_bytes_out(void* output, std::size_t num_bytes, detail::DefaultStream stream) const = 0;
 };
 
 /// A handle of an array: copies share its elements, whenever they were made. It is unbound (a shape only) until the first
 /// submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last handle is
 /// gone and its tasks are done.
 template<typename T, std::size_t N = 1>
-class Array final : public ArrayBase {
+class Array final : public ArrayBase, private ArrayInstance<N> {
+    using ArrayInstance<N>::record_;
+    using ArrayInstance<N>::shape_;
     static_assert(std::is_trivially_copyable_v<T>, "the elements of an array must be trivially copyable");
     static_assert(!std::is_const_v<T>, "the elements of an array must not be const");
     static_assert(N <= detail::max_rank, "arrays have at most 8 axes");
+    static_assert(alignof(T) <= detail::max_element_alignment,
+                  "the elements of an array must not be aligned to more than 4096 bytes");
 
   public:
     using value_type = T;
     static constexpr std::size_t num_axes = N;
 
-    /// Unbound; the default shape is all ones. IA if a size is negative.
+    /// Unbound; the default shape is all ones. IA if a size is negative, or the elements have more bytes than 63 bits count.
     Array(Dim<N> shape = {})
-        : record_(detail::make_array(N, detail::checked_shape(shape).values, DataType::of<T>(), sizeof(T), alignof(T))),
-          shape_(shape) {}
+        : ArrayInstance<N>(detail::make_array(N, detail::checked_shape(shape, sizeof(T)).values, DataType::of<T>(),
+                                              sizeof(T), alignof(T)),
+                           shape, DataType::of<T>()) {}
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
-    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance)
-        : record_(instance->record()), shape_(instance->size()) {
-        if (instance->data_type() != DataType::of<T>())
-            detail::throw_wrong_instance(instance->data_type(), DataType::of<T>());
+    explicit Array(const ArrayInstance<M>& instance) : ArrayInstance<N>(instance) {
+        if (instance.data_type() != DataType::of<T>())
+            detail::throw_wrong_instance(instance.data_type(), DataType::of<T>());
     }
+    template<std::size_t M, typename = std::enable_if_t<M == N>>
+    explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance) : Array(*instance) {}
     /// Bound, without content. See RuntimeHandle::array.
     static Array bound(detail::RuntimeCore& runtime, const Dim<N>& shape, const Distribution<N>& distribution) {
-        const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
+        const detail::ShapeArray<N> sizes = detail::checked_shape(shape, sizeof(T));
         detail::check_distribution(N, sizes.values, detail::ShapeArray<N>(distribution.array_size()).values);
         return Array(Bound(),
                      detail::make_bound_array(runtime, N, sizes.values, DataType::of<T>(), sizeof(T), alignof(T),
                                               detail::chunk_geometry(distribution)),
                      shape);
+    }
+
+    /// The shape itself; IA as from the constructor.
+    static const Dim<N>& checked(const Dim<N>& shape) {
+        static_cast<void>(detail::checked_shape(shape, sizeof(T)));
+        return shape;
     }
 
     // ---- shape and type
@@ -110,9 +127,10 @@ class Array final : public ArrayBase {
     Dim<N> chunk_size() const { return distribution().chunk_size(); }
     default_index_type chunk_size(std::size_t axis) const { return Dim<N>(chunk_size()).get_or_default(axis); }
     Runtime& runtime() const override { return detail::array_runtime_face(*record_); }
-    std::shared_ptr<ArrayInstance<N>> instance() const {
+    /// Valid while this handle lives and is not assigned to; a copy of the instance is another handle of the array.
+    const ArrayInstance<N>& instance() const {
         require_bound("instance()");
-        return std::make_shared<ArrayInstance<N>>(record_, shape_, DataType::of<T>());
+        return *this;
     }
 
     // ---- access by tasks; write, overwrite, reduce and accumulate need a non-const array
@@ -156,81 +174,79 @@ class Array final : public ArrayBase {
     template<std::size_t R = N, typename = std::enable_if_t<R == 0>>
     T get() const {
         alignas(T) unsigned char bytes[sizeof(T)];
-        copy_out(whole(), bytes);
+        copy_out(whole(), bytes, detail::DefaultStream::legacy);
         T value;
         std::memcpy(static_cast<void*>(&value), bytes, sizeof(T));
         return value;
     }
 
     // ---- copies to the program's memory: host or device, row-major and packed unless it is a view. They block, see all
-    // earlier submits, and touch nothing when they throw. IA for wrong counts and regions outside. TE UR DL.
-    void copy_to(T* output) const { copy_out(whole(), output); }
+    // earlier submits, and touch nothing when they throw. With device memory they come after what the calling thread has put
+    // on its default stream, as cudaMemcpy does (inside GPU(f): on the task's stream), and before what it puts there later.
+    // IA for wrong counts, regions outside, a default stream that is captured. TE UR DL DE.
+    KMM_INLINE void copy_to(T* output) const { copy_out(whole(), output, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
-    void copy_to(T* output, I num_elements) const {
+    KMM_INLINE void copy_to(T* output, I num_elements) const {
         check_count("copy_to", num_elements);
-        copy_out(whole(), output);
+        copy_out(whole(), output, detail::default_stream());
     }
-    void copy_to(T* output, const Bounds<N>& region) const {
+    KMM_INLINE void copy_to(T* output, const Bounds<N>& region) const {
         check_region("copy_to", region);
-        copy_out(region, output);
+        copy_out(region, output, detail::default_stream());
     }
-    void copy_to(T* output, const Point<N>& offset, const Dim<N>& size) const {
-        copy_to(output, Bounds<N>::from_offset_size(offset, size));
+    KMM_INLINE void copy_to(T* output, const Point<N>& offset, const Dim<N>& size) const {
+        copy_to(output, region_at("copy_to", offset, size));
     }
     /// Resizes `output`.
     void copy_to(std::vector<T>& output) const { output = copy_to_vector(); }
     std::vector<T> copy_to_vector() const {
         static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements to copy to: use copy_to(pointer)");
         std::vector<T> result(static_cast<std::size_t>(volume()));
-        copy_out(whole(), result.data());
+        copy_out(whole(), result.data(), detail::DefaultStream::legacy);
         return result;
-    }
-    void copy_bytes_to(void* output, std::size_t num_bytes) const override {
-        check_bytes("copy_bytes_to", num_bytes);
-        copy_out(whole(), output);
     }
     /// Into a view of any layout and of the array's shape.
     template<typename D, typename L, typename A, typename = std::enable_if_t<AbstractView<T, D, L, A>::rank == N>>
-    void copy_to(const AbstractView<T, D, L, A>& output) const {
+    KMM_INLINE void copy_to(const AbstractView<T, D, L, A>& output) const {
         check_view("copy_to", output);
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(output);
-        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
     }
 
-    // ---- copies from the program's memory; they block until it was read. IA when unbound. TE OM DL.
-    void copy_from(const T* input) const { copy_in(whole(), input); }
+    // ---- copies from the program's memory, ordered likewise; they block until it was read. IA when unbound. TE OM DL DE.
+    KMM_INLINE void copy_from(const T* input) const { copy_in(whole(), input, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
-    void copy_from(const T* input, I num_elements) const {
+    KMM_INLINE void copy_from(const T* input, I num_elements) const {
         check_count("copy_from", num_elements);
-        copy_in(whole(), input);
+        copy_in(whole(), input, detail::default_stream());
     }
-    void copy_from(const T* input, const Bounds<N>& region) const {
+    KMM_INLINE void copy_from(const T* input, const Bounds<N>& region) const {
         check_region("copy_from", region);
-        copy_in(region, input);
+        copy_in(region, input, detail::default_stream());
     }
-    void copy_from(const T* input, const Point<N>& offset, const Dim<N>& size) const {
-        copy_from(input, Bounds<N>::from_offset_size(offset, size));
+    KMM_INLINE void copy_from(const T* input, const Point<N>& offset, const Dim<N>& size) const {
+        copy_from(input, region_at("copy_from", offset, size));
     }
     void copy_from(const std::vector<T>& input) const {
         static_assert(!std::is_same_v<T, bool>,
                       "std::vector<bool> has no elements to copy from: use copy_from(pointer)");
         check_count("copy_from", input.size());
-        copy_in(whole(), input.data());
+        copy_in(whole(), input.data(), detail::DefaultStream::legacy);
     }
-    void copy_bytes_from(const void* input, std::size_t num_bytes) const {
+    KMM_INLINE void copy_bytes_from(const void* input, std::size_t num_bytes) const {
         check_bytes("copy_bytes_from", num_bytes);
-        copy_in(whole(), input);
+        copy_in(whole(), input, detail::default_stream());
     }
     template<
         typename E, typename D, typename L, typename A,
         typename = std::enable_if_t<AbstractView<E, D, L, A>::rank == N && std::is_same_v<std::remove_const_t<E>, T>>>
-    void copy_from(const AbstractView<E, D, L, A>& input) const {
+    KMM_INLINE void copy_from(const AbstractView<E, D, L, A>& input) const {
         check_view("copy_from", input);
         require_bound("copy_from");
         if (is_empty()) return;
         const detail::StridedBox box = detail::strided_box(input);
-        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides);
+        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
     }
 
     // ---- asynchronous copies. NA: not offered by this version.
@@ -248,8 +264,13 @@ class Array final : public ArrayBase {
 
   private:
     struct Bound {};
-    Array(Bound, detail::ArrayRef record, const Dim<N>& shape) : record_(std::move(record)), shape_(shape) {}
+    Array(Bound, detail::ArrayRef record, const Dim<N>& shape)
+        : ArrayInstance<N>(std::move(record), shape, DataType::of<T>()) {}
 
+    void copy_bytes_out(void* output, std::size_t num_bytes, detail::DefaultStream stream) const override {
+        check_bytes("copy_bytes_to", num_bytes);
+        copy_out(whole(), output, stream);
+    }
     Bounds<N> whole() const { return Bounds<N>(shape_); }
     void require_bound(const char* what) const {
         if (!has_instance()) detail::throw_unbound(*record_, what);
@@ -263,6 +284,11 @@ class Array final : public ArrayBase {
         if (num_bytes != expected)
             detail::throw_wrong_count(what, "bytes", detail::printable(num_bytes), static_cast<std::int64_t>(expected));
     }
+    Bounds<N> region_at(const char* what, const Point<N>& offset, const Dim<N>& size) const {
+        detail::check_region(what, N, detail::ShapeArray<N>(Dim<N>::from(offset)).values,
+                             detail::ShapeArray<N>(size).values, detail::to_box(whole()));
+        return Bounds<N>::from_offset_size(offset, size);
+    }
     void check_region(const char* what, const Bounds<N>& region) const {
         detail::check_region(what, N, detail::to_box(region), detail::to_box(whole()));
     }
@@ -271,18 +297,16 @@ class Array final : public ArrayBase {
         detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values,
                                  detail::ShapeArray<N>(shape_).values);
     }
-    void copy_out(const Bounds<N>& region, void* output) const {
+    void copy_out(const Bounds<N>& region, void* output, detail::DefaultStream stream) const {
         if (region.is_empty()) return;
-        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values);
+        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values,
+                               stream);
     }
-    void copy_in(const Bounds<N>& region, const void* input) const {
+    void copy_in(const Bounds<N>& region, const void* input, detail::DefaultStream stream) const {
         require_bound("copy_from");
         if (region.is_empty()) return;
-        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values);
+        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values, stream);
     }
-
-    detail::ArrayRef record_;
-    Dim<N> shape_;
 };
 
 /// One value.

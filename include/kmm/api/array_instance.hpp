@@ -17,6 +17,8 @@
 namespace kmm {
 
 class Runtime;
+template<typename T, std::size_t N>
+class Array;
 
 namespace detail {
 
@@ -51,14 +53,14 @@ Distribution<N> distribution_of(const ArrayRecord& record, const Dim<N>& shape) 
 
 }  // namespace detail
 
-/// The state that copies of one bound array share. `Array(instance)` makes an array of it.
+/// The state that copies of one array share; programs meet only bound ones. A copy shares it too. `Array(instance)` makes an array of it.
 template<std::size_t N>
 class ArrayInstance {
   public:
     /// A bound array without content. IA.
     static std::shared_ptr<ArrayInstance> create(Runtime& runtime, const Distribution<N>& distribution, DataType type) {
         const Dim<N> shape = distribution.array_size();
-        const detail::ShapeArray<N> sizes = detail::checked_shape(shape);
+        const detail::ShapeArray<N> sizes = detail::checked_shape(shape, type.size_in_bytes());
         return std::make_shared<ArrayInstance>(detail::make_bound_array(detail::runtime_core(runtime), N, sizes.values,
                                                                         type, type.size_in_bytes(), type.alignment(),
                                                                         detail::chunk_geometry(distribution)),
@@ -77,6 +79,9 @@ class ArrayInstance {
     const detail::ArrayRef& record() const noexcept { return record_; }
 
   private:
+    template<typename T, std::size_t M>
+    friend class Array;
+
     detail::ArrayRef record_;
     Dim<N> shape_;
     DataType type_;

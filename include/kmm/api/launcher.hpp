@@ -45,6 +45,8 @@ void call_host_function(F& f, Args&... args) {
     }
 }
 
+inline namespace KMM_DETAIL_FILE_KIND {
+
 /// The last error of the vendor's runtime is kept by each copy of that runtime, and the one that the function's file is
 /// linked with need not be the library's: so it is looked at here, where the file is compiled.
 inline void check_pending_error(bool report) {
@@ -74,6 +76,8 @@ void call_device_function(F& f, DeviceResource& device, Args&... args) {
     check_pending_error(true);
 }
 
+}  // namespace KMM_DETAIL_FILE_KIND
+
 /// What `GPUKernel` says about a launch, as plain data for compiled code.
 struct KernelGeometry {
     std::uint32_t block[3] = {1, 1, 1};
@@ -83,6 +87,15 @@ struct KernelGeometry {
     std::size_t shared_bytes = 0;
 };
 
+}  // namespace detail
+
+namespace detail {
+template<typename F>
+struct IsKernelPointer : std::false_type {};
+template<typename... P>
+struct IsKernelPointer<void (*)(P...)> : std::true_type {};
+template<typename... P>
+struct IsKernelPointer<void (*)(P...) noexcept> : std::true_type {};
 }  // namespace detail
 
 /// Calls `f(args...)` on one thread of the host pool. `f` is copied once per task; copies may run concurrently.
@@ -115,8 +128,11 @@ class Host {
     SourceLocation where_;
 };
 
+// A kernel pointer or a device function of one type means something else in a file of another kind.
+inline namespace KMM_DETAIL_FILE_KIND {
+
 /// Calls `f(DeviceResource&, args...)` on a thread of the runtime with the task's device current; `f` enqueues work on
-/// `device.stream()` and returns.
+/// `device.stream()` and returns. On the host driver `f` may touch its views by itself: it is called when its inputs are there.
 template<typename F>
 class GPU {
   public:
@@ -152,15 +168,6 @@ class GPU {
     std::size_t scratch_bytes_ = 0;
     SourceLocation where_;
 };
-
-namespace detail {
-template<typename F>
-struct IsKernelPointer : std::false_type {};
-template<typename... P>
-struct IsKernelPointer<void (*)(P...)> : std::true_type {};
-template<typename... P>
-struct IsKernelPointer<void (*)(P...) noexcept> : std::true_type {};
-}  // namespace detail
 
 /// Launches `kernel<<<grid, block, shared>>>(args...)` on the task's stream. Per axis the grid is
 /// ceil(chunk.size / elements_per_block); an empty chunk launches nothing. `kernel` is a pointer to a `__global__`
@@ -227,4 +234,5 @@ class GPUKernel {
     SourceLocation where_;
 };
 
+}  // namespace KMM_DETAIL_FILE_KIND
 }  // namespace kmm

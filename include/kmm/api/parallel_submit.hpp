@@ -19,6 +19,7 @@
 #include "kmm/core/resource.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/detail/kernel_task.hpp"
+#include "kmm/detail/late_kernel.hpp"
 #include "kmm/detail/meta.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/detail/submit_checks.hpp"
@@ -167,18 +168,28 @@ class TaskBuilder {
     void add_kernel(const DomainChunk& chunk, TaskInstance& instance, std::index_sequence<I...>) {
         std::tuple<typename Handlers::type...> stored{before_submit<I>(instance)...};
         const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
+        using Signature = typename KernelSignature<typename L::function_type>::type;
+        constexpr bool is_late = builds_late_v<L, typename Handlers::type...>;
+        using Recipe = std::conditional_t<is_late, LateKernel<Signature, typename Handlers::type...>,
+                                          KernelRecipe<Signature, typename Handlers::type...>>;
         KernelDraft draft;
         // An empty chunk launches nothing: the task has accesses and no kernel.
-        if (!plan_kernel(launcher_.geometry(), chunk, device, launcher_.location(), draft)) return;
-        using Recipe =
-            KernelRecipe<typename KernelSignature<typename L::function_type>::type, typename Handlers::type...>;
-        draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
-        draft.parameter_bytes = Recipe::parameter_bytes;
-        // As in a Host function, an argument that does not fit its parameter is a failure of the task.
-        try {
-            Recipe::submit(submission_, draft, std::get<I>(stored)...);
-        } catch (...) {
-            submission_.fail_task(std::current_exception());
+        const bool launches = plan_kernel(launcher_.geometry(), chunk, device, launcher_.location(), draft);
+        if (launches) {
+            draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
+            draft.parameter_bytes = Recipe::parameter_bytes;
+        }
+        if constexpr (is_late) {
+            void* memory = submission_.allocate_payload(sizeof(Recipe), alignof(Recipe));
+            submission_.set_body(new (memory) Recipe{draft, std::move(stored)},
+                                 TaskBody{&Recipe::run, &Recipe::destroy});
+        } else if (launches) {
+            // As in a Host function, an argument that does not fit its parameter is a failure of the task.
+            try {
+                Recipe::submit(submission_, draft, std::get<I>(stored)...);
+            } catch (...) {
+                submission_.fail_task(std::current_exception());
+            }
         }
     }
 

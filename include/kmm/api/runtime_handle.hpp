@@ -82,19 +82,21 @@ class RuntimeHandle {
     // ---- arrays
 
     /// An array of one chunk with these elements, row-major, from host or device memory; blocks until `data` was read.
-    /// The chunk lies in `memory`, or where `data` is. IA OM DE.
+    /// The chunk lies in `memory`, or where `data` is. Device memory is read in the order of the calling thread's default
+    /// stream (inside GPU(f): of the task's stream). IA OM DE.
     template<typename T, std::size_t N>
-    Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
-        Array<T, N> result = Array<T, N>::bound(*core_, shape, Distribution<N>::single(shape, memory));
+    KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
+        Array<T, N> result =
+            Array<T, N>::bound(*core_, shape, Distribution<N>::single(Array<T, N>::checked(shape), memory));
         result.copy_from(data);
         return result;
     }
     template<typename T, std::size_t N>
-    Array<T, N> allocate(const T* data, Dim<N> shape) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape) const {
         return allocate(data, shape, memory_affinity_for_address(data));
     }
     template<typename T, typename... Sizes, typename = std::enable_if_t<(std::is_integral_v<Sizes> && ...)>>
-    Array<T, sizeof...(Sizes)> allocate(const T* data, Sizes... sizes) const {
+    KMM_INLINE Array<T, sizeof...(Sizes)> allocate(const T* data, Sizes... sizes) const {
         return allocate(data, Dim<sizeof...(Sizes)>(sizes...));
     }
     template<typename T>
@@ -107,17 +109,19 @@ class RuntimeHandle {
     }
     /// From a view of any layout, on the host or on a device.
     template<typename T, typename D, typename L, typename A>
-    Array<std::remove_const_t<T>, AbstractView<T, D, L, A>::rank> allocate(const AbstractView<T, D, L, A>& data) const {
+    KMM_INLINE Array<std::remove_const_t<T>, AbstractView<T, D, L, A>::rank>
+    allocate(const AbstractView<T, D, L, A>& data) const {
         constexpr std::size_t N = AbstractView<T, D, L, A>::rank;
-        const Dim<N> shape = detail::view_shape(data);
-        auto result = Array<std::remove_const_t<T>, N>::bound(
+        using Result = Array<std::remove_const_t<T>, N>;
+        const Dim<N> shape = Result::checked(detail::view_shape(data));
+        Result result = Result::bound(
             *core_, shape,
             Distribution<N>::single(shape, memory_affinity_for_address(static_cast<const void*>(data.data()))));
         result.copy_from(data);
         return result;
     }
     template<std::size_t N, typename T>
-    Array<T, N> allocate(const T* data, Dim<N> shape, const Distribution<N>& distribution) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape, const Distribution<N>& distribution) const {
         Array<T, N> result = array<T, N>(shape, distribution);
         result.copy_from(data);
         return result;
@@ -127,11 +131,11 @@ class RuntimeHandle {
     /// the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape) const {
-        return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(shape, info()));
+        return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(Array<T, N>::checked(shape), info()));
     }
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape, detail::NonDeduced<Dim<N>> chunk) const {
-        return Array<T, N>::bound(*core_, shape, Distribution<N>::tiles(shape, chunk, info()));
+        return Array<T, N>::bound(*core_, shape, Distribution<N>::tiles(Array<T, N>::checked(shape), chunk, info()));
     }
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape, const detail::NonDeduced<Distribution<N>>& distribution) const {

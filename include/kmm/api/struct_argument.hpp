@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "kmm/api/argument.hpp"
-#include "kmm/detail/kernel_task.hpp"
 #include "kmm/detail/panic.hpp"
 
 namespace kmm {
@@ -41,18 +40,6 @@ struct StructArgumentHandler {
     type before_submit(TaskInstance&) { throw_no_struct_arguments(); }
     void commit(const TaskGroupCommit&) {}
     void after_submit(const TaskSubmissionResult&) {}
-};
-
-/// The kernel parameter of a struct argument is its view type.
-template<typename T, typename P>
-struct KernelParameter<StructArgument<T>, P> {
-    static_assert(std::is_convertible_v<typename StructView<T>::type, P>,
-                  "a struct argument does not convert to the kernel's parameter");
-    static constexpr bool needs_layout = false;
-    static constexpr bool needs_address = false;
-    using recipe_type = NothingToFinish;
-    static P convert(StructArgument<T>&) { throw_no_struct_arguments(); }
-    static recipe_type recipe(const StructArgument<T>&) noexcept { return {}; }
 };
 
 }  // namespace detail

@@ -58,6 +58,9 @@ struct DeviceMemorySource {
           }) {}
 };
 
+/// More threads than this in the pool of a runtime are a slip of the pen.
+inline constexpr std::size_t MAX_HOST_THREADS = 4096;
+
 /// Passing an object of your own ignores the environment; start from default_config_from_environment() to combine both.
 /// All sizes in bytes. In brackets the variable that default_config_from_environment() reads into the field.
 struct RuntimeConfig {
@@ -101,16 +104,18 @@ struct RuntimeConfig {
     std::size_t spill_limit = std::numeric_limits<std::size_t>::max();
     /// [KMM_SPILL_LIMIT, a percentage] Of the space that is free when the runtime starts. Changes nothing yet.
     double spill_fraction = 0.9;
-    /// [KMM_HOST_THREADS] Pool for host tasks and emulated kernels; 0: usable CPUs.
+    /// [KMM_HOST_THREADS] Pool for host tasks and emulated kernels; 0: usable CPUs. At most MAX_HOST_THREADS; fewer, with a
+    /// warning, where the system gives no more.
     std::size_t host_threads = 0;
     /// [KMM_MAX_PENDING] A submit beyond this many unfinished tasks waits, unless it is made inside a task; 0: no limit.
     std::size_t max_pending_tasks = 1'000'000;
     /// In GPU(f) tasks, work on the legacy default stream is ordered after the inputs and awaited.
     bool legacy_stream_capture = true;
     /// [KMM_MEMORY_WAIT] Seconds that a task waits, without a release, for device memory which only the program can release: that
-    /// of its rmm resources, and of other runtimes. Then it fails.
+    /// of its rmm resources, and of other runtimes. Then it fails. At least 0; infinite or above 10^9: never.
     double memory_wait = 10;
-    /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what; 0: off.
+    /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what. At least 0; 0,
+    /// infinite or above 10^9: never.
     double watchdog = 30;
     /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host driver the
     /// runtime then uses the process's virtual devices, for which resources are made.

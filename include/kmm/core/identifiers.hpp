@@ -87,8 +87,13 @@ class MemoryId {
 class DeviceStreamSet {
   public:
     static constexpr std::size_t MAX_STREAMS = 64;
+    static constexpr std::size_t MAX_SIZE = MAX_STREAMS;
 
     constexpr DeviceStreamSet() noexcept = default;
+    /// Bit i of `mask` is stream i: DeviceStreamSet(5) has the streams 0 and 2. Braces list streams: DeviceStreamSet{5} has
+    /// stream 5.
+    template<typename I, typename = std::enable_if_t<std::is_integral<I>::value>>
+    explicit constexpr DeviceStreamSet(I mask) noexcept : bits_(static_cast<std::uint64_t>(mask)) {}
     constexpr DeviceStreamSet(std::initializer_list<std::size_t> streams) noexcept {
         for (std::size_t stream : streams) {
             bits_ |= bit(stream);
@@ -104,6 +109,8 @@ class DeviceStreamSet {
     }
     static constexpr DeviceStreamSet all() noexcept { return range(0, MAX_STREAMS); }
     constexpr bool contains(std::size_t stream) const noexcept { return (bits_ & bit(stream)) != 0; }
+    /// Whether every stream of `that` is in this set.
+    constexpr bool contains(const DeviceStreamSet& that) const noexcept { return (that.bits_ & ~bits_) == 0; }
     constexpr bool is_empty() const noexcept { return bits_ == 0; }
     /// Bit i is stream i.
     constexpr std::uint64_t bits() const noexcept { return bits_; }
@@ -261,6 +268,12 @@ template<typename T>
 constexpr detail::enable_ranked_t<T> operator>=(const T& a, const T& b) noexcept {
     return detail::rank_of(a) >= detail::rank_of(b);
 }
+
+// A device stands for its memory.
+constexpr bool operator==(const MemoryId& a, const DeviceId& b) noexcept { return a == MemoryId(b); }
+constexpr bool operator!=(const MemoryId& a, const DeviceId& b) noexcept { return a != MemoryId(b); }
+constexpr bool operator==(const DeviceId& a, const MemoryId& b) noexcept { return MemoryId(a) == b; }
+constexpr bool operator!=(const DeviceId& a, const MemoryId& b) noexcept { return MemoryId(a) != b; }
 
 // As in messages: "GPU 1", "host"; a device's stream set is shown if it is not all: "GPU 1 {0, 2}".
 template<typename C, typename Traits>

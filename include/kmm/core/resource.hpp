@@ -29,11 +29,16 @@ struct KernelHooks;
 class DeviceResource;
 
 namespace detail {
+/// A kernel whose parameters are built when it is launched (kmm/detail/late_kernel.hpp).
+template<typename Signature, typename... S>
+struct LateKernel;
 /// How the runtime makes and moves a `DeviceResource` (src/kmm/execute/device_resource.hpp).
 class DeviceResourceAccess;
 
 /// "a task's resource is a <found>, not a <wanted>"; IR.
 [[noreturn]] void throw_wrong_resource(const char* wanted);
+/// Bytes of `n` elements; IA with both numbers if they do not fit 63 bits.
+std::size_t checked_bytes(const char* what, std::size_t n, std::size_t element_bytes);
 }  // namespace detail
 
 /// What runs a task.
@@ -109,7 +114,7 @@ class DeviceResource final : public Resource, public DeviceInfo {
     void synchronize() const;
 
     /// Launches a `__global__` function on `stream()`, each argument converted to the parameter type. IA DE NA.
-    template<typename... P, typename... Args>
+    template<typename FileKind = detail::FileKind, typename... P, typename... Args>
     void launch(dim3 grid, dim3 block, unsigned shared, void (*kernel)(P...), Args&&... args) const {
         static_assert(sizeof...(P) == sizeof...(Args), "the number of arguments differs from the kernel's parameters");
         static_assert((std::is_convertible_v<Args&&, P> && ...),
@@ -162,7 +167,7 @@ class DeviceResource final : public Resource, public DeviceInfo {
     template<typename T>
     void copy(const T* from, T* to, std::size_t n) const {
         static_assert(std::is_trivially_copyable_v<T>, "copy needs a trivially copyable element type");
-        copy_bytes(from, to, n * sizeof(T));
+        copy_bytes(from, to, detail::checked_bytes("copy", n, sizeof(T)));
     }
 
     /// Repeats a pattern of 1 to 64 bytes; `num_bytes` must be a multiple of `pattern_bytes`. IA DE.
@@ -179,11 +184,14 @@ class DeviceResource final : public Resource, public DeviceInfo {
     }
     template<typename T>
     T* scratch(std::size_t n) const {
-        return static_cast<T*>(scratch(n * sizeof(T), alignof(T) > 256 ? alignof(T) : 256));
+        return static_cast<T*>(
+            scratch(detail::checked_bytes("scratch", n, sizeof(T)), alignof(T) > 256 ? alignof(T) : 256));
     }
 
   private:
     friend class detail::DeviceResourceAccess;
+    template<typename Signature, typename... S>
+    friend struct detail::LateKernel;
     DeviceResource(const DeviceInfo& info, driver::Driver& driver, void* stream);
 
     void require_kernel_mode(detail::LauncherInfo::Mode mode) const;

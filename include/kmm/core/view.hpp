@@ -74,10 +74,16 @@ class AbstractView {
     static_assert(mapping_type::rank == rank, "layout and domain have different ranks");
 
     /// Empty, unless the sizes are static.
-    KMM_HOST_DEVICE constexpr AbstractView() noexcept : AbstractView(nullptr, D()) {}
-    /// Packed elements of `domain` that begin at `first`.
-    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain) noexcept
-        : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {}
+    KMM_HOST_DEVICE constexpr AbstractView() noexcept
+        : data_(nullptr), domain_(), mapping_(mapping_type::from_domain(domain_)) {}
+    /// Packed elements of `domain` that begin at `first`. On the host InvalidArgument if their bytes do not fit 63 bits, or
+    /// their strides the stride type.
+    KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain)
+        : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {
+#if !KMM_IS_DEVICE || KMM_BOUNDS_CHECK
+        views::detail::check_packed<L, stride_type>(domain, sizeof(T));
+#endif
+    }
     KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain, const mapping_type& mapping) noexcept
         : data_(first), domain_(domain), mapping_(mapping) {}
     /// Of a view that knows no less: T to const T, static to dynamic, without to with offsets, contiguous to strided.
@@ -87,6 +93,13 @@ class AbstractView {
                                   std::is_convertible<typename M::template mapping_type<E::rank>, mapping_type>::value>>
     KMM_HOST_DEVICE constexpr AbstractView(const AbstractView<U, E, M, A>& that) noexcept
         : data_(that.data()), domain_(that.domain()), mapping_(that.mapping()) {}
+
+    /// The one element at `first`, or the elements of a static domain.
+    template<typename E = D, std::enable_if_t<E::is_static || E::rank == 0, int> = 0>
+    KMM_HOST_DEVICE constexpr AbstractView(T* first) : AbstractView(first, E()) {}
+    /// Sizes that are not static are 0: an address, and no elements.
+    template<typename E = D, std::enable_if_t<!E::is_static && (E::rank > 0), int> = 0>
+    KMM_HOST_DEVICE explicit constexpr AbstractView(T* first) : AbstractView(first, E()) {}
 
     /// The region `bounds`, whose first element is at `first`; `strides[i]` in elements for each axis (a contiguous axis
     /// counts as 1). For domains without offsets only the sizes of `bounds` count.
@@ -144,10 +157,14 @@ class AbstractView {
     }
 
     // ---- extents; an axis beyond the rank has size 1 and offset 0
+    // Of what has explicit strides there may be more than a number can count: then the largest number.
     KMM_HOST_DEVICE constexpr size_type size() const noexcept {
+        if (is_empty()) {
+            return 0;
+        }
         size_type result = 1;
         for (std::size_t i = 0; i + 1 <= rank; i++) {
-            result *= domain_.size(i) > 0 ? static_cast<size_type>(domain_.size(i)) : 0;
+            result = views::detail::counted_product(result, static_cast<size_type>(domain_.size(i)));
         }
         return result;
     }
@@ -159,8 +176,17 @@ class AbstractView {
         }
         return result;
     }
-    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept { return size() * sizeof(T); }
-    KMM_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
+    KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept {
+        return views::detail::counted_product(size(), sizeof(T));
+    }
+    KMM_HOST_DEVICE constexpr bool is_empty() const noexcept {
+        for (std::size_t i = 0; i + 1 <= rank; i++) {
+            if (domain_.size(i) <= 0) {
+                return true;
+            }
+        }
+        return false;
+    }
     KMM_HOST_DEVICE constexpr index_type offset(std::size_t axis = 0) const noexcept { return domain_.offset(axis); }
     KMM_HOST_DEVICE constexpr ndindex_type offsets() const noexcept {
         ndindex_type result;
@@ -212,7 +238,7 @@ class AbstractView {
             if (size(axis) > 1 && stride(axis) != expected) {
                 return is_empty();
             }
-            expected = static_cast<stride_type>(expected * static_cast<stride_type>(size(axis)));
+            expected = views::detail::wrapping_product<stride_type>(expected, size(axis));
         }
         return true;
     }

@@ -25,8 +25,8 @@ RuntimeCore& runtime_core(Runtime& runtime) noexcept;
 Runtime& array_runtime_face(const ArrayRecord& record);
 /// IA: `what` needs a bound array; says how arrays become bound.
 [[noreturn]] void throw_unbound(const ArrayRecord& record, const char* what);
-/// IA if an axis is negative, naming it.
-void check_shape(std::size_t rank, const std::int64_t* shape);
+/// IA if an axis is negative, naming it, or if the elements have more bytes than 63 bits can count.
+void check_shape(std::size_t rank, const std::int64_t* shape, std::size_t element_bytes);
 /// IA unless a distribution has the shape of its array.
 void check_distribution(std::size_t rank, const std::int64_t* shape, const std::int64_t* distributed);
 /// IA: an instance of elements of type `found` cannot become an array of `wanted`.
@@ -36,6 +36,9 @@ void check_distribution(std::size_t rank, const std::int64_t* shape, const std::
                                     std::int64_t expected);
 /// IA if `region` is not inside `array`.
 void check_region(const char* what, std::size_t rank, const Box& region, const Box& array);
+/// The same for the region of `size` elements from `offset`, whose end may not fit 64 bits.
+void check_region(const char* what, std::size_t rank, const std::int64_t* offset, const std::int64_t* size,
+                  const Box& array);
 /// IA if a view has another shape than the array.
 void check_view_shape(const char* what, std::size_t rank, const std::int64_t* view, const std::int64_t* array);
 
@@ -60,11 +63,11 @@ struct ShapeArray {
     }
 };
 
-/// The shape of a new array. IA if a size is negative.
+/// The shape of a new array. IA if a size is negative, or its bytes do not fit 63 bits.
 template<std::size_t N>
-ShapeArray<N> checked_shape(const Dim<N>& shape) {
+ShapeArray<N> checked_shape(const Dim<N>& shape, std::size_t element_bytes) {
     const ShapeArray<N> result(shape);
-    check_shape(N, result.values);
+    check_shape(N, result.values, element_bytes);
     return result;
 }
 

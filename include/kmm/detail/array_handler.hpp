@@ -33,6 +33,9 @@ struct ArrayTypes<Array<T, N>> {
     using element = T;
     static constexpr std::size_t rank = N;
 };
+// Refused before: so that what the compiler adds does not speak of other types.
+template<typename A, std::size_t N, std::size_t K>
+struct ArrayTypes<PartialAccess<A, N, K>> : ArrayTypes<std::remove_const_t<A>> {};
 
 /// Handler of one access of the array `A` with the mapping `M`.
 template<typename A, typename M, AccessKind Kind>
@@ -167,7 +170,8 @@ struct ArgumentHandler<Accumulate<A, M, P, Op>> : detail::ReductionHandler<A, M,
 
 template<typename A, std::size_t N, std::size_t K>
 struct ArgumentHandler<detail::PartialAccess<A, N, K>> {
-    static_assert(detail::always_false_v<A>, "an array needs one index for each axis: A[_y][_x]");
+    static_assert(detail::always_false_v<A>,
+                  "an index is missing: an array needs one index for each axis, such as A[_y][_x]; _ is a whole axis");
 };
 
 // ---- mappings as plain arguments

@@ -22,6 +22,11 @@ namespace detail {
 /// NA: a file without the emulation that is compiled for no driver has no kernels.
 [[noreturn]] void throw_no_emulation();
 
+inline namespace KMM_DETAIL_FILE_KIND {
+
+/// Stands for the kind of file in the symbols of templates whose other parameters are the same in all.
+struct FileKind {};
+
 #if KMM_USE_CUDA
 inline constexpr LauncherInfo::Mode kernel_mode = LauncherInfo::Mode::cuda;
 
@@ -132,5 +137,6 @@ const void* kernel_handle(void (*)(P...), int) {
 }
 #endif
 
+}  // namespace KMM_DETAIL_FILE_KIND
 }  // namespace detail
 }  // namespace kmm

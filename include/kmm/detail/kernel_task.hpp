@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kmm/api/argument.hpp"
 #include "kmm/api/view_argument.hpp"
 #include "kmm/core/identifiers.hpp"
 #include "kmm/core/view.hpp"
@@ -19,10 +20,45 @@
 namespace kmm {
 namespace detail {
 
+// The library's own domains and layouts. A view with one of the program's is a type of the program's.
+template<typename D>
+struct IsOwnDomain : std::false_type {};
+template<std::size_t N, typename I>
+struct IsOwnDomain<views::dynamic_domain<N, I>> : std::true_type {};
+template<std::size_t N, typename I>
+struct IsOwnDomain<views::dynamic_subdomain<N, I>> : std::true_type {};
+template<typename I, I... Sizes>
+struct IsOwnDomain<views::static_domain<I, Sizes...>> : std::true_type {};
+template<typename D, typename D::index_type... Offsets>
+struct IsOwnDomain<views::static_offset<D, Offsets...>> : IsOwnDomain<D> {};
+template<typename L>
+struct IsOwnLayout : std::false_type {};
+template<typename S>
+struct IsOwnLayout<views::right_to_left_layout<S>> : std::true_type {};
+template<typename S>
+struct IsOwnLayout<views::left_to_right_layout<S>> : std::true_type {};
+template<typename S>
+struct IsOwnLayout<views::strided_layout<S>> : std::true_type {};
+template<typename S, S... Strides>
+struct IsOwnLayout<views::static_layout<S, Strides...>> : std::true_type {};
+
 template<typename P>
 struct IsView : std::false_type {};
-template<typename T, typename D, typename L, typename A>
-struct IsView<AbstractView<T, D, L, A>> : std::true_type {};
+template<typename T, typename D, typename L>
+struct IsView<AbstractView<T, D, L, views::device_accessor>>
+    : std::bool_constant<IsOwnDomain<D>::value && IsOwnLayout<L>::value> {};
+template<typename T, typename D, typename L>
+struct IsView<AbstractView<T, D, L, views::host_accessor>> : IsView<AbstractView<T, D, L, views::device_accessor>> {};
+
+/// Whether what the task stores as `S` becomes the kernel parameter `P` only when the task is launched: where the program's
+/// code makes it from an address, a constructor that takes a view, or its ArgumentUnpack. That code runs on a launcher
+/// thread, which then launches (late_kernel.hpp).
+template<typename S, typename P>
+inline constexpr bool is_built_late_v =
+    IsStoredView<S>::value ? !IsView<P>::value && (std::is_class_v<P> || std::is_union_v<P>)
+                           : !std::is_same_v<decltype(ArgumentUnpack<ExecutionSpace::Device, S>::call(
+                                                 std::declval<TaskContext&>(), std::declval<S&>())),
+                                             S&>;
 
 /// Stands in a recipe for what needs no finishing.
 struct NothingToFinish {};
@@ -44,8 +80,10 @@ struct KernelParameter {
 template<typename S, typename P>
 struct KernelParameter<S, P, std::enable_if_t<IsStoredView<S>::value>> {
     using view_type = view_of_t<S, ExecutionSpace::Device>;
-    static_assert(IsView<P>::value || std::is_pointer_v<P>,
-                  "a kernel parameter that receives an array must be one of kmm's GPU views or a pointer");
+    static_assert(
+        IsView<P>::value || std::is_pointer_v<P>,
+        "a kernel parameter that receives an array must be one of kmm's GPU views, a pointer, or a type of the "
+        "program's that is constructed from such a view");
     static_assert(std::is_convertible_v<view_type, P>,
                   "an array argument does not fit the kernel's view parameter: a mutable view needs write(..) or "
                   "overwrite(..), a "

@@ -17,6 +17,7 @@
 #include "kmm/core/identifiers.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"
+#include "kmm/utils/macros.hpp"
 
 namespace kmm {
 
@@ -33,6 +34,7 @@ namespace detail {
 class RuntimeCore;
 
 inline constexpr std::size_t max_rank = 8;
+inline constexpr std::size_t max_element_alignment = 4096;  // a page
 
 /// A box of array indices without its rank: axes beyond the rank are [0, 1).
 struct Box {
@@ -51,6 +53,7 @@ struct ChunkGeometry {
 class ArrayRecord;
 using ArrayRef = std::shared_ptr<ArrayRecord>;
 
+/// The shape is one that `check_shape` (detail/array_checks.hpp) found good, here and below.
 ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
                     std::size_t element_alignment);
 /// Makes a bound array: `chunks` must cover the shape exactly (IA otherwise).
@@ -66,11 +69,24 @@ std::vector<ChunkGeometry> array_chunks(const ArrayRecord&);
 std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);  ///< IA when unbound
 /// Waits for all work on the array; nothing when unbound. TE, DL.
 void array_synchronize(const ArrayRecord&);
+/// What a unit of the program means by its default stream.
+enum class DefaultStream : std::uint8_t { legacy, per_thread };
+/// Of the unit that this is compiled in. It and all that calls it must be inlined: units of both kinds meet in one program.
+KMM_INLINE DefaultStream default_stream() noexcept {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(HIP_API_PER_THREAD_DEFAULT_STREAM)
+    return DefaultStream::per_thread;
+#else
+    return DefaultStream::legacy;
+#endif
+}
+
 /// Blocking copies of a region between the array and packed row-major user memory (host or device). `region` must lie
-/// inside the array. TE UR IA OM DL.
+/// inside the array. With device memory they come after what the thread has put on its default stream, or its task's stream.
+/// TE UR IA OM DL DE.
 void array_copy_out(const ArrayRef&, const Box& region, void* destination,
-                    const std::int64_t* destination_strides_elements);
-void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements);
+                    const std::int64_t* destination_strides_elements, DefaultStream);
+void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements,
+                   DefaultStream);
 EventId array_fill(const ArrayRef&, const void* value);
 
 /// How a task uses a region.
@@ -136,13 +152,16 @@ class Submission {
 
     /// Starts the next task. Calls below belong to it until the next `begin_task`.
     void begin_task(ResourceId where, const DomainChunk& chunk);
+    /// For submits of the library's own, whose tasks run where their chunks are: of another kind than the launcher's.
+    void begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind);
     /// One access of the current task, already clipped to the array; `argument` is the argument's number for messages.
     /// Returns the access's number within the task (0, 1, ...). An empty region is a valid access without memory.
     std::uint32_t add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument);
     /// Debug mode: logs that the mapping of the coming access gives `wanted`, of which a part lies outside the array.
     bool logs_regions() const noexcept { return logs_regions_; }
     void log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument);
-    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed.
+    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed. A kernel has a
+    /// body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs it.
     void* allocate_payload(std::size_t bytes, std::size_t alignment);
     void set_body(void* payload, const TaskBody& body);
     /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.

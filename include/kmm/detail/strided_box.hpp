@@ -20,6 +20,10 @@ struct StridedBox {
     std::int64_t strides[max_rank] = {0, 0, 0, 0, 0, 0, 0, 0};
 };
 
+/// IA unless every byte of a box of `sizes` elements lies within 63 bits of its first one.
+void check_reach(const char* what, std::size_t rank, const std::int64_t* sizes, const std::int64_t* strides_elements,
+                 std::size_t element_bytes);
+
 template<typename V>
 StridedBox strided_box(const V& view) noexcept {
     StridedBox box;

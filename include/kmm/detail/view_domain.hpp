@@ -72,6 +72,7 @@ struct dynamic_domain {
     KMM_HOST_DEVICE constexpr dynamic_domain() noexcept : sizes_() {}
     template<typename... Us, typename = kmm::detail::enable_elements_t<I, N, Us...>>
     KMM_HOST_DEVICE constexpr dynamic_domain(const Us&... sizes) : sizes_(sizes...) {}
+    KMM_HOST_DEVICE constexpr dynamic_domain(const Dim<N, I>& sizes) noexcept : sizes_(sizes) {}
     template<typename U>
     KMM_HOST_DEVICE constexpr dynamic_domain(const fixed_vector<U, N>& sizes) : sizes_(Dim<N, I>(sizes)) {}
     template<typename E, std::enable_if_t<detail::is_domain_of<E, N, I, false>::value, int> = 0>
@@ -97,6 +98,8 @@ struct dynamic_subdomain {
     static constexpr bool is_static = false;
 
     KMM_HOST_DEVICE constexpr dynamic_subdomain() noexcept : offsets_(), sizes_() {}
+    KMM_HOST_DEVICE constexpr dynamic_subdomain(const Point<N, I>& offsets, const Dim<N, I>& sizes) noexcept
+        : offsets_(offsets), sizes_(sizes) {}
     template<typename U, typename V>
     KMM_HOST_DEVICE constexpr dynamic_subdomain(const fixed_vector<U, N>& offsets, const fixed_vector<V, N>& sizes)
         : offsets_(Point<N, I>(offsets)), sizes_(Dim<N, I>(sizes)) {}
@@ -178,6 +181,50 @@ KMM_HOST_DEVICE constexpr dynamic_domain<N, I> origin(const dynamic_subdomain<N,
     return sizes;
 }
 
+template<typename D, typename = void>
+struct is_domain : std::false_type {};
+template<typename D>
+struct is_domain<D, std::void_t<decltype(D::has_offset), decltype(D::is_static), typename D::index_type>>
+    : std::true_type {};
+
+// Domains of one rank, and whether a domain is compared with a number.
+template<typename A, typename B>
+using enable_domains_t = std::enable_if_t<is_domain<A>::value && is_domain<B>::value, bool>;
+template<typename D, typename S>
+using enable_length_t = std::enable_if_t<is_domain<D>::value && std::is_arithmetic<S>::value && (D::rank <= 1), bool>;
+
 }  // namespace detail
+
+/// Whether two domains have the same indices, whatever their kinds and index types.
+template<typename A, typename B>
+KMM_HOST_DEVICE constexpr detail::enable_domains_t<A, B> operator==(const A& a, const B& b) noexcept {
+    for (std::size_t i = 0; i < (A::rank > B::rank ? A::rank : B::rank); i++) {
+        if (!is_equal(a.offset(i), b.offset(i)) || !is_equal(a.size(i), b.size(i))) {
+            return false;
+        }
+    }
+    return A::rank == B::rank;
+}
+template<typename A, typename B>
+KMM_HOST_DEVICE constexpr detail::enable_domains_t<A, B> operator!=(const A& a, const B& b) noexcept {
+    return !(a == b);
+}
+/// Of rank 1 (or 0, which has one element): whether the indices are 0 ... length - 1.
+template<typename D, typename S>
+KMM_HOST_DEVICE constexpr detail::enable_length_t<D, S> operator==(const D& domain, const S& length) noexcept {
+    return is_equal(domain.offset(0), 0) && is_equal(domain.size(0), length);
+}
+template<typename D, typename S>
+KMM_HOST_DEVICE constexpr detail::enable_length_t<D, S> operator==(const S& length, const D& domain) noexcept {
+    return domain == length;
+}
+template<typename D, typename S>
+KMM_HOST_DEVICE constexpr detail::enable_length_t<D, S> operator!=(const D& domain, const S& length) noexcept {
+    return !(domain == length);
+}
+template<typename D, typename S>
+KMM_HOST_DEVICE constexpr detail::enable_length_t<D, S> operator!=(const S& length, const D& domain) noexcept {
+    return !(domain == length);
+}
 
 }  // namespace kmm::views

@@ -6,8 +6,70 @@
 #include <type_traits>
 
 #include "kmm/detail/view_domain.hpp"
+#include "kmm/utils/checked_math.hpp"
+
+namespace kmm::detail {
+
+/// InvalidArgument with shape and element size.
+[[noreturn]] void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes);
+
+}  // namespace kmm::detail
 
 namespace kmm::views {
+
+namespace detail {
+
+// Of elements: on the host the largest number where the product does not fit.
+KMM_HOST_DEVICE constexpr std::size_t counted_product(std::size_t a, std::size_t b) noexcept {
+#if KMM_IS_DEVICE
+    return a * b;
+#elif KMM_DETAIL_HAS_DEVICE_CODE
+    return a != 1 && b != 0 && a > static_cast<std::size_t>(-1) / b ? static_cast<std::size_t>(-1) : a * b;
+#else
+    std::size_t result = 0;
+    return __builtin_mul_overflow(a, b, &result) ? static_cast<std::size_t>(-1) : result;
+#endif
+}
+
+// InvalidArgument, or a failed kernel, unless the bytes of packed elements fit 63 bits and their strides S.
+template<typename L, typename S, typename D>
+KMM_HOST_DEVICE constexpr void check_packed(const D& domain, std::size_t element_bytes) {
+    // The pitch is the largest stride: that of the axis whose index changes last.
+    constexpr std::size_t slowest = L::is_left_to_right ? D::rank - 1 : 0;
+    auto bytes = static_cast<long long>(element_bytes);
+    long long pitch = 1;
+    bool fits = true;
+    for (std::size_t i = 0; i + 1 <= D::rank; i++) {
+        const auto n = static_cast<long long>(domain.size(i));
+        if (n <= 0) {
+            return;
+        }
+        fits = fits && !kmm::detail::mul_overflows(bytes, n, bytes);
+        if (i != slowest) {
+            fits = fits && !kmm::detail::mul_overflows(pitch, n, pitch);
+        }
+    }
+    if (KMM_UNLIKELY(!fits || !is_convertible<S>(pitch))) {
+#if KMM_IS_DEVICE
+        kmm::detail::panic("a view has more bytes, or larger strides, than its type can count", __FILE__, __LINE__);
+#else
+        long long sizes[D::rank + 1] = {};
+        for (std::size_t i = 0; i + 1 <= D::rank; i++) {
+            sizes[i] = static_cast<long long>(domain.size(i));
+        }
+        kmm::detail::throw_view_too_large(D::rank, sizes, element_bytes);
+#endif
+    }
+}
+
+// Of strides beyond the largest number: a view without elements may have such, others are refused.
+template<typename S, typename I>
+KMM_HOST_DEVICE constexpr S wrapping_product(S stride, I size) noexcept {
+    using U = std::make_unsigned_t<S>;
+    return static_cast<S>(static_cast<U>(1u * static_cast<U>(stride) * static_cast<U>(size)));
+}
+
+}  // namespace detail
 
 /// All strides stored.
 template<std::size_t N, typename S = default_stride_type>
@@ -62,7 +124,7 @@ struct contiguous_axis_mapping {
         for (std::size_t k = 0; k < N; k++) {
             std::size_t axis = A == 0 ? k : N - 1 - k;
             result.set(axis, stride);
-            stride = static_cast<S>(stride * static_cast<S>(domain.size(axis)));
+            stride = detail::wrapping_product<S>(stride, domain.size(axis));
         }
         return result;
     }
@@ -133,7 +195,7 @@ struct strided_mapping {
         S stride = S(1);
         for (std::size_t k = 0; k + 1 <= N; k++) {
             result.strides_[N - 1 - k] = stride;
-            stride = static_cast<S>(stride * static_cast<S>(domain.size(N - 1 - k)));
+            stride = detail::wrapping_product<S>(stride, domain.size(N - 1 - k));
         }
         return result;
     }

@@ -7,6 +7,8 @@
 
 #if !KMM_DETAIL_HAS_DEVICE_CODE
 
+#include "kmm/emulation/beside_cuda.hpp"
+
 namespace kmm::emulation::detail {
 
 /// Replaces *address by next(old) and returns old.

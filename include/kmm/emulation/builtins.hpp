@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "kmm/emulation/beside_cuda.hpp"
 #include "kmm/emulation/engine.hpp"
 
 inline void __syncthreads() { kmm::emulation::detail::barrier(); }
@@ -46,6 +47,7 @@ inline unsigned long long __brevll(unsigned long long x) {
     return static_cast<unsigned long long>(low) << 32 | __brev(static_cast<unsigned>(x >> 32));
 }
 
+#if !KMM_DETAIL_BESIDE_CUDA || !defined(__NVCC__)  // whose headers have these for the host too
 // Ordinary functions, as in CUDA: they win against std::min and std::max under `using namespace std`. Mixed arguments are
 // converted as CUDA converts them; for floating point the number wins against a NaN.
 #define KMM_DETAIL_MIN_MAX_(R, A, B)                                                          \
@@ -71,9 +73,9 @@ inline double min(float a, double b) { return fmin(a, b); }
 inline double max(float a, double b) { return fmax(a, b); }
 inline double min(double a, float b) { return fmin(a, b); }
 inline double max(double a, float b) { return fmax(a, b); }
-
+#endif
 // The C library of glibc has sincos, and rsqrt from 2.42 on (with GNU extensions, which g++ and clang++ turn on).
-#if defined(__GLIBC__) && defined(_GNU_SOURCE)
+#if defined(__GLIBC__) && defined(_GNU_SOURCE) && !KMM_DETAIL_BESIDE_CUDA
 #define KMM_DETAIL_HAS_SINCOS_ 1
 #define KMM_DETAIL_HAS_RSQRT_ __GLIBC_PREREQ(2, 42)
 #else

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kmm/driver/host_kernel.hpp"
+#include "kmm/emulation/beside_cuda.hpp"
 #include "kmm/emulation/vector_types.hpp"
 
 // Initial-exec: one or two instructions for an access from any binary. It takes its place from the small static reserve of
@@ -89,9 +90,16 @@ long long clock_ticks() noexcept;
 }  // namespace detail
 }  // namespace kmm::emulation
 
+#if KMM_DETAIL_BESIDE_CUDA
+#define threadIdx ::kmm::emulation::threadIdx
+#define blockIdx ::kmm::emulation::blockIdx
+#define blockDim ::kmm::emulation::blockDim
+#define gridDim ::kmm::emulation::gridDim
+#else
 using kmm::emulation::blockDim;
 using kmm::emulation::blockIdx;
 using kmm::emulation::gridDim;
 using kmm::emulation::threadIdx;
+#endif
 
 #endif  // !KMM_DETAIL_HAS_DEVICE_CODE

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kmm/emulation/beside_cuda.hpp"
 #include "kmm/emulation/engine.hpp"
 
 constexpr int warpSize = 32;

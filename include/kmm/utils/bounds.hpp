@@ -95,6 +95,22 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
         return Range<T>(T(0), T(1));
     }
 
+    /// The range of `axis`; `value` for an axis >= N.
+    KMM_HOST_DEVICE constexpr Range<T> get_or_default(std::size_t axis, const Range<T>& value) const {
+        return axis < N ? get_or_default(axis) : value;
+    }
+
+    /// Whether all bounds fit `U`.
+    template<typename U>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        for (std::size_t i = 0; i != N; i++) {
+            if (!get_or_default(i).template is_convertible_to<U>()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
     KMM_HOST_DEVICE constexpr T begin(std::size_t axis) const { return get_or_default(axis).begin; }
     KMM_HOST_DEVICE constexpr T end(std::size_t axis) const { return get_or_default(axis).end; }
     KMM_HOST_DEVICE constexpr T size(std::size_t axis) const { return get_or_default(axis).size(); }
@@ -168,12 +184,13 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
         return true;
     }
 
-    /// Whether every element of `that` is in this box; true if `that` is empty.
-    KMM_HOST_DEVICE constexpr bool contains(const Bounds& that) const {
+    /// Whether every element of `that` is in this box; true if `that` is empty. Of either a missing axis is [0, 1).
+    template<std::size_t M, typename U>
+    KMM_HOST_DEVICE constexpr bool contains(const Bounds<M, U>& that) const {
         if (that.is_empty()) {
             return true;
         }
-        for (std::size_t i = 0; i != N; i++) {
+        for (std::size_t i = 0; i < (N > M ? N : M); i++) {
             if (!get_or_default(i).contains(that.get_or_default(i))) {
                 return false;
             }
@@ -181,24 +198,39 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
         return true;
     }
 
-    template<typename U>
-    KMM_HOST_DEVICE constexpr bool contains(const Point<N, U>& point) const {
-        for (std::size_t i = 0; i != N; i++) {
+    /// A missing coordinate is 0.
+    template<std::size_t M, typename U>
+    KMM_HOST_DEVICE constexpr bool contains(const Point<M, U>& point) const {
+        for (std::size_t i = 0; i < (N > M ? N : M); i++) {
             if (!get_or_default(i).contains(point.get_or_default(i))) {
                 return false;
             }
         }
         return true;
     }
+    template<typename... Is, typename = std::enable_if_t<(std::is_integral<Is>::value && ...)>>
+    KMM_HOST_DEVICE constexpr bool contains(const Is&... indices) const {
+        return contains(Point<sizeof...(Is)>(indices...));
+    }
 
     KMM_HOST_DEVICE constexpr Bounds shift_by(const Point<N, T>& offset) const {
         return generate([&](std::size_t i) { return get_or_default(i).shift_by(offset.get_or_default(i)); });
     }
 
-    /// Cuts `axis` at `middle` (clamped): this box keeps what lies before, the result is the rest.
+    /// Cuts `axis` at `middle` (clamped): this box keeps what lies before, the result is the rest. An axis >= N is [0, 1),
+    /// so that one side gets all and the other is empty.
     KMM_HOST_DEVICE constexpr Bounds split_tail_along(std::size_t axis, const T& middle) {
+        if constexpr (N == 0) {
+            detail::fail_out_of_range(axis, N);  // its one element cannot be parted
+        }
         Bounds tail = *this;
-        tail[axis] = (*this)[axis].split_tail(middle);
+        if (axis < N) {
+            tail[axis] = (*this)[axis].split_tail(middle);
+        } else if (T(0) < middle) {
+            tail = empty();
+        } else {
+            *this = empty();
+        }
         return tail;
     }
 

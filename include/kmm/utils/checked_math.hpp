@@ -14,15 +14,6 @@
 
 namespace kmm {
 
-/// `value` as a `T`; std::overflow_error if that would change the value.
-template<typename T, typename V>
-KMM_HOST_DEVICE constexpr T checked_cast(const V& value) {
-    if (KMM_UNLIKELY(!is_convertible<T>(value))) {
-        detail::fail_overflow("overflow in conversion of a number: the value does not fit the type");
-    }
-    return static_cast<T>(value);
-}
-
 namespace detail {
 
 // True if a + b, a - b or a * b does not fit `T`; else the result is in `out`. The builtins are neither available in device

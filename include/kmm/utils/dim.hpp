@@ -10,10 +10,11 @@
 namespace kmm {
 
 /// N extents, all 1 by default. The members are x, y, z, w for N <= 4. Missing axes
-/// count as 1. Conversions that would lose a value throw std::overflow_error.
+/// count as 1. Conversions that would lose a value throw std::overflow_error. One axis is a number: it converts to T.
 template<std::size_t N, typename T = default_index_type>
-struct Dim : fixed_vector<T, N> {
+struct Dim : fixed_vector<T, N>, detail::OneAxisNumber<Dim<N, T>, T, N> {
     using base_type = fixed_vector<T, N>;
+    using base_type::get_or_default;
 
     /// All axes 1.
     KMM_HOST_DEVICE constexpr Dim() : base_type(detail::filled_storage<N>(T(1))) {}
@@ -92,17 +93,19 @@ struct Dim : fixed_vector<T, N> {
         return result;
     }
 
-    /// Whether 0 <= point < size on every axis.
-    template<typename U>
-    KMM_HOST_DEVICE constexpr bool contains(const Point<N, U>& point) const {
-        if constexpr (N > 0) {
-            for (std::size_t i = 0; i < N; i++) {
-                if (is_less(point.at(i), T(0)) || !is_less(point.at(i), this->at(i))) {
-                    return false;
-                }
+    /// Whether 0 <= point < size on every axis; a missing coordinate is 0, a missing size 1.
+    template<std::size_t M, typename U>
+    KMM_HOST_DEVICE constexpr bool contains(const Point<M, U>& point) const {
+        for (std::size_t i = 0; i < (N > M ? N : M); i++) {
+            if (!in_range(point.get_or_default(i), get_or_default(i))) {
+                return false;
             }
         }
         return true;
+    }
+    template<typename... Is, typename = std::enable_if_t<(std::is_integral<Is>::value && ...)>>
+    KMM_HOST_DEVICE constexpr bool contains(const Is&... indices) const {
+        return contains(Point<sizeof...(Is), default_index_type>(indices...));
     }
 };
 

@@ -12,7 +12,28 @@
 
 namespace kmm {
 
+template<std::size_t N, typename T>
+struct Point;
+template<std::size_t N, typename T>
+struct Dim;
+
 namespace detail {
+
+// Point<1> and Dim<1>, which convert to their only element: a number wherever a number is wanted.
+template<typename U>
+struct IsOneAxis : std::false_type {};
+template<typename T>
+struct IsOneAxis<Point<1, T>> : std::true_type {};
+template<typename T>
+struct IsOneAxis<Dim<1, T>> : std::true_type {};
+
+// Base of the points and sizes V of N axes: for one axis the conversion to the element, else nothing.
+template<typename V, typename T, std::size_t N>
+struct OneAxisNumber {};
+template<typename V, typename T>
+struct OneAxisNumber<V, T, 1> {
+    KMM_HOST_DEVICE constexpr operator T() const { return static_cast<const V&>(*this).x; }
+};
 
 // The members of a vector, reachable by name and by number. `at` does not check its argument.
 template<typename T, std::size_t N>
@@ -58,6 +79,8 @@ template<typename T, typename U>
 KMM_HOST_DEVICE constexpr T element_cast(const U& value) {
     if constexpr (std::is_arithmetic<T>::value && std::is_arithmetic<U>::value) {
         return checked_cast<T>(value);
+    } else if constexpr (std::is_arithmetic<T>::value && IsOneAxis<U>::value) {
+        return checked_cast<T>(value.x);
     } else {
         return static_cast<T>(value);
     }
@@ -105,6 +128,30 @@ struct fixed_vector : detail::VectorStorage<T, N> {
 
     KMM_HOST_DEVICE static constexpr std::size_t size() { return N; }
 
+    /// Element `i`; `value` for i >= N.
+    KMM_HOST_DEVICE constexpr T get_or_default(std::size_t i, const T& value) const {
+        if constexpr (N > 0) {
+            if (i < N) {
+                return this->at(i);
+            }
+        }
+        (void)i;
+        return value;
+    }
+
+    /// Whether every element has the same value as a `U`.
+    template<typename U>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        if constexpr (N > 0) {
+            for (std::size_t i = 0; i != N; i++) {
+                if (!is_convertible<U>(this->at(i))) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
     KMM_HOST_DEVICE constexpr T& operator[](std::size_t i) {
         if constexpr (N > 0) {
             if (KMM_LIKELY(i < N)) {
@@ -128,21 +175,39 @@ struct fixed_vector : detail::VectorStorage<T, N> {
     KMM_HOST_DEVICE const T* end() const { return begin() + N; }
 };
 
-template<typename T, typename U, std::size_t N>
-KMM_HOST_DEVICE constexpr bool operator==(const fixed_vector<T, N>& a, const fixed_vector<U, N>& b) {
-    if constexpr (N > 0) {
+/// Vectors of different lengths differ.
+template<typename T, std::size_t N, typename U, std::size_t M>
+KMM_HOST_DEVICE constexpr bool operator==(const fixed_vector<T, N>& a, const fixed_vector<U, M>& b) {
+    if constexpr (N > 0 && N == M) {
         for (std::size_t i = 0; i != N; i++) {
             if (!is_equal(a.at(i), b.at(i))) {
                 return false;
             }
         }
     }
-    return true;
+    return N == M;
 }
 
-template<typename T, typename U, std::size_t N>
-KMM_HOST_DEVICE constexpr bool operator!=(const fixed_vector<T, N>& a, const fixed_vector<U, N>& b) {
+template<typename T, std::size_t N, typename U, std::size_t M>
+KMM_HOST_DEVICE constexpr bool operator!=(const fixed_vector<T, N>& a, const fixed_vector<U, M>& b) {
     return !(a == b);
+}
+
+/// The elements of `a`, then those of `b`.
+template<typename T, std::size_t N, std::size_t M>
+KMM_HOST_DEVICE constexpr fixed_vector<T, N + M> concat(const fixed_vector<T, N>& a, const fixed_vector<T, M>& b) {
+    fixed_vector<T, N + M> result;
+    if constexpr (N > 0) {
+        for (std::size_t i = 0; i < N; i++) {
+            result.at(i) = a.at(i);
+        }
+    }
+    if constexpr (M > 0) {
+        for (std::size_t i = 0; i < M; i++) {
+            result.at(N + i) = b.at(i);
+        }
+    }
+    return result;
 }
 
 template<typename C, typename Traits, typename T, std::size_t N>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "kmm/core/backends.hpp"
@@ -59,6 +60,15 @@ inline void check_gpu(rocblas_status status, const char* expression, const Sourc
     }
 }
 #endif
+#else
+/// In a plain file, which knows no vendor: 0 is the only good status, of whatever enumeration or number.
+template<typename Status>
+void check_gpu(Status status, const char* expression, const SourceLocation& where) {
+    static_assert(std::is_enum_v<Status> || std::is_integral_v<Status>, "KMM_GPU_CHECK needs the status of a call");
+    if (KMM_UNLIKELY(static_cast<int>(status) != 0)) {
+        throw_gpu_runtime_error(DriverKind::Auto, static_cast<int>(status), "status", expression, where);
+    }
+}
 #endif
 
 }  // namespace detail
@@ -95,5 +105,6 @@ class GPUContextGuard {
 }  // namespace kmm
 
 /// Throws GPURuntimeException, GPUDriverException or BlasException if a native call (cudaError_t, CUresult, cublasStatus_t
-/// and HIP's equivalents) failed. An expression; needs its own semicolon.
+/// and HIP's equivalents) failed. In plain files, where it knows none of these types, a status other than 0 is a
+/// GPURuntimeException. An expression; needs its own semicolon.
 #define KMM_GPU_CHECK(...) (::kmm::detail::check_gpu((__VA_ARGS__), #__VA_ARGS__, ::kmm::SourceLocation::current()))

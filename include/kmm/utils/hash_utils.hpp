@@ -21,12 +21,18 @@ inline void hash_combine(std::size_t& seed, const T& value) {
     seed = static_cast<std::size_t>(mixed);
 }
 
+/// Mixes the hashes of [begin, end) into `seed`, one after the other.
 template<typename Iterator>
-inline std::size_t hash_range(Iterator begin, Iterator end) {
-    std::size_t seed = 0;
+inline void hash_combine_range(std::size_t& seed, Iterator begin, Iterator end) {
     for (; begin != end; ++begin) {
         hash_combine(seed, *begin);
     }
+}
+
+template<typename Iterator>
+inline std::size_t hash_range(Iterator begin, Iterator end) {
+    std::size_t seed = 0;
+    hash_combine_range(seed, begin, end);
     return seed;
 }
 

@@ -40,10 +40,13 @@ KMM_HOST_DEVICE constexpr T div_ceil(const A& a, const B& b) {
     }
 }
 
-/// The smallest multiple of `multiple` that is not below `value`; std::overflow_error if it does not fit.
+/// The smallest multiple of `multiple` that is not below `value`, whatever the signs; std::overflow_error if it does not
+/// fit.
 template<typename A, typename B, typename T = std::common_type_t<A, B>>
 KMM_HOST_DEVICE constexpr T round_up_to_multiple(const A& value, const B& multiple) {
-    return checked_mul(div_ceil<A, B, T>(value, multiple), static_cast<T>(multiple));
+    const T step = static_cast<T>(multiple);
+    // A negative step reaches the larger multiple with the smaller factor.
+    return checked_mul(step < T(0) ? div_floor<A, B, T>(value, multiple) : div_ceil<A, B, T>(value, multiple), step);
 }
 
 template<typename T>

@@ -1,11 +1,19 @@
 // The macros of the public headers. Owns no state; knows no other header of the library. Any compiler, host or device.
 #pragma once
 
-/// 1 while the compiler translates code for a device, else 0. An emulated kernel is host code: 0.
-#if defined(__CUDA_ARCH__) || (defined(__HIP_DEVICE_COMPILE__) && __HIP_DEVICE_COMPILE__)
-#define KMM_IS_DEVICE 1
+/// 1 in files compiled as HIP, whose kernels run on the hip driver.
+#ifndef KMM_USE_HIP
+#define KMM_USE_HIP 0
+#endif
+/// 1 in files whose kernels run on the cuda driver: those that a CUDA compiler translates as CUDA. nvcc hands plain .cpp
+/// files to the C++ compiler (and defines __NVCC__ there): their kernels are emulated. -DKMM_USE_CUDA=0 asks for emulation
+/// in a CUDA file too.
+#ifndef KMM_USE_CUDA
+#if defined(__CUDACC__) && !KMM_USE_HIP
+#define KMM_USE_CUDA 1
 #else
-#define KMM_IS_DEVICE 0
+#define KMM_USE_CUDA 0
+#endif
 #endif
 
 /// 1 in run-time compilation (NVRTC, hipRTC), else 0.
@@ -15,11 +23,32 @@
 #define KMM_IS_RTC 0
 #endif
 
-// Whether this compiler knows __host__ and __device__ (nvcc, clang in CUDA or HIP mode, hipcc).
-#if defined(__CUDACC__) || defined(__CUDA__) || defined(__HIP__) || defined(__HIPCC__)
+// Whether this compiler knows __host__ and __device__ (nvcc, clang in CUDA or HIP mode, hipcc) and is to see them: not
+// where the kernels of a CUDA file are emulated.
+#if (KMM_USE_CUDA && (defined(__CUDACC__) || defined(__CUDA__))) || defined(__HIP__) || defined(__HIPCC__)
 #define KMM_DETAIL_HAS_DEVICE_CODE 1
 #else
 #define KMM_DETAIL_HAS_DEVICE_CODE 0
+#endif
+
+/// 1 while the compiler translates code for a device, else 0. An emulated kernel is host code: 0.
+#if KMM_DETAIL_HAS_DEVICE_CODE && \
+    (defined(__CUDA_ARCH__) || (defined(__HIP_DEVICE_COMPILE__) && __HIP_DEVICE_COMPILE__))
+#define KMM_IS_DEVICE 1
+#else
+#define KMM_IS_DEVICE 0
+#endif
+
+// What differs between files of one program stands in an inline namespace of this name: templates made of it have other
+// symbols in other files, or the linker would keep one form for all.
+#if KMM_USE_CUDA
+#define KMM_DETAIL_FILE_KIND cuda_file
+#elif KMM_USE_HIP
+#define KMM_DETAIL_FILE_KIND hip_file
+#elif defined(KMM_NO_EMULATION)
+#define KMM_DETAIL_FILE_KIND plain_file
+#else
+#define KMM_DETAIL_FILE_KIND emulated_file
 #endif
 
 #define KMM_INLINE inline __attribute__((always_inline))

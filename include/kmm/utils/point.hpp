@@ -9,10 +9,11 @@
 namespace kmm {
 
 /// N coordinates, all 0 by default. The members are x, y, z, w for N <= 4. Missing axes
-/// count as 0. Conversions that would lose a value throw std::overflow_error.
+/// count as 0. Conversions that would lose a value throw std::overflow_error. One axis is a number: it converts to T.
 template<std::size_t N, typename T = default_index_type>
-struct Point : fixed_vector<T, N> {
+struct Point : fixed_vector<T, N>, detail::OneAxisNumber<Point<N, T>, T, N> {
     using base_type = fixed_vector<T, N>;
+    using base_type::get_or_default;
 
     /// All axes 0.
     KMM_HOST_DEVICE constexpr Point() : base_type(detail::filled_storage<N>(T(0))) {}

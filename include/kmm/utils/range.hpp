@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kmm/utils/checked_math.hpp"
+#include "kmm/utils/fixed_vector.hpp"
 #include "kmm/utils/hash_utils.hpp"
 #include "kmm/utils/macros.hpp"
 
@@ -25,14 +26,15 @@ struct Range {
     constexpr Range() = default;
 
     /// [0, end). std::overflow_error if `end` does not fit T.
-    template<typename E, typename = std::enable_if_t<std::is_convertible<E, T>::value && std::is_arithmetic<E>::value>>
-    KMM_HOST_DEVICE constexpr Range(const E& end_) : begin(T{}), end(checked_cast<T>(end_)) {}
+    template<typename E, typename = std::enable_if_t<std::is_convertible<E, T>::value &&
+                                                     (std::is_arithmetic<E>::value || detail::IsOneAxis<E>::value)>>
+    KMM_HOST_DEVICE constexpr Range(const E& end_) : begin(T{}), end(detail::element_cast<T>(end_)) {}
 
     /// [begin, end). std::overflow_error if one of them does not fit T.
     template<typename B, typename E,
              typename = std::enable_if_t<std::is_convertible<B, T>::value && std::is_convertible<E, T>::value>>
     KMM_HOST_DEVICE constexpr Range(const B& begin_, const E& end_)
-        : begin(checked_cast<T>(begin_)), end(checked_cast<T>(end_)) {}
+        : begin(detail::element_cast<T>(begin_)), end(detail::element_cast<T>(end_)) {}
 
     /// Another element type; std::overflow_error if a bound does not fit.
     template<typename U, typename = std::enable_if_t<!std::is_same<T, U>::value && std::is_convertible<U, T>::value>>
@@ -61,8 +63,9 @@ struct Range {
     }
 
     /// Whether every index of `that` is in this one; true if `that` is empty.
-    KMM_HOST_DEVICE constexpr bool contains(const Range& that) const {
-        return that.is_empty() || (!(that.begin < begin) && !(end < that.end));
+    template<typename U>
+    KMM_HOST_DEVICE constexpr bool contains(const Range<U>& that) const {
+        return that.is_empty() || (!is_less(that.begin, begin) && !is_less(end, that.end));
     }
 
     /// Whether the two have an index in common.
@@ -91,11 +94,32 @@ struct Range {
     }
 };
 
+namespace detail {
+
+// The number that a bound of a range is.
 template<typename E>
-Range(E) -> Range<std::conditional_t<std::is_integral<E>::value, default_index_type, E>>;
+struct BoundType {
+    using type = E;
+};
+template<typename T>
+struct BoundType<Point<1, T>> {
+    using type = T;
+};
+template<typename T>
+struct BoundType<Dim<1, T>> {
+    using type = T;
+};
+// The element type of a range with the bounds Es, where the program names none.
+template<typename... Es>
+using deduced_bound_t = std::conditional_t<(std::is_integral<typename BoundType<Es>::type>::value && ...),
+                                           default_index_type, std::common_type_t<typename BoundType<Es>::type...>>;
+
+}  // namespace detail
+
+template<typename E>
+Range(E) -> Range<detail::deduced_bound_t<E>>;
 template<typename B, typename E>
-Range(B, E) -> Range<std::conditional_t<std::is_integral<B>::value && std::is_integral<E>::value, default_index_type,
-                                        std::common_type_t<B, E>>>;
+Range(B, E) -> Range<detail::deduced_bound_t<B, E>>;
 
 template<typename A, typename B>
 KMM_HOST_DEVICE constexpr bool operator==(const Range<A>& a, const Range<B>& b) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kmm/detail/panic.hpp"
+#include "kmm/utils/checked_compare.hpp"
 #include "kmm/utils/hash_utils.hpp"
 #include "kmm/utils/macros.hpp"
 
@@ -37,6 +38,14 @@ class small_vector {
     }
     small_vector(const small_vector& that) : small_vector(that.begin(), that.end()) {}
     small_vector(small_vector&& that) noexcept : small_vector() { take(that); }
+    /// Of another capacity or element type; each element is converted.
+    template<typename U, std::size_t L, typename = std::enable_if_t<std::is_convertible<const U&, T>::value>>
+    small_vector(const small_vector<U, L>& that) : small_vector() {
+        reserve(that.size());
+        for (const U& value : that) {
+            push_back(static_cast<T>(value));
+        }
+    }
     small_vector& operator=(const small_vector& that) {
         if (this != &that) {
             small_vector copy(that);
@@ -51,10 +60,18 @@ class small_vector {
         }
         return *this;
     }
+    template<typename U, std::size_t L, typename = std::enable_if_t<std::is_convertible<const U&, T>::value>>
+    small_vector& operator=(const small_vector<U, L>& that) {
+        return *this = small_vector(that);
+    }
     ~small_vector() { release(); }
 
     KMM_HOST_DEVICE std::size_t size() const noexcept { return size_; }
     KMM_HOST_DEVICE std::size_t capacity() const noexcept { return capacity_; }
+    /// Whether the elements have outgrown the room inside the object.
+    KMM_HOST_DEVICE bool is_heap_allocated() const noexcept {
+        return static_cast<const void*>(data_) != static_cast<const void*>(local_);
+    }
     KMM_HOST_DEVICE bool is_empty() const noexcept { return size_ == 0; }
     KMM_HOST_DEVICE bool empty() const noexcept { return size_ == 0; }
     KMM_HOST_DEVICE T* data() noexcept { return data_; }
@@ -98,7 +115,9 @@ class small_vector {
     }
     void resize(std::size_t wanted, const T& value = T()) {
         truncate(wanted);
-        reserve(wanted);
+        if (wanted > capacity_) {
+            grow(wanted > 2 * capacity_ ? wanted : 2 * capacity_);
+        }
         while (size_ < wanted) {
             ::new (static_cast<void*>(data_ + size_)) T(value);
             size_++;
@@ -171,21 +190,21 @@ class small_vector {
     alignas(T) unsigned char local_[K > 0 ? K * sizeof(T) : 1];
 };
 
-template<typename T, std::size_t K, std::size_t L>
-bool operator==(const small_vector<T, K>& a, const small_vector<T, L>& b) {
+template<typename T, std::size_t K, typename U, std::size_t L>
+bool operator==(const small_vector<T, K>& a, const small_vector<U, L>& b) {
     if (a.size() != b.size()) {
         return false;
     }
     for (std::size_t i = 0; i < a.size(); i++) {
-        if (!(a[i] == b[i])) {
+        if (!is_equal(a[i], b[i])) {
             return false;
         }
     }
     return true;
 }
 
-template<typename T, std::size_t K, std::size_t L>
-bool operator!=(const small_vector<T, K>& a, const small_vector<T, L>& b) {
+template<typename T, std::size_t K, typename U, std::size_t L>
+bool operator!=(const small_vector<T, K>& a, const small_vector<U, L>& b) {
     return !(a == b);
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
-#error "rmm needs LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE to be defined; linking with target rmm::rmm defines it"
+#error "RMM requires LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE to be defined: target rmm::rmm defines it"
 #endif
 
 #include <cuda/memory_resource>

@@ -8,6 +8,8 @@
 #include <rmm/cuda_stream_view.hpp>
 #include <rmm/detail/export.hpp>
 #include <rmm/detail/resource_traits.hpp>
+#include <rmm/detail/stream_meaning.hpp>
+#include <rmm/fwd.hpp>
 #include <rmm/mr/device_memory_resource.hpp>
 
 namespace RMM_NAMESPACE {
@@ -47,16 +49,16 @@ struct operations_of {
             static_cast<R*>(resource)->deallocate(stream, ptr, bytes, alignment);
     }
     static void* allocate_sync(void* resource, std::size_t bytes, std::size_t alignment) {
-        if constexpr (has_sync_calls<R>::value)
-            return static_cast<R*>(resource)->allocate_sync(bytes, alignment);
-        else
+        if constexpr (has_plain_calls<R>::value)
             return static_cast<R*>(resource)->allocate(bytes, alignment);
+        else
+            return static_cast<R*>(resource)->allocate_sync(bytes, alignment);
     }
     static void deallocate_sync(void* resource, void* ptr, std::size_t bytes, std::size_t alignment) {
-        if constexpr (has_sync_calls<R>::value)
-            static_cast<R*>(resource)->deallocate_sync(ptr, bytes, alignment);
-        else
+        if constexpr (has_plain_calls<R>::value)
             static_cast<R*>(resource)->deallocate(ptr, bytes, alignment);
+        else
+            static_cast<R*>(resource)->deallocate_sync(ptr, bytes, alignment);
     }
     static bool equal(void const* a, void const* b) {
         return static_cast<bool>(*static_cast<R const*>(a) == *static_cast<R const*>(b));
@@ -71,13 +73,6 @@ struct operations_of {
     }
     static constexpr resource_operations value = make();
 };
-
-/// What memory of a resource must be good for; a set of bits.
-inline constexpr unsigned on_device = 1;
-inline constexpr unsigned on_host = 2;
-
-template<unsigned Properties, bool StreamOrdered>
-class basic_resource_ref;
 
 template<class T>
 struct is_resource_ref : std::false_type {};
@@ -109,6 +104,19 @@ struct raw_ref {
     void* resource;
     resource_operations const* operations;
 };
+
+/// Stream-ordered calls by whoever knows what handle `given` means: it is what resources of the program see, and those of
+/// this library work on `meant`.
+RMM_UNIT_INLINE void* allocate_on(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
+                                  cuda_stream_view meant) {
+    stream_meaning const meaning{given, meant};
+    return ref.operations->allocate(ref.resource, bytes, alignment, given);
+}
+RMM_UNIT_INLINE void deallocate_on(raw_ref const& ref, void* ptr, std::size_t bytes, std::size_t alignment,
+                                   cuda_stream_view given, cuda_stream_view meant) {
+    stream_meaning const meaning{given, meant};
+    ref.operations->deallocate(ref.resource, ptr, bytes, alignment, given);
+}
 
 /// Whether memory allocated through one may be freed through the other: the same object; two resources derived from
 /// device_memory_resource that are equal; two of one type that are equal.

@@ -11,6 +11,7 @@
 
 #include <rmm/detail/cuda_memory_resource.hpp>
 #include <rmm/detail/resource_operations.hpp>
+#include <rmm/detail/stream_meaning.hpp>
 
 namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
@@ -34,22 +35,27 @@ Ref* lasting_copy(Ref const& ref) {
 
 #if !RMM_DETAIL_CCCL_STREAM_FIRST
 
-/// A reference of ours as an object with an address, for references of libcu++ to refer to.
-template<unsigned Properties, bool StreamOrdered>
+/// A reference of ours as an object with an address, for references of libcu++ to refer to. `PerThread`: what handle 0 means
+/// in the unit that made it, for they say nothing of theirs.
+template<unsigned Properties, bool StreamOrdered, bool PerThread>
 class lasting_resource {
   public:
     explicit lasting_resource(raw_ref raw) noexcept : raw_{raw} {}
     void* allocate(std::size_t bytes, std::size_t alignment) {
+        stream_meaning const meaning{cuda_stream_view{}, meant(cuda_stream_view{})};
         return raw_.operations->allocate_sync(raw_.resource, bytes, alignment);
     }
     void deallocate(void* ptr, std::size_t bytes, std::size_t alignment) {
+        stream_meaning const meaning{cuda_stream_view{}, meant(cuda_stream_view{})};
         raw_.operations->deallocate_sync(raw_.resource, ptr, bytes, alignment);
     }
     void* allocate_async(std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) {
-        return raw_.operations->allocate(raw_.resource, bytes, alignment, cuda_stream_view{stream});
+        cuda_stream_view const given{stream};
+        return detail::allocate_on(raw_, bytes, alignment, given, meant(given));
     }
     void deallocate_async(void* ptr, std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) {
-        raw_.operations->deallocate(raw_.resource, ptr, bytes, alignment, cuda_stream_view{stream});
+        cuda_stream_view const given{stream};
+        detail::deallocate_on(raw_, ptr, bytes, alignment, given, meant(given));
     }
     friend bool operator==(lasting_resource const& a, lasting_resource const& b) noexcept {
         return equal_refs(a.raw_, b.raw_);
@@ -62,6 +68,10 @@ class lasting_resource {
     friend constexpr void get_property(lasting_resource const&, Property) noexcept {}
 
   private:
+    static cuda_stream_view meant(cuda_stream_view given) noexcept {
+        return PerThread && given.value() == nullptr ? cuda_stream_view{per_thread_stream_handle()} : given;
+    }
+
     raw_ref raw_;
 };
 
@@ -97,23 +107,23 @@ template<unsigned Properties, bool StreamOrdered>
 struct ref_interop {
     using base = typename cccl_ref_type<Properties, StreamOrdered>::type;
 
-    operator base() const { return as<base>(); }
+    RMM_UNIT_INLINE operator base() const { return as<base, RMM_DETAIL_PER_THREAD_DEFAULT_STREAM != 0>(); }
 
     template<class Other,
              std::enable_if_t<!std::is_same<Other, base>::value && foreign_ref<Other>::known &&
                                   (foreign_ref<Other>::properties & Properties) == foreign_ref<Other>::properties &&
                                   (StreamOrdered || !foreign_ref<Other>::stream_ordered),
                               int> = 0>
-    operator Other() const {
-        return as<Other>();
+    RMM_UNIT_INLINE operator Other() const {
+        return as<Other, RMM_DETAIL_PER_THREAD_DEFAULT_STREAM != 0>();
     }
 
   private:
-    template<class Ref>
+    template<class Ref, bool PerThread>
     Ref as() const {
         auto const& raw = static_cast<basic_resource_ref<Properties, StreamOrdered> const*>(this)->raw();
         // Every object behind these operations has the properties of its dynamic type; only the static type is known here.
-        return Ref{*lasting_copy(lasting_resource<Properties, StreamOrdered>{raw})};
+        return Ref{*lasting_copy(lasting_resource<Properties, StreamOrdered, PerThread>{raw})};
     }
 };
 

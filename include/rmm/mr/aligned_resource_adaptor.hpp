@@ -47,3 +47,5 @@ class aligned_resource_adaptor final : public detail::adaptor_over<Upstream, det
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

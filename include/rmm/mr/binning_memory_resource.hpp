@@ -65,3 +65,5 @@ class binning_memory_resource final : public device_memory_resource {
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -42,3 +42,5 @@ class RMM_EXPORT callback_memory_resource final : public device_memory_resource 
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

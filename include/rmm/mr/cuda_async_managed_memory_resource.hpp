@@ -35,3 +35,5 @@ class RMM_EXPORT cuda_async_managed_memory_resource final : public device_memory
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -60,3 +60,5 @@ class RMM_EXPORT cuda_async_memory_resource final : public device_memory_resourc
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -36,3 +36,5 @@ class RMM_EXPORT cuda_async_view_memory_resource final : public device_memory_re
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

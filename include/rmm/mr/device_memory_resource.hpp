@@ -12,6 +12,7 @@
 #include <rmm/detail/export.hpp>
 #include <rmm/detail/nvtx/ranges.hpp>
 #include <rmm/detail/resource_traits.hpp>
+#include <rmm/detail/stream_meaning.hpp>
 
 namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
@@ -42,6 +43,9 @@ inline void expect_plain_alignment(std::size_t alignment) {
 /// - `deallocate` takes the same count and a stream on which the memory may be reused at once. It does not throw
 ///   (but is not declared so, that overrides of either kind compile). Null is a no-op.
 /// - Forms without a stream use the default stream (handle 0). No form waits for the host, unless the resource says so.
+/// - `do_allocate` and `do_deallocate` of a program's resource see the handle that the caller passed, 0 as 0. In a unit that
+///   is built with CUDA_API_PER_THREAD_DEFAULT_STREAM handle 0 means the thread's own stream, and resources of this library
+///   take it for that, also behind those of the program.
 /// - Calls are thread-safe in every class of this library. The device must be current.
 class RMM_EXPORT device_memory_resource {
   public:
@@ -54,11 +58,13 @@ class RMM_EXPORT device_memory_resource {
 
     RMM_UNIT_INLINE void* allocate(std::size_t bytes, cuda_stream_view stream = cuda_stream_view{}) {
         RMM_FUNC_RANGE();
-        return do_allocate(bytes, rmm::detail::explicit_stream(stream));
+        rmm::detail::stream_meaning const meaning{stream, rmm::detail::explicit_stream(stream)};
+        return do_allocate(bytes, stream);
     }
     RMM_UNIT_INLINE void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream = cuda_stream_view{}) {
         RMM_FUNC_RANGE();
-        do_deallocate(ptr, bytes, rmm::detail::explicit_stream(stream));
+        rmm::detail::stream_meaning const meaning{stream, rmm::detail::explicit_stream(stream)};
+        do_deallocate(ptr, bytes, stream);
     }
 
     /// Alignment 0 means the default; one that is no power of two throws rmm::logic_error, one above 256 rmm::bad_alloc.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <rmm/error.hpp>
+#include <rmm/fwd.hpp>
 #include <rmm/mr/detail/adaptor.hpp>
 
 namespace RMM_NAMESPACE {
@@ -21,7 +22,7 @@ using failure_callback_t = std::function<bool(std::size_t, void*)>;
 ///
 /// The callback runs on the allocating thread, with no lock held, and may free memory of this resource. Thread-safe where
 /// the callback is. Equal to an adaptor of the same type over an equal upstream. Movable, not copyable.
-template<typename Upstream, typename ExceptionType = rmm::out_of_memory>
+template<typename Upstream, typename ExceptionType>  // default: rmm::out_of_memory (rmm/fwd.hpp)
 class failure_callback_resource_adaptor final : public detail::adaptor_over<Upstream, detail::adaptor> {
     using base = detail::adaptor_over<Upstream, detail::adaptor>;
 
@@ -66,3 +67,5 @@ class failure_callback_resource_adaptor final : public detail::adaptor_over<Upst
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

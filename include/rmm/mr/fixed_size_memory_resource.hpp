@@ -68,3 +68,5 @@ class fixed_size_memory_resource : public device_memory_resource {
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -42,10 +42,12 @@ class host_allocator {
     [[nodiscard]] T* allocate(std::size_t num) {
         if (num > std::numeric_limits<std::size_t>::max() / sizeof(T))
             rmm::detail::refuse_element_count(num, sizeof(T));
-        return static_cast<T*>(rmm::detail::allocate_host(mr_, num * sizeof(T), alignment, cuda_stream_view{}));
+        cuda_stream_view const legacy{};
+        return static_cast<T*>(rmm::detail::allocate_host(mr_, num * sizeof(T), alignment, legacy, legacy));
     }
     void deallocate(T* ptr, std::size_t num) noexcept {
-        rmm::detail::deallocate_host(mr_, ptr, num * sizeof(T), alignment, cuda_stream_view{});
+        cuda_stream_view const legacy{};
+        rmm::detail::deallocate_host(mr_, ptr, num * sizeof(T), alignment, legacy, legacy);
     }
 
     [[nodiscard]] host_resource_ref get_upstream_resource() const noexcept { return mr_; }

@@ -50,3 +50,5 @@ limiting_resource_adaptor<Upstream> make_limiting_adaptor(Upstream* upstream, st
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -94,3 +94,5 @@ logging_resource_adaptor<Upstream> make_logging_adaptor(Upstream* upstream, std:
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

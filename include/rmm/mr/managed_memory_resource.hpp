@@ -30,3 +30,5 @@ class RMM_EXPORT managed_memory_resource final : public device_memory_resource {
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

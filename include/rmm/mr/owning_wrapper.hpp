@@ -86,3 +86,5 @@ auto make_owning_wrapper(std::shared_ptr<Upstream> upstream, Args&&... args) {
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

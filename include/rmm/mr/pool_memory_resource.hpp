@@ -116,3 +116,5 @@ void get_property(pool_memory_resource<Upstream> const&, Property) = delete;
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

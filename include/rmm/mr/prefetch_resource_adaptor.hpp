@@ -35,3 +35,5 @@ class prefetch_resource_adaptor final : public detail::adaptor_over<Upstream, de
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

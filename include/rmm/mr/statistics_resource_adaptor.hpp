@@ -62,3 +62,5 @@ statistics_resource_adaptor<Upstream> make_statistics_adaptor(Upstream* upstream
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -39,6 +39,7 @@ class thread_safe_resource_adaptor final : public detail::adaptor_over<Upstream,
             this, bytes, stream);
     }
     void do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) override {
+        if (base::lost_in_fork()) return;
         lock_t const lock{mutex_};
         this->upstream_deallocate(ptr, bytes, stream);
     }
@@ -52,3 +53,5 @@ class thread_safe_resource_adaptor final : public detail::adaptor_over<Upstream,
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

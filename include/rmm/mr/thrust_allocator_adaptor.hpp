@@ -60,13 +60,13 @@ class thrust_allocator : public thrust::device_malloc_allocator<T> {
     pointer allocate(size_type num) {
         if (num > std::numeric_limits<size_type>::max() / sizeof(T)) rmm::detail::refuse_element_count(num, sizeof(T));
         cuda_set_device_raii const device{device_};
-        return thrust::device_pointer_cast(
-            static_cast<T*>(mr_.allocate_async(num * sizeof(T), CUDA_ALLOCATION_ALIGNMENT, explicit_stream_)));
+        return thrust::device_pointer_cast(static_cast<T*>(rmm::detail::allocate_on(
+            mr_.raw(), num * sizeof(T), CUDA_ALLOCATION_ALIGNMENT, stream_, explicit_stream_)));
     }
     void deallocate(pointer ptr, size_type num) {
         cuda_set_device_raii const device{device_};
-        mr_.deallocate_async(thrust::raw_pointer_cast(ptr), num * sizeof(T), CUDA_ALLOCATION_ALIGNMENT,
-                             explicit_stream_);
+        rmm::detail::deallocate_on(mr_.raw(), thrust::raw_pointer_cast(ptr), num * sizeof(T), CUDA_ALLOCATION_ALIGNMENT,
+                                   stream_, explicit_stream_);
     }
 
     [[nodiscard]] rmm::device_async_resource_ref get_upstream_resource() const noexcept { return mr_; }
@@ -84,7 +84,7 @@ class thrust_allocator : public thrust::device_malloc_allocator<T> {
 
     cuda_stream_view stream_;
     cuda_stream_view
-        explicit_stream_;  // what the calls use: they are made in units that may mean another default stream
+        explicit_stream_;  // what is meant by it: the calls are made in units that may mean another default stream
     rmm::device_async_resource_ref mr_;
     cuda_device_id device_{};
 };

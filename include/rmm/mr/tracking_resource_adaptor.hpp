@@ -70,3 +70,5 @@ tracking_resource_adaptor<Upstream> make_tracking_adaptor(Upstream* upstream) {
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -38,6 +38,7 @@ HostOptions effective_options(HostOptions options) {
 class HostDriver::ThreadStates {
   public:
     ~ThreadStates() {
+        if (lost_in_fork()) return;
         for (ThreadState& state : states_)
             if (const auto driver = state.owner.lock())
                 for (Stream* stream : state.own_streams)
@@ -191,6 +192,7 @@ Status HostDriver::enable_peer(int device, int peer) noexcept {
 }
 
 Status HostDriver::synchronize_device(int device) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (!valid_device(device)) return fail(Code::invalid_argument);
     bool failed = false;
     for (std::uint32_t i = 0; i < streams_.size(); ++i) {
@@ -241,6 +243,7 @@ Status HostDriver::free(void* pointer) noexcept {
 }
 
 Status HostDriver::allocate_managed(std::size_t bytes, void** out) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (bytes == 0) return fail(Code::invalid_argument);
     return fail(memory_.allocate(bytes, MemoryKind::managed, Origin::managed, thread_state().device, nullptr, out));
 }
@@ -257,6 +260,7 @@ Status HostDriver::prefetch(const void* pointer, std::size_t bytes, int device_o
 }
 
 Status HostDriver::prefer_location(const void* pointer, std::size_t bytes, int device_or_host) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     const auto allocation = memory_.find(pointer);
     const bool may_move =
         !allocation || (allocation->kind == MemoryKind::managed && allocation->contains(pointer, bytes));
@@ -265,11 +269,13 @@ Status HostDriver::prefer_location(const void* pointer, std::size_t bytes, int d
 }
 
 Status HostDriver::allocate_pinned(std::size_t bytes, void** out) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (bytes == 0) return fail(Code::invalid_argument);
     return fail(memory_.allocate(bytes, MemoryKind::pinned, Origin::pinned, -1, nullptr, out));
 }
 
 Status HostDriver::free_pinned(void* pointer) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (pointer == nullptr) return {};
     const auto allocation = memory_.find_exactly(pointer, Origin::pinned);
     if (!allocation) return fail(Code::invalid_argument);
@@ -279,6 +285,7 @@ Status HostDriver::free_pinned(void* pointer) noexcept {
 }
 
 Status HostDriver::register_host(void* pointer, std::size_t bytes) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     if (pointer == nullptr || bytes == 0 || address % page != 0 || bytes % page != 0 || address + bytes < address)
@@ -287,6 +294,7 @@ Status HostDriver::register_host(void* pointer, std::size_t bytes) noexcept {
 }
 
 Status HostDriver::unregister_host(void* pointer) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (!memory_.find_exactly(pointer, Origin::registered)) return fail(Code::invalid_argument);
     wait_for_streams(-1);
     memory_.leave(reinterpret_cast<std::uintptr_t>(pointer));
@@ -294,6 +302,7 @@ Status HostDriver::unregister_host(void* pointer) noexcept {
 }
 
 Status HostDriver::pointer_info(const void* pointer, PointerInfo* out) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     const auto allocation = memory_.find(pointer);
     *out = allocation ? PointerInfo{allocation->kind, allocation->device} : PointerInfo{};
     return {};
@@ -321,6 +330,7 @@ Status HostDriver::create_pool(int device, const PoolOptions& options, PoolHandl
 }
 
 Status HostDriver::destroy_pool(PoolHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Pool* pool = pools_.find(handle.native);
     if (pool == nullptr) return fail(Code::invalid_handle);
     const Device& device = devices_[pool->device];
@@ -330,6 +340,7 @@ Status HostDriver::destroy_pool(PoolHandle handle) noexcept {
 }
 
 Status HostDriver::set_pool_release_threshold(PoolHandle handle, std::uint64_t bytes) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Pool* pool = pools_.find(handle.native);
     if (pool == nullptr) return fail(Code::invalid_handle);
     std::lock_guard lock(pool->mutex);
@@ -338,6 +349,7 @@ Status HostDriver::set_pool_release_threshold(PoolHandle handle, std::uint64_t b
 }
 
 Status HostDriver::trim_pool(PoolHandle handle, std::size_t keep_bytes) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Pool* pool = pools_.find(handle.native);
     if (pool == nullptr) return fail(Code::invalid_handle);
     pools_.trim(*pool, keep_bytes);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "driver/fork.hpp"
 #include "driver/host/event.hpp"
 #include "driver/host/executor.hpp"
 #include "driver/host/graph.hpp"
@@ -162,7 +163,8 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     void retire_stream(Stream& stream) noexcept;
     void recycle_stream(Stream& stream) noexcept;
 
-    /// Runs `body`, which may throw std::bad_alloc, and returns its status.
+    /// Runs `body`, which may throw std::bad_alloc, and returns its status. In the child of a fork no lock is taken and nothing
+    /// waited for, here as in all other calls.
     template<typename Body> Status guarded(Body&& body) noexcept;
     /// `set(work)` fills one piece of work that is appended to the stream, or to its capture.
     template<typename Set> Status enqueue(StreamHandle handle, Set&& set, bool wait = false) noexcept;
@@ -245,6 +247,7 @@ class HostDriver::Queue {
 
 template<typename Body>
 Status HostDriver::guarded(Body&& body) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     try {
         const Status status = body();
         return status.ok() || status.code == Code::not_ready ? status : fail(status.code);

@@ -145,6 +145,7 @@ Status HostDriver::create_graph(GraphHandle* out) noexcept {
 }
 
 Status HostDriver::destroy_graph(GraphHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Graph* graph = graphs_.find(handle.native);
     if (graph == nullptr) return fail(Code::invalid_handle);
     Slots<Graph>::retire(*graph);
@@ -242,6 +243,7 @@ Status HostDriver::instantiate(GraphHandle handle, GraphExecHandle* out) noexcep
 }
 
 Status HostDriver::destroy_exec(GraphExecHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Exec* exec = execs_.find(handle.native);
     if (exec == nullptr) return fail(Code::invalid_handle);
     Slots<Exec>::retire(*exec);

@@ -52,6 +52,7 @@ Status HostDriver::create_stream(int device, bool non_blocking, int priority, St
 }
 
 Status HostDriver::destroy_stream(StreamHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Stream* stream = streams_.find(handle.native);
     if (stream == nullptr) return fail(Code::invalid_handle);
     if (stream->capture.load(std::memory_order_acquire) != nullptr) return fail(Code::capture_error);
@@ -148,6 +149,7 @@ Status HostDriver::create_event(int device, bool timing, bool, EventHandle* out)
 }
 
 Status HostDriver::destroy_event(EventHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Event* event = events_.find(handle.native);
     if (event == nullptr) return fail(Code::invalid_handle);
     Slots<Event>::retire(*event);
@@ -200,6 +202,7 @@ Status HostDriver::record_event(EventHandle event_handle, StreamHandle handle) n
 }
 
 Status HostDriver::query_event(EventHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Event* event = events_.find(handle.native);
     if (event == nullptr) return fail(Code::invalid_handle);
     Stream* stream = nullptr;
@@ -216,6 +219,7 @@ Status HostDriver::query_event(EventHandle handle) noexcept {
 }
 
 Status HostDriver::synchronize_event(EventHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     Event* event = events_.find(handle.native);
     if (event == nullptr) return fail(Code::invalid_handle);
     Stream* stream = nullptr;
@@ -232,6 +236,7 @@ Status HostDriver::synchronize_event(EventHandle handle) noexcept {
 }
 
 Status HostDriver::elapsed_ms(EventHandle begin_handle, EventHandle end_handle, float* out) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     std::chrono::steady_clock::time_point times[2];
     int i = 0;
     for (const EventHandle handle : {begin_handle, end_handle}) {
@@ -264,6 +269,7 @@ Status HostDriver::device_event_record(int device, EventHandle handle) noexcept 
 }
 
 Status HostDriver::copy(void* destination, const void* source, std::size_t bytes, StreamHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (bytes == 0) return enqueue(handle, [](Work& work) { work.kind = WorkKind::none; });
     if (destination == nullptr || source == nullptr) return fail(Code::invalid_argument);
     const Memory::CopyEnds ends = memory_.classify(destination, bytes, source, bytes);
@@ -283,6 +289,7 @@ Status HostDriver::copy_peer(void* destination, int destination_device, const vo
 }
 
 Status HostDriver::copy_box(const BoxCopy& box, StreamHandle handle) noexcept {
+    if (lost_in_fork()) return {Code::shut_down};
     if (!valid_box(box)) return fail(Code::invalid_argument);
     if (box.width_bytes == 0 || box.height == 0 || box.depth == 0)
         return enqueue(handle, [](Work& work) { work.kind = WorkKind::none; });

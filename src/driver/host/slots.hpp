@@ -76,7 +76,7 @@ class Slots {
         const std::uint32_t old = size_.load(std::memory_order_relaxed);
         if (old / chunk_size == max_chunks) throw std::bad_alloc();
         auto chunk = std::make_unique<T[]>(chunk_size);
-        free_.reserve(old + chunk_size);
+        if (free_.capacity() < old + chunk_size) free_.reserve(2 * (old + chunk_size));
         for (std::uint32_t i = 0; i < chunk_size; ++i) chunk[i].slot = old + i;
         for (std::uint32_t i = chunk_size; i > 0; --i) free_.push_back(&chunk[i - 1]);
         chunks_[old / chunk_size].store(chunk.release(), std::memory_order_release);

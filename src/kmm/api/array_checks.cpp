@@ -1,9 +1,12 @@
 // Owns: the checks and texts of arrays that need no runtime. Any thread.
 #include "kmm/detail/array_checks.hpp"
 
+#include <limits>
+
 #include "kmm/api/array.hpp"
 #include "kmm/error.hpp"
 #include "kmm/execute/runtime_core.hpp"
+#include "kmm/utils/checked_math.hpp"
 
 namespace kmm {
 
@@ -25,6 +28,12 @@ std::string shape_text(std::size_t rank, const std::int64_t* shape) {
         text += std::to_string(shape[axis]);
     }
     return text + "}";
+}
+
+constexpr std::int64_t largest_bytes = std::numeric_limits<std::int64_t>::max();
+
+std::string bytes_of(std::size_t element_bytes) {
+    return std::to_string(element_bytes) + (element_bytes == 1 ? " byte" : " bytes");
 }
 
 std::string box_text(std::size_t rank, const Box& box) {
@@ -50,11 +59,22 @@ void throw_unbound(const ArrayRecord& record, const char* what) {
                           " is not bound to a runtime yet; use rt.allocate or rt.array, or write it by a submit first");
 }
 
-void check_shape(std::size_t rank, const std::int64_t* shape) {
+void check_shape(std::size_t rank, const std::int64_t* shape, std::size_t element_bytes) {
+    bool is_empty = false;
     for (std::size_t axis = 0; axis < rank; axis++) {
         if (shape[axis] < 0) {
             throw InvalidArgument("Array: the size of axis " + std::to_string(axis) + " is " +
                                   std::to_string(shape[axis]) + "; sizes must not be negative");
+        }
+        is_empty |= shape[axis] == 0;
+    }
+    // Strides, offsets and sizes in bytes are all taken from here on without another look.
+    auto bytes = static_cast<std::int64_t>(element_bytes);
+    for (std::size_t axis = 0; axis < rank && !is_empty; axis++) {
+        if (mul_overflows(bytes, shape[axis], bytes)) {
+            throw InvalidArgument("Array: the shape " + shape_text(rank, shape) + " with elements of " +
+                                  bytes_of(element_bytes) + " has more bytes than 63 bits can count (" +
+                                  std::to_string(largest_bytes) + "); use smaller sizes");
         }
     }
 }
@@ -85,6 +105,18 @@ void check_region(const char* what, std::size_t rank, const Box& region, const B
             throw InvalidArgument(std::string(what) + ": the region " + box_text(rank, region) +
                                   " is not inside the array " + box_text(rank, array) + " (axis " +
                                   std::to_string(axis) + ")");
+        }
+    }
+}
+
+void check_region(const char* what, std::size_t rank, const std::int64_t* offset, const std::int64_t* size,
+                  const Box& array) {
+    for (std::size_t axis = 0; axis < rank; axis++) {
+        if (size[axis] < 0 || offset[axis] < array.begin[axis] || offset[axis] > array.end[axis] ||
+            size[axis] > array.end[axis] - offset[axis]) {
+            throw InvalidArgument(std::string(what) + ": the region at offset " + shape_text(rank, offset) +
+                                  " of size " + shape_text(rank, size) + " is not inside the array " +
+                                  box_text(rank, array) + " (axis " + std::to_string(axis) + ")");
         }
     }
 }

@@ -1,12 +1,16 @@
 // Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned.
 //
 // Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to write
-// only when every chunk that it reads is known to be good.
+// only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the caller's.
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "driver/check.hpp"
 #include "kmm/api/array_record.hpp"
+#include "kmm/api/caller_stream.hpp"
+#include "kmm/detail/strided_box.hpp"
+#include "kmm/graph/room.hpp"
 
 namespace kmm::detail {
 
@@ -27,18 +31,24 @@ struct CopyPart {
     bool to_user;
     bool user_on_device;
     int user_device;
-    std::byte* owned;  // a copy of the source, where the caller cannot wait
+    const CallerStream* after;  // with device memory; lives as long as the caller waits
+    std::byte* owned;           // a copy of the source, where the caller cannot wait
 };
 
 void copy_with_device(const CopyPart& part, std::byte* chunk) {
     driver::Driver& driver = part.core->driver();
     driver::StreamHandle stream;
     driver::check(driver, driver.create_stream(part.user_device, true, 0, &stream), "create a stream for a copy");
+    // Whatever happens, nothing touches the program's memory when this returns.
     struct Drop {
         driver::Driver& driver;
         driver::StreamHandle stream;
-        ~Drop() { (void)driver.destroy_stream(stream); }
+        ~Drop() {
+            (void)driver.synchronize_stream(stream);
+            (void)driver.destroy_stream(stream);
+        }
     } drop{driver, stream};
+    driver::check(driver, part.after->order(stream), "order a copy after the calling thread's stream");
     // Rows along the last axis; the axes before it are walked here.
     std::int64_t index[max_rank] = {};
     const bool row = part.user_strides[max_rank - 1] == 1 && part.chunk_strides[max_rank - 1] == 1;
@@ -61,6 +71,9 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
         }
         more = k < axes;
     }
+    // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
+    std::optional<execute::Workers::Wait> wait;
+    if (!part.after->passed()) wait.emplace();
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
@@ -93,6 +106,7 @@ void read_source_now(CopyPart& part) {
         counted(part, RuntimeCore::UserCopy::device_to_host, [&] { copy_with_device(direct, part.user); });
         part.user_on_device = false;
     } else {
+        if (part.after != nullptr) part.after->wait();
         copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
     }
     part.user = part.owned;
@@ -106,6 +120,8 @@ void run_copy_part(void* payload, TaskContext& context) {
     const Kind kind = !part.user_on_device ? Kind::host_to_host
                       : part.to_user       ? Kind::host_to_device
                                            : Kind::device_to_host;
+    // Memory of another host driver: the host copies, after that driver's stream.
+    if (!part.user_on_device && part.after != nullptr) part.after->wait();
     counted(part, kind, [&] {
         if (part.user_on_device)
             copy_with_device(part, chunk);
@@ -129,7 +145,7 @@ struct Batch final : graph::JoinMaker {
         for (Task* t : made) core.pool().give(t);
     }
     Task* make() {
-        made.reserve(made.size() + 1);
+        graph::room_for_one_more(made);
         return made.emplace_back(core.pool().take());
     }
     graph::TaskNumber number(Task* t) {
@@ -140,6 +156,31 @@ struct Batch final : graph::JoinMaker {
         Task* t = core.pool().take();
         for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
         return number(t);
+    }
+};
+
+/// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names it.
+struct SourceWriters {
+    std::vector<graph::TaskNumber> parts;
+    std::vector<graph::TaskNumber> writers;
+    std::vector<std::size_t> ends;  ///< of each part's in `writers`
+
+    /// `all` are those of the parts so far; only what is new in it belongs to this one.
+    void end_part(const std::vector<graph::Predecessor>& all) {
+        for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
+        ends.push_back(writers.size());
+    }
+    /// Of the part whose chunk carries the failure that the whole copy has.
+    void throw_failure(RuntimeCore& core, graph::TaskNumber whole) const {
+        const auto failure = core.failure_of(whole);
+        if (failure == nullptr) return;
+        std::size_t w = 0;
+        for (std::size_t p = 0; p < parts.size(); ++p) {
+            for (; w < ends[p]; ++w) {
+                const auto cause = core.failure_of(writers[w]);
+                if (cause != nullptr && cause->root == failure->root) core.throw_failure(parts[p]);
+            }
+        }
     }
 };
 
@@ -154,7 +195,8 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     throw UninitializedRead(array->name(), missing);
 }
 
-void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user) {
+void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user,
+          DefaultStream stream) {
     Binding& b = require_binding(array, region, to_user);
     RuntimeCore& core = *b.runtime;
     core.check_open();
@@ -163,15 +205,20 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         throw InvalidArgument(std::string(to_user ? "copy_to from " : "copy_from to ") + array->name() +
                               ": the pointer to the program's " + std::to_string(graph::volume(region)) +
                               " elements is null");
+    std::int64_t sizes[max_rank];
+    for (std::size_t k = 0; k < array->rank(); ++k) sizes[k] = region.end[k] - region.begin[k];
+    check_reach(to_user ? "copy_to" : "copy_from", array->rank(), sizes, user_strides, array->element_bytes());
     if (core.inside_own_task() && to_user)
         throw DeadlockError("a task of runtime " + std::to_string(core.number()) +
                             " copies an array of its own runtime, which may never end: submit a task "
                             "that reads the array instead");
-    driver::PointerInfo place;
-    if (!core.driver().pointer_info(user, &place).ok()) place = {};
+    const std::string name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
+    const DeviceMemory memory = device_memory_at(core, user);
+    std::optional<CallerStream> after;  // recorded now, and waited for on the device
+    if (memory.driver != nullptr) after.emplace(core, memory, stream, name.c_str());
     const std::shared_ptr<RuntimeCore> keep = b.runtime;
     auto info = std::make_unique<graph::SubmitInfo>();
-    info->name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
+    info->name = name;
     info->launcher = LauncherInfo::Kind::host;
     core.admit();
     graph::TaskNumber last = 0;
@@ -179,7 +226,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     std::vector<std::size_t> chunks;
     for (std::size_t i = 0; i < b.layout.chunks().size(); ++i)
         if (graph::overlaps(b.layout.chunks()[i].box, region)) chunks.push_back(i);
-    info->num_chunks = static_cast<std::uint32_t>(chunks.size());
+    info->num_chunks = static_cast<std::uint32_t>(b.layout.chunks().size());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
 
@@ -193,7 +240,11 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         parts.push_back(t);
         t->kind = TaskKind::host;
         infos.give_to(t->info);
-        t->chunk_index = static_cast<std::uint32_t>(parts.size() - 1);
+        t->chunk_index = static_cast<std::uint32_t>(i);
+        for (std::size_t k = 0; k < std::min(array->rank(), DOMAIN_DIMS); ++k) {
+            t->chunk.offset[k] = part.begin[k];
+            t->chunk.size[k] = part.end[k] - part.begin[k];
+        }
         t->where = ResourceId::host();
         CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
         c.owned = nullptr;
@@ -203,8 +254,9 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         c.element_bytes = array->element_bytes();
         c.access = 0;
         c.to_user = to_user;
-        c.user_on_device = place.kind == driver::MemoryKind::device;
-        c.user_device = place.device;
+        c.user_on_device = memory.driver == &core.driver();
+        c.user_device = memory.ordinal;
+        c.after = after ? &*after : nullptr;
         row_major_strides(box, c.chunk_strides);
         std::int64_t user_offset = 0, chunk_offset = 0;
         for (std::size_t k = 0; k < max_rank; ++k) {
@@ -231,6 +283,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         }
         t->layouts.emplace_back();
     }
+    SourceWriters writers;
     Task* const gate = to_user ? batch.make() : nullptr;
     Task* const all = batch.make();
     {
@@ -244,24 +297,28 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 for (std::size_t k = 0; k < array->rank(); ++k) r.emplace_back(missing.begin[k], missing.end[k]);
                 throw UninitializedRead(array->name(), r);
             }
-            const std::size_t bytes = core.rounded(b.chunk_bytes[i]);
+            const std::size_t bytes = core.rounded(b.block_bytes[i]);
             if (bytes > core.limit_bytes(0))
                 throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
                                   "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
                                       " bytes on the host, where at most " + std::to_string(core.limit_bytes(0)) +
                                       " can be used; try " + core.memory_remedy(0, bytes));
         }
-        batch.made.clear();
         if (gate != nullptr) {
-            for (const std::size_t i : chunks)
+            for (const std::size_t i : chunks) {
                 b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), gate->predecessors);
-            batch.number(gate);
+                writers.end_part(gate->predecessors);
+            }
         }
+        writers.parts.reserve(parts.size());
+        batch.made.clear();
+        if (gate != nullptr) batch.number(gate);
         for (std::size_t p = 0; p < parts.size(); ++p) {
             const Box part = graph::intersection(b.layout.chunks()[chunks[p]].box, region);
             graph::ChunkHistory& history = b.histories[chunks[p]];
             Task* const t = parts[p];
             batch.number(t);
+            writers.parts.push_back(t->number);
             if (to_user) {
                 history.read(part, t->number, t->predecessors, batch);
                 graph::add_predecessor(t->predecessors, gate->number, true);
@@ -276,6 +333,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     core.plan_published(was_idle);
     if (core.inside_own_task()) return;
     core.wait_settled(last, nullptr, true);  // the tasks use the program's memory
+    if (to_user) writers.throw_failure(core, last);
     core.throw_failure(last);
 }
 
@@ -309,12 +367,14 @@ void run_fill(void* payload, TaskContext& context) {
 
 }  // namespace
 
-void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides) {
-    copy(array, region, static_cast<std::byte*>(destination), strides, true);
+void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides,
+                    DefaultStream stream) {
+    copy(array, region, static_cast<std::byte*>(destination), strides, true, stream);
 }
 
-void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides) {
-    copy(array, region, const_cast<std::byte*>(static_cast<const std::byte*>(source)), strides, false);
+void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides,
+                   DefaultStream stream) {
+    copy(array, region, const_cast<std::byte*>(static_cast<const std::byte*>(source)), strides, false, stream);
 }
 
 EventId array_fill(const ArrayRef& array, const void* value) {
@@ -322,30 +382,26 @@ EventId array_fill(const ArrayRef& array, const void* value) {
     if (b == nullptr)
         throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
     RuntimeCore& core = *b->runtime;
-    // One submit has one kind of launcher: chunks at home on devices are filled there, the others on the host.
-    EventId events[2];
-    for (const bool on_device : {true, false}) {
-        LauncherInfo launcher;
-        launcher.kind = on_device ? LauncherInfo::Kind::device_function : LauncherInfo::Kind::host;
-        static constexpr char name[] = "fill";
-        launcher.name = name;
-        launcher.name_length = sizeof name - 1;
-        Submission submission(core, launcher);
-        for (const ChunkGeometry& c : b->layout.chunks()) {
-            if (c.home.is_device() != on_device) continue;
-            submission.begin_task(on_device ? ResourceId(c.home.as_device()) : ResourceId::host(), DomainChunk{});
-            submission.add_access(array, AccessKind::overwrite, c.box, 0);
-            const std::size_t bytes = array->element_bytes();
-            const auto count = static_cast<std::size_t>(graph::volume(c.box));
-            void* const payload = submission.allocate_payload(sizeof(FillPart) + bytes, alignof(FillPart));
-            auto* const f = new (payload) FillPart{bytes, count};
-            std::copy_n(static_cast<const std::byte*>(value), bytes, f->element());
-            submission.set_body(f, {run_fill, nullptr});
-        }
-        events[on_device ? 0 : 1] = submission.commit();
+    LauncherInfo launcher;
+    static constexpr char name[] = "fill";
+    launcher.name = name;
+    launcher.name_length = sizeof name - 1;
+    // One submit, so that it is refused as a whole: chunks at home on devices are filled there, the others on the host.
+    Submission submission(core, launcher);
+    for (const ChunkGeometry& c : b->layout.chunks()) {
+        if (c.home.is_device())
+            submission.begin_task(ResourceId(c.home.as_device()), {}, LauncherInfo::Kind::device_function);
+        else
+            submission.begin_task(ResourceId::host(), {}, LauncherInfo::Kind::host);
+        submission.add_access(array, AccessKind::overwrite, c.box, 0);
+        const std::size_t bytes = array->element_bytes();
+        const auto count = static_cast<std::size_t>(graph::volume(c.box));
+        void* const payload = submission.allocate_payload(sizeof(FillPart) + bytes, alignof(FillPart));
+        auto* const f = new (payload) FillPart{bytes, count};
+        std::copy_n(static_cast<const std::byte*>(value), bytes, f->element());
+        submission.set_body(f, {run_fill, nullptr});
     }
-    if (events[0].get() == 0 || events[1].get() == 0) return events[0].get() == 0 ? events[1] : events[0];
-    return runtime_join(core, events, 2);
+    return submission.commit();
 }
 
 void array_synchronize(const ArrayRecord& array) {

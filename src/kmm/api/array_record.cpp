@@ -1,6 +1,9 @@
 #include "kmm/api/array_record.hpp"
 
+#include <algorithm>
 #include <cstring>
+
+#include "kmm/utils/checked_math.hpp"
 
 namespace kmm::detail {
 
@@ -8,7 +11,8 @@ void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank) 
     std::int64_t step = 1;
     for (std::size_t k = rank; k-- > 0;) {
         strides[k] = step;
-        step *= box.end[k] - box.begin[k];
+        // Only where there are no elements that it could lead to.
+        if (mul_overflows(step, box.end[k] - box.begin[k], step)) step = 0;
     }
 }
 
@@ -71,20 +75,17 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
         c.array = data.get();
         c.index = static_cast<std::uint32_t>(i);
         c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
-        chunk_bytes.push_back(c.size_bytes);
+        c.alignment = std::max(array.element_alignment(), memory::heap_alignment);
+        block_bytes.push_back(c.block_bytes());
         c.replicas.resize(1 + runtime->num_devices());
         data->boxes.push_back(box);
     }
 }
 
-ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes)
-    : rank_(rank), type_(type), element_bytes_(element_bytes) {
-    for (std::size_t k = 0; k < rank; ++k) {
-        if (shape[k] < 0)
-            throw InvalidArgument("an array cannot have size " + std::to_string(shape[k]) + " along axis " +
-                                  std::to_string(k) + ": use 0 or more");
-        box_.end[k] = shape[k];
-    }
+ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
+                         std::size_t element_alignment)
+    : rank_(rank), type_(type), element_bytes_(element_bytes), element_alignment_(element_alignment) {
+    std::copy(shape, shape + rank, box_.end);
 }
 
 ArrayRecord::~ArrayRecord() {
@@ -119,14 +120,19 @@ bool ArrayRecord::bind(std::unique_ptr<Binding>& binding) noexcept {
 // ---------------------------------------------------------------------------------------------------- for the templates
 
 ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
-                    std::size_t) {
-    return std::make_shared<ArrayRecord>(rank, shape, type, element_bytes);
+                    std::size_t element_alignment) {
+    return std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment);
 }
 
 ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type,
-                          std::size_t element_bytes, std::size_t, const std::vector<ChunkGeometry>& chunks) {
+                          std::size_t element_bytes, std::size_t element_alignment,
+                          const std::vector<ChunkGeometry>& chunks) {
     core.check_open();
-    auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes);
+    if (element_alignment > max_element_alignment)
+        throw InvalidArgument("elements of type " + type.name() + " are aligned to " +
+                              std::to_string(element_alignment) + " bytes: at most " +
+                              std::to_string(max_element_alignment) + " are offered");
+    auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment);
     std::vector<ChunkGeometry> kept;
     for (const ChunkGeometry& c : chunks) {
         if (graph::is_empty(c.box)) continue;

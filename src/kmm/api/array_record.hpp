@@ -22,8 +22,8 @@ struct Binding {
     std::shared_ptr<RuntimeCore> runtime;
     plan::Layout layout;
     std::vector<graph::ChunkHistory> histories;  ///< one for each chunk; order lock
-    /// Of each chunk, as in its record, whose cache line belongs to the planner.
-    std::vector<std::size_t> chunk_bytes;
+    /// What each chunk takes in a memory, as in its record, whose cache line belongs to the planner.
+    std::vector<std::size_t> block_bytes;
     std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
 
     Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks);
@@ -31,7 +31,9 @@ struct Binding {
 
 class ArrayRecord {
   public:
-    ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes);
+    /// Of a shape that `check_shape` found good.
+    ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
+                std::size_t element_alignment);
     ~ArrayRecord();
     ArrayRecord(const ArrayRecord&) = delete;
     ArrayRecord& operator=(const ArrayRecord&) = delete;
@@ -40,6 +42,7 @@ class ArrayRecord {
     const std::int64_t* shape() const noexcept { return box_.end; }
     const Box& box() const noexcept { return box_; }
     std::size_t element_bytes() const noexcept { return element_bytes_; }
+    std::size_t element_alignment() const noexcept { return element_alignment_; }
     const DataType& type() const noexcept { return type_; }
     std::string name() const;  ///< "array" and a number unless the program named it
     void set_name(std::string name);
@@ -53,6 +56,7 @@ class ArrayRecord {
     Box box_;
     DataType type_;
     std::size_t element_bytes_;
+    std::size_t element_alignment_;
     mutable std::mutex name_mutex_;
     mutable std::string name_;
     std::atomic<Binding*> binding_{nullptr};

@@ -7,6 +7,7 @@
 
 #include "driver/never_destroyed.hpp"
 #include "kmm/api/runtime_handle.hpp"
+#include "kmm/error.hpp"
 #include "kmm/execute/runtime_core.hpp"
 
 namespace kmm {
@@ -40,6 +41,7 @@ void detail::remember_runtime(const std::shared_ptr<RuntimeCore>& core) {
 }
 
 std::string report(ReportFormat format) {
+    if (driver::lost_in_fork()) throw Closed(std::string("there is no runtime here: ") + driver::LostInFork().what());
     std::string text;
     for (const std::shared_ptr<detail::RuntimeCore>& core : living()) {
         if (!text.empty()) text += format == ReportFormat::Json ? ", " : "\n";

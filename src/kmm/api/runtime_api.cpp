@@ -16,26 +16,28 @@ std::shared_ptr<RuntimeCore> start_runtime(const RuntimeConfig& config) {
 const SystemInfo& runtime_info(const RuntimeCore& core) noexcept { return core.info(); }
 
 bool runtime_is_done(RuntimeCore& core, EventId event) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     return number == 0 || core.is_settled(number);
 }
 
 EventStatus runtime_status(RuntimeCore& core, EventId event) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     if (number != 0 && !core.is_settled(number)) return EventStatus::Pending;
     return core.failure_of(number) != nullptr ? EventStatus::Failed : EventStatus::Succeeded;
 }
 
 std::exception_ptr runtime_error(RuntimeCore& core, EventId event) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     if (number == 0 || !core.is_settled(number)) return nullptr;
-    const auto failure = core.failure_of(number);
-    if (failure == nullptr) return nullptr;
-    failure->root->delivered.store(true);
-    return failure->error;
+    const auto failure = core.deliver_failure(number);
+    return failure == nullptr ? nullptr : failure->error;
 }
 
 bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_clock::time_point* deadline) {
+    core.refuse_after_fork();
     const graph::TaskNumber number = core.number_of(event);
     if (number == 0) return true;
     if (!core.wait_settled(number, deadline)) return false;
@@ -45,6 +47,7 @@ bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_cl
 }
 
 EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_events) {
+    core.refuse_after_fork();
     std::vector<graph::Predecessor> members;
     for (std::size_t i = 0; i < num_events; ++i)
         if (const graph::TaskNumber number = core.number_of(events[i]); number != 0)
@@ -56,19 +59,35 @@ EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_e
 
 EventId runtime_barrier(RuntimeCore& core) { return core.barrier_event_of(core.submit_join({}, true)); }
 
-void runtime_synchronize(RuntimeCore& core) { core.synchronize(); }
+void runtime_synchronize(RuntimeCore& core) {
+    core.refuse_after_fork();
+    core.synchronize();
+}
 
-void runtime_close(RuntimeCore& core) { core.close(); }
+void runtime_close(RuntimeCore& core) {
+    core.refuse_after_fork();
+    core.close();
+}
 
-bool runtime_is_idle(RuntimeCore& core) { return core.idle(); }
+bool runtime_is_idle(RuntimeCore& core) {
+    core.refuse_after_fork();
+    return core.idle();
+}
 
 void runtime_trim(RuntimeCore& core) { core.trim(); }
 
-RuntimeStats runtime_stats(RuntimeCore& core) { return core.stats(); }
+RuntimeStats runtime_stats(RuntimeCore& core) {
+    core.refuse_after_fork();
+    return core.stats();
+}
 
-std::string runtime_report(RuntimeCore& core, ReportFormat format) { return core.report(format); }
+std::string runtime_report(RuntimeCore& core, ReportFormat format) {
+    core.refuse_after_fork();
+    return core.report(format);
+}
 
 MemoryId runtime_memory_for_address(RuntimeCore& core, const void* address) {
+    core.refuse_after_fork();
     driver::PointerInfo info;
     if (!core.driver().pointer_info(address, &info).ok() || info.kind != driver::MemoryKind::device)
         return MemoryId::host();
@@ -88,8 +107,10 @@ void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) 
         "the kernel submitted at " + to_string(launcher.location) + " was compiled for the " + compiled +
             " driver, but this runtime uses the " + core.driver_name() + " driver: compile the file with " +
             (core.driver().kind() == driver::Kind::host
-                 ? "the C++ compiler (emulation), or make the runtime with KMM_DRIVER=" + std::string(compiled)
-                 : std::string("nvcc (list it in kmm_target_kernels), or make the runtime with KMM_DRIVER=host")),
+                 ? "the C++ compiler, or with -DKMM_USE_CUDA=0 (emulation), or make the runtime with KMM_DRIVER=" +
+                       std::string(compiled)
+                 : std::string("nvcc as CUDA (a .cu file, or one listed in kmm_target_kernels), or make the runtime "
+                               "with KMM_DRIVER=host")),
         launcher.location);
 }
 

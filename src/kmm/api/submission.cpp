@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kmm/api/array_record.hpp"
+#include "kmm/graph/room.hpp"
 #include "kmm/plan/needs.hpp"
 #include "kmm/values/log.hpp"
 #include "kmm/values/text.hpp"
@@ -123,22 +124,26 @@ Submission::~Submission() {
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
+    begin_task(where, chunk, draft_->launcher.kind);
+}
+
+void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind) {
     if (where.is_device() && where.as_device().get() >= draft_->core->num_devices())
         throw InvalidResourceException("GPU " + std::to_string(where.as_device().get()) + " is not one of the " +
                                            std::to_string(draft_->core->num_devices()) +
                                            " devices of the runtime (numbered from 0)",
                                        draft_->launcher.location);
-    const bool host = draft_->launcher.kind == LauncherInfo::Kind::host;
+    const bool host = kind == LauncherInfo::Kind::host;
     if (host != where.is_host())
         throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
                                             : "a device launcher cannot run on the host: name a device",
                                        draft_->launcher.location);
-    draft_->tasks.reserve(draft_->tasks.size() + 1);
+    graph::room_for_one_more(draft_->tasks);
     Task* t = draft_->core->pool().take();
     draft_->tasks.push_back(t);
-    t->kind = draft_->launcher.kind == LauncherInfo::Kind::host              ? TaskKind::host
-              : draft_->launcher.kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
-                                                                             : TaskKind::kernel;
+    t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
+              : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
+                                                            : TaskKind::kernel;
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     t->where = where;
     t->memory = where.is_host() ? 0u : 1u + where.as_device().get();
@@ -180,8 +185,11 @@ void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
 }
 
 void Submission::set_body(void* payload, const TaskBody& body) {
-    draft_->current().payload = payload;
-    draft_->current().body = body;
+    Task& t = draft_->current();
+    t.payload = payload;
+    t.body = body;
+    // A kernel with a body: a launcher thread builds its parameters and launches it.
+    if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
 }
 
 void* Submission::set_kernel(const KernelDraft& k) {
@@ -337,7 +345,8 @@ void Submission::Draft::describe_tasks() {
             access.needs_content = need.needs_content;
             access.writes_chunk = need.writes_chunk;
             access.replaces_chunk = need.replaces_chunk;
-            if (need.first_of_chunk) bytes += core->rounded(binding.chunk_bytes[need.chunk]);
+            if (need.first_of_chunk)
+                bytes = RuntimeCore::sum_bytes(bytes, core->rounded(binding.block_bytes[need.chunk]));
             if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
         }
         if (bytes <= core->limit_bytes(t.memory)) continue;

@@ -4,9 +4,11 @@
 #include "kmm/execute/device_resource.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "kmm/execute/device_error.hpp"
+#include "kmm/utils/checked_math.hpp"
 
 namespace kmm {
 
@@ -105,7 +107,7 @@ void DeviceResource::copy_bytes(const void* from, void* to, std::size_t num_byte
 }
 
 void DeviceResource::fill_elements(void* pointer, const void* value, std::size_t element_bytes, std::size_t n) const {
-    if (n == 0) return;
+    if (detail::checked_bytes("fill", n, element_bytes) == 0) return;
     detail::check_device(*driver_, device_ordinal(), driver_->fill(pointer, value, element_bytes, n, handle(stream_)),
                          "a fill in a task");
 }
@@ -125,6 +127,7 @@ void DeviceResource::fill_bytes(void* pointer, std::size_t num_bytes, const void
 void DeviceResource::fill_box(std::size_t rank, const std::int64_t* sizes, const StridedBox& box, const void* value,
                               std::size_t element_bytes) const {
     const auto bytes = static_cast<std::int64_t>(element_bytes);
+    detail::check_reach("fill", rank, sizes, box.strides, element_bytes);
     AxisList list(rank, sizes, box, box, bytes);
     if (list.empty) return;
     const auto run = static_cast<std::size_t>(list.take_contiguous(bytes));
@@ -143,6 +146,8 @@ void DeviceResource::copy_box(std::size_t rank, const std::int64_t* to_sizes, co
         }
     }
     const auto bytes = static_cast<std::int64_t>(element_bytes);
+    detail::check_reach("copy", rank, to_sizes, to.strides, element_bytes);
+    detail::check_reach("copy", rank, from_sizes, from.strides, element_bytes);
     AxisList list(rank, to_sizes, to, from, bytes);
     if (list.empty) return;
     const std::int64_t width = list.take_contiguous(bytes) * bytes;
@@ -200,6 +205,13 @@ void DeviceResource::launch_packed(const void* kernel, const std::uint32_t (&gri
 }
 
 namespace detail {
+std::size_t checked_bytes(const char* what, std::size_t n, std::size_t element_bytes) {
+    std::size_t bytes = 0;
+    if (!mul_overflows(n, element_bytes, bytes) && bytes <= std::numeric_limits<std::ptrdiff_t>::max()) return bytes;
+    throw InvalidArgument(std::string(what) + ": " + std::to_string(n) + " elements of " +
+                          std::to_string(element_bytes) + " bytes have more bytes than 63 bits can count");
+}
+
 void throw_wrong_resource(const char* wanted) {
     throw InvalidResourceException(std::string("Resource::cast: this task runs on no ") + wanted + " resource");
 }

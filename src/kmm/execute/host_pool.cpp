@@ -1,7 +1,5 @@
 #include "kmm/execute/host_pool.hpp"
 
-#include <algorithm>
-
 #include "driver/check.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/detail/device_access.hpp"
@@ -12,96 +10,51 @@ namespace kmm::execute {
 namespace {
 
 thread_local const void* current_runtime = nullptr;
-thread_local HostPool* this_pool = nullptr;     // while this thread runs a host function
-thread_local HostPool* helping_pool = nullptr;  // while it helps the planner
-
-// So many threads of one pool may wait for other runtimes at the same time before it looks like a deadlock.
-constexpr std::size_t most_waiting = 64;
+thread_local const TaskStream* current_stream = nullptr;
+thread_local HostPool* helping_pool = nullptr;  // while a thread of it helps the planner
 
 }  // namespace
 
-TaskScope::TaskScope(const void* runtime, bool device_views) noexcept
-    : previous_(current_runtime), device_views_(device_views) {
+TaskScope::TaskScope(const void* runtime, bool device_views, const TaskStream* stream) noexcept
+    : previous_(current_runtime), previous_stream_(current_stream), device_views_(device_views) {
     current_runtime = runtime;
+    current_stream = stream;
     if (device_views_) ++detail::device_access_depth;
 }
 
 TaskScope::~TaskScope() {
     if (device_views_) --detail::device_access_depth;
+    current_stream = previous_stream_;
     current_runtime = previous_;
 }
 
 const void* TaskScope::current() noexcept { return current_runtime; }
 
+const TaskStream* TaskScope::stream() noexcept { return current_stream; }
+
 // ---------------------------------------------------------------------------------------------------- host functions
 
 HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports)
     : runtime_(runtime), device_views_(device_views), reports_(reports) {
-    try {
-        std::lock_guard<std::mutex> guard(mutex_);
-        for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
-    } catch (...) {
-        end_threads();  // the system gives no more: those that run are not left behind
-        throw;
-    }
+    start_most(num_threads);
 }
 
-void HostPool::end_threads() noexcept {
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& t : threads_) t.join();
-    for (std::thread& t : gone_) t.join();
-}
-
-void HostPool::push(graph::Task& task) {
-    bool wake = false;
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        queue_.push_back(&task);
-        // A thread of the pool that pushes while it helps the planner takes the first task itself.
-        const bool own = helping_pool == this;
-        wake = sleeping_ > 0 && (!own || queue_.size() > 1);
-    }
-    if (wake) wake_.notify_one();
-}
+// A thread of the pool that pushes while it helps the planner takes the first task itself.
+void HostPool::push(graph::Task& task) { enqueue(task, helping_pool == this); }
 
 void HostPool::run() {
     const RuntimeThread mark(runtime_);
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-        while (queue_.empty() && !stop_ && surplus_ == 0) {
-            ++sleeping_;
-            wake_.wait(lock);
-            --sleeping_;
-        }
-        if (surplus_ > 0 && queue_.empty() && !stop_) {
-            --surplus_;
-            const auto self = std::find_if(threads_.begin(), threads_.end(), [](const std::thread& t) {
-                return t.get_id() == std::this_thread::get_id();
-            });
-            gone_.splice(gone_.end(), threads_, self);
-            return;
-        }
-        if (queue_.empty()) return;
-        graph::Task* task = queue_.front();
-        queue_.pop_front();
-        lock.unlock();
+    while (graph::Task* const task = take()) {
         execute(*task);
         helping_pool = this;
         reports_.help();
         helping_pool = nullptr;
-        lock.lock();
     }
 }
 
 void HostPool::execute(graph::Task& task) {
     if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
-        this_pool = this;   // a destructor may wait for another runtime
         end_payload(task);  // it was cancelled: only what the user's function captured is left
-        this_pool = nullptr;
         reports_.discard(task);
         return;
     }
@@ -109,8 +62,8 @@ void HostPool::execute(graph::Task& task) {
     m.what = Message::What::host_done;
     m.task = &task;
     try {
-        TaskScope scope(runtime_, device_views_);
-        this_pool = this;
+        const TaskScope scope(runtime_, device_views_);
+        const UserCode user_code(*this);
         HostResource resource;
         detail::TaskContext context;
         context.resource = &resource;
@@ -125,120 +78,76 @@ void HostPool::execute(graph::Task& task) {
     }
     end_payload(task);
     task.in_user_code.store(false, std::memory_order_relaxed);
-    this_pool = nullptr;
     reports_.post(std::move(m));
 }
 
 // What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one of
-// them must be refused like a wait in the function.
+// them must be refused, or give its place to another thread, like a wait in the function.
 void HostPool::end_payload(graph::Task& task) noexcept {
-    TaskScope scope(runtime_, device_views_);
+    const TaskScope scope(runtime_, device_views_);
+    const UserCode user_code(*this);
     task.drop_payload();
-}
-
-HostPool* HostPool::of_this_thread() noexcept { return this_pool; }
-
-std::size_t HostPool::threads_started() const {
-    std::lock_guard<std::mutex> guard(mutex_);
-    return started_;
-}
-
-bool HostPool::begin_wait() noexcept {
-    std::list<std::thread> gone;
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        if (waiting_ >= most_waiting) return false;
-        gone.swap(gone_);
-        if (surplus_ > 0) {
-            --surplus_;
-        } else {
-            try {
-                threads_.emplace_back([this] { run(); });
-                ++started_;
-            } catch (...) {
-                gone_.swap(gone);
-                return false;
-            }
-        }
-        ++waiting_;
-    }
-    for (std::thread& t : gone) t.join();  // they are past their last look at the pool
-    return true;
-}
-
-void HostPool::end_wait() noexcept {
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        --waiting_;
-        ++surplus_;
-    }
-    wake_.notify_one();
 }
 
 // ---------------------------------------------------------------------------------------------------- device functions
 
-Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes_of_threads, Lanes& lanes,
-                     FailedTasks& failed, const void* runtime, bool device_views, Runner& runner, Reports& reports)
+Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams, FailedTasks& failed,
+                     const void* runtime, bool device_views, Runner& runner, Reports& reports)
     : device_(device),
-      lanes_(lanes),
+      lanes_(streams),
       failed_(failed),
       runtime_(runtime),
       device_views_(device_views),
       runner_(runner),
       reports_(reports) {
-    try {
-        for (const LaneId lane : lanes_of_threads) threads_.emplace_back([this, lane] { run(lane); });
-    } catch (...) {
-        end_threads();
-        throw;
-    }
+    for (const LaneId id : lanes) own_lanes_.push_back({id});
+    start(lanes.size());
 }
 
-void Launchers::end_threads() noexcept {
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& t : threads_) t.join();
+/// The lane with the fewest functions: more than one only where the others wait. A thread keeps to one while it can, whose
+/// DeviceResource it has.
+Launchers::Lane& Launchers::begin_function(std::size_t preferred) noexcept {
+    std::lock_guard<std::mutex> guard(lanes_mutex_);
+    Lane* best = &own_lanes_[preferred];
+    for (Lane& l : own_lanes_)
+        if (l.functions < best->functions) best = &l;
+    ++best->functions;
+    return *best;
 }
 
-void Launchers::push(graph::Task& task) {
-    {
-        std::lock_guard<std::mutex> guard(mutex_);
-        queue_.push_back(&task);
-    }
-    wake_.notify_one();
+/// What the function enqueued ends at the lane's next position, and is told in the order of positions.
+void Launchers::end_function(Lane& lane, Message&& launched) {
+    std::lock_guard<std::mutex> guard(lanes_mutex_);
+    --lane.functions;
+    launched.lane = lane.id;
+    launched.position = ++lane.position;
+    lanes_.enqueued(lane.id, lane.position);
+    reports_.post(std::move(launched));
 }
 
-void Launchers::run(LaneId lane) {
+void Launchers::run() {
     const RuntimeThread mark(runtime_);
     Lanes::Scratch scratch(lanes_);
-    graph::Position position = 0;
-    for (;;) {
-        graph::Task* task = nullptr;
-        {
-            std::unique_lock<std::mutex> lock(mutex_);
-            wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-            if (queue_.empty()) return;
-            task = queue_.front();
-            queue_.pop_front();
-        }
+    std::size_t preferred = 0;
+    {
+        std::lock_guard<std::mutex> guard(lanes_mutex_);
+        preferred = next_preferred_++ % own_lanes_.size();
+    }
+    while (graph::Task* const task = take()) {
         Message m;
         m.what = Message::What::launched;
         m.task = task;
-        m.lane = lane;
-        m.error = execute(*task, lane, scratch);
+        Lane& lane = begin_function(preferred);
+        m.error = execute(*task, lane.id, scratch);
         if (m.error != nullptr) failed_.add(task->number);
-        m.position = ++position;
-        lanes_.enqueued(lane, position);
-        reports_.post(std::move(m));
+        end_function(lane, std::move(m));
         reports_.help();
     }
 }
 
 void Launchers::end_payload(graph::Task& task) noexcept {
-    TaskScope scope(runtime_, device_views_);
+    const TaskScope scope(runtime_, device_views_);
+    const UserCode user_code(*this);
     task.drop_payload();
 }
 
@@ -258,8 +167,14 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scr
             end_payload(task);
             return nullptr;
         }
-        driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
-        TaskScope scope(runtime_, device_views_);
+        // Where the function may touch its views, its inputs have arrived (schedule sees to it), and so must the pattern.
+        if (device_views_)
+            fill_unset_on_host(task);
+        else
+            driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
+        const TaskStream own{&lanes_.driver(), lanes_.ordinal(device_), stream};
+        const TaskScope scope(runtime_, device_views_, &own);
+        const UserCode user_code(*this);
         task.in_user_code.store(true, std::memory_order_relaxed);
         runner_.run_device_function(task, device_, stream);
         task.drop_payload();  // inside the scope: destructors of what it captured are the program's code too

@@ -7,7 +7,7 @@ Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_
       ordinals_(std::move(ordinals)),
       lanes_per_device_(lanes_per_device),
       lanes_(ordinals_.size() * lanes_per_device) {
-    for (Lane& l : lanes_) l.known.assign(lanes_.size(), 0);
+    for (Lane& l : lanes_) l.known = std::make_unique<std::atomic<Position>[]>(lanes_.size());
 }
 
 Lanes::~Lanes() {
@@ -90,13 +90,16 @@ Status Lanes::wait_for_lane(StreamHandle stream, LaneId lane, Scratch& scratch) 
 Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept {
     Lane& mine = lanes_[index(lane)];
     for (const graph::Fence& f : fences) {
-        if (f.lane == lane || mine.known[index(f.lane)] >= f.position || passed(f)) continue;
+        std::atomic<Position>& known = mine.known[index(f.lane)];
+        if (f.lane == lane || known.load(std::memory_order_acquire) >= f.position || passed(f)) continue;
         const Position there = wait_until_enqueued(lanes_[index(f.lane)], f.position);
         Status status;
         const StreamHandle own_stream = stream(lane, &status);
         if (status.ok()) status = wait_for_lane(own_stream, f.lane, scratch);
         if (!status.ok()) return status;
-        mine.known[index(f.lane)] = there;
+        // After the wait is on the stream: another feeder that reads this enqueues behind it. One that stores less than is
+        // known makes a later wait superfluous, never one missing.
+        known.store(there, std::memory_order_release);
     }
     return {};
 }

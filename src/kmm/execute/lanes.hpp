@@ -1,7 +1,7 @@
 // The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
 //
-// Owns: the streams of all lanes. A lane's stream is fed by one thread only (a device's issuer or one launcher); other
-// threads may record events on it once its `enqueued` says that what they wait for is there. No lock is taken.
+// Owns: the streams of all lanes. A lane's stream is fed by a device's issuer, or by the launchers whose functions run on it;
+// other threads may record events on it once its `enqueued` says that what they wait for is there. No lock is taken.
 #pragma once
 
 #include <atomic>
@@ -74,7 +74,7 @@ class Lanes {
     };
     /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the work
     /// there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
-    /// dependencies). Waits that earlier ones imply are left out. Called by the lane's feeder.
+    /// dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
     Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
     /// The same for a stream of the calling thread's that is no lane.
     Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
@@ -95,7 +95,8 @@ class Lanes {
         std::atomic<StreamHandle> stream{StreamHandle{}};
         std::atomic<Position> enqueued{0};
         std::atomic<Position> completed{0};
-        std::vector<Position> known;  ///< by lane: how far it had been told to come after; feeder only
+        /// By lane: how far it had been told to come after.
+        std::unique_ptr<std::atomic<Position>[]> known;
     };
     static std::size_t index(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }
 

@@ -57,9 +57,6 @@ class MemoryService {
     void device_advanced() {
         if (num_leaving_.load(std::memory_order_seq_cst) != 0) push({Wish::look});
     }
-    /// Around a fork, so that the child finds the list of services in order, and empty.
-    static void before_fork();
-    static void after_fork(bool in_child);
 
     struct Figures {
         double pinning_seconds = 0;  ///< spent in touching and page-locking

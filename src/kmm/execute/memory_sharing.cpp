@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds longest_pause{50};
-constexpr double longest_wait_seconds = 1e6;
+constexpr double longest_wait_seconds = 1e9;
 // So often a refusal must meet nobody who holds or takes any; a few milliseconds in all.
 constexpr int times_to_be_alone = 3;
 
@@ -45,13 +45,6 @@ void MemoryService::leave_neighbours() noexcept {
     Neighbourhood& all = neighbourhood();
     std::lock_guard<std::mutex> guard(all.mutex);
     std::erase(all.services, this);
-}
-
-void MemoryService::before_fork() { neighbourhood().mutex.lock(); }
-
-void MemoryService::after_fork(bool in_child) {
-    if (in_child) neighbourhood().services.clear();
-    neighbourhood().mutex.unlock();
 }
 
 /// One at a time, in turn, and for no more than the driver lacks.

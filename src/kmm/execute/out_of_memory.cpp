@@ -14,6 +14,9 @@ namespace kmm::detail {
 
 namespace {
 
+// No machine has so much, and sums of a few such sizes still fit.
+constexpr std::size_t most_sensible = std::size_t{1} << 56;
+
 const char* kind_word(graph::AccessKind kind) {
     switch (kind) {
     case graph::AccessKind::read: return "read ";
@@ -51,7 +54,8 @@ std::size_t available_host_bytes() {
 std::size_t needed_bytes(const RuntimeCore& core, const graph::Task& task) {
     std::size_t bytes = 0;
     for (const graph::Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk) bytes += core.rounded(a.chunk->size_bytes);
+        if (a.chunk != nullptr && a.first_of_chunk)
+            bytes = RuntimeCore::sum_bytes(bytes, core.rounded(a.chunk->block_bytes()));
     return bytes;
 }
 
@@ -59,6 +63,7 @@ std::size_t needed_bytes(const RuntimeCore& core, const graph::Task& task) {
 
 // What a value of the variables can reach: they replace the limits and fractions of the configuration, and leave the rest.
 std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) const {
+    if (wanted > most_sensible) return "";
     if (on_host_driver_) return setting_on_host_driver(m, wanted);
     const RuntimeConfig defaults;
     const std::size_t machine = info_->host_memory_size();
@@ -70,7 +75,7 @@ std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) 
         return percent > most_percent ? "" : "KMM_HOST_MEM=" + std::to_string(percent) + "% or more";
     }
     const std::size_t total = info_->devices()[m - 1].total_memory_size();
-    const std::size_t keep_free = config_.device_memory_keep_free;
+    const std::size_t keep_free = std::min(config_.device_memory_keep_free, most_sensible);
     const std::string limit = "KMM_DEVICE_MEM=" + enough;
     const std::size_t most = part_of(total, defaults.device_memory_fraction);
     if (wanted > most) return "";
@@ -88,7 +93,7 @@ std::string RuntimeCore::setting_on_host_driver(memory::MemoryIndex m, std::size
     const std::size_t machine = info_->host_memory_size();
     const std::size_t largest_tier = part_of(machine, defaults.host_memory_fraction);
     const std::size_t tier = std::min(config_.host_memory_limit, part_of(machine, config_.host_memory_fraction));
-    const std::size_t keep_free = config_.device_memory_keep_free;
+    const std::size_t keep_free = std::min(config_.device_memory_keep_free, most_sensible);
     std::string settings;
     const auto add = [&](const char* variable, std::size_t bytes) {
         settings += (settings.empty() ? "" : " with ") + std::string(variable) + "=" + enough_text(bytes) + " or more";

@@ -99,7 +99,8 @@ RuntimeStats RuntimeCore::read_stats() const {
     s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
     s.host_to_host = {user_copies_[2].bytes.load(std::memory_order_relaxed),
                       user_copies_[2].copies.load(std::memory_order_relaxed)};
-    s.threads_started = threads_started_ - config_.host_threads + host_pool_->threads_started();
+    s.threads_started = threads_started_ + host_pool_->threads_started();
+    for (const auto& launchers : launchers_) s.threads_started += launchers->threads_started();
     for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
         const memory::MemoryCounters& k = scheduler_->residency().counters(m);
         s.evictions += k.evictions;

@@ -123,12 +123,7 @@ bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const
 }
 
 void RuntimeCore::settled(Task& task) noexcept {
-    if (task.failure != nullptr) {
-        std::lock_guard<std::mutex> guard(failures_mutex_);
-        failures_.emplace(task.number, task.failure);
-        if (task.failure->root->number == task.number) roots_.push_back(task.failure->root);
-        any_failure_.store(true, std::memory_order_release);
-    }
+    if (task.failure != nullptr) failures_.add(task);
     const TaskNumber number = task.number;
     table_.remove(number);
     if (task.waiters.load(std::memory_order_acquire) != 0) {
@@ -187,7 +182,7 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
 execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
     const memory::MemoryIndex m = device + 1;
     execute::ShareFigures share;
-    if (in_child_of_fork()) return share;  // nothing of it can be had there
+    if (driver::lost_in_fork()) return share;  // nothing of it can be had there
     share.held_bytes = memory_service_->figures().device_bytes[device];
     share.limit_bytes = limits_[m];
     while_planning([&] {
@@ -204,25 +199,26 @@ execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
 
 std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t bytes,
                                             std::chrono::steady_clock::time_point deadline) noexcept {
-    if (in_child_of_fork()) return 0;
+    if (driver::lost_in_fork()) return 0;
     // Kernels may wait for what the task does next.
     const bool at_once = execute::TaskScope::current() != nullptr;
     return memory_service_->reclaim(device + 1, bytes, at_once, deadline);
 }
 
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) {
-    thread_local std::unique_ptr<DeviceResource> resource;
-    thread_local const RuntimeCore* owner = nullptr;
-    if (resource == nullptr || owner != this) {
-        resource = DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream);
-        owner = this;
-    }
+    // One for each lane that this thread has served. The thread is this runtime's for all its life.
+    thread_local std::vector<std::unique_ptr<DeviceResource>> resources;
+    const auto of_stream = [&](const auto& r) { return r->native_stream() == stream.native; };
+    auto at = std::find_if(resources.begin(), resources.end(), of_stream);
+    if (at == resources.end())
+        at = resources.insert(at, DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream));
+    DeviceResource* const resource = at->get();
     const driver::KernelHooks hooks = failed_tasks_.hooks_of(task);
     DeviceResourceAccess::begin_task(*resource, task.chunk, &hooks);
     TaskContext context;
     context.addresses = task.addresses.data();
     context.layouts = task.layouts.data();
-    context.resource = resource.get();
+    context.resource = resource;
     context.chunk = &task.chunk;
     // Work on the legacy default stream counts as the task's: it comes after the inputs, and the task waits for it.
     const bool capture_legacy = config_.legacy_stream_capture && !on_host_driver_;
@@ -279,7 +275,7 @@ void RuntimeCore::plan_published(bool was_idle) {
 }
 
 void RuntimeCore::release_array(memory::Array* array) noexcept {
-    if (in_child_of_fork()) return;  // nobody reads messages there, and a lock may be held for ever
+    if (driver::lost_in_fork()) return;  // nobody reads messages there, and a lock may be held for ever
     Message m;
     m.what = Message::What::release;
     m.object = array;

@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "driver/fork.hpp"
 #include "kmm/api/runtime.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/core/stats.hpp"
@@ -23,6 +24,7 @@
 #include "kmm/execute/device_thread.hpp"
 #include "kmm/execute/host_pool.hpp"
 #include "kmm/execute/memory_service.hpp"
+#include "kmm/graph/failures.hpp"
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::detail {
@@ -51,6 +53,8 @@ class RuntimeCore final : public Runtime,
     std::uint16_t number() const noexcept { return number_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
     std::size_t rounded(std::size_t bytes) const noexcept { return (bytes + 255) / 256 * 256; }
+    /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
+    static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }
 
     // ---- submitting (api/submission.cpp)
     graph::TaskPool& pool() noexcept { return pool_; }
@@ -59,7 +63,8 @@ class RuntimeCore final : public Runtime,
     std::mutex& order() noexcept { return order_; }
     /// CL when closed or in the child of a fork.
     void check_open() const;
-    bool in_child_of_fork() const noexcept;
+    /// CL in the child of a fork: its threads do not exist there, and its locks may be held for ever.
+    void refuse_after_fork() const;
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
@@ -78,7 +83,9 @@ class RuntimeCore final : public Runtime,
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
     TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
     bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
-    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const;
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const { return failures_.find(number); }
+    /// The same for somebody who is told of it.
+    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) { return failures_.deliver(number); }
     /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
     /// `must_wait`: nobody may go on before the task is settled, even where no other thread can take this one's place.
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
@@ -179,7 +186,7 @@ class RuntimeCore final : public Runtime,
     RuntimeConfig config_;
     std::shared_ptr<driver::Driver> driver_;
     std::uint16_t number_ = 0;
-    std::uint32_t fork_generation_ = 0;
+    const driver::DriverUse use_;  // whichever driver it is: the threads are lost in a fork
     std::vector<int> ordinals_;
     std::vector<std::size_t> limits_;
     std::vector<std::vector<bool>> peers_;
@@ -210,10 +217,7 @@ class RuntimeCore final : public Runtime,
     };
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
-    mutable std::mutex failures_mutex_;
-    std::unordered_map<TaskNumber, std::shared_ptr<graph::Failure>> failures_;
-    std::vector<std::shared_ptr<graph::RootFailure>> roots_;
-    std::atomic<bool> any_failure_{false};
+    graph::Failures failures_;
 
     // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
     execute::FailedTasks failed_tasks_;
@@ -236,7 +240,7 @@ class RuntimeCore final : public Runtime,
     execute::Sleeper planner_sleeper_;
     std::atomic<bool> stop_planner_{false};
     std::thread planner_thread_;
-    std::uint64_t threads_started_ = 0;
+    std::uint64_t threads_started_ = 0;  ///< besides host pool and launchers
     std::chrono::steady_clock::time_point started_;
 };
 

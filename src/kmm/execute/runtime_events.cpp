@@ -62,13 +62,6 @@ graph::TaskNumber RuntimeCore::number_of(EventId event) const {
     return number;
 }
 
-std::shared_ptr<graph::Failure> RuntimeCore::failure_of(TaskNumber number) const {
-    if (!any_failure_.load(std::memory_order_acquire)) return nullptr;
-    std::lock_guard<std::mutex> guard(failures_mutex_);
-    const auto it = failures_.find(number);
-    return it == failures_.end() ? nullptr : it->second;
-}
-
 void RuntimeCore::throw_deadlock(TaskNumber number) const {
     throw DeadlockError("a task of runtime " + std::to_string(number_) + " waits for event " + std::to_string(number) +
                         " of its own runtime, which may never end: submit a task that depends on it instead");
@@ -80,21 +73,12 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     if (number == 0 || is_settled(number)) return true;
     if (deadline != nullptr && clock::now() >= *deadline) return false;
     if (inside_own_task()) throw_deadlock(number);
-    // Another runtime's pool thread gives its place to another thread while it waits here.
-    execute::HostPool* pool = execute::HostPool::of_this_thread();
-    if (pool != nullptr && !pool->begin_wait()) {
-        if (!must_wait)
-            throw DeadlockError("64 tasks of another runtime wait for this one already, or the system gives no more "
-                                "threads; one more could "
-                                "wait for ever");
-        pool = nullptr;
-    }
-    struct EndWait {
-        execute::HostPool* pool;
-        ~EndWait() {
-            if (pool != nullptr) pool->end_wait();
-        }
-    } end_wait{pool};
+    // A thread of another runtime's tasks gives its place to another thread while it waits here.
+    const execute::Workers::Wait wait;
+    if (wait.refused() && !must_wait)
+        throw DeadlockError(std::to_string(execute::Workers::most_waiting) +
+                            " tasks of another runtime wait for this one already, or the system gives no more "
+                            "threads; one more could wait for ever");
     if (execute::many_cores()) {
         const auto until = clock::now() + execute::spin_time;
         do {
@@ -145,22 +129,12 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
 }
 
 void RuntimeCore::throw_failure(TaskNumber number) {
-    const auto failure = failure_of(number);
-    if (failure == nullptr) return;
-    failure->root->delivered.store(true);
-    std::rethrow_exception(failure->error);
+    if (const auto failure = failures_.deliver(number)) std::rethrow_exception(failure->error);
 }
 
 void RuntimeCore::throw_undelivered(TaskNumber number) {
-    if (!any_failure_.load(std::memory_order_acquire)) return;
-    std::vector<std::shared_ptr<graph::RootFailure>> open;
-    {
-        std::lock_guard<std::mutex> guard(failures_mutex_);
-        for (const auto& root : roots_)
-            if (root->number < number && !root->delivered.exchange(true)) open.push_back(root);
-    }
+    const std::vector<std::shared_ptr<graph::RootFailure>> open = failures_.deliver_before(number);
     if (open.empty()) return;
-    std::sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
     if (open.size() == 1) std::rethrow_exception(open.front()->error);
     std::vector<std::exception_ptr> others;
     for (std::size_t i = 1; i < open.size(); ++i) others.push_back(open[i]->error);
@@ -261,10 +235,8 @@ std::exception_ptr RuntimeCore::kernel_error(Task& task, std::exception_ptr thro
 
 void RuntimeCore::log_undelivered() noexcept {
     try {
-        std::lock_guard<std::mutex> guard(failures_mutex_);
-        for (const auto& root : roots_)
-            if (!root->delivered.load())
-                log::write(log::Level::error, "a failure that nobody asked for: " + text_of(root->error));
+        for (const auto& root : failures_.deliver_before(number_mask))
+            log::write(log::Level::error, "a failure that nobody asked for: " + text_of(root->error));
     } catch (...) {
         // Out of memory while building the text of a message: there is nobody left to tell.
         std::fputs("kmm: a failure that nobody asked for could not be described\n", stderr);

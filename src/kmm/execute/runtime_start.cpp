@@ -1,10 +1,10 @@
 // Starting and ending a runtime: driver, devices, limits, threads.
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <system_error>
 
 #include "driver/check.hpp"
 #include "driver/registry.hpp"
@@ -19,20 +19,7 @@ namespace {
 // Launchers of each device: device functions may block in a library, and two of them rarely do at once.
 constexpr std::uint32_t launchers_per_device = 2;
 
-std::atomic<std::uint32_t> fork_generation{0};
 std::atomic<std::uint16_t> next_runtime_number{1};
-
-void watch_forks() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        (void)pthread_atfork([] { execute::MemoryService::before_fork(); },
-                             [] { execute::MemoryService::after_fork(false); },
-                             [] {
-                                 fork_generation.fetch_add(1);
-                                 execute::MemoryService::after_fork(true);
-                             });
-    });
-}
 
 /// Physical memory, or what the container may use if that is less.
 std::size_t machine_memory_bytes() {
@@ -100,7 +87,18 @@ void check_fraction(double value, const char* name) {
                               ": use a value above 0 and at most 1");
 }
 
+void check_seconds(double value, const char* name, const char* what_zero_is) {
+    if (!(value >= 0))
+        throw InvalidArgument(std::string(name) + " is " + std::to_string(value) + ": use seconds from 0 (" +
+                              what_zero_is + ") up; infinity is never");
+}
+
 void check_config(const RuntimeConfig& c) {
+    check_seconds(c.watchdog, "watchdog", "off");
+    check_seconds(c.memory_wait, "memory_wait", "at once");
+    if (c.host_threads > MAX_HOST_THREADS)
+        throw InvalidArgument("host_threads is " + std::to_string(c.host_threads) + ": use 0 (usable CPUs) to " +
+                              std::to_string(MAX_HOST_THREADS));
     check_fraction(c.device_memory_fraction, "device_memory_fraction");
     check_fraction(c.host_memory_fraction, "host_memory_fraction");
     if (c.device_concurrent_streams < 1 || c.device_concurrent_streams > 64)
@@ -157,8 +155,9 @@ bool attribute_now(const void* driver, int ordinal, int number, int* value) {
 }  // namespace
 
 std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) {
+    if (driver::lost_in_fork())
+        throw Closed(std::string("no runtime can be made here: ") + driver::LostInFork().what());
     check_config(config);
-    watch_forks();
     if (driver == nullptr) driver = choose_driver(config);
     try {
         std::unique_ptr<RuntimeCore> core(new RuntimeCore(config, std::move(driver)));
@@ -166,7 +165,7 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
             // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is left.
-            if (dying->in_child_of_fork()) return;
+            if (driver::lost_in_fork()) return;
             if (execute::RuntimeThread::of(dying))
                 std::thread([dying] { delete dying; }).detach();
             else
@@ -174,6 +173,9 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         });
     } catch (const driver::DriverError& e) {
         throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
+    } catch (const std::system_error& e) {
+        throw NotAvailable(std::string("the system gives a runtime no threads (") + e.what() +
+                           "): end some of the process's, or raise its limits (ulimit -u, -v)");
     }
 }
 
@@ -181,7 +183,6 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
     : config_(config),
       driver_(std::move(driver)),
       number_(next_runtime_number.fetch_add(1)),
-      fork_generation_(fork_generation.load()),
       started_(std::chrono::steady_clock::now()) {
     if (number_ == 0) number_ = next_runtime_number.fetch_add(1);
     on_host_driver_ = driver_->kind() == driver::Kind::host;
@@ -197,7 +198,10 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
         ordinals_.push_back(d);
     }
     config_.device_memory_kind = memory_kind(config_, *driver_, ordinals_.size());
-    if (config_.host_threads == 0) config_.host_threads = usable_cpus();
+    if (config_.host_threads == 0) config_.host_threads = std::min(usable_cpus(), MAX_HOST_THREADS);
+    // So long nobody waits, and clocks could not count it.
+    constexpr double longest_watch_seconds = 1e9;
+    if (config_.watchdog > longest_watch_seconds) config_.watchdog = 0;
     set_limits();
     describe();
 }
@@ -278,6 +282,7 @@ void RuntimeCore::start_threads() {
     options.launcher_lanes = launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
     options.debug = config_.debug_mode;
+    options.functions_touch_memory = on_host_driver_;
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     outgoing_.resize(num_devices());
     refused_at_ns_.resize(limits_.size());
@@ -295,8 +300,6 @@ void RuntimeCore::start_threads() {
             d, lanes, *lanes_, failed_tasks_, this, on_host_driver_, static_cast<execute::Launchers::Runner&>(*this),
             static_cast<execute::Reports&>(*this)));
     }
-    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_,
-                                                     static_cast<execute::Reports&>(*this));
     planner_thread_ = std::thread([this] {
         execute::RuntimeThread mark(this);
         planner_loop();
@@ -305,7 +308,17 @@ void RuntimeCore::start_threads() {
         shares_.push_back(std::make_unique<execute::DeviceShare>(
             static_cast<execute::ShareSource&>(*this), *driver_, d, ordinals_[d],
             "kmm runtime " + std::to_string(number_), config_.device_memory_kind != DeviceMemoryKind::Resource));
-    threads_started_ = 2 + num_devices() * (1 + launchers_per_device) + config_.host_threads;
+    // Last: where threads are scarce the pool gets what is left, and every task can still be run.
+    host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_,
+                                                     static_cast<execute::Reports&>(*this));
+    if (const std::size_t given = host_pool_->size(); given < config_.host_threads) {
+        log::write(log::Level::warn, "runtime " + std::to_string(number_) + " runs host tasks on " +
+                                         std::to_string(given) + " threads instead of " +
+                                         std::to_string(config_.host_threads) +
+                                         " (KMM_HOST_THREADS): the system gives no more");
+        config_.host_threads = given;
+    }
+    threads_started_ = 2 + num_devices();
 }
 
 RuntimeCore::~RuntimeCore() {
@@ -331,20 +344,20 @@ RuntimeCore::~RuntimeCore() {
     log_undelivered();
 }
 
-bool RuntimeCore::in_child_of_fork() const noexcept {
-    return fork_generation_ != fork_generation.load(std::memory_order_relaxed);
+void RuntimeCore::refuse_after_fork() const {
+    if (driver::lost_in_fork())
+        throw Closed("runtime " + std::to_string(number_) + " is not in this process: " + driver::LostInFork().what());
 }
 
 void RuntimeCore::check_open() const {
+    refuse_after_fork();
     if (closed_.load(std::memory_order_relaxed))
         throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
-    if (in_child_of_fork())
-        throw Closed("runtime " + std::to_string(number_) +
-                     " was made before a fork and cannot be used in the child: make one there");
 }
 
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.
 void RuntimeCore::wait_idle() {
+    const execute::Workers::Wait wait;  // the last handle may go in a task of another runtime
     std::unique_lock<std::mutex> lock(admit_mutex_);
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) == 0; });

@@ -14,6 +14,10 @@ using graph::TaskState;
 constexpr std::size_t most_predecessors = 3;
 constexpr std::size_t most_tasks = 5;
 
+std::string lanes_text(const graph::Task& task) {
+    return "waits for " + std::to_string(task.unpassed_fences) + " lanes of devices to reach what it needs";
+}
+
 }  // namespace
 
 std::string RuntimeCore::task_text(const Task& task) const {
@@ -29,13 +33,13 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
     switch (state) {
     case TaskState::settled: return "is done";
     case TaskState::launching:
+        if (task.unpassed_fences != 0) return lanes_text(task);
         return task.in_user_code.load(std::memory_order_relaxed)
                    ? "its device function is running"
                    : "waits for a launcher thread, or for work that its inputs come from to be handed out";
     case TaskState::issued:
         if (task.kind != TaskKind::host) return "was handed to the device, which has not finished it";
-        if (task.unpassed_fences != 0)
-            return "waits for " + std::to_string(task.unpassed_fences) + " lanes of devices to reach what it needs";
+        if (task.unpassed_fences != 0) return lanes_text(task);
         return task.in_user_code.load(std::memory_order_relaxed) ? "its host function is running"
                                                                  : "waits for a thread of the host pool";
     case TaskState::ready: {
@@ -43,7 +47,7 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
         if (!scheduler_->waits_for_memory(task)) return "waits for a task that still holds one of its chunks";
         std::size_t needed = 0;
         for (const graph::Access& a : task.accesses)
-            if (a.chunk != nullptr && a.first_of_chunk) needed += rounded(a.chunk->size_bytes);
+            if (a.chunk != nullptr && a.first_of_chunk) needed += rounded(a.chunk->block_bytes());
         const memory::Residency& r = scheduler_->residency();
         return "waits for memory: misses " + bytes_text(r.missing_bytes(task)) + " of the " + bytes_text(needed) +
                " that it needs; in use are " + bytes_text(r.counters(task.memory).current_bytes) + " of " +

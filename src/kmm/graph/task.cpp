@@ -111,9 +111,11 @@ void Task::recycle() noexcept {
 TaskPool::~TaskPool() = default;
 
 void TaskPool::add_slab() {
+    // Both lists have room for every record. They grow in steps that double: a slab is few records, and they may be many.
+    const std::size_t all = (slabs_.size() + 1) * slab_size;
+    for (std::vector<Task*>* list : {&takers_.tasks, &givers_.tasks})
+        if (list->capacity() < all) list->reserve(2 * all);
     slabs_.push_back(std::make_unique<Task[]>(slab_size));
-    takers_.tasks.reserve(slabs_.size() * slab_size);
-    givers_.tasks.reserve(slabs_.size() * slab_size);
     for (std::size_t i = slab_size; i-- > 0;) {
         slabs_.back()[i].reserve();
         takers_.tasks.push_back(&slabs_.back()[i]);
@@ -173,7 +175,8 @@ Task* TaskTable::find(TaskNumber number) noexcept {
 }
 
 void TaskTable::find(const std::vector<Predecessor>& predecessors, std::vector<Task*>& out) {
-    out.reserve(out.size() + predecessors.size());
+    // Before the lock, and in steps that double.
+    if (const std::size_t all = out.size() + predecessors.size(); out.capacity() < all) out.reserve(2 * all);
     std::lock_guard<SpinLock> guard(lock_);
     for (const Predecessor& p : predecessors) out.push_back(locate(p.number));
 }

@@ -141,7 +141,11 @@ struct RootFailure {
     std::exception_ptr cause;  ///< what the user's code or the driver threw
     TaskFailure failure;       ///< the same in words
     TaskNumber number = 0;
-    std::atomic<bool> delivered{false};
+    // Whether somebody was told, and the place among those that nobody was told of: see graph::Failures.
+    bool delivered = false;
+    bool listed = false;
+    RootFailure* previous = nullptr;
+    RootFailure* next = nullptr;
 };
 
 /// A task's failure: its root, and the error that names the task itself.
@@ -199,7 +203,7 @@ struct Task {
     Position position = 0;
     TaskNumber latest_predecessor = 0;
     LaneId latest_predecessor_lane = LaneId::none;
-    std::uint32_t unpassed_fences = 0;  ///< host tasks: fences that the host still waits for
+    std::uint32_t unpassed_fences = 0;  ///< fences that a function on the host still waits for
     bool executed = false;
 
     // ---- readiness (schedule)

@@ -23,11 +23,16 @@ using graph::FenceSet;
 /// Index of a memory within a runtime: 0 is the host, 1 + d is device d.
 using MemoryIndex = std::uint32_t;
 
+/// Addresses of blocks are multiples of this, and sizes are rounded up to it.
+inline constexpr std::size_t heap_alignment = 256;
+
 struct Array;
 
 /// The bytes of one chunk in one memory. Valid when `version` is the chunk's.
 struct Replica {
     std::uintptr_t address = 0;  ///< 0: none
+    std::uintptr_t block =
+        0;  ///< where its memory begins; before `address` where elements are aligned to more than the heap
     std::uint64_t version = 0;
     // Users whose position is not known: device functions being launched, host tasks. Nothing may be copied over a
     // replica that has any, copied from one that has writers, or evicted.
@@ -61,10 +66,11 @@ struct Replica {
 };
 
 struct Chunk {
-    Array* array = nullptr;      // constant
-    std::uint32_t index = 0;     // constant
-    std::size_t size_bytes = 0;  // constant; may be 0
-    std::uint64_t version = 0;   ///< number of writes so far; 0: nothing was written
+    Array* array = nullptr;                  // constant
+    std::uint32_t index = 0;                 // constant
+    std::size_t size_bytes = 0;              // constant; may be 0
+    std::size_t alignment = heap_alignment;  // constant; a power of two, not below that of the heap
+    std::uint64_t version = 0;               ///< number of writes so far; 0: nothing was written
     // Ticks of residency's clock, to tell after a failed copy what came before it.
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
     std::uint64_t written_at = 0;   ///< the latest write
@@ -79,6 +85,15 @@ struct Chunk {
     std::vector<graph::Task*> waiting;  ///< tasks that wait for a pin of this chunk to go
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
+
+    /// Memory that a replica takes: from any address of a heap an aligned one is not further away than the difference.
+    std::size_t block_bytes() const noexcept { return block_bytes_of(size_bytes, alignment); }
+    static std::size_t block_bytes_of(std::size_t size_bytes, std::size_t alignment) noexcept {
+        return size_bytes == 0 ? 0 : size_bytes + (alignment - heap_alignment);
+    }
+    std::uintptr_t first_aligned(std::uintptr_t address) const noexcept {
+        return (address + alignment - 1) & ~(std::uintptr_t{alignment} - 1);
+    }
 };
 
 /// The data of one bound array.

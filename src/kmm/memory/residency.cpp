@@ -110,12 +110,12 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regi
     Space& space = spaces_[memory];
     for (Chunk* c : space.resident) {
         const Replica& r = c->replicas[memory];
-        const std::uintptr_t end = r.address + space.heap.round_up(c->size_bytes);
-        auto at = std::upper_bound(candidates.begin(), candidates.end(), r.address,
+        const std::uintptr_t end = r.block + space.heap.round_up(c->block_bytes());
+        auto at = std::upper_bound(candidates.begin(), candidates.end(), r.block,
                                    [&](std::uintptr_t address, const Candidate& k) { return address < address_of(k); });
         if (at != candidates.begin()) --at;
         for (; at != candidates.end() && address_of(*at) < end; ++at) {
-            if (address_of(*at) + regions[at->index].bytes <= r.address) continue;
+            if (address_of(*at) + regions[at->index].bytes <= r.block) continue;
             at->pinned = at->pinned || r.pinned();
             at->busy = at->busy || !is_idle(r);
             at->rank = std::max(at->rank, victim_rank(*c, memory));
@@ -220,7 +220,7 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
 std::size_t Residency::evictable_bytes(MemoryIndex m) const {
     std::size_t bytes = 0;
     for (const Chunk* c : spaces_[m].resident)
-        if (!c->replicas[m].pinned()) bytes += spaces_[m].heap.round_up(c->size_bytes);
+        if (!c->replicas[m].pinned()) bytes += spaces_[m].heap.round_up(c->block_bytes());
     return bytes;
 }
 
@@ -277,12 +277,13 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
     FenceSet users;
     r.add_all_users(users);
     users.prune([&](const Fence& f) { return requests_.passed(f); });
-    const std::size_t size = space.heap.round_up(chunk.size_bytes);
-    space.heap.free(r.address, size, heap_fences(users));
+    const std::size_t size = space.heap.round_up(chunk.block_bytes());
+    space.heap.free(r.block, size, heap_fences(users));
     space.counters.current_bytes -= size;
     ++space.counters.frees;
     space.resident.erase(&chunk);
     r.address = 0;
+    r.block = 0;
     r.version = 0;
     r.forget_users();
 }
@@ -290,12 +291,13 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
 void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
     Space& space = spaces_[m];
     Replica& r = chunk.replicas[m];
-    r.address = block.address;
+    r.block = block.address;
+    r.address = chunk.first_aligned(block.address);
     r.version = 0;
     r.forget_users();
     add_heap_fences(r.arrivals, block.fences);
     r.tick = ++tick_;
-    space.counters.current_bytes += space.heap.round_up(chunk.size_bytes);
+    space.counters.current_bytes += space.heap.round_up(chunk.block_bytes());
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
     space.resident.insert(&chunk);
@@ -312,7 +314,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         Replica& h = chunk.replicas[0];
         if (h.pinned()) return Found::pinned;
         // What can never be saved must not cost others their copies on the host.
-        if (h.address == 0 && spaces_[0].heap.round_up(chunk.size_bytes) > spaces_[0].counters.limit_bytes)
+        if (h.address == 0 && spaces_[0].heap.round_up(chunk.block_bytes()) > spaces_[0].counters.limit_bytes)
             return Found::none;
         // The chunk that is being saved must not be a victim of the search for its own place.
         const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
@@ -395,7 +397,7 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
 
 Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
-    const std::size_t size = space.heap.round_up(chunk.size_bytes);
+    const std::size_t size = space.heap.round_up(chunk.block_bytes());
     for (;;) {
         if (rmm::heap::block block = space.heap.try_allocate(size)) {
             take(chunk, m, std::move(block));
@@ -471,7 +473,7 @@ bool Residency::lacks_for_sure(const Task& task) {
     std::size_t largest_bytes = 0;
     for (const Access& a : task.accesses) {
         if (a.chunk == nullptr || !a.first_of_chunk) continue;
-        const std::size_t bytes = space.heap.round_up(a.chunk->size_bytes);
+        const std::size_t bytes = space.heap.round_up(a.chunk->block_bytes());
         needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
         if (a.chunk->replicas[m].address == 0 && may_grow(m, bytes)) return false;
@@ -517,8 +519,8 @@ Placement Residency::place(Task& task) {
         std::size_t needed_bytes = 0;
         std::size_t largest_bytes = 0;
         for_each_chunk(task, [&](Access&, Chunk& c) {
-            needed_bytes += spaces_[m].heap.round_up(c.size_bytes);
-            largest_bytes = std::max(largest_bytes, spaces_[m].heap.round_up(c.size_bytes));
+            needed_bytes += spaces_[m].heap.round_up(c.block_bytes());
+            largest_bytes = std::max(largest_bytes, spaces_[m].heap.round_up(c.block_bytes()));
             if (found != Found::yes || c.replicas[m].address == 0) return;
             c.hold = 0;
             found = evict(c, m);

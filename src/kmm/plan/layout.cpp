@@ -21,9 +21,10 @@ bool Layout::detect_grid() {
     for (std::size_t k = 0; k < max_rank; ++k) {
         chunk_size_[k] = origin->box.end[k];
         if (chunk_size_[k] < 1) return false;
-        grid_[k] = (array_.end[k] + chunk_size_[k] - 1) / chunk_size_[k];
+        if (array_.end[k] < 1) return false;
+        grid_[k] = (array_.end[k] - 1) / chunk_size_[k] + 1;
+        if (static_cast<std::size_t>(grid_[k]) > chunks_.size() / cells) return false;
         cells *= static_cast<std::size_t>(grid_[k]);
-        if (cells > chunks_.size()) return false;
     }
     if (cells != chunks_.size()) return false;
     std::vector<ChunkGeometry> sorted(chunks_.size());
@@ -32,7 +33,7 @@ bool Layout::detect_grid() {
         std::size_t index = 0;
         for (std::size_t k = 0; k < max_rank; ++k) {
             if (c.box.begin[k] % chunk_size_[k] != 0) return false;
-            if (c.box.end[k] != std::min(c.box.begin[k] + chunk_size_[k], array_.end[k])) return false;
+            if (c.box.end[k] - c.box.begin[k] != std::min(chunk_size_[k], array_.end[k] - c.box.begin[k])) return false;
             index =
                 index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(c.box.begin[k] / chunk_size_[k]);
         }
@@ -52,7 +53,7 @@ std::size_t Layout::find(const Box& region) const noexcept {
             if (region.begin[k] < 0 || region.end[k] > array_.end[k]) return none;
             if (grid_[k] == 1) continue;
             const std::int64_t cell = region.begin[k] / chunk_size_[k];
-            if (region.end[k] > (cell + 1) * chunk_size_[k]) return none;
+            if (region.end[k] - cell * chunk_size_[k] > chunk_size_[k]) return none;
             index = index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(cell);
         }
         return index;

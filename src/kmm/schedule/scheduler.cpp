@@ -472,13 +472,22 @@ void Scheduler::issue_launch(Task& task) {
     list_open_predecessors(task);
     task.waits.prune([this](const Fence& f) { return passed(f); });
     task.state.store(TaskState::launching, std::memory_order_relaxed);
+    if (task.info && task.info->launcher == detail::LauncherInfo::Kind::kernel) ++counters_.kernels;
     residency_.pin(task);
-    outbox_.launch(task.memory - 1, task);
+    if (options_.functions_touch_memory)
+        start_when_passed(task);
+    else
+        outbox_.launch(task.memory - 1, task);
 }
 
 void Scheduler::issue_host(Task& task) {
     residency_.pin(task);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
+    start_when_passed(task);
+}
+
+/// No thread waits for the fences: the lanes tell when they pass.
+void Scheduler::start_when_passed(Task& task) {
     for (const Fence& f : task.waits) {
         if (passed(f)) continue;
         auto& watchers = lanes_[index_of(f.lane)].watchers;
@@ -486,12 +495,15 @@ void Scheduler::issue_host(Task& task) {
         std::push_heap(watchers.begin(), watchers.end(), std::greater<>());
         ++task.unpassed_fences;
     }
-    if (task.unpassed_fences == 0) start_on_host(task);
+    if (task.unpassed_fences == 0) start(task);
 }
 
-void Scheduler::start_on_host(Task& task) {
+/// Its inputs are there, or it has failed meanwhile.
+void Scheduler::start(Task& task) {
     if (task.thrown != nullptr || task.failure != nullptr)
         host_done(task, task.thrown);
+    else if (task.kind == TaskKind::device_function)
+        outbox_.launch(task.memory - 1, task);
     else
         outbox_.run_on_host(task);
 }
@@ -551,7 +563,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
         Task* waiter = l.watchers.front().task;
         std::pop_heap(l.watchers.begin(), l.watchers.end(), std::greater<>());
         l.watchers.pop_back();
-        if (--waiter->unpassed_fences == 0) start_on_host(*waiter);
+        if (--waiter->unpassed_fences == 0) start(*waiter);
     }
     run_steps();
     retry_all();

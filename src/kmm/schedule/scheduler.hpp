@@ -98,6 +98,8 @@ struct SchedulerOptions {
     std::uint32_t launcher_lanes = 2;
     std::uint32_t host_threads = 1;
     bool debug = false;  ///< one task at a time, in the order of submission; Task::unset is filled in
+    /// Device functions touch memory of the device by themselves: one is launched when what it waits for has passed.
+    bool functions_touch_memory = false;
     // Two or three milliseconds of a link at 50 GB/s: enough to keep it busy, little enough that what is submitted a
     // moment later can still change the order.
     std::size_t link_bytes_in_flight = 160u << 20;
@@ -187,7 +189,7 @@ class Scheduler final : private memory::Requests {
         Position completed = 0;
         std::size_t bytes_in_flight = 0;
         std::deque<InFlight> in_flight;
-        std::vector<Watcher> watchers;  ///< a heap: host tasks that wait for a position
+        std::vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
     };
     struct FetchKey {
         std::size_t missing_bytes;
@@ -244,7 +246,8 @@ class Scheduler final : private memory::Requests {
     void executed(Task& task);
     void issue_launch(Task& task);
     void list_open_predecessors(Task& task);
-    void start_on_host(Task& task);
+    void start_when_passed(Task& task);
+    void start(Task& task);
     void retry_all();
     void rekey();
     void recycle_finished();

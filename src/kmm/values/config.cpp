@@ -120,11 +120,9 @@ void read_seconds(const char* variable, double& out) {
     if (!text) return;
     double value = 0;
     const char* last = text->data() + text->size();
-    const auto [end, code] = std::from_chars(text->data(), last, value, std::chars_format::fixed);
-    // About thirty years: a longer wait is a slip of the pen, and would overflow clocks.
-    constexpr double longest = 1e9;
-    if (code != std::errc() || end != last || !(value >= 0) || value > longest) {
-        refuse(variable, *text, "use a number of seconds, such as 10 or 0.5");
+    const auto [end, code] = std::from_chars(text->data(), last, value, std::chars_format::general);
+    if (code != std::errc() || end != last || !(value >= 0)) {
+        refuse(variable, *text, "use a number of seconds, such as 10 or 0.5, or inf for never");
     }
     out = value;
 }
@@ -200,8 +198,7 @@ RuntimeConfig default_config_from_environment() {
     read_bytes("KMM_VIRTUAL_DEVICE_MEM", config.virtual_device_memory);
     if (std::optional<std::string> directory = read("KMM_SPILL_DIR")) config.spill_directory = *directory;
     read_bytes_or_fraction("KMM_SPILL_LIMIT", config.spill_limit, config.spill_fraction);
-    // More threads than this are a slip of the pen.
-    read_count("KMM_HOST_THREADS", 0, 65536, config.host_threads);
+    read_count("KMM_HOST_THREADS", 0, MAX_HOST_THREADS, config.host_threads);
     read_count("KMM_MAX_PENDING", 0, std::numeric_limits<std::size_t>::max(), config.max_pending_tasks);
     read_seconds("KMM_MEMORY_WAIT", config.memory_wait);
     read_seconds("KMM_WATCHDOG", config.watchdog);

@@ -43,6 +43,13 @@ void check_array_size(const Dim<N>& size) {
                                   ": use sizes of at least 0");
         }
     }
+    Index elements = 1;
+    for (std::size_t i = 0; i < N && !size.is_empty(); i++) {
+        if (detail::mul_overflows(elements, Index(size[i]), elements)) {
+            throw InvalidArgument("distribution of an array of size " + detail::text_of(size) +
+                                  ": it has more elements than 63 bits can count; use smaller sizes");
+        }
+    }
 }
 
 // Number of chunks along each axis; all zero if the array is empty.
@@ -248,6 +255,12 @@ Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vect
                 throw InvalidArgument("distribution: chunk " + std::to_string(i) + " has the negative size " +
                                       detail::text_of(chunks[i].size));
             }
+            Index end = 0;
+            if (detail::add_overflows(Index(chunks[i].offset[axis]), Index(chunks[i].size[axis]), end)) {
+                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " with offset " +
+                                      detail::text_of(chunks[i].offset) + " and size " +
+                                      detail::text_of(chunks[i].size) + " ends beyond 64 bits");
+            }
         }
     }
     chunks.erase(std::remove_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.size.is_empty(); }),
@@ -277,7 +290,15 @@ Distribution<N> Distribution<N>::cyclic(const Dim<N>& array_size, const Dim<N>& 
                                         const SystemInfo& info) {
     check_array_size(array_size);
     if (run < 1) throw InvalidArgument("distribution: a run of 0 chunks: use at least 1");
-    const auto count = static_cast<std::size_t>(grid_counts(array_size, chunk_size).volume());
+    // More chunks than this never fit memory.
+    constexpr Index most = 1'000'000'000;
+    const Index chunks = grid_counts(array_size, chunk_size).volume();
+    if (chunks > most) {
+        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                              " in chunks of size " + detail::text_of(chunk_size) + " has " + std::to_string(chunks) +
+                              " chunks: use larger ones, so that there are at most " + std::to_string(most));
+    }
+    const auto count = static_cast<std::size_t>(chunks);
     std::vector<MemoryId> memories;
     memories.reserve(count);
     for (std::size_t i = 0; i < count; i++) memories.push_back(dealt_memory(info, i / run));

@@ -6,20 +6,30 @@
 #include <string>
 
 #include "driver/driver.hpp"
+#include "driver/fork.hpp"
 #include "driver/registry.hpp"
+#include "kmm/error.hpp"
 
 namespace kmm {
+namespace {
+
+driver::Driver& process_driver() {
+    if (driver::lost_in_fork()) throw Closed(driver::LostInFork().what());
+    return driver::process_default();
+}
+
+}  // namespace
 
 std::vector<GPUdevice_t> get_gpu_devices() {
     std::vector<GPUdevice_t> devices;
-    const int count = driver::process_default().device_count();
+    const int count = process_driver().device_count();
     for (int i = 0; i < count; i++) devices.push_back(i);
     return devices;
 }
 
 std::optional<GPUdevice_t> get_gpu_device_by_address(const void* address) {
     driver::PointerInfo info;
-    if (!driver::process_default().pointer_info(address, &info).ok()) return std::nullopt;
+    if (!process_driver().pointer_info(address, &info).ok()) return std::nullopt;
     if (info.kind == driver::MemoryKind::device || info.kind == driver::MemoryKind::managed) return info.device;
     return std::nullopt;
 }

@@ -4,9 +4,22 @@
 #include <stdexcept>
 #include <string>
 
+#include "kmm/detail/strided_box.hpp"
 #include "kmm/error.hpp"
+#include "kmm/utils/checked_math.hpp"
 
 namespace kmm::detail {
+
+namespace {
+
+template<typename I>
+std::string list_text(std::size_t rank, const I* values) {
+    std::string text = "{";
+    for (std::size_t i = 0; i < rank; i++) text += (i > 0 ? ", " : "") + std::to_string(values[i]);
+    return text + "}";
+}
+
+}  // namespace
 
 void throw_device_view_on_host() {
     throw std::runtime_error("an element of device memory was accessed by host code through a GPU view: use a kernel, "
@@ -22,6 +35,30 @@ void throw_view_index(std::size_t rank, const long long* numbers) {
         bounds += (i > 0 ? ", " : "") + std::to_string(axis[1]) + "..." + std::to_string(axis[2]);
     }
     throw InvalidArgument("view index " + index + "} is outside the view's bounds " + bounds + "}");
+}
+
+void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes) {
+    throw InvalidArgument("a view of shape " + list_text(rank, sizes) + " with elements of " +
+                          std::to_string(element_bytes) +
+                          " bytes has more bytes, or larger strides, than its type can count");
+}
+
+void check_reach(const char* what, std::size_t rank, const std::int64_t* sizes, const std::int64_t* strides_elements,
+                 std::size_t element_bytes) {
+    std::int64_t forward = static_cast<std::int64_t>(element_bytes), backward = 0;
+    bool is_empty = false, is_too_far = false;
+    for (std::size_t axis = 0; axis < rank; axis++) {
+        if (sizes[axis] <= 0) is_empty = true;
+        std::int64_t reach = 0;
+        is_too_far |= mul_overflows(strides_elements[axis], static_cast<std::int64_t>(element_bytes), reach) ||
+                      mul_overflows(reach, sizes[axis] - 1, reach);
+        std::int64_t& side = reach < 0 ? backward : forward;
+        is_too_far |= add_overflows(side, reach, side);
+    }
+    if (is_empty || !is_too_far) return;
+    throw InvalidArgument(std::string(what) + ": a view of shape " + list_text(rank, sizes) + " with the strides " +
+                          list_text(rank, strides_elements) + " and elements of " + std::to_string(element_bytes) +
+                          " bytes" + " reaches further than 63 bits can count");
 }
 
 }  // namespace kmm::detail

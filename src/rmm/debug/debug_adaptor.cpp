@@ -5,6 +5,7 @@
 #include <string>
 
 #include "rmm/debug/block_checker.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -17,11 +18,11 @@ class upstream_memory final : public memory_below {
   public:
     explicit upstream_memory(device_async_resource_ref upstream) : upstream_(upstream) {}
     void* allocate(std::size_t bytes, cuda_stream_view stream) override {
-        return upstream_.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+        return upstream_.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, rmm::detail::onward_stream(stream));
     }
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept override {
         try {
-            upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+            upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, rmm::detail::onward_stream(stream));
         } catch (const std::exception& e) {
             rmm::detail::report_misuse("the upstream of an adaptor threw in deallocate: ", e.what());
         }
@@ -46,20 +47,33 @@ struct debug_parts {
 debug_adaptor::debug_adaptor(device_async_resource_ref upstream, debug_options const& options)
     : adaptor(upstream), parts_{new debug_parts(upstream, options)} {}
 
-debug_adaptor::~debug_adaptor() { delete parts_; }
+debug_adaptor::~debug_adaptor() {
+    if (!rmm::detail::lost_in_fork()) delete parts_;
+}
 
-std::size_t debug_adaptor::check() { return parts_->checker.check(); }
+std::size_t debug_adaptor::check() {
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.check();
+}
 
-debug_counts debug_adaptor::counts() const { return parts_->checker.counts(); }
+debug_counts debug_adaptor::counts() const {
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.counts();
+}
 
-std::size_t debug_adaptor::quarantined_bytes() const { return parts_->checker.quarantined_bytes(); }
+std::size_t debug_adaptor::quarantined_bytes() const {
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.quarantined_bytes();
+}
 
 void* debug_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    return parts_->checker.allocate(bytes, stream);
+    rmm::detail::refuse_after_fork();
+    return parts_->checker.allocate(bytes, rmm::detail::meant_stream(stream));
 }
 
 void debug_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
-    parts_->checker.deallocate(ptr, bytes, stream);
+    if (rmm::detail::lost_in_fork()) return;
+    parts_->checker.deallocate(ptr, bytes, rmm::detail::meant_stream(stream));
 }
 
 }  // namespace detail

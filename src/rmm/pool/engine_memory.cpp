@@ -7,6 +7,7 @@
 #include "rmm/aligned.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/pool/engine.hpp"
 #include "rmm/reclaim.hpp"
 
@@ -179,7 +180,7 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
     } catch (...) {
         if (regions_.count(address) == 0) {
             held.unlock();
-            upstream_->deallocate_async(base, attempt, unit, stream);
+            upstream_->deallocate_async(base, attempt, unit, rmm::detail::onward_stream(stream));
             held.lock();
         }
         throw;
@@ -348,7 +349,7 @@ void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_str
     const rmm::detail::upstream_call call;
     for (;;) {
         try {
-            return upstream_->allocate_async(*attempt, unit, stream);
+            return upstream_->allocate_async(*attempt, unit, rmm::detail::onward_stream(stream));
         } catch (const rmm::out_of_memory& e) {
             why->reason = first_line(e.what());
             why->device_is_full =

@@ -110,6 +110,20 @@ TEST_P(ResourceConformance, a_pebibyte_is_refused_in_every_way_of_asking) {
     }
 }
 
+TEST_P(ResourceConformance, sizes_that_rounding_up_would_carry_past_the_largest_number_are_refused) {
+    const rmm::cuda_stream own;
+    constexpr std::size_t largest = ~std::size_t{0};
+    for (const std::size_t bytes : {largest, largest - 254, largest - 255, largest - 2 * MiB + 2, largest / 2 + 1}) {
+        for (const auto kind : {way::sync, way::default_stream, way::own_stream}) {
+            EXPECT_THROW((void)way(kind, own).allocate(resource(), bytes), rmm::bad_alloc) << bytes;
+            EXPECT_TRUE(driver().take_last_error().ok());
+        }
+    }
+    void* const ptr = resource().allocate(4);
+    EXPECT_TRUE(is_aligned(ptr));
+    resource().deallocate(ptr, 4);
+}
+
 TEST_P(ResourceConformance, a_hundred_blocks_are_in_use_at_once) {
     const rmm::cuda_stream own;
     for (const auto kind : {way::sync, way::default_stream, way::own_stream})

@@ -83,6 +83,8 @@ TEST(Row010, malformed_variables_are_refused_with_name_value_and_accepted_forms)
         {"KMM_DEBUG", "yes"},           {"KMM_DRIVER", "opencl"},        {"KMM_DEVICES", "0,"},
         {"KMM_DEVICES", "1,1"},         {"KMM_DEVICES", "-1"},           {"KMM_VIRTUAL_DEVICES", "0"},
         {"KMM_VIRTUAL_DEVICES", "1.5"}, {"KMM_VIRTUAL_DEVICE_MEM", "x"}, {"KMM_SPILL_LIMIT", "1e30"},
+        {"KMM_HOST_THREADS", "40000"},  {"KMM_WATCHDOG", "nan"},         {"KMM_WATCHDOG", "-inf"},
+        {"KMM_MEMORY_WAIT", "1e10s"},   {"KMM_MEMORY_WAIT", "-0.5"},     {"KMM_HOST_THREADS", "4097"},
         {"KMM_HOST_THREADS", "many"},   {"KMM_MAX_PENDING", "-5"},       {"KMM_MEMORY_WAIT", "nan"},
         {"KMM_WATCHDOG", "-1"},         {"KMM_LOG_LEVEL", "verbose"},
     };
@@ -154,6 +156,19 @@ TEST(Row010, every_variable_reaches_its_field) {
     EXPECT_EQ(config.max_pending_tasks, 0u);
     EXPECT_DOUBLE_EQ(config.memory_wait, 0.5);
     EXPECT_DOUBLE_EQ(config.watchdog, 0.0);
+}
+
+TEST(Row010, seconds_may_be_infinite) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    const std::pair<const char*, double> good[] = {{"inf", infinity}, {"infinity", infinity}, {"INF", infinity},
+                                                   {"1e10", 1e10},    {"10000000000", 1e10},  {"2.5", 2.5}};
+    for (const auto& [text, seconds] : good) {
+        const Environment environment{{"KMM_WATCHDOG", text}, {"KMM_MEMORY_WAIT", text}, {"KMM_HOST_THREADS", "4096"}};
+        const kmm::RuntimeConfig config = kmm::default_config_from_environment();
+        EXPECT_EQ(config.watchdog, seconds) << text;
+        EXPECT_EQ(config.memory_wait, seconds) << text;
+        EXPECT_EQ(config.host_threads, 4096u);
+    }
 }
 
 TEST(Row011, an_own_config_ignores_the_environment_and_lists_the_old_fields_first) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -116,6 +117,30 @@ TEST(Row125_Distribution, gaps_overlaps_and_strays_are_refused_with_their_region
     const ArrayChunk<2> whole{DeviceId(0), {0, 0}, {4, 4}};
     EXPECT_NE(refusal({4, 4}, {whole, whole}).find("overlap"), std::string::npos);
     EXPECT_EQ(refusal({4, 4}, {whole}), "accepted");
+}
+
+TEST(Row125_Distribution, sizes_and_ends_that_no_number_counts_are_refused_with_them) {
+    const std::int64_t half = std::int64_t(1) << 32, largest = std::numeric_limits<std::int64_t>::max();
+    const Dim<2> square(half, half);
+    const auto expect_refused = [](const auto& make, const std::string& part) {
+        try {
+            make();
+            ADD_FAILURE() << "accepted; expected: " << part;
+        } catch (const kmm::InvalidArgument& e) {
+            EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+        }
+    };
+    const std::string shape = "{4294967296, 4294967296}";
+    expect_refused([&] { Distribution<2>::single(square); }, shape);
+    expect_refused([&] { Distribution<2>::blocks(square, system_of(2)); }, shape);
+    expect_refused([&] { Distribution<2>::tiles(square, {1, 1}, system_of(2)); }, shape);
+    expect_refused([&] { Distribution<2>(square, square, {MemoryId::host()}); }, shape);
+    EXPECT_NE(refusal(square, {{DeviceId(0), {0, 0}, square}}).find(shape), std::string::npos);
+    EXPECT_NE(refusal({4, 4}, {{DeviceId(0), {0, largest}, {4, 5}}}).find("{0, 9223372036854775807} and size {4, 5}"),
+              std::string::npos);
+    expect_refused([&] { Distribution<1>::tiles(half, 1, system_of(1)); }, "4294967296 chunks");
+    EXPECT_EQ((Distribution<3>::single({half, half, 0}).num_chunks()), 0u);
+    EXPECT_EQ(Distribution<1>::tiles(largest, std::int64_t(1) << 62, system_of(1)).num_chunks(), 2u);
 }
 
 TEST(Row125_Distribution, identical_chunks_merge_on_request_and_disagreeing_homes_become_the_host) {

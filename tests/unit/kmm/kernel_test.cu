@@ -69,6 +69,41 @@ TEST(Row125_KeyValue, finds_the_first_smallest_element_in_a_kernel) {
     EXPECT_EQ(result[0].value, -1.0);
 }
 
+// What programs for KMM 0.3 write into kernels: each line that holds counts.
+__global__ void count_what_holds(kmm::Dim<1> n, kmm::GPUSubview<float, 2> cells, kmm::GPUViewMut<int> result) {
+    const kmm::Point<1> p(4);
+    int holds = 0;
+    for (long i = 0; i < n; i++) holds++;
+    holds += p == 4;
+    holds += cells.bounds().contains(2, 5) && !cells.bounds().contains(0, 5) &&
+             cells.bounds().contains(kmm::Point<1>(2)) == false;
+    holds += cells.sizes().contains(2, 4) && kmm::Dim<2>(2, 3).contains(kmm::Point<3>(1, 2, 0));
+    holds += kmm::Range<int>(3, 7).contains(kmm::Range<>(4, 7));
+    holds += kmm::is_less(1, 1.5) && kmm::is_equal(2.0, 2) && !kmm::is_equal((1L << 53) + 1, 9007199254740992.0);
+    holds += kmm::in_range(1u, 2) && !kmm::in_range(-1, 2);
+    holds += kmm::is_convertible<float>(0.5) && !kmm::is_convertible<float>(0.1);
+    int converted = 0;
+    holds += kmm::checked_convert(5L, &converted) && converted == 5 && kmm::checked_convert<int>(7L) == 7;
+    holds += kmm::round_up_to_multiple(-7, -4) == -4;
+    holds += concat(kmm::fixed_vector<int, 1>(1), kmm::fixed_vector<int, 1>(2)) == kmm::fixed_vector<int, 2>(1, 2);
+    holds += p.get_or_default(3, 9) == 9 && kmm::Bounds<1>(4).get_or_default(1, kmm::Range<>(2, 3)).begin == 2;
+    holds += kmm::Bounds<1>(4).is_convertible_to<signed char>();
+    holds += kmm::GPUView<float>{cells.data(), {{n}}}.domain() == 5 && cells.domain() == cells.domain();
+    result[0] = holds;
+}
+
+TEST(Row125_Spellings, hold_in_kernels) {
+    KMM_NEED_DEVICE();
+    Data<float> cells(100);
+    Data<int> result(1);
+    const long strides[2] = {10, 1};
+    const kmm::Bounds<2> region(kmm::Range<>(2, 5), kmm::Range<>(4, 9));
+    launch(count_what_holds, dim3(1), dim3(1), 0, kmm::Dim<1>(5),
+           kmm::GPUSubview<float, 2>::from_region(cells.get() + 24, region, strides),
+           kmm::GPUViewMut<int>(result.get(), 1));
+    EXPECT_EQ(result[0], 5 + 13);
+}
+
 // A failed assertion ends a CUDA context, and with it the tests that follow: only emulated here.
 #if !KMM_DETAIL_HAS_DEVICE_CODE
 

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "kmm/core/view.hpp"
+#include "kmm/error.hpp"
 
 namespace {
 
@@ -52,6 +55,45 @@ TEST(Row122, narrow_strides_can_still_be_named) {
     const kmm::View<int, 2> wide = narrow;
     EXPECT_EQ(wide[1][2], 5);
     static_assert(!std::is_convertible_v<kmm::ViewMut<int, 2>, Narrow>);
+}
+
+/// What the constructor of a view of this shape throws; "" if nothing.
+template<typename V, typename... Sizes>
+std::string refusal_of_view(Sizes... sizes) {
+    try {
+        static_cast<void>(V(nullptr, Dim<sizeof...(Sizes)>(sizes...)));
+    } catch (const kmm::InvalidArgument& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(Row122, a_packed_view_whose_bytes_or_strides_no_number_counts_is_refused_with_shape_and_element_size) {
+    const std::int64_t half = std::int64_t(1) << 32, far = std::int64_t(1) << 60;
+    const std::string text = refusal_of_view<kmm::View<double, 2>>(half, half);
+    EXPECT_NE(text.find("{4294967296, 4294967296}"), std::string::npos) << text;
+    EXPECT_NE(text.find("8 bytes"), std::string::npos) << text;
+    EXPECT_EQ(refusal_of_view<kmm::View<double>>(far - 1), "");
+    EXPECT_NE(refusal_of_view<kmm::View<double>>(far), "");
+    EXPECT_NE((refusal_of_view<kmm::GPUViewMut<char, 2>>(far, 8)), "");
+    EXPECT_EQ((refusal_of_view<kmm::View<double, 3>>(0, half, half)), "");
+    EXPECT_EQ((refusal_of_view<kmm::View<double, 3>>(half, half, 0)), "");
+    using Narrow = AbstractView<char, dynamic_domain<2>, right_to_left_layout<int>>;
+    using NarrowColumns = AbstractView<char, dynamic_domain<2>, kmm::views::left_to_right_layout<int>>;
+    EXPECT_EQ((refusal_of_view<Narrow>(half, 5)), "");
+    EXPECT_NE((refusal_of_view<Narrow>(5, half)), "");
+    EXPECT_EQ((refusal_of_view<NarrowColumns>(5, half)), "");
+    EXPECT_NE((refusal_of_view<NarrowColumns>(half, 5)), "");
+}
+
+TEST(Row122, a_view_with_strides_of_its_own_may_have_more_elements_than_a_number_counts) {
+    const std::int64_t half = std::int64_t(1) << 32;
+    const int one = 1;
+    const kmm::ViewStrided<int, 2> v(&one, Dim<2>(half, half), kmm::fixed_vector<long, 2>(0, 0));
+    EXPECT_FALSE(v.is_empty());
+    EXPECT_EQ(v.size(), std::numeric_limits<std::size_t>::max());
+    EXPECT_EQ(v.size_in_bytes(), std::numeric_limits<std::size_t>::max());
+    EXPECT_EQ(v(half - 1, half - 1), 1);
 }
 
 TEST(Row123, every_form_of_access_names_the_same_element) {

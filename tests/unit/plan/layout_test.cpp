@@ -1,6 +1,7 @@
 // Which chunk holds a region; gaps and overlaps.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "kmm/plan/layout.hpp"
@@ -35,6 +36,23 @@ TEST(Layout, a_regular_grid_in_any_order_is_renumbered_row_major_and_finds_regio
     EXPECT_EQ(layout.find(box(0, 1, 2, 4)), Layout::none);
     EXPECT_EQ(layout.find(box(0, 7, 0, 1)), Layout::none);
     EXPECT_EQ(layout.find(box(-1, 1, 0, 1)), Layout::none);
+}
+
+TEST(Layout, a_grid_that_ends_where_numbers_end_is_found_like_any_other) {
+    const std::int64_t end = std::numeric_limits<std::int64_t>::max(), middle = end / 2 + 1;
+    const Layout halves(1, box(0, end), {chunk(box(middle, end)), chunk(box(0, middle))});
+    EXPECT_EQ(halves.chunks()[0].box.end[0], middle);
+    EXPECT_EQ(halves.find(box(end - 1, end)), 1u);
+    EXPECT_EQ(halves.find(box(middle - 1, end)), Layout::none);
+    EXPECT_EQ(halves.chunks_text(), "chunks of {4611686018427387904}");
+    const Layout most(1, box(0, end), {chunk(box(0, end - 1)), chunk(box(end - 1, end))});
+    EXPECT_EQ(most.find(box(end - 1, end)), 1u);
+    EXPECT_EQ(most.find(box(0, end - 1)), 0u);
+    EXPECT_EQ(most.find(box(end - 2, end)), Layout::none);
+    // More cells than any list of chunks has: their number does not fit, and is not taken for that of the chunks.
+    Box tall = box(0, end, 0, 4);
+    const Layout cells(2, tall, {chunk(box(0, 1, 0, 2)), chunk(box(0, 1, 2, 4))});
+    EXPECT_EQ(cells.chunks_text(), "2 chunks");
 }
 
 TEST(Layout, an_irregular_cover_keeps_its_order) {

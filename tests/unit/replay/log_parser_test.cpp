@@ -90,6 +90,24 @@ TEST_F(LogParser, RefusesWhatIsWrongAndSaysWhatAndWhere) {
     EXPECT_TRUE(has(complaint("/nowhere/at/all.csv"), "/nowhere/at/all.csv"));
 }
 
+TEST_F(LogParser, RefusesNumbersThatOverflowAndSaysInWhichLine) {
+    for (const char* number : {"18446744073709551616", "0x10000000000000000", "99999999999999999999999999"}) {
+        const std::string said =
+            complaint(written(header + "1,t,allocate,0x100,1,0\n\n1,t,allocate,0x200," + number + ",0\n"));
+        EXPECT_NE(said.find("line 4: '" + std::string(number) + "' is too large for 64 bits"), std::string::npos)
+            << said;
+    }
+    EXPECT_NE(complaint(written(header + "1,t,free,0x1,-1,0\n")).find("line 2: '-1' is no number"), std::string::npos);
+    EXPECT_EQ(parse_csv(written(header + "1,t,allocate,0x100,18446744073709551615,0\n"))[0].size, ~std::size_t{0});
+}
+
+TEST_F(LogParser, CountsTheLinesOfTheFileEmptyOnesToo) {
+    const auto events = parse_csv(written(header + "\n1,t,allocate,0x100,1,0\n\n1,t,free,0x100,1,0\n"));
+    ASSERT_EQ(events.size(), 2u);
+    EXPECT_EQ(events[0].line, 3u);
+    EXPECT_EQ(events[1].line, 5u);
+}
+
 TEST_F(LogParser, ComparesEventsByActionSizeAndAddress) {
     int somewhere = 0;
     const event left{action::FREE, 42, &somewhere};

@@ -86,6 +86,59 @@ TEST(ReplayLogs, FindTheAllocationOfAFreeThroughAddressesThatComeAgain) {
     EXPECT_EQ(log.allocated_by(4), ReplayLog::nothing);
 }
 
+std::string refusal(std::vector<Event> events) {
+    for (std::size_t i = 0; i < events.size(); ++i) events[i].line = i + 2;
+    try {
+        const ReplayLog log(std::move(events));
+    } catch (const rmm::logic_error& error) {
+        return error.what();
+    }
+    return "none";
+}
+
+::testing::AssertionResult has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << text;
+}
+
+TEST(ReplayLogs, RefuseMoreThreadsThanAReplayCanMakeAndNameTheLine) {
+    std::vector<Event> events;
+    for (std::size_t i = 0; i < 1'000'000; ++i) events.push_back(allocate(i, 0x100 * (i + 1), 1));
+    const std::string said = refusal(std::move(events));
+    EXPECT_TRUE(has(said, "line " + std::to_string(ReplayLog::most_threads + 2) + ":"));
+    EXPECT_TRUE(has(said, "thread " + std::to_string(ReplayLog::most_threads)));
+}
+
+TEST(ReplayLogs, RefuseMoreStreamsThanAReplayCanMakeWithoutLookingAtAllForEach) {
+    std::vector<Event> events;
+    for (std::size_t i = 0; i < 1'000'000; ++i) events.push_back(allocate(1, 0x100 * (i + 1), 1, 0x1000 + i));
+    EXPECT_TRUE(has(refusal(std::move(events)), "line " + std::to_string(ReplayLog::most_streams + 2) + ":"));
+}
+
+TEST(ReplayLogs, RefuseLiveMemoryThatNoAddressSpaceHas) {
+    const std::size_t half = std::size_t{1} << 63;
+    EXPECT_TRUE(has(refusal({allocate(1, 0x100, half), allocate(1, 0x200, half)}), "line 3:"));
+    EXPECT_EQ(refusal({allocate(1, 0x100, half), free(1, 0x100, half), allocate(1, 0x100, half)}), "none");
+    EXPECT_TRUE(has(refusal({allocate(1, 0x100, ~std::size_t{0}), allocate(1, 0x100, 1)}), "line 3:"));
+}
+
+TEST(ReplayLogs, TellOddEventsWithTheirLinesAndCountThem) {
+    std::vector<Event> events{free(1, 0xdead, 64), allocate(1, 0x100, 10), free(1, 0x100, 11), allocate(1, 0x200, 1),
+                              allocate(1, 0x200, 2)};
+    for (std::size_t i = 0; i < events.size(); ++i) events[i].line = i + 2;
+    const ReplayLog log(std::move(events));
+    EXPECT_EQ(log.num_odd(), 3u);
+    ASSERT_EQ(log.odd().size(), 3u);
+    EXPECT_TRUE(has(log.odd()[0], "line 2: 0xdead is freed, which nothing has allocated"));
+    EXPECT_TRUE(has(log.odd()[1], "line 4: 0x100 is freed with 11 bytes, line 3 allocated 10"));
+    EXPECT_TRUE(has(log.odd()[2], "line 6: 0x200 is allocated, which line 5 has and nothing freed"));
+}
+
+TEST(ReplayLogs, KeepFewWordsAboutManyOddEvents) {
+    const ReplayLog log(std::vector<Event>(100'000, free(1, 0xdead, 64)));
+    EXPECT_EQ(log.num_odd(), 100'000u);
+    EXPECT_LE(log.odd().size(), 100u);
+}
+
 class Replays : public ::testing::TestWithParam<ReplayOrder> {};
 
 TEST_P(Replays, ServeALogOfTwoThreadsAndFreeWhatItLeaks) {
@@ -125,6 +178,50 @@ TEST_P(Replays, ReportWhatIsRefusedAndLeaveOutItsFree) {
     EXPECT_EQ(result.failures[0].event, 1u);
     EXPECT_NE(result.failures[0].reason.find("more than the limit"), std::string::npos);
     EXPECT_EQ(resource.calls.size(), 2u);
+}
+
+TEST_P(Replays, FreeWithTheSizeThatWasAllocatedWhereTheLogSaysAnother) {
+    const ReplayLog log({allocate(1, 0x100, 1000), free(2, 0x100, 5), free(2, 0x300, 7)});
+    const ReplayStreams streams(log);
+    WritesDown resource;
+    EXPECT_TRUE(replay(log, resource, streams, GetParam()).failures.empty());
+    ASSERT_EQ(resource.calls.size(), 3u);
+    EXPECT_TRUE(resource.live.empty());
+}
+
+TEST_P(Replays, TellWhatAResourceThrowsWhateverItIsAndEnd) {
+    class Throws final : public rmm::mr::device_memory_resource {
+        void* do_allocate(std::size_t bytes, rmm::cuda_stream_view) override {
+            if (bytes == 1) throw 1;
+            return reinterpret_cast<void*>(0x100 * bytes);
+        }
+        void do_deallocate(void*, std::size_t bytes, rmm::cuda_stream_view) override {
+            if (bytes == 2) throw std::runtime_error("not this one");
+        }
+    } resource;
+    const ReplayLog log({allocate(1, 0x100, 1), allocate(2, 0x200, 2), free(1, 0x200, 2), free(2, 0x100, 1),
+                         allocate(1, 0x300, 3), allocate(3, 0x400, 2)});
+    const ReplayStreams streams(log);
+    const auto result = replay(log, resource, streams, GetParam());
+    ASSERT_EQ(result.failures.size(), 3u);
+    EXPECT_EQ(result.failures[0].event, 0u);
+    EXPECT_EQ(result.failures[1].reason, "not this one");
+    EXPECT_EQ(result.failures[2].event, 5u);
+}
+
+TEST_P(Replays, KeepTheWholeReasonOfTheFirstRefusalsAndOneLineOfAllOthers) {
+    class Full final : public rmm::mr::device_memory_resource {
+        void* do_allocate(std::size_t, rmm::cuda_stream_view) override {
+            throw rmm::out_of_memory("full\n" + std::string(1000, 'x'));
+        }
+        void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override {}
+    } resource;
+    const ReplayLog log(std::vector<Event>(20'000, allocate(1, 0x100, 1)));
+    const ReplayStreams streams(log);
+    const auto result = replay(log, resource, streams, GetParam());
+    ASSERT_EQ(result.failures.size(), 20'000u);
+    EXPECT_GT(result.failures.front().reason.size(), 1000u);
+    EXPECT_LT(result.failures.back().reason.size(), 100u);
 }
 
 TEST_P(Replays, LeaveOutRequestsThatFailedInTheLog) {

@@ -16,12 +16,8 @@ namespace {
 
 using rmm_test::recording_resource;
 
-/// What resources are told of stream 0.
-#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
-const rmm::cuda_stream_view stream_zero{rmm::cuda_stream_per_thread};
-#else
+/// What resources of the program are told of stream 0, whatever the unit means by it.
 const rmm::cuda_stream_view stream_zero;
-#endif
 
 static_assert(std::is_abstract_v<rmm::mr::device_memory_resource>);
 static_assert(std::is_final_v<rmm::mr::cuda_memory_resource> &&

@@ -95,17 +95,23 @@ TEST(Interop, their_reference_becomes_ours) {
 
 /// A resource of a program that knows libcu++ but not rmm.
 struct foreign_resource {
-    void* allocate(std::size_t, std::size_t) { return this; }
-    void deallocate(void*, std::size_t, std::size_t) {}
-    void* allocate_async(std::size_t, std::size_t, cuda::stream_ref stream) {
-        last_stream = stream.get();
+    void* allocate(std::size_t, std::size_t) {
+        ++num_synchronous;
         return this;
     }
-    void deallocate_async(void*, std::size_t, std::size_t, cuda::stream_ref) {}
+    void deallocate(void*, std::size_t, std::size_t) { ++num_synchronous; }
+    void* allocate_async(std::size_t, std::size_t, cuda::stream_ref stream) {
+        last_stream = stream.get();
+        ++num_ordered;
+        return this;
+    }
+    void deallocate_async(void*, std::size_t, std::size_t, cuda::stream_ref) { ++num_ordered; }
     bool operator==(const foreign_resource&) const { return true; }
     bool operator!=(const foreign_resource&) const { return false; }
     friend void get_property(const foreign_resource&, cuda::mr::device_accessible) noexcept {}
     cudaStream_t last_stream = nullptr;
+    int num_synchronous = 0;
+    int num_ordered = 0;
 };
 
 TEST(Interop, resources_of_libcu_programs_are_resources) {
@@ -117,6 +123,21 @@ TEST(Interop, resources_of_libcu_programs_are_resources) {
     EXPECT_EQ(ref.allocate_async(5, stream), &mr);
     EXPECT_EQ(mr.last_stream, stream.value());
     EXPECT_EQ(ref.allocate(5), &mr);
+}
+
+TEST(Interop, synchronous_calls_stay_synchronous_through_references_of_either_kind) {
+    foreign_resource mr;
+    rmm::device_async_resource_ref ours{mr};
+    ours.deallocate(ours.allocate(8), 8);
+    device_ref theirs{mr};
+    rmm::device_resource_ref from_theirs = theirs;
+    from_theirs.deallocate(from_theirs.allocate(8), 8);
+    rmm::device_async_resource_ref ordered_from_theirs = theirs;
+    ordered_from_theirs.deallocate_sync(ordered_from_theirs.allocate_sync(8), 8);
+    device_ref from_ours = ours;
+    from_ours.deallocate(from_ours.allocate(8, 8), 8, 8);
+    EXPECT_EQ(mr.num_synchronous, 8);
+    EXPECT_EQ(mr.num_ordered, 0);
 }
 
 TEST(Interop, the_names_of_25_10_mean_our_references) {

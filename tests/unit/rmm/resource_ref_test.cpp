@@ -23,22 +23,32 @@ class foreign_resource {
   public:
     void* allocate(std::size_t bytes, std::size_t) {
         last_bytes = bytes;
+        ++num_synchronous;
         return this;
     }
-    void deallocate(void*, std::size_t, std::size_t) {}
-    void* allocate_async(std::size_t bytes, std::size_t alignment, cuda_stream_view stream) {
+    void deallocate(void*, std::size_t bytes, std::size_t) {
+        last_bytes = bytes;
+        ++num_synchronous;
+    }
+    void* allocate_async(std::size_t bytes, std::size_t, cuda_stream_view stream) {
+        last_bytes = bytes;
         last_stream = stream;
-        return allocate(bytes, alignment);
+        ++num_ordered;
+        return this;
     }
     void deallocate_async(void*, std::size_t bytes, std::size_t, cuda_stream_view stream) {
         last_bytes = bytes;
         last_stream = stream;
+        ++num_ordered;
     }
     bool operator==(const foreign_resource& other) const { return group == other.group; }
     bool operator!=(const foreign_resource& other) const { return group != other.group; }
     friend void get_property(const foreign_resource&, rmm::detail::device_accessible) {}
+    friend void get_property(const foreign_resource&, rmm::detail::host_accessible) {}
 
     int group = 0;
+    int num_synchronous = 0;
+    int num_ordered = 0;
     std::size_t last_bytes = 0;
     cuda_stream_view last_stream;
 };
@@ -110,6 +120,52 @@ TEST(ResourceRef, serves_types_without_a_base_class) {
     device_resource_ref sync{mr};
     EXPECT_EQ(sync.allocate(11), &mr);
     EXPECT_EQ(mr.last_bytes, 11u);
+}
+
+/// Every spelling without a stream, once.
+template<class Ref> void allocate_and_free_without_a_stream(Ref ref) {
+    ref.deallocate(ref.allocate(8), 8);
+    ref.deallocate(ref.allocate(8, 16), 8, 16);
+    ref.deallocate_sync(ref.allocate_sync(8), 8);
+    ref.deallocate_sync(ref.allocate_sync(8, 16), 8, 16);
+}
+
+TEST(ResourceRef, calls_without_a_stream_are_the_resources_own_also_where_it_has_others) {
+    foreign_resource mr;
+    allocate_and_free_without_a_stream(device_async_resource_ref{mr});
+    allocate_and_free_without_a_stream(device_resource_ref{mr});
+    allocate_and_free_without_a_stream(device_resource_ref{device_async_resource_ref{mr}});
+    allocate_and_free_without_a_stream(host_device_async_resource_ref{mr});
+    allocate_and_free_without_a_stream(host_device_resource_ref{mr});
+    allocate_and_free_without_a_stream(host_resource_ref{mr});
+    EXPECT_EQ(mr.num_synchronous, 6 * 8);
+    EXPECT_EQ(mr.num_ordered, 0);
+}
+
+/// Has the synchronous calls in both spellings.
+struct two_spellings {
+    void* allocate(std::size_t, std::size_t) {
+        ++num_plain;
+        return this;
+    }
+    void deallocate(void*, std::size_t, std::size_t) { ++num_plain; }
+    void* allocate_sync(std::size_t, std::size_t) {
+        ++num_other;
+        return this;
+    }
+    void deallocate_sync(void*, std::size_t, std::size_t) { ++num_other; }
+    bool operator==(const two_spellings& other) const { return this == &other; }
+    bool operator!=(const two_spellings& other) const { return this != &other; }
+    friend void get_property(const two_spellings&, rmm::detail::device_accessible) {}
+    int num_plain = 0;
+    int num_other = 0;
+};
+
+TEST(ResourceRef, allocate_is_preferred_to_the_newer_spelling) {
+    two_spellings mr;
+    allocate_and_free_without_a_stream(device_resource_ref{mr});
+    EXPECT_EQ(mr.num_plain, 8);
+    EXPECT_EQ(mr.num_other, 0);
 }
 
 TEST(ResourceRef, references_to_one_object_are_equal_however_they_were_made) {

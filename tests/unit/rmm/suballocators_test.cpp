@@ -52,6 +52,10 @@ TEST(FixedSize, refuses_bad_arguments) {
     EXPECT_THROW((fixed{&upstream, 256, 0}), rmm::logic_error);
     EXPECT_THROW((fixed{&upstream, 0, 4}), rmm::logic_error);
     EXPECT_THROW((fixed{&upstream, std::size_t{1} << 62, 4}), rmm::logic_error);
+    constexpr std::size_t most = ~std::size_t{0};
+    EXPECT_THROW((fixed{&upstream, 1, most / 256}), rmm::logic_error) << "blocks of one byte take 256";
+    EXPECT_THROW((fixed{&upstream, 1, most / 2}), rmm::logic_error);
+    EXPECT_THROW((fixed{&upstream, most, 1}), rmm::logic_error);
 }
 
 TEST(FixedSize, every_request_takes_one_block_of_the_rounded_size) {
@@ -105,6 +109,10 @@ TEST(Binning, refuses_bad_arguments) {
     EXPECT_THROW((bins{&upstream, 4, 63}), rmm::logic_error);
     EXPECT_THROW((bins{&upstream, -1, 4}), rmm::logic_error);
     EXPECT_THROW((bins{&upstream, 9, 8}), rmm::logic_error);
+    bins mr{&upstream};
+    cuda of_the_program;
+    EXPECT_THROW(mr.add_bin(~std::size_t{0}, &of_the_program), rmm::logic_error);
+    EXPECT_THROW(mr.add_bin(~std::size_t{0} - 254), rmm::logic_error);
 }
 
 TEST(Binning, exponents_make_a_bin_for_each_power_of_two) {

@@ -206,6 +206,46 @@ TEST(Scheduler, a_kernel_is_handed_out_behind_its_predecessor_without_waiting_fo
     EXPECT_TRUE(s.scheduler->idle());
 }
 
+TEST(Scheduler, a_device_function_is_launched_at_once_unless_it_touches_memory_by_itself) {
+    for (const bool touches : {false, true}) {
+        SchedulerOptions options;
+        options.functions_touch_memory = touches;
+        Stage s({64 * unit, 64 * unit}, options);
+        Array& a = s.make_array(1);
+        Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
+        Task& second = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, false}}, {first.number});
+        s.dispatch();
+        EXPECT_EQ(s.launches.empty(), touches);
+        s.scheduler->advance(s.instructions[0].lane, 1);
+        s.dispatch();
+        ASSERT_EQ(s.launches, std::vector<Task*>{&second});
+        const LaneId launcher = s.scheduler->lane(0, LaneRole::launcher);
+        s.scheduler->launched(second, launcher, 1, nullptr);
+        s.scheduler->advance(launcher, 1);
+        s.dispatch();
+        EXPECT_TRUE(s.scheduler->idle());
+    }
+}
+
+TEST(Scheduler, a_device_function_that_waits_for_memory_that_is_lost_is_never_launched) {
+    SchedulerOptions options;
+    options.functions_touch_memory = true;
+    Stage s({64 * unit, 64 * unit}, options);
+    Array& a = s.make_array(1);
+    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
+    Task& second = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, false}}, {first.number});
+    Task& third = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, false}}, {second.number});
+    s.dispatch();
+    const auto error = std::make_exception_ptr(std::runtime_error("on purpose"));
+    s.scheduler->task_failed(second, error);
+    s.scheduler->lane_failed(s.instructions[0].lane, 1, error);
+    s.scheduler->advance(s.instructions[0].lane, 1);
+    s.dispatch();
+    EXPECT_TRUE(s.launches.empty());
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_EQ(s.failures.count(third.number), 1u);
+}
+
 TEST(Scheduler, a_host_task_starts_when_everything_before_it_is_done_and_its_copy_has_arrived) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(1);

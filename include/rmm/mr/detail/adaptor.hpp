@@ -40,6 +40,8 @@ class RMM_EXPORT adaptor : public device_memory_resource {
     /// rmm::out_of_memory they are asked afterwards, and it is tried again.
     static void* allocate_alone(void* (*allocate)(void* self, std::size_t bytes, cuda_stream_view stream), void* self,
                                 std::size_t bytes, cuda_stream_view stream);
+    /// Whether this process is the child of a fork that has no driver: nothing is freed there, and no lock is taken.
+    static bool lost_in_fork() noexcept;
     void upstream_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
         upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
     }

@@ -53,3 +53,5 @@ constexpr void get_property(host_memory_resource const&, Property) noexcept {}
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -25,3 +25,5 @@ class RMM_EXPORT new_delete_resource final : public host_memory_resource {
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

@@ -48,3 +48,5 @@ constexpr void get_property(pinned_memory_resource const&, Property) noexcept {}
 }  // namespace mr
 }  // namespace kmm_v0
 }  // namespace RMM_NAMESPACE
+
+#include <rmm/detail/brings.hpp>

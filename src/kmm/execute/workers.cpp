@@ -1,0 +1,127 @@
+#include "kmm/execute/workers.hpp"
+
+#include <algorithm>
+
+namespace kmm::execute {
+
+namespace {
+
+thread_local Workers* these_workers = nullptr;
+
+// Where the system gives no more threads, so many are left to whoever asks next.
+constexpr std::size_t most_left_to_others = 16;
+
+}  // namespace
+
+Workers* Workers::of_this_thread() noexcept { return these_workers; }
+
+Workers::UserCode::UserCode(Workers& workers) noexcept : previous_(these_workers) { these_workers = &workers; }
+
+Workers::UserCode::~UserCode() { these_workers = previous_; }
+
+void Workers::start(std::size_t num_threads) {
+    try {
+        std::lock_guard<std::mutex> guard(mutex_);
+        for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
+    } catch (...) {
+        end_threads();  // the system gives no more: those that run are not left behind
+        throw;
+    }
+    size_ = num_threads;
+}
+
+void Workers::start_most(std::size_t num_threads) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    try {
+        for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
+    } catch (const std::exception&) {
+        if (threads_.empty()) throw;
+        // Libraries and the program need threads too.
+        surplus_ = std::min(threads_.size() / 2, most_left_to_others);
+        wake_.notify_all();
+    }
+    size_ = threads_.size() - surplus_;
+}
+
+void Workers::end_threads() noexcept {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    for (std::thread& t : gone_) t.join();
+}
+
+void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
+    bool wake = false;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        queue_.push_back(&task);
+        wake = sleeping_ > 0 && (!takes_one_itself || queue_.size() > 1);
+    }
+    if (wake) wake_.notify_one();
+}
+
+graph::Task* Workers::take() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (queue_.empty() && !stop_ && surplus_ == 0) {
+        ++sleeping_;
+        wake_.wait(lock);
+        --sleeping_;
+    }
+    if (queue_.empty()) {
+        if (surplus_ > 0 && !stop_) leave();
+        return nullptr;
+    }
+    graph::Task* const task = queue_.front();
+    queue_.pop_front();
+    return task;
+}
+
+/// The calling thread is one too many. Under the lock.
+void Workers::leave() noexcept {
+    --surplus_;
+    const auto self = std::find_if(threads_.begin(), threads_.end(),
+                                   [](const std::thread& t) { return t.get_id() == std::this_thread::get_id(); });
+    gone_.splice(gone_.end(), threads_, self);
+}
+
+std::size_t Workers::threads_started() const {
+    std::lock_guard<std::mutex> guard(mutex_);
+    return started_;
+}
+
+bool Workers::begin_wait() noexcept {
+    std::list<std::thread> gone;
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (waiting_ >= most_waiting) return false;
+        gone.swap(gone_);
+        if (surplus_ > 0) {
+            --surplus_;
+        } else {
+            try {
+                threads_.emplace_back([this] { run(); });
+                ++started_;
+            } catch (...) {
+                gone_.swap(gone);
+                return false;
+            }
+        }
+        ++waiting_;
+    }
+    for (std::thread& t : gone) t.join();  // they are past their last look at the queue
+    return true;
+}
+
+void Workers::end_wait() noexcept {
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        --waiting_;
+        ++surplus_;
+    }
+    wake_.notify_one();
+}
+
+}  // namespace kmm::execute

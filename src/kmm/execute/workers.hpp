@@ -1,0 +1,100 @@
+// Threads that take tasks from one queue, and give their place to others while user code on them waits.
+//
+// Owns: the threads and their queue. Must not know: what is done with a task, devices. A task that waits for another runtime
+// may wait for one that stands behind it in the queue: another thread takes the place of its own meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "kmm/graph/task.hpp"
+
+namespace kmm::execute {
+
+class Workers {
+  public:
+    /// So many threads of one queue may wait for other runtimes at the same time before it looks like a deadlock.
+    static constexpr std::size_t most_waiting = 64;
+
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+
+    /// Whose thread runs user code here, or null.
+    static Workers* of_this_thread() noexcept;
+    /// A thread is about to wait for what other threads do: another takes its place. False: none can, since too many wait or
+    /// the system gives no more threads.
+    bool begin_wait() noexcept;
+    void end_wait() noexcept;
+    /// How many there are while none waits.
+    std::size_t size() const noexcept { return size_; }
+    /// All that ever ran, those that took the place of a waiting one included.
+    std::size_t threads_started() const;
+
+    /// Marks the calling thread as running user code for `workers`.
+    class UserCode {
+      public:
+        explicit UserCode(Workers& workers) noexcept;
+        ~UserCode();
+        UserCode(const UserCode&) = delete;
+        UserCode& operator=(const UserCode&) = delete;
+
+      private:
+        Workers* previous_;
+    };
+    /// While it lives the calling thread waits, and another takes its place if it is one that runs tasks.
+    class Wait {
+      public:
+        Wait() noexcept : workers_(of_this_thread()) {
+            if (workers_ == nullptr || workers_->begin_wait()) return;
+            workers_ = nullptr;
+            refused_ = true;
+        }
+        ~Wait() {
+            if (workers_ != nullptr) workers_->end_wait();
+        }
+        Wait(const Wait&) = delete;
+        Wait& operator=(const Wait&) = delete;
+        /// Nobody could take the place.
+        bool refused() const noexcept { return refused_; }
+
+      private:
+        Workers* workers_;
+        bool refused_ = false;
+    };
+
+  protected:
+    Workers() = default;
+    ~Workers() = default;
+    /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left.
+    void start(std::size_t num_threads);
+    /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives none.
+    void start_most(std::size_t num_threads);
+    /// For the destructor of the last class, at its beginning: ends the threads when the queue is empty.
+    void end_threads() noexcept;
+    /// `takes_one_itself`: the calling thread is about to take the first task in the queue.
+    void enqueue(graph::Task& task, bool takes_one_itself);
+    /// The next task; null: the thread must end.
+    graph::Task* take();
+    /// What a thread does: takes until there is none.
+    virtual void run() = 0;
+
+  private:
+    void leave() noexcept;
+
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<graph::Task*> queue_;
+    std::size_t sleeping_ = 0;
+    std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
+    std::size_t surplus_ = 0;  ///< threads that were added for them and should end
+    bool stop_ = false;
+    std::size_t started_ = 0;
+    std::size_t size_ = 0;
+    std::list<std::thread> threads_;
+    std::list<std::thread> gone_;  ///< surplus threads that have ended, or are about to
+};
+
+}  // namespace kmm::execute

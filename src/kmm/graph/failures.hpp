@@ -1,0 +1,42 @@
+// The failures of settled tasks, and which of them nobody was told about.
+//
+// Owns: the failure of every task that failed, by number, until the runtime ends; a list of the roots that were not
+// delivered. Must not know: threads, waits, texts. Any thread; each call takes a lock for as long as it says.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "kmm/graph/task.hpp"
+
+namespace kmm::graph {
+
+class Failures {
+  public:
+    /// `task` is settled and failed. O(1).
+    void add(const Task& task);
+    /// Null if the task did not fail. O(1).
+    std::shared_ptr<Failure> find(TaskNumber number) const;
+    /// The same for somebody who is told: the root counts as delivered from now on. O(1).
+    std::shared_ptr<Failure> deliver(TaskNumber number);
+    /// The roots before `number` that were not delivered, in the order of their numbers; from now on they are. O(k log k) for k
+    /// roots that were not delivered: those that were cost nothing.
+    std::vector<std::shared_ptr<RootFailure>> deliver_before(TaskNumber number);
+
+    /// How many roots calls of `deliver_before` have looked at.
+    std::uint64_t num_looked_at() const;
+
+  private:
+    void unlink(RootFailure& root) noexcept;
+
+    mutable std::mutex mutex_;
+    std::atomic<bool> any_{false};
+    std::unordered_map<TaskNumber, std::shared_ptr<Failure>> failures_;
+    RootFailure* first_undelivered_ = nullptr;  // each lives as long as its task's failure
+    std::uint64_t num_looked_at_ = 0;
+};
+
+}  // namespace kmm::graph

@@ -1,0 +1,313 @@
+// Implements of <rmm/rmm.h> all that is done with resources and devices. Any thread.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "driver/never_destroyed.hpp"
+#include "rmm/c_interface/errors.hpp"
+#include "rmm/c_interface/resource.hpp"
+#include "rmm/cuda_device.hpp"
+#include "rmm/memory_report.hpp"
+#include "rmm/mr/per_device_resource.hpp"
+#include "rmm/status.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace c_interface {
+namespace {
+
+/// What C set, by device: the library's reference. Never destroyed: what uses these resources may end after any static object.
+struct device_resources {
+    std::mutex mutex;
+    std::unordered_map<int, rmm_resource*> set;
+};
+device_resources& all() { return ::kmm::driver::never_destroyed<device_resources>(); }
+
+constinit thread_local cudaStream_t hook_stream = nullptr;
+
+/// -1: the current one.
+int device_number(int device) {
+    rmm::detail::refuse_after_fork();
+    rmm::detail::driver::Driver& d = rmm::detail::the_driver();
+    if (device == -1) {
+        rmm::detail::check(d.current_device(&device));
+    } else if (device < 0 || device >= d.device_count()) {
+        throw invalid_argument("there is no device " + std::to_string(device) + ": the " + d.name() + " driver has " +
+                               std::to_string(d.device_count()) + " (numbered from 0; -1 is the current one)");
+    }
+    return device;
+}
+
+void* allocate(rmm_resource& resource, std::size_t bytes, std::size_t alignment, cudaStream_t stream) {
+    if (alignment != 0 && (!is_pow2(alignment) || alignment > CUDA_ALLOCATION_ALIGNMENT))
+        throw invalid_argument("the alignment " + std::to_string(alignment) +
+                               " is no power of two up to 256: for more open a resource of kind 'aligned'");
+    const cuda_set_device_raii on_its_device(cuda_device_id{resource.device()});
+    return resource.object().allocate(bytes, cuda_stream_view{stream});
+}
+
+void deallocate(rmm_resource& resource, void* pointer, std::size_t bytes, cudaStream_t stream) {
+    if (pointer == nullptr || rmm::detail::lost_in_fork()) return;
+    const rmm::detail::driver::DeviceGuard on_its_device(rmm::detail::the_driver(), resource.device());
+    resource.object().deallocate(pointer, bytes, cuda_stream_view{stream});
+}
+
+mr::detail::statistics_adaptor& counters_of(rmm_resource* resource) {
+    expect_not_null(resource, "resource");
+    if (resource->counters() == nullptr)
+        throw invalid_argument("a resource of kind '" + resource->kind() +
+                               "' has no counters: open one of kind 'statistics' over it");
+    return *resource->counters();
+}
+
+void fill(rmm_statistics* out, const mr::detail::statistics_counter& bytes,
+          const mr::detail::statistics_counter& blocks) {
+    out->known |= RMM_KNOWS_COUNTERS;
+    out->bytes_now = bytes.value;
+    out->bytes_peak = bytes.peak;
+    out->bytes_total = bytes.total;
+    out->blocks_now = blocks.value;
+    out->blocks_peak = blocks.peak;
+    out->blocks_total = blocks.total;
+}
+
+void write_counters(rmm_statistics* out,
+                    const std::pair<mr::detail::statistics_counter, mr::detail::statistics_counter>& of) {
+    if (out == nullptr) return;
+    rmm_statistics found = {};
+    fill(&found, of.first, of.second);
+    write_struct(out, found, "out");
+}
+
+void expect_room(rmm_statistics* out) {
+    if (out != nullptr) write_struct(out, rmm_statistics{}, "out");
+}
+
+void copy_text(const std::string& text, char* out, std::size_t* size) {
+    const std::size_t room = *size;
+    *size = text.size() + 1;
+    if (room == 0) return;
+    expect_not_null(out, "text");
+    const std::size_t copied = std::min(room - 1, text.size());
+    std::memcpy(out, text.data(), copied);
+    out[copied] = 0;
+}
+
+/// The device's resource as C knows it: the one that it set, if C++ has set no other since.
+rmm_resource* current_resource(int device) {
+    device_resources& known = all();
+    const std::lock_guard in(known.mutex);
+    mr::device_memory_resource* const now = mr::get_per_device_resource(cuda_device_id{device});
+    const auto at = known.set.find(device);
+    if (at != known.set.end() && at->second != nullptr && &at->second->object() == now) return rmm_retain(at->second);
+    return new external(device, *now);
+}
+
+}  // namespace
+}  // namespace c_interface
+}  // namespace kmm_v0
+}  // namespace rmm
+
+using namespace rmm::c_interface;
+
+rmm_resource* rmm_retain(rmm_resource* resource) {
+    if (resource != nullptr) resource->retain();
+    return resource;
+}
+
+void rmm_release(rmm_resource* resource) {
+    if (resource == nullptr || !resource->release()) return;
+    if (rmm::detail::lost_in_fork()) return;  // another thread may have been at work on it
+    (void)guarded([&] {
+        const rmm::detail::driver::DeviceGuard on_its_device(rmm::detail::the_driver(), resource->device());
+        delete resource;
+    });
+}
+
+const char* rmm_kind(const rmm_resource* resource) { return resource == nullptr ? "" : resource->kind().c_str(); }
+
+int rmm_device(const rmm_resource* resource) { return resource == nullptr ? -1 : resource->device(); }
+
+rmm_resource* rmm_upstream(rmm_resource* resource) {
+    return resource == nullptr ? nullptr : rmm_retain(resource->upstream());
+}
+
+int rmm_allocate(rmm_resource* resource, size_t bytes, size_t alignment, cudaStream_t stream, void** out) {
+    if (out != nullptr) *out = nullptr;
+    return guarded([&] {
+        expect_not_null(out, "out");
+        expect_not_null(resource, "resource");
+        *out = allocate(*resource, bytes, alignment, stream);
+    });
+}
+
+int rmm_deallocate(rmm_resource* resource, void* pointer, size_t bytes, cudaStream_t stream) {
+    return guarded([&] {
+        expect_not_null(resource, "resource");
+        deallocate(*resource, pointer, bytes, stream);
+    });
+}
+
+int rmm_trim(rmm_resource* resource, size_t keep_bytes, size_t* given_back) {
+    if (given_back != nullptr) *given_back = 0;
+    return guarded([&] {
+        rmm::detail::refuse_after_fork();
+        expect_not_null(resource, "resource");
+        const rmm::cuda_set_device_raii on_its_device(rmm::cuda_device_id{resource->device()});
+        std::optional<std::size_t> trimmed;
+        for (rmm_resource* r = resource; r != nullptr && !trimmed; r = r->upstream()) trimmed = r->trim(keep_bytes);
+        if (given_back != nullptr) *given_back = trimmed.value_or(0);
+    });
+}
+
+int rmm_set_name(rmm_resource* resource, const char* name) {
+    return guarded([&] {
+        expect_not_null(resource, "resource");
+        expect_not_null(name, "name");
+        if (!resource->set_name(name))
+            throw invalid_argument("a resource of kind '" + resource->kind() + "' has no name of its own");
+    });
+}
+
+int rmm_get_statistics(rmm_resource* resource, rmm_statistics* out) {
+    return guarded([&] {
+        rmm::detail::refuse_after_fork();
+        expect_not_null(resource, "resource");
+        rmm_statistics found = {};
+        resource->read(&found);
+        if (const auto* counters = resource->counters(); counters != nullptr)
+            fill(&found, counters->get_bytes_counter(), counters->get_allocations_counter());
+        write_struct(out, found, "out");
+    });
+}
+
+int rmm_push_counters(rmm_resource* resource, rmm_statistics* out) {
+    return guarded([&] {
+        auto& counters = counters_of(resource);
+        expect_room(out);
+        write_counters(out, counters.push_counters());
+    });
+}
+
+int rmm_pop_counters(rmm_resource* resource, rmm_statistics* out) {
+    return guarded([&] {
+        auto& counters = counters_of(resource);
+        expect_room(out);
+        write_counters(out, counters.pop_counters());
+    });
+}
+
+int rmm_get_device_resource(int device, rmm_resource** out) {
+    if (out != nullptr) *out = nullptr;
+    return guarded([&] {
+        expect_not_null(out, "out");
+        *out = current_resource(device_number(device));
+    });
+}
+
+int rmm_set_device_resource(int device, rmm_resource* resource) {
+    return guarded([&] {
+        const int number = device_number(device);
+        if (resource != nullptr && resource->device() != number)
+            throw invalid_argument("the resource belongs to device " + std::to_string(resource->device()) +
+                                   ", not to device " + std::to_string(number));
+        device_resources& known = all();
+        rmm_resource* before = nullptr;
+        {
+            const std::lock_guard in(known.mutex);
+            rmm_resource*& slot = known.set[number];
+            rmm::mr::set_per_device_resource(rmm::cuda_device_id{number},
+                                             resource == nullptr ? nullptr : &resource->object());
+            before = std::exchange(slot, rmm_retain(resource));
+            if (slot == nullptr) known.set.erase(number);
+        }
+        rmm_release(before);
+    });
+}
+
+int rmm_memory_info(int device, size_t* free_bytes, size_t* total_bytes) {
+    return guarded([&] {
+        std::size_t of_them[2] = {0, 0};
+        rmm::detail::check(rmm::detail::the_driver().memory_info(device_number(device), &of_them[0], &of_them[1]));
+        if (free_bytes != nullptr) *free_bytes = of_them[0];
+        if (total_bytes != nullptr) *total_bytes = of_them[1];
+    });
+}
+
+int rmm_memory_report(int device, char* text, size_t* size) {
+    return guarded([&] {
+        expect_not_null(size, "size");
+        copy_text(rmm::memory_report(rmm::cuda_device_id{device_number(device)}), text, size);
+    });
+}
+
+int rmm_memory_snapshot(int with_blocks, char* text, size_t* size) {
+    return guarded([&] {
+        expect_not_null(size, "size");
+        copy_text(rmm::memory_snapshot(with_blocks != 0 ? rmm::snapshot_blocks::yes : rmm::snapshot_blocks::no), text,
+                  size);
+    });
+}
+
+// ---- hooks
+
+void* rmm_torch_allocate(ptrdiff_t bytes, int device, cudaStream_t stream) {
+    void* pointer = nullptr;
+    if (bytes <= 0) return nullptr;
+    (void)guarded([&] {
+        const rmm::cuda_set_device_raii on_it(rmm::cuda_device_id{device_number(device)});
+        pointer = rmm::mr::get_current_device_resource()->allocate(static_cast<std::size_t>(bytes),
+                                                                   rmm::cuda_stream_view{stream});
+    });
+    return pointer;
+}
+
+void rmm_torch_deallocate(void* pointer, ptrdiff_t bytes, int device, cudaStream_t stream) {
+    if (pointer == nullptr || rmm::detail::lost_in_fork()) return;
+    (void)guarded([&] {
+        const int number = device_number(device);
+        const rmm::detail::driver::DeviceGuard on_it(rmm::detail::the_driver(), number);
+        rmm::mr::get_per_device_resource(rmm::cuda_device_id{number})
+            ->deallocate(pointer, static_cast<std::size_t>(bytes), rmm::cuda_stream_view{stream});
+    });
+}
+
+void* rmm_cupy_allocate(void* resource, size_t bytes, int device) {
+    void* pointer = nullptr;
+    if (bytes == 0) return nullptr;
+    const int code = guarded([&] {
+        expect_not_null(resource, "resource");
+        auto& r = *static_cast<rmm_resource*>(resource);
+        if (device != r.device())
+            throw invalid_argument("memory of device " + std::to_string(device) + " is asked of a resource of device " +
+                                   std::to_string(r.device()));
+        pointer = allocate(r, bytes, 0, hook_stream);
+        const std::lock_guard in(r.sized.mutex);
+        r.sized.blocks.insert(reinterpret_cast<std::uintptr_t>(pointer), {bytes, hook_stream});
+    });
+    if (code == RMM_OK || pointer == nullptr) return code == RMM_OK ? pointer : nullptr;
+    // There was no room on the host to remember it.
+    (void)rmm_deallocate(static_cast<rmm_resource*>(resource), pointer, bytes, hook_stream);
+    return nullptr;
+}
+
+void rmm_cupy_deallocate(void* resource, void* pointer, int) {
+    if (pointer == nullptr || rmm::detail::lost_in_fork()) return;
+    (void)guarded([&] {
+        expect_not_null(resource, "resource");
+        auto& r = *static_cast<rmm_resource*>(resource);
+        std::optional<rmm_resource::sized_block> block;
+        {
+            const std::lock_guard in(r.sized.mutex);
+            block = r.sized.blocks.take(reinterpret_cast<std::uintptr_t>(pointer));
+        }
+        if (!block) throw invalid_argument("memory is freed that rmm_cupy_allocate has not given, or twice");
+        deallocate(r, pointer, block->size_bytes, block->stream);
+    });
+}
+
+cudaStream_t rmm_set_hook_stream(cudaStream_t stream) { return std::exchange(hook_stream, stream); }

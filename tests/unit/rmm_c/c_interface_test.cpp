@@ -1,0 +1,186 @@
+// What C++ can do to <rmm/rmm.h>: resources that throw, devices, text that nobody would write.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rmm/cuda_device.hpp"
+#include "rmm/cuda_stream.hpp"
+#include "rmm/device_buffer.hpp"
+#include "rmm/error.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/per_device_resource.hpp"
+#include "rmm/rmm.h"
+
+namespace {
+
+struct release {
+    void operator()(rmm_resource* resource) const noexcept { rmm_release(resource); }
+};
+using owned = std::unique_ptr<rmm_resource, release>;
+
+owned open(const char* kind, const char* options = nullptr, rmm_resource* upstream = nullptr) {
+    rmm_resource* made = nullptr;
+    EXPECT_EQ(rmm_open(kind, options, upstream, &made), RMM_OK) << rmm_last_error();
+    return owned(made);
+}
+
+/// Throws what it is told to.
+class throwing final : public rmm::mr::device_memory_resource {
+  public:
+    int what = 0;
+
+  private:
+    void* do_allocate(std::size_t, rmm::cuda_stream_view) override {
+        switch (what) {
+        case 0: throw rmm::bad_alloc("a plain one");
+        case 1: throw rmm::cuda_error("of the driver");
+        case 2: throw rmm::out_of_range("out of range");
+        case 3: throw std::runtime_error("something else");
+        case 4: throw std::bad_alloc();
+        default: throw 5;
+        }
+    }
+    void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override { throw std::runtime_error("in a free"); }
+};
+
+}  // namespace
+
+TEST(CInterface, no_exception_of_a_resource_crosses_whatever_it_is) {
+    throwing resource;
+    rmm::mr::set_current_device_resource(&resource);
+    rmm_resource* raw = nullptr;
+    ASSERT_EQ(rmm_get_device_resource(-1, &raw), RMM_OK);
+    const owned external(raw);
+    const struct {
+        int code;
+        const char* text;
+    } expected[] = {{RMM_BAD_ALLOC, "a plain one"},        {RMM_DEVICE_ERROR, "of the driver"},
+                    {RMM_LOGIC_ERROR, "out of range"},     {RMM_ERROR, "something else"},
+                    {RMM_BAD_ALLOC, "host has no memory"}, {RMM_ERROR, "no std::exception"}};
+    for (const auto& e : expected) {
+        void* pointer = &resource;
+        EXPECT_EQ(rmm_allocate(external.get(), 100, 0, nullptr, &pointer), e.code);
+        EXPECT_EQ(pointer, nullptr);
+        EXPECT_NE(std::string(rmm_last_error()).find(e.text), std::string::npos) << rmm_last_error();
+        EXPECT_EQ(rmm_torch_allocate(100, 0, nullptr), nullptr);
+        ++resource.what;
+    }
+    EXPECT_EQ(rmm_deallocate(external.get(), &resource, 100, nullptr), RMM_ERROR);
+    rmm_torch_deallocate(&resource, 100, 0, nullptr);
+    EXPECT_STREQ(rmm_last_error(), "in a free");
+    rmm::mr::set_current_device_resource(nullptr);
+}
+
+TEST(CInterface, cpp_uses_what_c_has_set_and_c_finds_what_cpp_has_set) {
+    const owned cuda = open("cuda");
+    const owned counted = open("statistics", nullptr, cuda.get());
+    ASSERT_EQ(rmm_set_device_resource(-1, counted.get()), RMM_OK);
+    rmm::cuda_stream stream;
+    {
+        const rmm::device_buffer buffer(1000, stream.view());
+        rmm_statistics s = {};
+        s.struct_size = sizeof s;
+        ASSERT_EQ(rmm_get_statistics(counted.get(), &s), RMM_OK);
+        EXPECT_EQ(s.bytes_now, 1000);
+    }
+    rmm::mr::cuda_memory_resource other;
+    rmm::mr::set_current_device_resource(&other);
+    rmm_resource* now = nullptr;
+    ASSERT_EQ(rmm_get_device_resource(0, &now), RMM_OK);
+    EXPECT_STREQ(rmm_kind(now), "external");
+    rmm_release(now);
+    ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+}
+
+TEST(CInterface, a_resource_makes_its_device_current_for_the_time_of_a_call) {
+    owned on_second;
+    {
+        const rmm::cuda_set_device_raii second(rmm::cuda_device_id{1});
+        on_second = open("pool", "initial=1MiB maximum=25%");
+        EXPECT_EQ(rmm_device(on_second.get()), 1);
+    }
+    std::size_t free_before = 0, free_now = 0;
+    ASSERT_EQ(rmm_memory_info(1, &free_before, nullptr), RMM_OK);
+    void* pointer = nullptr;
+    ASSERT_EQ(rmm_allocate(on_second.get(), std::size_t{8} << 20, 0, nullptr, &pointer), RMM_OK) << rmm_last_error();
+    ASSERT_EQ(rmm_memory_info(1, &free_now, nullptr), RMM_OK);
+    EXPECT_LE(free_now + (std::size_t{8} << 20), free_before);
+    EXPECT_EQ(rmm::get_current_cuda_device().value(), 0);
+    EXPECT_EQ(rmm_deallocate(on_second.get(), pointer, std::size_t{8} << 20, nullptr), RMM_OK);
+    rmm_statistics s = {};
+    s.struct_size = sizeof s;
+    ASSERT_EQ(rmm_get_statistics(on_second.get(), &s), RMM_OK);
+    EXPECT_EQ(s.maximum_bytes, std::size_t{64} << 20);
+    EXPECT_EQ(rmm_set_device_resource(1, on_second.get()), RMM_OK);
+    void* of_torch = rmm_torch_allocate(1000, 1, nullptr);
+    EXPECT_NE(of_torch, nullptr);
+    rmm_torch_deallocate(of_torch, 1000, 1, nullptr);
+    rmm_resource* none = nullptr;
+    EXPECT_EQ(rmm_open("statistics", nullptr, on_second.get(), &none), RMM_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(rmm_last_error()).find("device 1, and the current device is 0"), std::string::npos);
+    EXPECT_EQ(rmm_set_device_resource(1, nullptr), RMM_OK);
+}
+
+TEST(CInterface, a_long_text_is_cut_between_letters) {
+    class wordy final : public rmm::mr::device_memory_resource {
+        void* do_allocate(std::size_t bytes, rmm::cuda_stream_view) override {
+            std::string text(bytes, 'x');
+            while (text.size() < 5000) text += "ä";
+            throw std::runtime_error(text);
+        }
+        void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override {}
+    } resource;
+    rmm::mr::set_current_device_resource(&resource);
+    for (const std::ptrdiff_t shift : {1, 2}) {
+        EXPECT_EQ(rmm_torch_allocate(shift, 0, nullptr), nullptr);
+        const std::string text = rmm_last_error();
+        EXPECT_EQ(text.size(), shift == 1 ? 4095u : 4094u);
+        EXPECT_EQ(text.substr(text.size() - 2), "ä");
+    }
+    rmm::mr::set_current_device_resource(nullptr);
+}
+
+TEST(CInterface, no_text_of_options_does_more_than_fail) {
+    std::mt19937 random(20);
+    const std::string letters = "=\", \n%initalmaxumnegsbk0189.GMiB\x80\xff";
+    int opened = 0;
+    for (int round = 0; round < 20000; ++round) {
+        std::string text = round % 3 == 0 ? "maximum=" : round % 3 == 1 ? "name=\"" : "";
+        for (std::size_t n = random() % 20; n > 0; --n) text += letters[random() % letters.size()];
+        rmm_resource* resource = nullptr;
+        const int code = rmm_open("pool", text.c_str(), nullptr, &resource);
+        ASSERT_EQ(code == RMM_OK, resource != nullptr) << text;
+        opened += code == RMM_OK;
+        rmm_release(resource);
+    }
+    EXPECT_GT(opened, 100);
+}
+
+TEST(CInterface, the_resource_of_a_device_may_be_replaced_while_threads_ask_for_it) {
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i)
+        threads.emplace_back([&] {
+            while (!stop.load()) {
+                rmm_resource* now = nullptr;
+                ASSERT_EQ(rmm_get_device_resource(0, &now), RMM_OK);
+                void* pointer = nullptr;
+                ASSERT_EQ(rmm_allocate(now, 1000, 0, nullptr, &pointer), RMM_OK) << rmm_last_error();
+                ASSERT_EQ(rmm_deallocate(now, pointer, 1000, nullptr), RMM_OK);
+                rmm_release(now);
+            }
+        });
+    for (int i = 0; i < 300; ++i) {
+        const owned pool = open("pool", "initial=1MiB");
+        ASSERT_EQ(rmm_set_device_resource(0, pool.get()), RMM_OK);
+    }
+    stop.store(true);
+    for (std::thread& t : threads) t.join();
+    ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+}
