@@ -164,6 +164,7 @@ HostOptions host_options_from_environment() {
             throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM is '" + text + "': a device needs some memory");
         options.memory_bytes = *bytes;
     }
+    options.device_events = variable("KMM_TEST_NO_DEVICE_EVENTS") != "1";
     return options;
 }
 

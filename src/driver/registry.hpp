@@ -27,14 +27,15 @@ std::vector<Candidate> candidates();
 struct HostOptions {
     int num_devices = 1;
     std::size_t memory_bytes =
-        0;                ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
-    int num_threads = 0;  ///< workers for kernels and copies; 0: usable CPUs
+        0;                      ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
+    int num_threads = 0;        ///< workers for kernels and copies; 0: usable CPUs
+    bool device_events = true;  ///< see Capabilities::device_event; without them as drivers before CUDA 12.5
 };
 
 /// A new host driver of its own (a runtime with its own virtual devices; tests). Fails for want of memory, and with LostInFork
 /// (fork.hpp).
 std::shared_ptr<Driver> make_host_driver(const HostOptions&);
-/// The options that KMM_VIRTUAL_DEVICES and KMM_VIRTUAL_DEVICE_MEM ask for. Throws std::invalid_argument naming variable and text.
+/// The options that KMM_VIRTUAL_DEVICES, KMM_VIRTUAL_DEVICE_MEM and, for tests, KMM_TEST_NO_DEVICE_EVENTS=1 ask for. Throws std::invalid_argument naming variable and text.
 HostOptions host_options_from_environment();
 
 /// The process's driver of this kind, or null with the reason in `*reason`.

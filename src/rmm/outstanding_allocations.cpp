@@ -130,7 +130,7 @@ const std::map<void*, allocation_info>& outstanding_allocations::as_map() noexce
             map_.swap(map);
             has_map_ = true;
         } catch (const std::exception& e) {
-            rmm::detail::report_misuse(std::string("the outstanding allocations could not be listed: ") + e.what());
+            rmm::detail::report_misuse("the outstanding allocations could not be listed: ", e.what());
         }
     });
     return map_;

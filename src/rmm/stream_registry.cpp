@@ -173,6 +173,12 @@ driver::Status owned_stream::fence(driver::EventHandle spare, driver::EventHandl
     return status;
 }
 
+bool owned_stream::has_closed(driver::EventHandle* end) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (state_ == state::closed) *end = end_;
+    return state_ == state::closed;
+}
+
 stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
     const cudaStream_t handle = stream.value();
     if (handle == nullptr || handle == legacy_stream_handle()) return {stream_kind::legacy, legacy_number, nullptr};

@@ -41,6 +41,8 @@ class owned_stream {
     /// the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this object. A stream that is
     /// being captured is left alone: Code::capture_error.
     kmm::driver::Status fence(kmm::driver::EventHandle spare, kmm::driver::EventHandle* point) noexcept;
+    /// Whether the stream is gone; then `*end` is as `fence` would give it. Never waits.
+    bool has_closed(kmm::driver::EventHandle* end) noexcept;
 
   private:
     owned_stream() = default;

@@ -90,7 +90,7 @@ void dump_arena(pool const& arena, std::size_t bytes) noexcept {
                      format_size(s.held_bytes).c_str(), format_size(s.in_use_bytes).c_str(), s.num_blocks,
                      format_size(s.free_bytes).c_str(), format_size(s.largest_free_bytes).c_str());
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("could not write the report of an arena: ") + e.what());
+        rmm::detail::report_misuse("could not write the report of an arena: ", e.what());
     }
 }
 

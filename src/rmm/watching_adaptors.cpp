@@ -153,7 +153,7 @@ void log_error(const char* format, Arguments... arguments) noexcept {
     try {
         default_logger().error(format, arguments...);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("could not log \"") + format + "\": " + e.what());
+        rmm::detail::report_misuse("could not log \"", format, "\": ", e.what());
     }
 }
 

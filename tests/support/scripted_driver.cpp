@@ -651,6 +651,7 @@ Status ScriptedDriver::device_event_record(int device, EventHandle handle) noexc
     return forward(entry_of("device_event_record", device), [&]() -> Status {
         Event* event = find(handle);
         if (event == nullptr) return {Code::invalid_handle};
+        if (!options_.capabilities.device_event) return {Code::not_supported};
         event->points.clear();
         for (const auto& [key, stream] : streams_)
             if (stream.device == device && !stream.last->reached) event->points.push_back(stream.last);

@@ -91,6 +91,7 @@ Status HostDriver::take_last_error() noexcept { return std::exchange(thread_stat
 
 HostDriver::HostDriver(const HostOptions& options)
     : number_(next_driver_number.fetch_add(1)),
+      device_events_(options.device_events),
       memory_(effective_options(options).num_devices, effective_options(options).memory_bytes),
       pools_(memory_, number_),
       virtual_memory_(memory_),

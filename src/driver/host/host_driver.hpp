@@ -183,6 +183,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     Status wait_event_in_capture(Stream& stream, Event& event);
 
     const std::uint32_t number_;  ///< never used again by another driver of this process
+    const bool device_events_;
     Memory memory_;
     Pools pools_;
     VirtualMemory virtual_memory_;

@@ -252,6 +252,7 @@ Status HostDriver::elapsed_ms(EventHandle begin_handle, EventHandle end_handle, 
 }
 
 Status HostDriver::device_event_record(int device, EventHandle handle) noexcept {
+    if (!device_events_) return fail(Code::not_supported);
     if (!valid_device(device)) return fail(Code::invalid_argument);
     return guarded([&]() -> Status {
         Event* event = events_.find(handle.native);

@@ -90,7 +90,8 @@ Capabilities HostDriver::capabilities() const noexcept {
     Capabilities can;
     can.virtual_memory = can.memory_pools = can.managed_memory = can.managed_pools = true;
     can.kernels_by_handle = can.graphs = can.stream_capture = can.host_callbacks = true;
-    can.batch_copies = can.device_event = can.stream_ids = can.asynchronous_kernel_errors = true;
+    can.batch_copies = can.stream_ids = can.asynchronous_kernel_errors = true;
+    can.device_event = device_events_;
     return can;
 }
 

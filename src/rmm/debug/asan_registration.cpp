@@ -155,7 +155,7 @@ void without_throwing(F&& f) noexcept {
     try {
         f();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("AddressSanitizer is not told of a block: ") + e.what());
+        rmm::detail::report_misuse("AddressSanitizer is not told of a block: ", e.what());
     }
 }
 

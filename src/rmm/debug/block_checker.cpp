@@ -72,7 +72,7 @@ block_checker::~block_checker() {
         if (end_serial) check_live(*end_serial);
         report_leaks();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("could not look at the last blocks of ") + name_ + ": " + e.what());
+        rmm::detail::report_misuse("could not look at the last blocks of " , name_, ": ", e.what());
     }
     // What is left of frees that nobody could look at.
     for (const freed_ptr& b : unfinished_)
@@ -107,7 +107,7 @@ void block_checker::report(const debug_finding& finding) noexcept {
     else if (last_leak)
         rmm::detail::report_misuse("debug: further blocks are still in use; no more of them are listed");
     else
-        rmm::detail::report_misuse("debug: " + finding.text);
+        rmm::detail::report_misuse("debug: ", finding.text);
 }
 
 std::shared_ptr<const rmm::detail::stack_trace> block_checker::stack_here() const {
@@ -182,7 +182,7 @@ void block_checker::deallocate(void* ptr, std::size_t bytes, cuda_stream_view st
         take_back(std::move(b), bytes, stream);
         tend();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse("a block of " + name_ + " is not looked at, and perhaps lost: " + e.what());
+        rmm::detail::report_misuse("a block of ", name_, " is not looked at, and perhaps lost: ", e.what());
     }
 }
 

@@ -24,7 +24,7 @@ class upstream_memory final : public memory_below {
         try {
             upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, rmm::detail::onward_stream(stream));
         } catch (const std::exception& e) {
-            rmm::detail::report_misuse(std::string("the upstream of an adaptor threw in deallocate: ") + e.what());
+            rmm::detail::report_misuse("the upstream of an adaptor threw in deallocate: ", e.what());
         }
     }
     void deallocate_unused(void* ptr, std::size_t bytes, cuda_stream_view own) noexcept override {

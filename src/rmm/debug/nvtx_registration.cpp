@@ -32,7 +32,7 @@ class nvtx_registration final : public memory_registration {
             heaps_[begin] = {begin + bytes, handle};
         } catch (const std::exception& e) {
             nvtx::unregister_heap(handle);
-            rmm::detail::report_misuse(std::string("tools are not told of a block of a pool: ") + e.what());
+            rmm::detail::report_misuse("tools are not told of a block of a pool: ", e.what());
         }
     }
 

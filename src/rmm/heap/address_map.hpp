@@ -13,8 +13,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-/// Addresses are never 0.
-template<typename Value>
+/// Addresses are never 0, nor are other numbers that stand for them. `LowBits` of them are always the same.
+template<typename Value, unsigned LowBits = 8>
 class address_map {
   public:
     address_map() : slots_(min_slots) {}
@@ -74,7 +74,7 @@ class address_map {
 
     static std::size_t home(std::uintptr_t address, std::size_t num_slots) noexcept {
         // Addresses come in rows; the multiplication spreads them (2^64 over the golden ratio).
-        return static_cast<std::size_t>(((address >> 8) * 0x9e3779b97f4a7c15u) >> 20) & (num_slots - 1);
+        return static_cast<std::size_t>(((address >> LowBits) * 0x9e3779b97f4a7c15u) >> 20) & (num_slots - 1);
     }
     std::size_t next(std::size_t i) const noexcept { return (i + 1) & (slots_.size() - 1); }
     std::size_t position_of(std::uintptr_t address) const noexcept {

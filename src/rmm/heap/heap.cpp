@@ -1,12 +1,11 @@
 // Owns: the algorithms of heap.hpp. Must not know: drivers, streams, threads, kmm. Runs on whichever thread holds the
 // lock of the pool that owns the heap.
 //
-// Every public call either does all of its work or throws and leaves the heap as it was: nodes are made before anything
-// is linked, and what an allocation splits or shrinks keeps its nodes.
+// Every public call either does all of its work or throws and leaves the heap as it was: nodes and copies of fences are made
+// before anything is linked, and what an allocation splits or shrinks keeps its nodes.
 #include "rmm/heap/heap.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,89 +15,160 @@ inline namespace kmm_v0 {
 namespace heap {
 namespace {
 
+// Nodes are made in lots: a small heap has few, and a large one asks the host rarely.
+constexpr std::size_t least_nodes = 8;
+constexpr std::size_t most_nodes = 256;
+
 std::string describe(std::uintptr_t address, std::size_t size_bytes) {
     return std::to_string(size_bytes) + " bytes at address " + std::to_string(address);
 }
 
 }  // namespace
 
-void fence_set::add(fence f) {
-    if (size_ == 0) {
-        first_ = f;
-        size_ = 1;
-        return;
-    }
-    if (size_ == 1) {
-        if (first_.timeline == f.timeline) {
-            first_.position = std::max(first_.position, f.position);
-            return;
-        }
-        several_ = first_.timeline < f.timeline ? std::vector<fence>{first_, f} : std::vector<fence>{f, first_};
-        size_ = 2;
-        return;
-    }
-    auto at = std::lower_bound(several_.begin(), several_.end(), f.timeline,
-                               [](const fence& a, std::uint64_t timeline) { return a.timeline < timeline; });
-    if (at != several_.end() && at->timeline == f.timeline)
-        at->position = std::max(at->position, f.position);
-    else
-        several_.insert(at, f);
-    size_ = several_.size();
-}
-
-void fence_set::add(const fence_set& other) {
-    if (size_ == 0) {
-        *this = other;
-        return;
-    }
-    for (const fence& f : other) add(f);
-}
-
-bool fence_set::same_timelines(const fence_set& other) const noexcept {
-    return std::equal(begin(), end(), other.begin(), other.end(),
-                      [](const fence& a, const fence& b) { return a.timeline == b.timeline; });
-}
-
 heap::heap(std::size_t alignment, merging how) : alignment_(alignment), merging_(how) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0)
         throw std::invalid_argument("heap alignment " + std::to_string(alignment) + " is not a power of two");
 }
 
-heap::piece_map::iterator heap::insert(std::uintptr_t address, std::size_t size_bytes, fence_set fences) {
-    const owner of = owner_of(fences);
-    auto at = free_.emplace(address, piece{size_bytes, std::move(fences)}).first;
-    try {
-        by_size_.insert({of, size_bytes, address});
-    } catch (...) {
-        free_.erase(at);
-        throw;
-    }
-    free_bytes_ += size_bytes;
-    return at;
-}
+// ---- nodes
 
-void heap::erase(piece_map::iterator at) {
-    by_size_.erase({owner_of(at->second.fences), at->second.size_bytes, at->first});
-    free_bytes_ -= at->second.size_bytes;
-    free_.erase(at);
-}
-
-void heap::resize(piece_map::iterator at, std::uintptr_t address, std::size_t size_bytes) noexcept {
-    auto key = by_size_.extract({owner_of(at->second.fences), at->second.size_bytes, at->first});
-    key.value().size_bytes = size_bytes;
-    key.value().address = address;
-    by_size_.insert(std::move(key));
-
-    free_bytes_ += size_bytes;
-    free_bytes_ -= at->second.size_bytes;
-    at->second.size_bytes = size_bytes;
-    if (address != at->first) {
-        auto next = std::next(at);
-        auto node = free_.extract(at);
-        node.key() = address;
-        free_.insert(next, std::move(node));
+/// Afterwards so many can be taken beside those that frees to come may need. Throws std::bad_alloc, with nothing done.
+void heap::reserve_nodes(std::size_t count) {
+    const std::size_t wanted = num_expected_ + count;
+    if (num_unused_ >= wanted) return;
+    const std::size_t made = std::max(wanted - num_unused_, std::clamp(num_pieces_ / 2, least_nodes, most_nodes));
+    nodes_.push_back(std::make_unique<piece[]>(made));
+    for (std::size_t i = made; i > 0; --i) {
+        piece* const node = &nodes_.back()[i - 1];
+        // Xorshift (Marsaglia): any order of priorities that has nothing to do with addresses will do.
+        seed_ ^= seed_ << 13;
+        seed_ ^= seed_ >> 17;
+        seed_ ^= seed_ << 5;
+        node->priority = seed_;
+        drop_node(node);
     }
 }
+
+heap::piece* heap::take_node() noexcept {
+    piece* const node = unused_;
+    unused_ = node->in_owner.child[0];
+    --num_unused_;
+    return node;
+}
+
+void heap::drop_node(piece* node) noexcept {
+    node->fences.clear();
+    node->in_owner.child[0] = unused_;
+    unused_ = node;
+    ++num_unused_;
+}
+
+void heap::expect_frees(std::size_t more) {
+    reserve_nodes(more);
+    num_expected_ += more;
+}
+
+// ---- one piece
+
+/// Without branches, as far as that goes: which way they would go depends on the addresses.
+bool heap::address_order::update(piece& p) noexcept {
+    constexpr static row_sums none{0, ~std::uintptr_t{0}, 0, 0, 0, false};  // no piece ends or begins there
+    const piece* const left = address_tree::left(&p);
+    const piece* const right = address_tree::right(&p);
+    const row_sums& l = left != nullptr ? left->below : none;
+    const row_sums& r = right != nullptr ? right->below : none;
+    const std::size_t before = l.end == p.address && !p.begins_region ? l.last_row_bytes : 0;
+    const std::size_t behind = r.begin == p.end() && !r.begins_region ? r.first_row_bytes : 0;
+    const std::size_t row = before + p.size_bytes + behind;
+    row_sums sums;
+    sums.begin = left != nullptr ? l.begin : p.address;
+    sums.end = right != nullptr ? r.end : p.end();
+    sums.first_row_bytes = before == p.address - sums.begin ? row : l.first_row_bytes;
+    sums.last_row_bytes = behind == sums.end - p.end() ? row : r.last_row_bytes;
+    sums.longest_bytes = std::max({row, l.longest_bytes, r.longest_bytes});
+    sums.begins_region = left != nullptr ? l.begins_region : p.begins_region;
+    if (p.below == sums) return false;
+    p.below = sums;
+    return true;
+}
+
+void heap::enter_sizes(piece* at) noexcept {
+    by_owner_.insert(at);
+    if (at->of == nobody)
+        ++num_ready_;
+    else if (fenced_is_kept_)
+        fenced_.insert(at);
+}
+
+void heap::leave_sizes(piece* at) noexcept {
+    by_owner_.erase(at);
+    if (at->of == nobody)
+        --num_ready_;
+    else if (fenced_is_kept_)
+        fenced_.erase(at);
+}
+
+/// Between two neighbours, of which one may be null. A node has been reserved.
+void heap::insert(piece* before, std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
+                  owner of, piece* behind) noexcept {
+    piece* const at = take_node();
+    at->address = address;
+    at->size_bytes = size_bytes;
+    at->begins_region = begins_region;
+    at->fences = std::move(fences);
+    at->of = of;
+    at->below = {};
+    by_address_.insert_between(before, at, behind);
+    enter_sizes(at);
+    free_bytes_ += size_bytes;
+    ++num_pieces_;
+}
+
+void heap::erase(piece* at) noexcept {
+    leave_sizes(at);
+    by_address_.erase(at);
+    free_bytes_ -= at->size_bytes;
+    --num_pieces_;
+    drop_node(at);
+}
+
+/// The order of addresses stays as it is.
+void heap::resize(piece* at, std::uintptr_t address, std::size_t size_bytes, bool begins_region) noexcept {
+    leave_sizes(at);
+    free_bytes_ += size_bytes;
+    free_bytes_ -= at->size_bytes;
+    at->address = address;
+    at->size_bytes = size_bytes;
+    at->begins_region = begins_region;
+    enter_sizes(at);
+    address_tree::changed(at);
+}
+
+/// Merges the piece with the one behind it, if both may be one.
+void heap::join_with_next(piece* before) noexcept {
+    piece* const behind = address_tree::next(before);
+    if (behind == nullptr || !touch(*before, *behind) || !joins(before->fences, behind->fences)) return;
+    const std::size_t size = before->size_bytes + behind->size_bytes;
+    before->fences.add(behind->fences);  // of the same timelines: this allocates nothing
+    erase(behind);
+    resize(before, before->address, size, before->begins_region);
+}
+
+void heap::join_around(piece* at) noexcept {
+    join_with_next(at);
+    if (piece* const before = address_tree::previous(at)) join_with_next(before);
+}
+
+/// Whether a region begins at the address has changed.
+void heap::note_border(std::uintptr_t address, bool is_border) noexcept {
+    piece* const at = at_or_behind(by_address_, address);
+    if (at == nullptr || at->address != address) return;
+    at->begins_region = is_border;
+    address_tree::changed(at);
+    if (piece* const before = address_tree::previous(at)) join_with_next(before);
+}
+
+// ---- regions
 
 void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border borders, const fence_set& fences) {
     const std::uintptr_t begin = (address + alignment_ - 1) / alignment_ * alignment_;
@@ -107,48 +177,37 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border bor
         throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " wraps around");
     if (end <= begin) return;  // not one aligned unit in it
 
-    auto next = regions_.upper_bound(begin);
-    const bool hits_next = next != regions_.end() && next->first < end;
-    const bool hits_previous = next != regions_.begin() && std::prev(next)->first + std::prev(next)->second > begin;
-    if (hits_next || hits_previous)
+    piece* const previous = at_or_before(regions_, begin);
+    piece* const next = previous == nullptr ? regions_.first() : region_tree::next(previous);
+    if ((next != nullptr && next->address < end) || (previous != nullptr && previous->end() > begin))
         throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " overlaps an earlier one");
+    fence_set own = fences;
+    reserve_nodes(2);
 
-    auto region = regions_.emplace(begin, end - begin).first;
-    try {
-        insert(begin, end - begin, fences);
-    } catch (...) {
-        regions_.erase(region);
-        throw;
-    }
+    piece* region = take_node();
+    region->address = begin;
+    region->size_bytes = end - begin;
+    regions_.insert(region);
+    piece* const behind = at_or_behind(by_address_, begin);
+    piece* const before = behind != nullptr ? address_tree::previous(behind) : by_address_.last();
+    const owner of = owner_of(own);
+    insert(before, begin, end - begin, true, std::move(own), of, behind);
     capacity_bytes_ += end - begin;
-    if (borders == border::sealed) return;
-    if (next != regions_.end() && next->first == end) {
-        region->second += next->second;
-        regions_.erase(next);
-        join_at(end);
-    }
-    if (region != regions_.begin()) {
-        auto previous = std::prev(region);
-        if (previous->first + previous->second == begin) {
-            previous->second += region->second;
-            regions_.erase(region);
-            join_at(begin);
+    const bool is_open = borders == border::open;
+    if (next != nullptr && next->address == end) {
+        if (is_open) {
+            region->size_bytes += next->size_bytes;
+            regions_.erase(next);
+            drop_node(next);
         }
+        note_border(end, !is_open);
     }
-}
-
-/// Merges the pieces before and behind `address`, if both are free and may be one.
-void heap::join_at(std::uintptr_t address) {
-    auto behind = free_.find(address);
-    if (behind == free_.end() || behind == free_.begin()) return;
-    auto before = std::prev(behind);
-    if (before->first + before->second.size_bytes != address || !crosses(address) ||
-        !joins(before->second.fences, behind->second.fences))
-        return;
-    const std::size_t size = before->second.size_bytes + behind->second.size_bytes;
-    before->second.fences.add(behind->second.fences);
-    erase(behind);
-    resize(before, before->first, size);
+    if (is_open && previous != nullptr && previous->end() == begin) {
+        previous->size_bytes += region->size_bytes;
+        regions_.erase(region);
+        drop_node(region);
+        note_border(begin, false);
+    }
 }
 
 bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left) {
@@ -156,271 +215,289 @@ bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_s
     const std::uintptr_t end = (address + size_bytes) / alignment_ * alignment_;
     if (end <= begin) return false;
 
-    auto first = free_.upper_bound(begin);
-    if (first == free_.begin()) return false;
-    --first;
-    auto last = first;
-    std::uintptr_t covered = first->first;
+    piece* const first = at_or_before(by_address_, begin);
+    if (first == nullptr) return false;
+    std::uintptr_t covered = first->address;
     fence_set fences;
-    for (; last != free_.end() && last->first == covered && covered < end; ++last) {
-        covered += last->second.size_bytes;
-        if (covered > begin) fences.add(last->second.fences);
+    for (const piece* at = first; at != nullptr && at->address == covered && covered < end;
+         at = address_tree::next(at)) {
+        covered += at->size_bytes;
+        if (covered > begin) fences.add(at->fences);
     }
     if (covered < end) return false;
     if (!fences.empty() && left == nullptr) return false;
     if (left != nullptr) fences.add(*left);
+    fence_set copy;
+    if (is_inside(*first, begin, end)) copy = first->fences;
+    reserve_nodes(2);
 
-    auto region = std::prev(regions_.upper_bound(begin));
-    const std::uintptr_t region_end = region->first + region->second;
-    if (end < region_end) regions_.emplace(end, region_end - end);
-    try {
-        remove_free_range(begin, end);
-    } catch (...) {
-        if (end < region_end) regions_.erase(end);
-        throw;
+    for (piece* region = at_or_before(regions_, begin); region != nullptr && region->address < end;) {
+        piece* const next = region_tree::next(region);
+        const std::uintptr_t region_end = region->end();
+        if (region_end > end) {
+            piece* const rest = take_node();
+            rest->address = end;
+            rest->size_bytes = region_end - end;
+            regions_.insert(rest);
+        }
+        if (region->address < begin) {
+            region->size_bytes = begin - region->address;
+        } else {
+            regions_.erase(region);
+            drop_node(region);
+        }
+        region = next;
     }
-    if (region->first == begin)
-        regions_.erase(region);
-    else
-        region->second = begin - region->first;
+    remove_free_range(first, begin, end, std::move(copy));
     capacity_bytes_ -= end - begin;
     if (left != nullptr) *left = std::move(fences);
     return true;
 }
 
-void heap::remove_free_range(std::uintptr_t begin, std::uintptr_t end) {
-    auto at = std::prev(free_.upper_bound(begin));
-    while (at != free_.end() && at->first < end) {
-        auto next = std::next(at);
-        const std::uintptr_t at_begin = at->first;
-        const std::uintptr_t at_end = at_begin + at->second.size_bytes;
-        if (at_end > end && at_begin < begin) insert(end, at_end - end, at->second.fences);
-        if (at_begin < begin)
-            resize(at, at_begin, begin - at_begin);
-        else if (at_end > end)
-            resize(at, end, at_end - end);
-        else
+void heap::remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end, fence_set copy) noexcept {
+    while (at != nullptr && at->address < end) {
+        piece* const next = address_tree::next(at);
+        const std::uintptr_t at_end = at->end();
+        const bool begins_region = at->begins_region;
+        const owner of = at->of;
+        if (at->address < begin) {
+            resize(at, at->address, begin - at->address, begins_region);
+            if (at_end > end) insert(at, end, at_end - end, false, std::move(copy), of, next);
+        } else if (at_end > end) {
+            resize(at, end, at_end - end, false);
+        } else {
             erase(at);
+        }
         at = next;
     }
 }
 
-/// The smallest piece that fits among those without fences and those of `own`; the lowest of equals.
-heap::key_set::iterator heap::find_ready(std::size_t size, owner own) const {
-    auto best = by_size_.lower_bound({nobody, size, 0});
-    if (best != by_size_.end() && best->of != nobody) best = by_size_.end();
-    if (own == nobody) return best;
-    const auto mine = by_size_.lower_bound({own, size, 0});
-    if (mine == by_size_.end() || mine->of != own) return best;
-    return best == by_size_.end() || mine->size_bytes < best->size_bytes ? mine : best;
+// ---- searches
+
+/// The smallest piece of the owner that fits; the lowest of equals.
+heap::piece* heap::first_of(owner of, std::size_t size) const noexcept {
+    const place where = place_of(size, 0);
+    piece* const at = by_owner_.lower_bound([=](const piece& p) { return is_before(p, of, where); }, &num_steps_);
+    return at != nullptr && at->of == of ? at : nullptr;
 }
 
-/// The smallest piece that fits, with whosever fences. O(owners log pieces).
-heap::key_set::iterator heap::find_fenced(std::size_t size) const {
-    auto best = by_size_.end();
-    owner of = nobody;
-    for (auto key = by_size_.lower_bound({nobody + 1, 0, 0}); key != by_size_.end();) {
-        of = key->of;
-        key = by_size_.lower_bound({of, size, 0});
-        if (key != by_size_.end() && key->of == of &&
-            (best == by_size_.end() || key->size_bytes < best->size_bytes ||
-             (key->size_bytes == best->size_bytes && key->address < best->address)))
-            best = key;
-        if (of == several) break;
-        key = by_size_.lower_bound({of + 1, 0, 0});
+/// The same of those without fences and those of `own`.
+heap::piece* heap::find_ready(std::size_t size, std::uint64_t own) const noexcept {
+    piece* const free = num_ready_ == 0 ? nullptr : first_of(nobody, size);
+    if (own == no_timeline) return free;
+    piece* const mine = first_of(owner_of(own, false), size);
+    if (mine == nullptr) return free;
+    return free == nullptr || mine->size_bytes < free->size_bytes ? mine : free;
+}
+
+/// The smallest piece that fits, with whosever fences but those of the timelines `avoided`.
+heap::piece* heap::find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept {
+    keep_fenced();
+    piece* at = fenced_.lower_bound([=](const piece& p) { return p.size_bytes < size; }, &num_steps_);
+    if (avoided.empty()) return at;
+    for (; at != nullptr && at->fences.has_any_of(avoided); at = fenced_tree::next(at)) ++num_steps_;
+    return at;
+}
+
+/// A heap of one user never searches there, and need not keep the tree for it: as many changes as there are pieces pay for it.
+void heap::keep_fenced() noexcept {
+    num_changes_ = 0;
+    if (fenced_is_kept_) return;
+    fenced_is_kept_ = true;
+    for (piece* at = by_owner_.first(); at != nullptr; at = owner_tree::next(at)) {
+        ++num_steps_;
+        if (at->of != nobody) fenced_.insert(at);
     }
-    return best;
 }
 
-/// The same without fences of some timelines. O(pieces).
-heap::key_set::iterator heap::find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) const {
-    auto best = by_size_.end();
-    for (auto key = by_size_.lower_bound({nobody + 1, 0, 0}); key != by_size_.end(); ++key)
-        if (key->size_bytes >= size && (best == by_size_.end() || key->size_bytes < best->size_bytes) &&
-            !free_.find(key->address)->second.fences.has_any_of(avoided))
-            best = key;
-    return best;
-}
-
-/// The first `size` bytes of the piece.
-block heap::cut(key_set::iterator key, std::size_t size) {
-    auto at = free_.find(key->address);
-    block result{at->first, size, {}};
-    if (at->second.size_bytes == size) {
-        result.fences = std::move(at->second.fences);
-        by_size_.erase(key);
-        free_bytes_ -= size;
-        free_.erase(at);
-    } else {
-        result.fences = at->second.fences;
-        resize(at, at->first + size, at->second.size_bytes - size);
+/// The first piece of the lowest row that is long enough.
+heap::piece* heap::find_row(std::size_t size) const noexcept {
+    if (largest_free_bytes() < size) return nullptr;
+    for (piece* at = by_address_.root();;) {
+        ++num_steps_;
+        piece* const left = address_tree::left(at);
+        if (left != nullptr && left->below.longest_bytes >= size) {
+            at = left;
+            continue;
+        }
+        piece* const right = address_tree::right(at);
+        std::size_t before = 0;
+        std::size_t row = at->size_bytes;
+        if (left != nullptr && left->below.end == at->address && !at->begins_region)
+            before = left->below.last_row_bytes;
+        if (right != nullptr && right->below.begin == at->end() && !right->below.begins_region)
+            row += right->below.first_row_bytes;
+        if (before + row >= size) return before == 0 ? at : at_or_behind(by_address_, at->address - before);
+        at = right;
     }
-    return result;
 }
+
+heap::piece* heap::find_row(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept {
+    piece* at = find_row(size);
+    if (avoided.empty()) return at;
+    piece* first = nullptr;
+    const piece* before = nullptr;
+    std::size_t total = 0;
+    for (; at != nullptr; before = at, at = address_tree::next(at)) {
+        ++num_steps_;
+        if (at->fences.has_any_of(avoided)) {
+            first = nullptr;
+            continue;
+        }
+        if (first == nullptr || !touch(*before, *at)) {
+            first = at;
+            total = 0;
+        }
+        total += at->size_bytes;
+        if (total >= size) return first;
+    }
+    return nullptr;
+}
+
+// ---- giving out
 
 block heap::try_allocate(std::size_t size_bytes, std::uint64_t own, std::span<const std::uint64_t> avoided) {
     if (size_bytes == 0 || size_bytes > free_bytes_) return {};
     const std::size_t size = round_up(size_bytes);
-    auto key = find_ready(size, own == no_timeline ? nobody : own + 1);
-    if (key == by_size_.end()) key = avoided.empty() ? find_fenced(size) : find_fenced(size, avoided);
-    return key == by_size_.end() ? coalesce_for(size, avoided) : cut(key, size);
+    if (piece* const ready = find_ready(size, own)) return cut(ready, size);
+    if (piece* const fenced = find_fenced(size, avoided)) return cut(fenced, size);
+    piece* const row = find_row(size, avoided);
+    return row == nullptr ? block{} : take_range(row, row->address, size);
 }
 
 block heap::try_allocate_ready(std::size_t size_bytes, std::uint64_t own) {
     if (size_bytes == 0 || size_bytes > free_bytes_) return {};
     const std::size_t size = round_up(size_bytes);
-    const auto key = find_ready(size, own == no_timeline ? nobody : own + 1);
-    return key == by_size_.end() ? block{} : cut(key, size);
+    piece* const ready = find_ready(size, own);
+    return ready == nullptr ? block{} : cut(ready, size);
+}
+
+/// The first `size` bytes of the piece.
+block heap::cut(piece* at, std::size_t size) {
+    reserve_nodes(1);
+    if (fenced_is_kept_ && ++num_changes_ > num_pieces_) {
+        fenced_is_kept_ = false;
+        fenced_ = {};
+    }
+    block result{at->address, size, {}};
+    if (at->size_bytes == size) {
+        result.fences = std::move(at->fences);
+        erase(at);
+    } else {
+        result.fences = at->fences;
+        resize(at, at->address + size, at->size_bytes - size, false);
+    }
+    ++num_expected_;
+    return result;
 }
 
 block heap::take(std::uintptr_t address, std::size_t size_bytes) {
     const std::uintptr_t end = address + size_bytes;
-    auto at = free_.upper_bound(address);
-    if (size_bytes == 0 || at == free_.begin()) return {};
-    --at;
-    block result{address, size_bytes, {}};
-    std::uintptr_t covered = at->first;
-    for (; at != free_.end() && at->first == covered && covered < end; ++at) {
-        covered += at->second.size_bytes;
-        if (covered > address) result.fences.add(at->second.fences);
-    }
-    if (covered < end) return {};
-    remove_free_range(address, end);
-    return result;
+    piece* const first = at_or_before(by_address_, address);
+    if (size_bytes == 0 || first == nullptr) return {};
+    std::uintptr_t covered = first->address;
+    for (const piece* at = first; at != nullptr && at->address == covered && covered < end; at = address_tree::next(at))
+        covered += at->size_bytes;
+    return covered < end ? block{} : take_range(first, address, size_bytes);
 }
 
-block heap::coalesce_for(std::size_t size, std::span<const std::uint64_t> avoided) {
-    // Of all rows of touching pieces that together are large enough, and lose nothing when their first is left out of
-    // it, the smallest. What is left of the last piece keeps its own fences.
-    auto best = free_.end();
-    std::size_t best_total = std::numeric_limits<std::size_t>::max();
-    auto first = free_.begin();
-    std::size_t total = 0;
-    std::uintptr_t end = 0;
-    for (auto last = free_.begin(); last != free_.end(); ++last) {
-        if (last->second.fences.has_any_of(avoided)) {
-            end = 0;  // the next one begins a row
-            continue;
-        }
-        if (last->first != end || !crosses(end)) {
-            first = last;
-            total = 0;
-        }
-        total += last->second.size_bytes;
-        end = last->first + last->second.size_bytes;
-        while (total - first->second.size_bytes >= size) {
-            total -= first->second.size_bytes;
-            ++first;
-        }
-        if (total >= size && total < best_total) {
-            best = first;
-            best_total = total;
-        }
-    }
-    if (best == free_.end()) return {};
-
-    block result{best->first, size, {}};
-    std::size_t covered = 0;
-    for (auto at = best; covered < size; ++at) {
-        result.fences.add(at->second.fences);
-        covered += at->second.size_bytes;
-    }
-    remove_free_range(result.address, result.address + size);
-    return result;
-}
-
-void heap::give(std::uintptr_t address, std::size_t size, const fence_set& fences) {
+/// All of it is free, from the piece `first` on.
+block heap::take_range(piece* first, std::uintptr_t address, std::size_t size) {
     const std::uintptr_t end = address + size;
-    auto next = free_.lower_bound(address);
-    auto previous = next == free_.begin() ? free_.end() : std::prev(next);
-    const std::uintptr_t previous_end = previous == free_.end() ? 0 : previous->first + previous->second.size_bytes;
-    if ((next != free_.end() && next->first < end) || (previous != free_.end() && previous_end > address))
+    block result{address, size, {}};
+    for (const piece* at = first; at != nullptr && at->address < end; at = address_tree::next(at))
+        result.fences.add(at->fences);
+    fence_set copy;
+    if (is_inside(*first, address, end)) copy = first->fences;
+    reserve_nodes(2);
+    remove_free_range(first, address, end, std::move(copy));
+    ++num_expected_;
+    return result;
+}
+
+// ---- taking back
+
+void heap::free(std::uintptr_t address, std::size_t size_bytes, fence_set fences) {
+    if (size_bytes == 0) return;
+    const std::size_t size = round_up(size_bytes);
+    const std::uintptr_t end = address + size;
+    const piece* const region = at_or_before(regions_, address);
+    const bool is_inside_region = region != nullptr && size >= size_bytes && address % alignment_ == 0 &&
+                                  address < region->end() && size <= region->end() - address;
+    if (!is_inside_region)
+        throw std::logic_error("heap: " + describe(address, size_bytes) +
+                               " were not allocated here; free what try_allocate returned, with the size asked for");
+    piece* const next = at_or_behind(by_address_, address);
+    piece* const previous = next != nullptr ? address_tree::previous(next) : by_address_.last();
+    if ((next != nullptr && next->address < end) || (previous != nullptr && previous->end() > address))
         throw std::logic_error("heap: " + describe(address, size) +
                                " overlap memory that is free already; was it freed twice, or with a wrong size?");
 
-    const bool joins_previous = previous != free_.end() && previous_end == address &&
-                                joins(previous->second.fences, fences) && crosses(address);
+    const bool begins_region = address == region->address;
+    const bool joins_previous =
+        previous != nullptr && previous->end() == address && !begins_region && joins(previous->fences, fences);
     const bool joins_next =
-        next != free_.end() && next->first == end && joins(next->second.fences, fences) && crosses(end);
+        next != nullptr && next->address == end && !next->begins_region && joins(next->fences, fences);
     if (joins_previous) {
         // Of the same timelines, so that this allocates nothing.
-        previous->second.fences.add(fences);
-        const std::size_t tail = joins_next ? next->second.size_bytes : 0;
+        previous->fences.add(fences);
+        std::size_t joined = previous->size_bytes + size;
         if (joins_next) {
-            previous->second.fences.add(next->second.fences);
+            previous->fences.add(next->fences);
+            joined += next->size_bytes;
             erase(next);
         }
-        resize(previous, previous->first, previous->second.size_bytes + size + tail);
+        resize(previous, previous->address, joined, previous->begins_region);
     } else if (joins_next) {
-        next->second.fences.add(fences);
-        resize(next, address, next->second.size_bytes + size);
+        next->fences.add(fences);
+        resize(next, address, next->size_bytes + size, begins_region);
     } else {
-        insert(address, size, fences);
+        if (num_expected_ == 0) reserve_nodes(1);
+        const owner of = owner_of(fences);
+        insert(previous, address, size, begins_region, std::move(fences), of, next);
     }
-}
-
-void heap::free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences) {
-    if (size_bytes == 0) return;
-    const std::size_t size = round_up(size_bytes);
-    auto region = regions_.upper_bound(address);
-    const bool inside = region != regions_.begin() && size >= size_bytes && address % alignment_ == 0 &&
-                        address - (--region)->first <= region->second &&
-                        size <= region->second - (address - region->first);
-    if (!inside)
-        throw std::logic_error("heap: " + describe(address, size_bytes) +
-                               " were not allocated here; free what try_allocate returned, with the size asked for");
-    give(address, size, fences);
-}
-
-/// The fences of the piece have changed behind the back of the size index.
-void heap::index_anew(piece_map::iterator at, owner before) noexcept {
-    auto key = by_size_.extract({before, at->second.size_bytes, at->first});
-    key.value().of = owner_of(at->second.fences);
-    by_size_.insert(std::move(key));
+    expect_fewer_frees(1);
 }
 
 void heap::merge_all() {
-    for (auto at = free_.begin(); at != free_.end();) {
-        const std::uintptr_t address = at->first;
-        std::size_t size = at->second.size_bytes;
-        fence_set fences = at->second.fences;
-        auto next = std::next(at);
-        for (; next != free_.end() && next->first == address + size && crosses(next->first); ++next) {
-            size += next->second.size_bytes;
-            fences.add(next->second.fences);
+    for (piece* at = by_address_.first(); at != nullptr; at = address_tree::next(at)) {
+        std::size_t size = at->size_bytes;
+        fence_set fences = at->fences;
+        owner of = at->of;
+        const piece* last = at;
+        for (const piece* behind = address_tree::next(at); behind != nullptr && touch(*last, *behind);
+             last = behind, behind = address_tree::next(behind)) {
+            size += behind->size_bytes;
+            fences.add(behind->fences);
+            if (of == nobody) of = behind->of;
         }
-        if (size != at->second.size_bytes) {
-            while (std::next(at) != next) erase(std::next(at));
-            const owner before = owner_of(at->second.fences);
-            at->second.fences = std::move(fences);
-            index_anew(at, before);
-            resize(at, address, size);
+        if (last == at) continue;
+        if (fences.size() > 1) of |= of_several;
+        while (size != at->size_bytes) {
+            piece* const behind = address_tree::next(at);
+            const std::size_t sum = at->size_bytes + behind->size_bytes;
+            erase(behind);
+            resize(at, at->address, sum, at->begins_region);
         }
-        at = next;
+        leave_sizes(at);
+        at->fences = std::move(fences);
+        at->of = of;
+        enter_sizes(at);
     }
-}
-
-std::size_t heap::largest_free_bytes() const {
-    std::size_t largest = 0;
-    std::size_t run = 0;
-    std::uintptr_t end = 0;
-    for (const auto& [address, free_piece] : free_) {
-        run = address == end && crosses(address) ? run + free_piece.size_bytes : free_piece.size_bytes;
-        end = address + free_piece.size_bytes;
-        largest = std::max(largest, run);
-    }
-    return largest;
 }
 
 std::size_t heap::extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const {
     std::uintptr_t begin = address;
     std::uintptr_t end = address + round_up(size_bytes);
-    auto at = free_.lower_bound(address);
-    for (auto next = at; next != free_.end() && next->first == end && crosses(end); ++next)
-        end += next->second.size_bytes;
-    while (at != free_.begin() && std::prev(at)->first + std::prev(at)->second.size_bytes == begin && crosses(begin)) {
-        --at;
-        begin = at->first;
+    const piece* const region = at_or_before(regions_, address);
+    const piece* behind = at_or_behind(by_address_, address);
+    const piece* before = behind != nullptr ? address_tree::previous(behind) : by_address_.last();
+    for (; behind != nullptr && behind->address == end && !behind->begins_region; behind = address_tree::next(behind))
+        end += behind->size_bytes;
+    bool is_border = region != nullptr && region->address == address;
+    for (; before != nullptr && before->end() == begin && !is_border; before = address_tree::previous(before)) {
+        begin = before->address;
+        is_border = before->begins_region;
     }
     return end - begin;
 }

@@ -1,86 +1,22 @@
 // The heap: which addresses of some regions are free, and what must have happened before each may be used again.
 //
-// Owns: a map of address ranges and their fences. Must not know: drivers, streams, threads, kmm. Pure and not
+// Owns: the free address ranges and their fences. Must not know: drivers, streams, threads, kmm. Pure and not
 // thread-safe: the owner (a pool, the runtime's memory) brings the lock and interprets the fences.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <set>
+#include <memory>
 #include <span>
-#include <utility>
 #include <vector>
+
+#include "rmm/heap/fence_set.hpp"
+#include "rmm/heap/tree.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
-
-/// "Not before `timeline` has reached `position`." A timeline is whatever runs in order: a stream, a lane, a host task.
-struct fence {
-    std::uint64_t timeline = 0;
-    std::uint64_t position = 0;
-    friend bool operator==(const fence&, const fence&) = default;
-};
-
-/// At most one fence for each timeline (the latest); kept sorted by timeline. One fence, the common case, allocates nothing.
-class fence_set {
-  public:
-    fence_set() = default;
-    explicit fence_set(fence f) : first_(f), size_(1) {}
-    fence_set(const fence_set&) = default;
-    fence_set& operator=(const fence_set&) = default;
-    fence_set(fence_set&& other) noexcept { *this = std::move(other); }
-    fence_set& operator=(fence_set&& other) noexcept {
-        first_ = other.first_;
-        size_ = std::exchange(other.size_, 0);
-        several_ = std::move(other.several_);
-        other.several_.clear();
-        return *this;
-    }
-    ~fence_set() = default;
-    void add(fence f);  ///< keeps the later position; O(size)
-    void add(const fence_set& other);
-    /// Whether both name the same timelines, at whatever positions.
-    bool same_timelines(const fence_set& other) const noexcept;
-    /// Whether any fence is of one of these timelines. O(size x timelines).
-    bool has_any_of(std::span<const std::uint64_t> timelines) const noexcept {
-        return std::any_of(begin(), end(), [&](const fence& f) {
-            return std::find(timelines.begin(), timelines.end(), f.timeline) != timelines.end();
-        });
-    }
-    /// Drops every fence for which `passed(fence)` is true.
-    template<typename P>
-    void prune(P&& passed) {
-        fence* const all = size_ > 1 ? several_.data() : &first_;
-        std::size_t kept = 0;
-        for (std::size_t i = 0; i < size_; ++i)
-            if (!passed(all[i])) all[kept++] = all[i];
-        if (size_ > 1 && kept == 1) first_ = all[0];
-        size_ = kept;
-        if (kept <= 1)
-            several_.clear();
-        else
-            several_.resize(kept);
-    }
-    bool empty() const noexcept { return size_ == 0; }
-    std::size_t size() const noexcept { return size_; }
-    const fence* begin() const noexcept { return size_ > 1 ? several_.data() : &first_; }
-    const fence* end() const noexcept { return begin() + size_; }
-    void clear() noexcept {
-        size_ = 0;
-        several_.clear();
-    }
-    friend bool operator==(const fence_set& a, const fence_set& b) noexcept {
-        return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
-    }
-
-  private:
-    fence first_;  // of one
-    std::size_t size_ = 0;
-    std::vector<fence> several_;  // of more than one: all of them
-};
 
 /// A piece of memory in somebody's hand, or free. `fences` is what the next user must wait for.
 struct block {
@@ -103,11 +39,14 @@ enum class border : std::uint8_t {
 };
 
 /// Best fit over address ranges. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log free
-/// pieces), times the number of timelines where only memory of others is left; a request that only fits after lazy merging
-/// O(free pieces).
+/// pieces), however many timelines there are, where nothing else is said.
+///
+/// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none.
 class heap {
   public:
     explicit heap(std::size_t alignment = 256, merging how = merging::equal_fences);
+    heap(heap&&) noexcept = default;
+    heap& operator=(heap&&) noexcept = default;
 
     /// Adds free memory, which carries `fences`.
     void add_region(std::uintptr_t address, std::size_t size_bytes, border borders = border::open,
@@ -120,8 +59,9 @@ class heap {
     static constexpr std::uint64_t no_timeline = ~std::uint64_t{0};
 
     /// An empty block if nothing fits (or `size_bytes` is 0). Among fitting pieces: those without fences, or with fences of
-    /// timeline `own` only, first; then the smallest, then the lowest. The block's size is rounded up.
-    /// Nothing with fences of the timelines `avoided`, then O(free pieces).
+    /// timeline `own` only, first; then the smallest, then the lowest. Where none fits, the beginning of the lowest row of touching
+    /// pieces that does. The block's size is rounded up. Nothing with fences of the timelines `avoided`: O(pieces of these) more, and
+    /// O(free pieces) where only a row of pieces would do.
     block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline,
                        std::span<const std::uint64_t> avoided = {});
     /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
@@ -130,40 +70,46 @@ class heap {
     block take(std::uintptr_t address, std::size_t size_bytes);
     /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked for.
     /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
-    void free(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
-    /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. Looks only at
-    /// pieces with fences of timelines for which moved(timeline) is true, or of several timelines, and changes at most `most`,
-    /// of each timeline the largest first; false if that was not all. O(pieces looked at + log free pieces for each that changes).
-    /// Throws std::bad_alloc, with nothing done.
-    template<typename M, typename P>
-    bool prune(M&& moved, P&& passed, std::size_t most = ~std::size_t{0}) {
-        std::vector<std::uintptr_t> changed;
-        for (auto key = by_size_.end(); key != by_size_.begin() && changed.size() < most;) {
-            --key;
-            const owner of = key->of;
-            if (of == nobody) break;  // these come first
-            if (of != several && !moved(of - 1)) {
-                key = by_size_.lower_bound({of, 0, 0});
-                continue;
-            }
-            const fence_set& fences = free_.find(key->address)->second.fences;
-            if (std::any_of(fences.begin(), fences.end(), passed)) changed.push_back(key->address);
-        }
-        for (const std::uintptr_t address : changed) {
-            const auto at = free_.find(address);
-            if (at == free_.end()) continue;  // merged with one that changed before
-            const owner before = owner_of(at->second.fences);
-            at->second.fences.prune(passed);
-            if (owner_of(at->second.fences) != before) index_anew(at, before);
-            join_at(address + at->second.size_bytes);
-            join_at(address);
-        }
-        return changed.size() < most;
-    }
-    /// The same for all timelines.
+    void free(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
+    /// So many frees more than allocations are to come: of a block that goes back in parts. Throws std::bad_alloc.
+    void expect_frees(std::size_t more);
+    /// So many of them will not.
+    void expect_fewer_frees(std::size_t fewer) noexcept { num_expected_ -= std::min(fewer, num_expected_); }
+    /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. `moved`, in ascending order: the
+    /// timelines (below 2^63 - 1) that have passed something since they were named last; fences that are given must not have passed before that.
+    /// Looks only at pieces of theirs (one of several timelines is one's of them, which the heap chooses), and changes at most `most`,
+    /// of each timeline the largest first; false if that was not all. O(log free pieces) for each piece looked at.
     template<typename P>
-    void prune(P&& passed) {
-        prune([](std::uint64_t) { return true; }, passed);
+    bool prune(std::span<const std::uint64_t> moved, P&& passed, std::size_t most = ~std::size_t{0}) noexcept {
+        for (const bool several : {false, true}) {
+            for (std::size_t i = moved.size(); i > 0;) {
+                const owner of = owner_of(moved[i - 1], several);
+                const piece* const at = last_of(of);
+                if (at == nullptr || at->of < owner_of(moved[0], several)) break;
+                if (at->of == of) {
+                    if (!prune_owned_by(of, passed, &most)) return false;
+                    --i;
+                } else {
+                    // None of the timelines between has anything here.
+                    const owner next = at->of;
+                    i = static_cast<std::size_t>(
+                        std::partition_point(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(i),
+                                             [=](std::uint64_t t) { return owner_of(t, several) <= next; }) -
+                        moved.begin());
+                }
+            }
+        }
+        return true;
+    }
+    /// The same for all timelines. O(free pieces).
+    template<typename P>
+    void prune(P&& passed) noexcept {
+        for (piece* at = by_owner_.last(); at != nullptr && at->of != nobody;) {
+            const owner of = at->of;
+            std::size_t all = ~std::size_t{0};
+            prune_owned_by(of, passed, &all);
+            at = by_owner_.last_before([=](const piece& p) { return p.of < of; }, &num_steps_);
+        }
     }
 
     /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for an
@@ -176,62 +122,187 @@ class heap {
     /// f(address, size in bytes, fences) for every free piece, in the order of addresses.
     template<typename F>
     void for_each_free(F&& f) const {
-        for (const auto& [address, piece] : free_) f(address, piece.size_bytes, piece.fences);
+        for (const piece* at = by_address_.first(); at != nullptr; at = address_tree::next(at))
+            f(at->address, at->size_bytes, at->fences);
     }
 
     std::size_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
-    /// Largest request that would succeed now, lazy merging included. O(free pieces).
-    std::size_t largest_free_bytes() const;
+    std::size_t num_free_pieces() const noexcept { return num_pieces_; }
+    /// Largest request that would succeed now, lazy merging included. O(1).
+    std::size_t largest_free_bytes() const noexcept {
+        return by_address_.empty() ? 0 : by_address_.root()->below.longest_bytes;
+    }
     /// Free space that [address, address + size) would become part of if it were freed now: the whole contiguous extent.
+    /// O(log free pieces + pieces in it).
     std::size_t extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const;
+    /// Elements of its trees that were looked at in all: what the tests of its complexity count.
+    std::size_t num_steps() const noexcept { return num_steps_; }
 
   private:
-    struct piece {
-        std::size_t size_bytes = 0;
-        fence_set fences;
-    };
-    using piece_map = std::map<std::uintptr_t, piece>;
-    /// Whose fences a piece carries: nobody's, one timeline's, or those of several.
+    /// Whose fences a piece carries: nobody's, one timeline's (its number and one), or those of several. Of these one is watched: as
+    /// long as that has not moved, the piece is not ready.
     using owner = std::uint64_t;
     static constexpr owner nobody = 0;
-    static constexpr owner several = ~owner{0};
-    static owner owner_of(const fence_set& fences) noexcept {
-        return fences.empty() ? nobody : fences.size() > 1 ? several : fences.begin()->timeline + 1;
+    static constexpr owner of_several = owner{1} << 63;
+    static constexpr owner owner_of(std::uint64_t timeline, bool several) noexcept {
+        return (timeline + 1) | (several ? of_several : 0);
     }
-    struct size_key {
-        owner of;
-        std::size_t size_bytes;
-        std::uintptr_t address;
-        friend auto operator<=>(const size_key&, const size_key&) = default;
-    };
+    static owner owner_of(const fence_set& fences) noexcept {
+        return fences.empty() ? nobody : owner_of(fences.begin()->timeline, fences.size() > 1);
+    }
 
-    piece_map::iterator insert(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
-    void erase(piece_map::iterator);
-    void resize(piece_map::iterator, std::uintptr_t address, std::size_t size_bytes) noexcept;
-    void give(std::uintptr_t address, std::size_t size_bytes, const fence_set& fences);
-    void join_at(std::uintptr_t address);
-    void remove_free_range(std::uintptr_t begin, std::uintptr_t end);
-    void index_anew(piece_map::iterator at, owner before) noexcept;
-    using key_set = std::set<size_key>;
-    key_set::iterator find_ready(std::size_t size, owner own) const;
-    key_set::iterator find_fenced(std::size_t size) const;
-    key_set::iterator find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) const;
-    block cut(key_set::iterator key, std::size_t size);
-    block coalesce_for(std::size_t size_bytes, std::span<const std::uint64_t> avoided);
+    /// Of a part of the pieces that follow each other: rows are pieces that touch and may be used as one.
+    struct row_sums {
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        std::size_t first_row_bytes = 0;
+        std::size_t last_row_bytes = 0;
+        std::size_t longest_bytes = 0;
+        bool begins_region = false;
+        friend bool operator==(const row_sums& a, const row_sums& b) noexcept {
+            return ((a.begin ^ b.begin) | (a.end ^ b.end) | (a.first_row_bytes ^ b.first_row_bytes) |
+                    (a.last_row_bytes ^ b.last_row_bytes) | (a.longest_bytes ^ b.longest_bytes) |
+                    static_cast<std::size_t>(a.begins_region ^ b.begins_region)) == 0;
+        }
+    };
+    /// Size and, among equals, address: one number, so that comparing them does not branch.
+    __extension__ using place = unsigned __int128;
+    static constexpr place place_of(std::size_t size_bytes, std::uintptr_t address) noexcept {
+        return place{size_bytes} << 64 | address;
+    }
+    /// A free piece; or a region, which is in no tree but that of the regions.
+    struct alignas(64) piece {
+        std::uintptr_t address = 0;
+        std::size_t size_bytes = 0;
+        owner of = nobody;
+        tree_links<piece> in_owner;
+        std::uint32_t priority = 0;
+        bool begins_region = false;  // nothing before it may be used together with it
+        tree_links<piece> in_fenced;
+        tree_links<piece> in_address;
+        fence_set fences;
+        row_sums below;  // of the piece and those below it in the tree of addresses
+
+        std::uintptr_t end() const noexcept { return address + size_bytes; }
+        heap::place place() const noexcept { return place_of(size_bytes, address); }
+    };
+    /// Whether it comes before (owner, place).
+    static bool is_before(const piece& p, owner of, place where) noexcept {
+        return (p.of < of) | ((p.of == of) & (p.place() < where));
+    }
+    struct owner_order {
+        static bool less(const piece& a, const piece& b) noexcept { return is_before(a, b.of, b.place()); }
+    };
+    struct size_order {
+        static bool less(const piece& a, const piece& b) noexcept { return a.place() < b.place(); }
+    };
+    struct region_order {
+        static bool less(const piece& a, const piece& b) noexcept { return a.address < b.address; }
+    };
+    struct address_order : region_order {
+        static bool update(piece& p) noexcept;
+    };
+    using owner_tree = tree<piece, &piece::in_owner, owner_order>;
+    using fenced_tree = tree<piece, &piece::in_fenced, size_order>;
+    using address_tree = tree<piece, &piece::in_address, address_order>;
+    using region_tree = tree<piece, &piece::in_address, region_order>;
+
+    /// Whether the second may be used together with the first.
+    static bool touch(const piece& before, const piece& behind) noexcept {
+        return before.end() == behind.address && !behind.begins_region;
+    }
     bool joins(const fence_set& a, const fence_set& b) const noexcept {
         return merging_ == merging::equal_fences ? a == b : a.same_timelines(b);
     }
-    /// Whether what lies before and behind `address` may be one piece.
-    bool crosses(std::uintptr_t address) const { return regions_.count(address) == 0; }
+
+    // ---- nodes
+    void reserve_nodes(std::size_t count);
+    piece* take_node() noexcept;
+    void drop_node(piece* node) noexcept;
+
+    // ---- one piece
+    void insert(piece* before, std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
+                owner of, piece* behind) noexcept;
+    void erase(piece* at) noexcept;
+    void resize(piece* at, std::uintptr_t address, std::size_t size_bytes, bool begins_region) noexcept;
+    void enter_sizes(piece* at) noexcept;
+    void leave_sizes(piece* at) noexcept;
+    void join_with_next(piece* before) noexcept;
+    void note_border(std::uintptr_t address, bool is_border) noexcept;
+
+    // ---- searches
+    /// The first at or behind the address.
+    template<typename Tree>
+    piece* at_or_behind(const Tree& in, std::uintptr_t address) const noexcept {
+        return in.lower_bound([=](const piece& p) { return p.address < address; }, &num_steps_);
+    }
+    /// The last that begins at or before the address.
+    template<typename Tree>
+    piece* at_or_before(const Tree& in, std::uintptr_t address) const noexcept {
+        return in.last_before([=](const piece& p) { return p.address <= address; }, &num_steps_);
+    }
+    /// The largest piece of the owner, or else of the one before.
+    piece* last_of(owner of) const noexcept {
+        return by_owner_.last_before([=](const piece& p) { return p.of <= of; }, &num_steps_);
+    }
+    piece* first_of(owner of, std::size_t size) const noexcept;
+    piece* find_ready(std::size_t size, std::uint64_t own) const noexcept;
+    piece* find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept;
+    void keep_fenced() noexcept;
+    piece* find_row(std::size_t size) const noexcept;
+    piece* find_row(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept;
+    block cut(piece* at, std::size_t size);
+    block take_range(piece* first, std::uintptr_t address, std::size_t size);
+    /// Takes [begin, end), which is free from the piece `at` on, out of the pieces. A node, and `copy` of the piece's fences, are
+    /// needed where that leaves two parts of one piece.
+    void remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end, fence_set copy) noexcept;
+    static bool is_inside(const piece& p, std::uintptr_t begin, std::uintptr_t end) noexcept {
+        return p.address < begin && end < p.end();
+    }
+
+    template<typename P>
+    bool prune_owned_by(owner of, P&& passed, std::size_t* most) noexcept {
+        // From the largest to the smallest; what changes may merge with any other, so that the next is looked for anew.
+        piece* at = last_of(of);
+        while (at != nullptr && at->of == of) {
+            if (std::none_of(at->fences.begin(), at->fences.end(), passed)) {
+                at = owner_tree::previous(at);
+                ++num_steps_;
+                continue;
+            }
+            if (*most == 0) return false;
+            --*most;
+            const place where = at->place();
+            leave_sizes(at);
+            at->fences.prune(passed);
+            at->of = owner_of(at->fences);
+            enter_sizes(at);
+            join_around(at);
+            at = by_owner_.last_before([=](const piece& p) { return is_before(p, of, where); }, &num_steps_);
+        }
+        return true;
+    }
+    void join_around(piece* at) noexcept;
 
     std::size_t alignment_;
     merging merging_;
     std::size_t capacity_bytes_ = 0;
     std::size_t free_bytes_ = 0;
-    piece_map free_;
-    key_set by_size_;
-    std::map<std::uintptr_t, std::size_t> regions_;  // touching ones are two where the border is sealed
+    std::size_t num_pieces_ = 0;
+    std::size_t num_ready_ = 0;    // of nobody
+    std::size_t num_changes_ = 0;  // since somebody searched among those with fences
+    bool fenced_is_kept_ = false;
+    address_tree by_address_;
+    owner_tree by_owner_;
+    fenced_tree fenced_;   // those with fences, while it is kept
+    region_tree regions_;  // touching ones are two where the border is sealed
+    std::vector<std::unique_ptr<piece[]>> nodes_;
+    piece* unused_ = nullptr;
+    std::size_t num_unused_ = 0;
+    std::size_t num_expected_ = 0;  // frees to come, each of which may need a node
+    std::uint32_t seed_ = 0x9e3779b9;
+    mutable std::size_t num_steps_ = 0;
 };
 
 }  // namespace heap

@@ -103,6 +103,7 @@ void span_heap::add_span(std::uintptr_t address, std::size_t size_bytes, std::ui
     p.is = state::free;
     *slot = {address, p.units, at, 0};
     ++num_spans_;
+    ++num_unused_spans_;
     span_bytes_ += size_bytes;
     link(at);
 }
@@ -128,6 +129,7 @@ span_heap::span span_heap::remove(span_record& s) noexcept {
     }
     span_bytes_ -= removed.size_bytes;
     --num_spans_;
+    --num_unused_spans_;
     s = {};
     return removed;
 }
@@ -164,7 +166,7 @@ span_heap::taken span_heap::try_allocate(std::size_t size_bytes, std::uint16_t t
     p.is = state::live;
     p.tag = tag;
     live_.insert(p.address >> unit_log2_, at);
-    ++spans_[p.in_span].num_live;
+    if (spans_[p.in_span].num_live++ == 0) --num_unused_spans_;
     live_bytes_ += size_bytes;
     return {p.address, size_bytes, p.position};
 }
@@ -174,7 +176,7 @@ std::size_t span_heap::free(std::uintptr_t address, std::uint64_t position) noex
     if (at == none) return 0;
     const std::size_t size = bytes(pieces_[at].units);
     live_bytes_ -= size;
-    --spans_[pieces_[at].in_span].num_live;
+    if (--spans_[pieces_[at].in_span].num_live == 0) ++num_unused_spans_;
     release(at, position);
     return size;
 }
@@ -186,7 +188,7 @@ span_heap::detached span_heap::detach(std::uintptr_t address, std::size_t* out_b
     pieces_[at].is = state::detached;
     *out_bytes = bytes(pieces_[at].units);
     live_bytes_ -= *out_bytes;
-    --spans_[pieces_[at].in_span].num_live;
+    if (--spans_[pieces_[at].in_span].num_live == 0) ++num_unused_spans_;
     return at;
 }
 
@@ -197,7 +199,7 @@ span_heap::taken span_heap::take_detached(detached block, std::uint16_t tag) {
     live_.insert(p.address >> unit_log2_, block);
     p.is = state::live;
     p.tag = tag;
-    ++spans_[p.in_span].num_live;
+    if (spans_[p.in_span].num_live++ == 0) --num_unused_spans_;
     live_bytes_ += bytes(p.units);
     return {p.address, bytes(p.units), p.position};
 }

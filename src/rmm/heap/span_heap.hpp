@@ -80,6 +80,8 @@ class span_heap {
     std::size_t size_of(detached block) const noexcept { return bytes(pieces_[block].units); }
 
     std::size_t num_spans() const noexcept { return num_spans_; }
+    /// Spans in which nothing is in use; something may be detached.
+    std::size_t num_unused_spans() const noexcept { return num_unused_spans_; }
     std::size_t num_live() const noexcept { return live_.size(); }
     std::size_t span_bytes() const noexcept { return span_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
@@ -151,6 +153,7 @@ class span_heap {
     index unused_ = none;
     std::vector<span_record> spans_;
     std::size_t num_spans_ = 0;
+    std::size_t num_unused_spans_ = 0;
     block_table live_;
     std::size_t span_bytes_ = 0;
     std::size_t free_bytes_ = 0;

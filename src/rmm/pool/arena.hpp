@@ -2,17 +2,19 @@
 //
 // An arena holds spans. What is free in them may be used on the arena's stream without any wait. A block that was freed on
 // another stream is *away*: it comes back when that stream has passed the point of the free. When its stream is gone, an
-// arena goes over to another one. Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`;
+// arena goes over to another one. One arena of a pool is nobody's: what is free in it is ready for every stream. Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`;
 // lock order: the engine's, then an arena's; only what is atomic is read without.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "rmm/heap/heap.hpp"
 #include "rmm/heap/span_heap.hpp"
+#include "rmm/pool/chain.hpp"
 #include "rmm/pool/short_lock.hpp"
 #include "rmm/pool/timeline.hpp"
 
@@ -29,6 +31,7 @@ struct away_block {
 struct alignas(64) arena {
     /// Of an arena without a stream; no handle has this value.
     static cudaStream_t no_stream() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); }
+    static constexpr std::uint64_t never = ~std::uint64_t{0};
 
     rmm::detail::short_lock mutex;
     // Who the arena works for; changed under the engine's lock and `mutex`.
@@ -37,8 +40,8 @@ struct alignas(64) arena {
     std::atomic<rmm::detail::stream_kind> kind{rmm::detail::stream_kind::foreign};
     std::atomic<timeline*> home{nullptr};
 
-    heap::span_heap heap;
-    std::vector<away_block> away;
+    // With so many passes of fences the blocks away were compared last; none, where one came that waits for nothing.
+    std::uint64_t drained_at = never;
     std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
 
     // Frees on the home stream, of blocks of whichever arena, since an event was recorded on it. Approximate: threads that
@@ -46,6 +49,37 @@ struct alignas(64) arena {
     std::atomic<std::uint32_t> num_unrecorded{0};
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
+
+    // Whether the stream was seen since somebody looked for arenas that are not used; and calls that rely on its being the stream's.
+    std::atomic<bool> is_used{true};
+    std::atomic<std::uint32_t> num_callers{0};
+    // A span has become free, or a block came back that is away: stands in the engine's list of what to look at.
+    std::atomic<bool> is_changed{false};
+    arena* next_changed = nullptr;
+
+    // Under the engine's lock.
+    chain_link<arena> as_holder;  // of spans
+    // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
+    std::atomic<bool> shares{false};  // its stream's small requests go to the arena that is nobody's
+    std::uint32_t num_shared = 0;     // such requests
+    std::uint64_t shared_since = 0;
+    chain_link<arena> as_orphan;
+    chain_link<arena> as_waiting;  // for the fences of blocks that are away
+
+    // What is above is all that most calls look at.
+    std::vector<away_block> away;
+    heap::span_heap heap;
+
+    /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs memory of
+    /// the host. Throws std::bad_alloc, with nothing done.
+    heap::span_heap::taken try_allocate(std::size_t size_bytes, std::uint16_t tag) {
+        reserve_away(1);
+        return heap.try_allocate(size_bytes, tag);
+    }
+    void reserve_away(std::size_t more) {
+        const std::size_t wanted = away.size() + heap.num_live() + more;
+        if (wanted > away.capacity()) away.reserve(2 * wanted);
+    }
 
     /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.
     std::uint64_t own_number() const noexcept {
@@ -57,6 +91,22 @@ struct alignas(64) arena {
         num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
     }
+};
+
+/// A call that relies on an arena's being its stream's.
+class arena_call {
+  public:
+    explicit arena_call(arena& a) noexcept : arena_(&a) { a.num_callers.fetch_add(1, std::memory_order_relaxed); }
+    arena_call(arena_call&& other) noexcept : arena_(std::exchange(other.arena_, nullptr)) {}
+    arena_call& operator=(arena_call&&) = delete;
+    ~arena_call() {
+        if (arena_ != nullptr) arena_->num_callers.fetch_sub(1, std::memory_order_release);
+    }
+    arena& operator*() const noexcept { return *arena_; }
+    arena* operator->() const noexcept { return arena_; }
+
+  private:
+    arena* arena_;
 };
 
 }  // namespace detail

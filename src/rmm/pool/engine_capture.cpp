@@ -1,5 +1,6 @@
 // Implements the part of engine.hpp that serves streams which are being captured (capture.hpp).
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "rmm/aligned.hpp"
@@ -129,12 +130,12 @@ pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
 pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal* why) {
     const std::uint8_t area = area_of(size);
     if (heap::block b = heaps_[area].try_allocate(size)) {
-        const piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+        piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
         bool out_of_reach = false;
         if (wait_on_host(held, found.fences, reach::streams, &out_of_reach).ok() && !out_of_reach)
             return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
         (void)driver_.take_last_error();
-        put_back(found);
+        put_back(std::move(found));
     }
     if (source_ != nullptr) {
         wait_for_growth(held);
@@ -157,13 +158,13 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
     const cuda_stream_view stream{static_cast<cudaStream_t>(own.native)};
     piece grown;
     try {
-        arena* a = nullptr;
+        std::optional<arena_call> a;
         {
             const unlocked without(held);
-            a = &arena_of(stream);
+            a.emplace(arena_of(stream));
         }
         wait_for_growth(held);
-        grown = grow(held, size, *a, stream, why);
+        grown = grow(held, size, **a, stream, why);
     } catch (...) {
         const unlocked without(held);
         (void)driver_.destroy_stream(own);
@@ -190,7 +191,7 @@ pool_engine::piece pool_engine::idle_or_nothing(lock& held, piece taken, refusal
         return taken;
     }
     (void)driver_.take_last_error();
-    put_back(taken);
+    put_back(std::move(taken));
     why->why = refusal::cause::exhausted;
     why->reason = "what is free is used by streams that cannot be waited for during a capture";
     return {};

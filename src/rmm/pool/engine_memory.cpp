@@ -87,9 +87,9 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     const std::size_t span = span_bytes();
     if (size < span && size <= small_limit_.load(std::memory_order_relaxed)) {
         refusal ignored;
-        if (const piece whole = grow_virtual(held, span, a.own_number(), &ignored)) {
-            put_back(whole);
-            if (const piece small = find_ready(size, a)) return small;
+        if (piece whole = grow_virtual(held, span, a.own_number(), &ignored)) {
+            put_back(std::move(whole));
+            if (piece small = find_ready(size, a)) return small;
         }
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
@@ -97,11 +97,11 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
         if (heap::block b = heaps_[0].try_allocate(size, a.own_number()))
             return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
     refusal first;
-    if (const piece made = grow_virtual(held, size, a.own_number(), &first)) return made;
+    if (piece made = grow_virtual(held, size, a.own_number(), &first)) return made;
     // The device may have less to give than it seemed: then with what there is.
     if (first.status.code == driver::Code::out_of_memory) {
         refusal second;
-        if (const piece made = grow_virtual(held, size, a.own_number(), &second, 0)) return made;
+        if (piece made = grow_virtual(held, size, a.own_number(), &second, 0)) return made;
         if (second.why == refusal::cause::driver) first = second;
     }
     *why = first;
@@ -222,7 +222,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     struct removal {
         ~removal() {
             for (const removed_range& r : ranges) engine->return_region(r.area, r.where, r.fences);
-            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, kept.fences);
+            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
         }
         pool_engine* engine;
         std::uint8_t kept_area;
@@ -520,7 +520,7 @@ pool_statistics pool_engine::statistics() {
     s.in_use_bytes = large_bytes_;
     s.num_blocks = large_.size();
     s.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
-    for (const auto& a : arenas_) {
+    for (arena* a = holders_.front(); a != nullptr; a = holders_.behind(*a)) {
         const std::lock_guard in(a->mutex);
         s.in_use_bytes += a->heap.live_bytes();
         s.num_blocks += a->heap.num_live();
@@ -540,6 +540,16 @@ pool_statistics pool_engine::statistics() {
     // What is mapped elsewhere on demand is not in pieces.
     s.largest_free_bytes = std::max(s.largest_free_bytes, spare_bytes_);
     return s;
+}
+
+std::uint64_t pool_engine::num_steps() {
+    const lock held(mutex_);
+    return num_steps_ + timelines_.num_steps() + heaps_[0].num_steps() + heaps_[1].num_steps();
+}
+
+std::size_t pool_engine::num_remembered() {
+    const lock held(mutex_);
+    return arenas_.size() + timelines_.size();
 }
 
 void pool_engine::set_name(std::string name) {

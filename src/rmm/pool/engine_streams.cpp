@@ -7,6 +7,8 @@
 // has found that the stream still is the same (then it was all the time), or an event of the whole device covers both.
 #include <algorithm>
 #include <array>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "rmm/pool/engine.hpp"
@@ -29,30 +31,60 @@ struct remembered {
     arena* at = nullptr;
     std::uint64_t generation = 0;  // of our own streams
 };
-// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place.
-constexpr std::size_t num_remembered = 256;
-thread_local std::array<remembered, num_remembered> recent;
+// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place. One that looks up thousands
+// again and again gets more slots, 32 bytes each.
+constexpr unsigned first_slots_log2 = 8;
+constexpr unsigned most_slots_log2 = 14;
+// Trivial, so that what is freed while a thread's objects are destroyed finds them.
+thread_local std::array<remembered, std::size_t{1} << first_slots_log2> first_slots;
+thread_local remembered* more_slots = nullptr;
+thread_local unsigned slots_log2 = first_slots_log2;
+thread_local std::uint32_t num_forgotten = 0;  // that were looked up again, since there are as many slots
+struct more_slots_owner {
+    ~more_slots_owner() {
+        slots_log2 = first_slots_log2;
+        delete[] std::exchange(more_slots, nullptr);
+    }
+    void grow() noexcept {
+        auto* const made = new (std::nothrow) remembered[std::size_t{1} << (slots_log2 + 2)];
+        num_forgotten = 0;
+        if (made == nullptr) return;
+        slots_log2 += 2;
+        delete[] std::exchange(more_slots, made);
+    }
+};
 
 std::atomic<bool> captures_seen{false};
 
+remembered* slots() noexcept { return more_slots != nullptr ? more_slots : first_slots.data(); }
+
 std::size_t place_of(std::uint64_t pool, cudaStream_t handle) noexcept {
+    // Handles are addresses, or numbers of the host driver in steps of 256.
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(handle) / 16 + pool * 0x51ed27;
-    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> 56);  // 2^64 over the golden ratio; 8 bits
+    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> (64 - slots_log2));  // 2^64 over the golden ratio
 }
 
 remembered* recall(std::uint64_t pool, cudaStream_t handle) noexcept {
     const std::size_t place = place_of(pool, handle);
+    remembered* const all = slots();
     for (const std::size_t i : {place, place ^ 1})
-        if (recent[i].handle == handle && recent[i].pool == pool) return &recent[i];
+        if (all[i].handle == handle && all[i].pool == pool) return &all[i];
     return nullptr;
 }
 
-void remember(const remembered& what) noexcept {
+/// `again`: the thread, or another, has looked it up before.
+void remember(const remembered& what, bool again) noexcept {
     remembered* slot = recall(what.pool, what.handle);
     if (slot == nullptr) {
+        if (again && ++num_forgotten >= 4u << slots_log2 && slots_log2 < most_slots_log2 &&
+            !rmm::detail::this_thread_is_ending()) {
+            thread_local more_slots_owner owner;
+            owner.grow();
+        }
         const std::size_t place = place_of(what.pool, what.handle);
-        recent[place ^ 1] = recent[place];
-        slot = &recent[place];
+        remembered* const all = slots();
+        all[place ^ 1] = all[place];
+        slot = &all[place];
     }
     *slot = what;
 }
@@ -69,7 +101,16 @@ constexpr std::size_t unrecorded_share = 8;
 constexpr std::uint32_t num_recorded_each = 64;
 
 // As many orphans are looked at for a new stream before it gets an arena of its own.
-constexpr int max_orphans_asked = 4;
+constexpr std::size_t max_orphans_asked = 4;
+// And so many arenas, each time the next ones, in case their streams are gone: more than come with a new stream, so that those that
+// are gone stay a small part of all.
+constexpr std::size_t arenas_looked_at = 8;
+// That a foreign stream is gone nobody can tell; beyond so many arenas one that was not used for two rounds goes to others.
+constexpr std::size_t arenas_kept_unused = 64;
+// An orphan whose stream left no event is covered by one of the device: so many timelines cost that driver as much as one new stream.
+constexpr std::size_t timelines_per_bind = 64;
+// Timelines that are nobody's own and gather meanwhile.
+constexpr std::size_t most_left = 64;
 
 }  // namespace
 
@@ -104,6 +145,7 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
     remembered* const known = recall(uid_, handle);
     if (known == nullptr || known->at->handle.load(std::memory_order_relaxed) != handle) return nullptr;
     arena* const a = known->at;
+    if (!a->is_used.load(std::memory_order_relaxed)) a->is_used.store(true, std::memory_order_relaxed);
     if (same_stream == nullptr) return a;
     const stream_kind kind = a->kind.load(std::memory_order_relaxed);
     if (kind == stream_kind::legacy) {
@@ -132,8 +174,15 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
 }
 
 /// The arena of a stream that was identified now. May throw std::bad_alloc. Calls the driver.
-arena& pool_engine::arena_of(cuda_stream_view stream) {
+arena_call pool_engine::arena_of(cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
+    bool same_stream = false;
+    if (arena* const a = arena_at_hand(handle, &same_stream); a != nullptr && same_stream) {
+        // Of a foreign stream it may go over to another one as long as nobody calls.
+        if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
+        const lock held(mutex_);
+        if (a->handle == handle) return arena_call(*a);
+    }
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
@@ -143,95 +192,163 @@ arena& pool_engine::arena_of(cuda_stream_view stream) {
     if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) && is_of_other_device(stream))
         who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
     lock held(mutex_);
-    const auto known = arena_by_number_.find(who.number);
-    arena& a = known != arena_by_number_.end() ? *known->second : bind(held, who, handle);
-    if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation});
-    return a;
+    arena* const* const known = arena_by_number_.find(who.number + 1);
+    arena& a = known != nullptr ? **known : bind(held, who, handle);
+    if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation}, known != nullptr);
+    a.is_used.store(true, std::memory_order_relaxed);
+    return arena_call(a);
 }
 
 arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t handle) {
     const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
-    if (has_handle) {
+    if (has_handle)
         if (const auto stale = arena_by_handle_.find(handle); stale != arena_by_handle_.end()) orphan(*stale->second);
-    } else if (who.kind == stream_kind::per_thread) {
-        // Threads that ended say nothing; a new one pays for looking.
-        for (const auto& a : arenas_)
-            if (a->kind == stream_kind::per_thread && a->handle != arena::no_stream() &&
-                rmm::detail::thread_has_ended(a->number))
-                orphan(*a);
-    }
-    if (who.kind == stream_kind::owned) {
-        // The same for our own streams, whose handles need not come again.
-        for (const auto& b : arenas_)
-            if (b->kind == stream_kind::owned && b->handle != arena::no_stream() && b->home.load()->has_ended())
-                orphan(*b);
-    }
+    orphan_unused();
+    if (timelines_.num_left() > forget_above_) forget_what_left(held);
     arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
-    if (const auto meanwhile = arena_by_number_.find(who.number); meanwhile != arena_by_number_.end()) {
-        if (a != nullptr) orphans_.push_back(a);
-        return *meanwhile->second;
+    if (arena* const* const meanwhile = arena_by_number_.find(who.number + 1)) {
+        if (a != nullptr) orphans_.push_front(*a);
+        return **meanwhile;
     }
     if (a == nullptr) {
-        orphans_.reserve(arenas_.size() + 1);
         a = arenas_.emplace_back(std::make_unique<arena>()).get();
         num_arenas_.store(arenas_.size(), std::memory_order_relaxed);
     }
     try {
         timeline& home = timelines_.at(who);
-        arena_by_number_[who.number] = a;
+        arena_by_number_.reserve_one();
         if (has_handle) arena_by_handle_[handle] = a;
+        arena_by_number_.insert(who.number + 1, a);
         const std::lock_guard in(a->mutex);
-        if (timeline* before = a->home) --before->num_arenas;
-        ++home.num_arenas;
+        timelines_.hold(home);
+        if (timeline* before = a->home) timelines_.let_go(*before);
         a->home = &home;
         a->number = who.number;
         a->kind = who.kind;
         a->num_unrecorded = 0;
         a->unrecorded_bytes = 0;
         a->num_recordings = 0;
+        a->drained_at = arena::never;
+        a->shares = false;
+        a->num_shared = 0;
         a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
     } catch (...) {
-        arena_by_number_.erase(who.number);
-        orphans_.push_back(a);
+        orphans_.push_front(*a);
         throw;
     }
     return *a;
 }
 
-/// The stream of the arena is gone.
+/// The arena works for its stream no more: that is gone, or was not seen for long, and gets another one if it comes back.
 void pool_engine::orphan(arena& a) noexcept {
-    arena_by_number_.erase(a.number);
+    arena_by_number_.take(a.number + 1);
     arena_by_handle_.erase(a.handle);
     const std::lock_guard in(a.mutex);
     a.handle = arena::no_stream();
-    orphans_.push_back(&a);
+    orphans_.push_back(a);
+}
+
+/// Threads and streams that end say nothing; each new one pays for a look at some.
+void pool_engine::orphan_unused() noexcept {
+    for (std::size_t i = std::min(arenas_looked_at, arenas_.size()); i > 0; --i) {
+        next_looked_at_ = (next_looked_at_ + 1) % arenas_.size();
+        arena& a = *arenas_[next_looked_at_];
+        ++num_steps_;
+        if (a.handle == arena::no_stream()) continue;
+        bool is_over = false;
+        switch (a.kind) {
+        case stream_kind::per_thread: is_over = rmm::detail::thread_has_ended(a.number); break;
+        case stream_kind::owned: is_over = a.home.load()->has_ended(); break;
+        case stream_kind::foreign:
+            is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > arenas_kept_unused &&
+                      a.num_callers.load(std::memory_order_acquire) == 0;
+            break;
+        case stream_kind::legacy:
+        case stream_kind::unknown: break;
+        }
+        if (is_over) orphan(a);
+    }
+}
+
+/// Whether everybody may use at once what is free in an arena without a stream.
+bool pool_engine::is_clean(arena& a) noexcept {
+    const std::lock_guard in(a.mutex);
+    const timeline* const home = a.home.load();
+    return home == nullptr || timelines_.has_passed({home->number, a.last_freed}) ||
+           (a.heap.num_spans() == 0 && a.away.empty());
 }
 
 /// An arena without a stream whose memory is ready for everybody, or null. Lets the lock go for the driver.
 arena* pool_engine::take_clean_orphan(lock& held) {
-    for (int asked = 0; asked < max_orphans_asked && !orphans_.empty(); ++asked) {
-        arena* const a = orphans_.back();
-        orphans_.pop_back();
-        timeline* const home = a->home;
-        const bool holds_nothing = a->heap.num_spans() == 0 && a->away.empty();
-        if (home == nullptr || home->passed >= a->last_freed || holds_nothing) return a;
-        const auto fence = std::lower_bound(home->recorded.begin(), home->recorded.end(), a->last_freed,
-                                            [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
-        bool passed = false;
-        if (fence != home->recorded.end()) {
-            // The arena keeps its timeline, and that the stream to which a borrowed event belongs.
-            std::vector<timelines::question> one{{home->number, *fence, false, nullptr}};
+    bool is_uncovered = false;
+    for (std::size_t n = std::min(max_orphans_asked, orphans_.size()); n > 0 && !orphans_.empty(); --n) {
+        // Nobody else takes it while the driver is asked, and it keeps its timeline.
+        arena* const a = orphans_.take_front();
+        ++num_steps_;
+        try {
+            if (is_clean(*a)) return a;
+            std::vector<timelines::question> one = timelines_.question_about(*a->home.load(), a->last_freed);
+            if (one.empty()) {
+                is_uncovered = true;
+            } else {
+                {
+                    const unlocked without(held);
+                    timelines_.ask(one);
+                }
+                timelines_.answer(one);
+            }
+        } catch (...) {
+            orphans_.push_back(*a);
+            throw;
+        }
+        if (is_clean(*a)) return a;
+        orphans_.push_back(*a);
+    }
+    ++binds_since_device_event_;
+    if (is_uncovered && may_record_device() && binds_since_device_event_ * timelines_per_bind >= timelines_.size())
+        cover_by_device(held);
+    return nullptr;
+}
+
+/// Timelines of streams that are gone, all of whose frees have passed, are forgotten; those that have no event get one.
+void pool_engine::forget_what_left(lock& held) {
+    for (const bool again : {true, false}) {
+        if (timelines_.num_recorded() > 0) {
+            std::vector<timelines::question> questions = timelines_.questions(most_left);
             {
                 const unlocked without(held);
-                timelines_.ask(one);
+                timelines_.ask(questions);
             }
-            timelines_.answer(one);
-            passed = home->passed >= a->last_freed;
+            timelines_.answer(questions);
         }
-        if (passed) return a;
-        orphans_.insert(orphans_.begin(), a);
+        clear_passed();
+        if (!again || timelines_.num_left() <= most_left || !may_record_device()) break;
+        cover_by_device(held);
     }
-    return nullptr;
+    forget_above_ = timelines_.num_left() + most_left;
+}
+
+/// An event of the device covers everything freed up to now. Lets the lock go.
+void pool_engine::cover_by_device(lock& held) {
+    recording now;
+    if (!timelines_.begin_device_recording(&now)) {
+        std::vector<driver::EventHandle> made;
+        {
+            const unlocked without(held);
+            (void)timelines_.create_events(1, &made);
+        }
+        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        if (!timelines_.begin_device_recording(&now)) return;
+    }
+    binds_since_device_event_ = 0;
+    driver::Status status;
+    {
+        const unlocked without(held);
+        status = timelines_.record_device(now);
+        if (!status.ok()) (void)driver_.take_last_error();
+    }
+    if (status.code == driver::Code::capture_error) note_capture();
+    timelines_.end_device_recording(now, status.ok());
 }
 
 bool pool_engine::should_record(const arena& a) const noexcept {
@@ -239,10 +356,13 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     const stream_kind kind = a.kind.load(std::memory_order_relaxed);
     if (kind == stream_kind::legacy || kind == stream_kind::unknown) return false;
     const std::size_t streams = num_arenas_.load(std::memory_order_relaxed);
-    return a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
-           a.unrecorded_bytes.load(std::memory_order_relaxed) >=
-               std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams) ||
-           (has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each);
+    const std::size_t unrecorded = a.unrecorded_bytes.load(std::memory_order_relaxed);
+    if (a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
+        unrecorded >= std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams))
+        return true;
+    // Nothing else could ever cover it.
+    if (kind != stream_kind::owned && !timelines_.has_device_events()) return true;
+    return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now
@@ -261,24 +381,29 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     recording now;
     if (!timelines_.begin_recording(home, &now)) {
         std::vector<driver::EventHandle> made;
-        ++home.num_arenas;  // holds the timeline while the lock is let go
+        try {
+            made.reserve(1);
+        } catch (const std::bad_alloc&) {
+            return;
+        }
+        timelines_.hold(home);  // while the lock is let go
         {
             const unlocked without(held);
             (void)timelines_.create_events(1, &made);
         }
-        --home.num_arenas;
+        timelines_.let_go(home);
         for (driver::EventHandle e : made) timelines_.give_spare(e);
         if (a.home != &home || !timelines_.begin_recording(home, &now)) return;
     }
-    ++home.num_arenas;
+    timelines_.hold(home);
     driver::Status status;
     {
         const unlocked without(held);
         status = driver_.record_event(now.event, handle_of(stream));
         if (!status.ok()) (void)driver_.take_last_error();
     }
-    --home.num_arenas;
     timelines_.end_recording(home, now, status.ok());
+    timelines_.let_go(home);
 }
 
 }  // namespace detail

@@ -14,10 +14,15 @@ namespace {
 
 // So many events of a stream tell points of it apart. More would cost an event for each, and a question when memory is short.
 constexpr std::size_t max_recorded = 8;
+// Timelines that are nobody's own any more, and whose work goes on, are looked at by so many calls each.
+constexpr std::size_t most_kept_asked = 16;
+// The number of what is recorded for the whole device, in questions.
+constexpr std::uint64_t of_device = heap::heap::no_timeline;
 
 }  // namespace
 
-timeline::timeline(const stream_identity& who) : kind(who.kind), number(who.number), owned(who.owned) {
+timeline::timeline(const stream_identity& who, const std::atomic<std::uint64_t>& of_device)
+    : kind(who.kind), number(who.number), owned(who.owned), device_epoch(of_device) {
     if (owned != nullptr) {
         owned->retain();
         owned->observe();
@@ -29,47 +34,63 @@ timeline::~timeline() {
 }
 
 timelines::~timelines() {
-    for (auto& [number, t] : timelines_)
+    timelines_.for_each([this](std::uint64_t, timeline* t) {
         for (const recorded_epoch& r : t->recorded)
             if (!r.borrowed) destroy_event(r.event);
+        delete t;
+    });
+    for (const recorded_epoch& r : device_recorded_) destroy_event(r.event);
     for (driver::EventHandle event : spare_) destroy_event(event);
-}
-
-timeline* timelines::find(std::uint64_t number) noexcept {
-    const auto at = timelines_.find(number);
-    return at == timelines_.end() ? nullptr : at->second.get();
 }
 
 timeline& timelines::at(const stream_identity& who) {
     if (timeline* known = find(who.number)) return *known;
-    auto made = std::make_unique<timeline>(who);
+    timelines_.reserve_one();
+    auto* const made = new timeline(who, device_epoch_);
     made->passed = counter_;
     made->cleared = counter_;
     made->last_used = counter_;
     made->epoch = ++counter_;
-    return *timelines_.emplace(who.number, std::move(made)).first->second;
+    timelines_.insert(who.number + 1, made);
+    left_.push_back(*made);
+    return *made;
 }
 
 namespace {
 
-std::deque<recorded_epoch>::iterator entry_for(timeline& t, std::uint64_t epoch) {
-    return std::lower_bound(t.recorded.begin(), t.recorded.end(), epoch,
+template<typename Entries>
+auto entry_for(Entries& recorded, std::uint64_t epoch) {
+    return std::lower_bound(recorded.begin(), recorded.end(), epoch,
                             [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
 }
 
 }  // namespace
 
+const recorded_epoch* timelines::find_recorded(const timeline& t, std::uint64_t position) const noexcept {
+    if (const auto at = entry_for(t.recorded, position); at != t.recorded.end()) return &*at;
+    // A stream that can be named has an event of its own, for which nobody waits longer than for that stream.
+    if (t.fenced_late()) return nullptr;
+    const auto at = entry_for(device_recorded_, position);
+    return at == device_recorded_.end() ? nullptr : &*at;
+}
+
 timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                               std::vector<pending_wait>* out, std::size_t* missing) {
     std::size_t num_needed = 0;
     std::size_t num_waits = 0;
+    bool needs_device = false;
     for (const heap::fence& f : fences) {
         if (f.timeline == own || has_passed(f)) continue;
         timeline& t = *find(f.timeline);
         ++num_waits;
-        if (entry_for(t, f.position) != t.recorded.end()) continue;
-        if (!t.fenced_late() && how_far == reach::streams) return readiness::needs_device;
-        ++num_needed;
+        if (find_recorded(t, f.position) != nullptr) continue;
+        if (t.fenced_late()) {
+            ++num_needed;
+        } else {
+            if (how_far == reach::streams) return readiness::needs_device;
+            num_needed += needs_device ? 0 : 1;
+            needs_device = true;
+        }
     }
     if (num_needed > spare_.size()) {
         *missing = num_needed - spare_.size();
@@ -77,6 +98,8 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
     }
 
     out->reserve(out->size() + num_waits);
+    // One event of the device stands for all that need it.
+    bool has_device = false;
     for (const heap::fence& f : fences) {
         if (f.timeline == own || has_passed(f)) continue;
         timeline& t = *find(f.timeline);
@@ -84,17 +107,58 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
         w.number = t.number;
         // Kept alive beyond the lock: the event may be the one that marks the stream's end.
         w.owned = t.owned;
-        if (w.owned != nullptr) w.owned->retain();
-        if (const auto at = entry_for(t, f.position); at != t.recorded.end()) {
-            w.event = at->event;
-        } else {
+        if (const recorded_epoch* const known = find_recorded(t, f.position)) {
+            w.event = known->event;
+        } else if (t.fenced_late()) {
             w.spare = take_spare();
-            w.whole_device = !t.fenced_late();
-            w.epoch = close_epoch(t);
+            w.epoch = close_epoch(t.epoch);
+        } else {
+            if (has_device) continue;
+            has_device = true;
+            w.spare = take_spare();
+            w.whole_device = true;
+            w.epoch = close_epoch(device_epoch_);
         }
+        if (w.owned != nullptr) w.owned->retain();
         out->push_back(w);
     }
     return readiness::ready;
+}
+
+std::size_t timelines::prepare_cover(std::span<const heap::fence> frees, reach how_far,
+                                     std::vector<pending_wait>* out) {
+    std::size_t num_missing = 0;
+    bool has_device = false;
+    out->reserve(out->size() + frees.size());
+    for (const heap::fence& f : frees) {
+        ++num_steps_;
+        if (f.position <= device_passed_) continue;
+        timeline* const t = find(f.timeline);
+        if (t == nullptr || f.position <= t->passed || t->kind == rmm::detail::stream_kind::legacy) continue;
+        const bool needs_device = !t->fenced_late();
+        // What is recorded from here on covers other frees of the stream too.
+        if (t->covered >= f.position || find_recorded(*t, f.position) != nullptr) continue;
+        if (needs_device && (has_device || how_far == reach::streams || !has_device_events_)) continue;
+        pending_wait w;
+        w.spare = take_spare();
+        if (w.spare.native == nullptr) {
+            ++num_missing;
+            continue;
+        }
+        w.number = t->number;
+        w.whole_device = needs_device;
+        if (needs_device) {
+            has_device = true;
+            w.epoch = close_epoch(device_epoch_);
+        } else {
+            w.owned = t->owned;
+            w.owned->retain();
+            w.epoch = close_epoch(t->epoch);
+            t->covered = w.epoch;
+        }
+        out->push_back(w);
+    }
+    return num_missing;
 }
 
 bool timelines::is_part_of_capture(driver::StreamHandle stream) noexcept {
@@ -109,7 +173,7 @@ std::uint64_t timelines::first_out_of_reach(const heap::fence_set& fences, std::
     for (const heap::fence& f : fences) {
         if (f.timeline == own || has_passed(f)) continue;
         timeline& t = *find(f.timeline);
-        if (entry_for(t, f.position) == t.recorded.end() && !t.fenced_late()) return f.timeline;
+        if (find_recorded(t, f.position) == nullptr && !t.fenced_late()) return f.timeline;
     }
     return heap::heap::no_timeline;
 }
@@ -120,25 +184,37 @@ std::uint64_t timelines::first_not_recorded(const std::vector<pending_wait>& wai
     return heap::heap::no_timeline;
 }
 
+/// Where nothing is recorded yet.
+driver::Status timelines::record_one(pending_wait& w) noexcept {
+    if (w.event.native != nullptr) return {};
+    driver::Status status;
+    if (w.whole_device && has_device_events_) {
+        status = driver_.device_event_record(device_, w.spare);
+        w.event = w.spare;
+    } else if (w.whole_device) {
+        status = driver_.synchronize_device(device_);
+    } else if (w.owned == nullptr && is_part_of_capture(driver::legacy_stream())) {
+        status = {driver::Code::capture_error, 0};
+    } else if (w.owned != nullptr) {
+        status = w.owned->fence(w.spare, &w.event);
+    } else {
+        driver::DeviceGuard on(driver_, device_);
+        status = driver_.record_event(w.spare, driver::StreamHandle{});
+        w.event = w.spare;
+    }
+    w.recorded = status.ok();
+    return status;
+}
+
+void timelines::record(std::vector<pending_wait>& waits) noexcept {
+    for (pending_wait& w : waits)
+        if (!record_one(w).ok()) (void)driver_.take_last_error();
+}
+
 driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept {
     for (pending_wait& w : waits) {
-        driver::Status status;
-        if (w.event.native == nullptr) {
-            if (w.whole_device) {
-                status = driver_.device_event_record(device_, w.spare);
-                w.event = w.spare;
-            } else if (w.owned == nullptr && is_part_of_capture(driver::legacy_stream())) {
-                status = {driver::Code::capture_error, 0};
-            } else if (w.owned != nullptr) {
-                status = w.owned->fence(w.spare, &w.event);
-            } else {
-                driver::DeviceGuard on(driver_, device_);
-                status = driver_.record_event(w.spare, driver::StreamHandle{});
-                w.event = w.spare;
-            }
-            w.recorded = status.ok();
-        }
-        // Still none: the stream has ended and was waited for.
+        driver::Status status = record_one(w);
+        // Still none: it was waited for.
         if (status.ok() && w.event.native != nullptr)
             status = stream != nullptr ? driver_.wait_event(*stream, w.event) : driver_.synchronize_event(w.event);
         if (!status.ok()) {
@@ -152,10 +228,16 @@ driver::Status timelines::carry_out(std::vector<pending_wait>& waits, const driv
 void timelines::finish(std::vector<pending_wait>& waits) {
     for (pending_wait& w : waits) {
         timeline* t = find(w.number);
-        if (w.spare.native != nullptr && !(w.recorded && w.event == w.spare && t != nullptr)) give_spare(w.spare);
-        if (w.recorded && t != nullptr) {
+        const bool is_known = w.whole_device || t != nullptr;
+        if (w.spare.native != nullptr && !(w.recorded && w.event == w.spare && is_known)) give_spare(w.spare);
+        if (w.recorded && w.whole_device) {
             if (w.event.native == nullptr)
-                t->passed = std::max(t->passed, w.epoch);
+                note_device_passed(w.epoch);
+            else
+                add_device_recorded({w.epoch, ++counter_, w.event});
+        } else if (w.recorded && t != nullptr) {
+            if (w.event.native == nullptr)
+                note_passed(*t, w.epoch);
             else
                 add_recorded(*t, {w.epoch, ++counter_, w.event, w.event != w.spare, false});
         }
@@ -165,16 +247,35 @@ void timelines::finish(std::vector<pending_wait>& waits) {
 }
 
 void timelines::add_recorded(timeline& t, const recorded_epoch& entry) {
-    const auto at = std::lower_bound(t.recorded.begin(), t.recorded.end(), entry.epoch,
-                                     [](const recorded_epoch& r, std::uint64_t e) { return r.epoch < e; });
+    const auto at = entry_for(t.recorded, entry.epoch);
     const bool known = entry.epoch <= t.passed || (at != t.recorded.end() && at->epoch == entry.epoch);
     if (known) {
         // Both recordings came after everything of the epoch; one is enough.
         if (!entry.borrowed) give_spare(entry.event);
         return;
     }
-    t.recorded.insert(at, entry);
+    try {
+        t.recorded.insert(at, entry);
+    } catch (const std::bad_alloc&) {
+        // Nobody knows of the recording then: whoever waits for the epoch records another.
+        if (!entry.borrowed) give_spare(entry.event);
+        return;
+    }
+    with_recorded_.push_back(t);
     ++num_recorded_;
+}
+
+void timelines::note_passed(timeline& t, std::uint64_t epoch) noexcept {
+    if (epoch <= t.passed) return;
+    t.passed = epoch;
+    ++num_passes_;
+    moved_.push_back(t);
+}
+
+void timelines::note_device_passed(std::uint64_t epoch) noexcept {
+    if (epoch <= device_passed_) return;
+    device_passed_ = epoch;
+    ++num_passes_;
 }
 
 driver::Status timelines::create_events(std::size_t count, std::vector<driver::EventHandle>* out) {
@@ -198,15 +299,18 @@ driver::EventHandle timelines::take_spare() noexcept {
     return event;
 }
 
-std::uint64_t timelines::close_epoch(timeline& t) noexcept {
+/// Of a timeline or of the device: everything freed so far has the result at most, everything freed from here on more.
+std::uint64_t timelines::close_epoch(std::atomic<std::uint64_t>& epoch) noexcept {
     // Whoever reads the epoch from here on is not covered by the event; whoever read it before has queued its work already.
-    return t.epoch.exchange(++counter_, std::memory_order_seq_cst);
+    const std::uint64_t covered = counter_;
+    epoch.store(++counter_, std::memory_order_seq_cst);
+    return covered;
 }
 
-bool timelines::begin_recording(timeline& t, recording* out) noexcept {
+bool timelines::begin(std::vector<recorded_epoch>& recorded, recording* out) noexcept {
     *out = {};
-    if (t.recorded.size() >= max_recorded) {
-        recorded_epoch& latest = t.recorded.back();
+    if (recorded.size() >= max_recorded) {
+        recorded_epoch& latest = recorded.back();
         if (!latest.busy && !latest.borrowed) {
             latest.busy = true;
             out->event = latest.event;
@@ -214,44 +318,102 @@ bool timelines::begin_recording(timeline& t, recording* out) noexcept {
         }
     }
     if (out->event.native == nullptr) out->event = take_spare();
-    if (out->event.native == nullptr) return false;
-    out->epoch = close_epoch(t);
+    return out->event.native != nullptr;
+}
+
+/// What is to be added now; nothing if the recording failed.
+std::optional<recorded_epoch> timelines::end(std::vector<recorded_epoch>& recorded, const recording& what,
+                                             bool succeeded) {
+    if (what.stamp != 0) {
+        const auto entry = std::find_if(recorded.begin(), recorded.end(),
+                                        [&](const recorded_epoch& r) { return r.stamp == what.stamp; });
+        if (entry != recorded.end()) {
+            entry->busy = false;
+            if (!succeeded) return std::nullopt;
+            recorded.erase(entry);
+            --num_recorded_;
+        }
+        // Else what it covered has passed meanwhile; the event stayed with us.
+    }
+    if (succeeded) return recorded_epoch{what.epoch, ++counter_, what.event};
+    give_spare(what.event);
+    return std::nullopt;
+}
+
+bool timelines::begin_recording(timeline& t, recording* out) noexcept {
+    if (!begin(t.recorded, out)) return false;
+    out->epoch = close_epoch(t.epoch);
     return true;
 }
 
 void timelines::end_recording(timeline& t, const recording& what, bool recorded) {
-    if (what.stamp != 0) {
-        const auto entry = std::find_if(t.recorded.begin(), t.recorded.end(),
-                                        [&](const recorded_epoch& r) { return r.stamp == what.stamp; });
-        if (entry != t.recorded.end()) {
-            entry->busy = false;
-            if (!recorded) return;
-            recorded_epoch again = *entry;
-            again.epoch = what.epoch;
-            again.stamp = ++counter_;
-            t.recorded.erase(entry);
-            --num_recorded_;
-            add_recorded(t, again);
-            return;
-        }
-        // What it covered has passed meanwhile; the event stayed with us.
-    }
-    if (recorded)
-        add_recorded(t, {what.epoch, ++counter_, what.event});
-    else
-        give_spare(what.event);
+    if (const auto made = end(t.recorded, what, recorded)) add_recorded(t, *made);
+    if (t.recorded.empty()) with_recorded_.erase(t);
 }
 
-std::vector<timelines::question> timelines::questions() const {
-    std::vector<question> all;
-    all.reserve(num_recorded_);
-    for (const auto& [number, t] : timelines_)
-        for (const recorded_epoch& r : t->recorded)
-            if (!r.busy) {
-                all.push_back({number, r, false, r.borrowed ? t->owned : nullptr});
-                if (all.back().owned != nullptr) all.back().owned->retain();
-            }
+bool timelines::begin_device_recording(recording* out) noexcept {
+    if (!has_device_events_ || !begin(device_recorded_, out)) return false;
+    out->epoch = close_epoch(device_epoch_);
+    return true;
+}
+
+void timelines::end_device_recording(const recording& what, bool recorded) {
+    if (const auto made = end(device_recorded_, what, recorded)) add_device_recorded(*made);
+}
+
+void timelines::add_device_recorded(const recorded_epoch& entry) {
+    if (entry.epoch <= device_passed_) return give_spare(entry.event);
+    try {
+        device_recorded_.insert(entry_for(device_recorded_, entry.epoch), entry);
+    } catch (const std::bad_alloc&) {
+        return give_spare(entry.event);  // as if it had not been recorded
+    }
+    ++num_recorded_;
+}
+
+void timelines::add_question(std::vector<question>* all, const timeline& t, const recorded_epoch& r) const {
+    if (r.busy) return;
+    all->push_back({t.number, r, false, r.borrowed ? t.owned : nullptr});
+    if (all->back().owned != nullptr) all->back().owned->retain();
+}
+
+std::vector<timelines::question> timelines::questions(std::size_t most) {
+    std::vector<question> all = questions_of_device();
+    all.reserve(std::min(num_recorded_, all.size() + max_recorded * most));
+    for (std::size_t n = std::min(most, with_recorded_.size()); n > 0; --n) {
+        timeline& t = *with_recorded_.take_front();
+        with_recorded_.push_back(t);
+        num_steps_ += 1 + t.recorded.size();
+        for (const recorded_epoch& r : t.recorded) add_question(&all, t, r);
+    }
     return all;
+}
+
+std::vector<timelines::question> timelines::questions_of_device() const {
+    std::vector<question> all;
+    for (const recorded_epoch& r : device_recorded_)
+        if (!r.busy) all.push_back({of_device, r, false, nullptr});
+    num_steps_ += all.size();
+    return all;
+}
+
+std::vector<timelines::question> timelines::question_about(timeline& t, std::uint64_t position) {
+    driver::EventHandle end;
+    if (entry_for(t.recorded, position) == t.recorded.end() && t.has_ended() && t.owned->has_closed(&end)) {
+        const std::uint64_t epoch = close_epoch(t.epoch);
+        if (end.native == nullptr)
+            note_passed(t, epoch);
+        else
+            add_recorded(t, {epoch, ++counter_, end, true, false});
+    }
+    std::vector<question> one;
+    if (const auto at = entry_for(t.recorded, position); at != t.recorded.end())
+        add_question(&one, t, *at);
+    else if (const auto covers = entry_for(device_recorded_, position);
+             covers != device_recorded_.end() && !covers->busy)
+        one.push_back({of_device, *covers, false, nullptr});
+    num_steps_ += one.size();
+    return one;
 }
 
 void timelines::ask(std::vector<question>& questions) noexcept {
@@ -274,41 +436,73 @@ void timelines::ask(std::vector<question>& questions) noexcept {
 void timelines::answer(const std::vector<question>& answers) {
     for (const question& q : answers) {
         if (q.owned != nullptr) q.owned->release();
-        timeline* t = q.has_passed ? find(q.number) : nullptr;
-        if (t == nullptr) continue;
-        const auto at = std::find_if(t->recorded.begin(), t->recorded.end(),
+        if (!q.has_passed) continue;
+        timeline* const t = q.number == of_device ? nullptr : find(q.number);
+        if (t == nullptr && q.number != of_device) continue;
+        std::vector<recorded_epoch>& recorded = t == nullptr ? device_recorded_ : t->recorded;
+        const auto at = std::find_if(recorded.begin(), recorded.end(),
                                      [&](const recorded_epoch& r) { return r.stamp == q.recorded.stamp; });
-        if (at == t->recorded.end()) continue;  // taken over or answered by somebody else meanwhile
-        t->passed = std::max(t->passed, at->epoch);
-        for (auto old = t->recorded.begin(); old != at + 1; ++old)
+        if (at == recorded.end()) continue;  // taken over or answered by somebody else meanwhile
+        const std::uint64_t epoch = at->epoch;
+        for (auto old = recorded.begin(); old != at + 1; ++old)
             if (!old->borrowed && !old->busy) give_spare(old->event);
-        num_recorded_ -= static_cast<std::size_t>(at - t->recorded.begin()) + 1;
-        t->recorded.erase(t->recorded.begin(), at + 1);
+        num_recorded_ -= static_cast<std::size_t>(at - recorded.begin()) + 1;
+        recorded.erase(recorded.begin(), at + 1);
+        if (t == nullptr) {
+            note_device_passed(epoch);
+        } else {
+            note_passed(*t, epoch);
+            if (recorded.empty()) with_recorded_.erase(*t);
+        }
     }
 }
 
 void timelines::forget_idle() {
-    for (auto at = timelines_.begin(); at != timelines_.end();)
-        at = at->second->is_idle() ? timelines_.erase(at) : std::next(at);
+    // Those that cannot go yet are asked about again later, a few in each call.
+    std::size_t num_kept = 0;
+    for (std::size_t n = left_.size(); n > 0 && num_kept < most_kept_asked; --n) {
+        timeline& t = *left_.take_front();
+        ++num_steps_;
+        if (is_idle(t)) {
+            timelines_.take(t.number + 1);
+            delete &t;
+        } else {
+            left_.push_back(t);
+            ++num_kept;
+        }
+    }
 }
 
-std::vector<std::uint64_t> timelines::moved() const {
-    std::vector<std::uint64_t> numbers;
-    for (const auto& [number, t] : timelines_)
-        if (t->passed != t->cleared) numbers.push_back(number);
-    std::sort(numbers.begin(), numbers.end());
-    return numbers;
+timelines::progress timelines::moved() const {
+    progress all;
+    all.numbers.reserve(moved_.size());
+    for (const timeline* t = moved_.front(); t != nullptr; t = moved_.behind(*t)) all.numbers.push_back(t->number);
+    num_steps_ += all.numbers.size();
+    std::sort(all.numbers.begin(), all.numbers.end());
+    if (device_passed_ != device_cleared_) all.of_device = device_passed_;
+    return all;
 }
 
-void timelines::note_cleared(const std::vector<std::uint64_t>& moved) noexcept {
-    for (const std::uint64_t number : moved)
-        if (timeline* t = find(number)) t->cleared = t->passed;
+void timelines::note_cleared(const progress& moved) noexcept {
+    for (const std::uint64_t number : moved.numbers)
+        if (timeline* t = find(number)) {
+            t->cleared = t->passed;
+            moved_.erase(*t);
+        }
+    device_cleared_ = std::max(device_cleared_, moved.of_device);
 }
 
 heap::fence_set timelines::outstanding() const {
+    std::vector<heap::fence> latest;
+    latest.reserve(timelines_.size());
+    timelines_.for_each([&](std::uint64_t, const timeline* t) {
+        if (const std::uint64_t last = t->last_used.load(); last > std::max(t->passed, device_passed_))
+            latest.push_back({t->number, last});
+    });
+    // In the order of the set, which is made in linear time so.
+    std::sort(latest.begin(), latest.end(), [](const auto& a, const auto& b) { return a.timeline < b.timeline; });
     heap::fence_set all;
-    for (const auto& [number, t] : timelines_)
-        if (const std::uint64_t last = t->last_used.load(); last > t->passed) all.add({number, last});
+    for (const heap::fence& f : latest) all.add(f);
     return all;
 }
 

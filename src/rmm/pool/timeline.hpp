@@ -5,21 +5,28 @@
 // does not cover is fenced when a block leaves the stream: the default stream and our own streams may be touched then, and of
 // the default stream there are no other events; for any other handle the whole device has an event recorded.
 //
+// Epochs of all streams come from one counter, so that an event of the device covers everything freed up to a number, on
+// whichever stream. What is done for each event, question or stream that goes costs as much as these, not as much as there are
+// streams: what changed stands in chains.
+//
 // Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe but for what
 // is atomic: the engine brings the lock; functions that call the driver say so and are called without it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <new>
-#include <unordered_map>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
+#include "rmm/pool/chain.hpp"
 #include "rmm/stream_registry.hpp"
 
 namespace rmm {
@@ -45,8 +52,10 @@ struct recording {
     driver::EventHandle event;
 };
 
-struct timeline {
-    explicit timeline(const rmm::detail::stream_identity& who);
+// What a free looks at stands together.
+struct alignas(64) timeline {
+    /// `of_device`: below which no epoch of anything freed now is, as an event of the device covers these.
+    timeline(const rmm::detail::stream_identity& who, const std::atomic<std::uint64_t>& of_device);
     ~timeline();
     timeline(const timeline&) = delete;
     timeline& operator=(const timeline&) = delete;
@@ -56,12 +65,10 @@ struct timeline {
     }
     /// Whether the handle may be another stream's by now, as far as is known without asking the driver.
     bool has_ended() const noexcept { return owned != nullptr && !owned->is_open(); }
-    bool is_idle() const noexcept {
-        return num_arenas == 0 && recorded.empty() && passed == cleared &&
-               passed >= last_used.load(std::memory_order_relaxed);
-    }
     /// The epoch of what is freed now. Any thread; `mark_used` comes before anybody can see the free.
-    std::uint64_t epoch_now() const noexcept { return epoch.load(std::memory_order_seq_cst); }
+    std::uint64_t epoch_now() const noexcept {
+        return std::max(epoch.load(std::memory_order_seq_cst), device_epoch.load(std::memory_order_seq_cst));
+    }
     void mark_used(std::uint64_t e) noexcept {
         std::uint64_t last = last_used.load(std::memory_order_relaxed);
         while (last < e && !last_used.compare_exchange_weak(last, e, std::memory_order_relaxed)) {}
@@ -70,12 +77,17 @@ struct timeline {
     rmm::detail::stream_kind kind;
     std::uint64_t number;
     rmm::detail::owned_stream* owned;
-    std::atomic<std::uint64_t> epoch{0};      // what is freed now belongs to this one
+    const std::atomic<std::uint64_t>& device_epoch;
+    std::atomic<std::uint64_t> epoch{0};      // what is freed now belongs to this one, or to the device's
     std::atomic<std::uint64_t> last_used{0};  // the latest epoch in which something was freed
+    std::uint64_t covered = 0;                // up to here an event was asked for, whether or not that succeeded
     std::uint64_t passed = 0;                 // this epoch and all before are known to have passed
     std::uint64_t cleared = 0;                // the heaps have no fences any more up to this one
-    std::deque<recorded_epoch> recorded;      // ascending epochs
-    int num_arenas = 0;                       // that call this timeline their own
+    std::vector<recorded_epoch> recorded;     // ascending epochs; few
+    int num_arenas = 0;                // that call this timeline their own, and calls that use it without the lock
+    chain_link<timeline> as_recorded;  // something is recorded
+    chain_link<timeline> as_moved;     // has passed more than was cleared
+    chain_link<timeline> as_left;      // of no arena
 };
 
 /// What a stream must do before it may use a block; made under the lock, carried out without it.
@@ -85,25 +97,34 @@ struct pending_wait {
     driver::EventHandle spare;                   // where to record
     std::uint64_t epoch = 0;                     // what the recording will cover
     rmm::detail::owned_stream* owned = nullptr;  // the stream if it is ours, retained
-    bool whole_device = false;                   // neither ours nor the legacy stream: the device is fenced
+    bool whole_device = false;  // neither ours nor the legacy stream: the device is fenced, or waited for
     bool recorded = false;
 };
 
 class timelines {
   public:
-    timelines(driver::Driver& driver, int device) : driver_(driver), device_(device) {}
+    timelines(driver::Driver& driver, int device)
+        : driver_(driver), device_(device), has_device_events_(driver.capabilities().device_event) {}
     /// Calls the driver: destroys all events.
     ~timelines();
 
-    timeline* find(std::uint64_t number) noexcept;
+    timeline* find(std::uint64_t number) const noexcept {
+        timeline* const* const known = timelines_.find(number + 1);
+        return known == nullptr ? nullptr : *known;
+    }
     timeline& at(const rmm::detail::stream_identity& who);
     /// Whether the fence is known to have passed. Asks nobody.
     bool has_passed(const heap::fence& f) noexcept {
+        if (f.position <= device_passed_) return true;
         timeline* t = find(f.timeline);
         return t == nullptr || f.position <= t->passed;
     }
+    /// Changes whenever fences have passed.
+    std::uint64_t num_passes() const noexcept { return num_passes_; }
 
-    /// Whether events of the whole device may be recorded: they invalidate captures in progress.
+    bool has_device_events() const noexcept { return has_device_events_; }
+    /// How far a wait may go. `device`: to an event of the whole device, which invalidates captures in progress; of a driver that
+    /// has no such event, the host waits for the device.
     enum class reach : std::uint8_t { streams, device };
     enum class readiness : std::uint8_t { ready, needs_events, needs_device };
     /// Appends to `*out` the waits that stand for `fences` on another stream than `own`; nothing where the answer is not
@@ -120,6 +141,12 @@ class timelines {
     }
     /// The same, but the host waits.
     driver::Status carry_out_on_host(std::vector<pending_wait>& waits) noexcept { return carry_out(waits, nullptr); }
+    /// Appends the events that would cover these frees and are not recorded yet: one for each stream of ours, and one of the device
+    /// for all others, if `how_far` allows it. The default stream is left alone. No more than there are spare events: how many are
+    /// missing.
+    std::size_t prepare_cover(std::span<const heap::fence> frees, reach how_far, std::vector<pending_wait>* out);
+    /// Without the lock: records them, and nobody waits. What fails is left as it was.
+    void record(std::vector<pending_wait>& waits) noexcept;
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
 
@@ -152,33 +179,93 @@ class timelines {
         bool has_passed = false;
         rmm::detail::owned_stream* owned = nullptr;  // to which a borrowed event belongs; retained until the answer
     };
-    /// All recorded epochs; to be asked (`ask`) without the lock.
-    std::vector<question> questions() const;
+    /// The recorded epochs of the device and of `most` timelines, each call of the next ones; to be asked (`ask`) without the lock.
+    std::vector<question> questions(std::size_t most);
+    /// Those of the device alone.
+    std::vector<question> questions_of_device() const;
+    /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing does. What ended with its stream
+    /// is recorded by that.
+    std::vector<question> question_about(timeline& t, std::uint64_t position);
     void ask(std::vector<question>& questions) noexcept;
     void answer(const std::vector<question>& answers);
-    /// Drops timelines of which nothing is left. Only after the heap was pruned.
+
+    /// The same as `begin_recording` for the whole device, which covers all that was freed so far, on any stream.
+    /// False also where the driver cannot.
+    bool begin_device_recording(recording* out) noexcept;
+    driver::Status record_device(const recording& what) noexcept {
+        return driver_.device_event_record(device_, what.event);
+    }
+    void end_device_recording(const recording& what, bool recorded);
+    /// Whether an event of the device covers this.
+    bool is_device_recorded(std::uint64_t position) const noexcept {
+        return !device_recorded_.empty() && position <= device_recorded_.back().epoch;
+    }
+
+    /// An arena, or a call, has the timeline as its own; and has it no more.
+    void hold(timeline& t) noexcept {
+        if (++t.num_arenas == 1) left_.erase(t);
+    }
+    void let_go(timeline& t) noexcept {
+        if (--t.num_arenas == 0) left_.push_back(t);
+    }
+    /// Drops timelines of which nothing is left. Only after the heap was pruned. O(what it drops), or bounded.
     void forget_idle();
-    /// Ascending numbers of the timelines that have passed epochs of which the heaps may have fences; and: now they have none.
-    std::vector<std::uint64_t> moved() const;
-    void note_cleared(const std::vector<std::uint64_t>& moved) noexcept;
+    /// Timelines that are nobody's own and cannot be forgotten yet.
+    std::size_t num_left() const noexcept { return left_.size(); }
+    /// What has passed and of which the heaps may have fences; and: now they have none.
+    struct progress {
+        std::vector<std::uint64_t> numbers;  // of timelines, ascending
+        std::uint64_t of_device = 0;         // up to here on every timeline; 0: no more than was cleared
+        bool none() const noexcept { return numbers.empty() && of_device == 0; }
+        bool is_of(std::uint64_t timeline) const noexcept {
+            return of_device != 0 || std::binary_search(numbers.begin(), numbers.end(), timeline);
+        }
+    };
+    progress moved() const;
+    void note_cleared(const progress& moved) noexcept;
     std::size_t num_recorded() const noexcept { return num_recorded_; }
+    std::size_t size() const noexcept { return timelines_.size(); }
+    /// Timelines, events and questions that were looked at so far: what tests compare.
+    std::uint64_t num_steps() const noexcept { return num_steps_; }
 
     /// Every epoch with frees that may not have passed, as fences; for the end of the pool.
     heap::fence_set outstanding() const;
-    auto begin() { return timelines_.begin(); }
-    auto end() { return timelines_.end(); }
 
   private:
-    std::uint64_t close_epoch(timeline& t) noexcept;
+    std::uint64_t close_epoch(std::atomic<std::uint64_t>& epoch) noexcept;
+    bool begin(std::vector<recorded_epoch>& recorded, recording* out) noexcept;
+    std::optional<recorded_epoch> end(std::vector<recorded_epoch>& recorded, const recording& what, bool succeeded);
+    void add_device_recorded(const recorded_epoch& entry);
+    /// What is waited for instead of the fence; null: nothing is recorded yet.
+    const recorded_epoch* find_recorded(const timeline& t, std::uint64_t position) const noexcept;
+    bool is_idle(const timeline& t) const noexcept {
+        return t.num_arenas == 0 && t.recorded.empty() && !chain<timeline, &timeline::as_moved>::contains(t) &&
+               t.last_used.load(std::memory_order_relaxed) <= std::max(t.cleared, device_cleared_);
+    }
+    void note_passed(timeline& t, std::uint64_t epoch) noexcept;
+    void note_device_passed(std::uint64_t epoch) noexcept;
+    void add_question(std::vector<question>* all, const timeline& t, const recorded_epoch& r) const;
     driver::Status carry_out(std::vector<pending_wait>& waits, const driver::StreamHandle* stream) noexcept;
+    driver::Status record_one(pending_wait& w) noexcept;
     void add_recorded(timeline& t, const recorded_epoch& entry);
 
     driver::Driver& driver_;
     int device_;
-    std::unordered_map<std::uint64_t, std::unique_ptr<timeline>> timelines_;
+    const bool has_device_events_;
+    heap::address_map<timeline*, 0> timelines_;  // by number and one
     std::vector<driver::EventHandle> spare_;
     std::uint64_t counter_ = 0;  // epochs, versions, stamps: one source, so that none repeats when a stream comes back
     std::size_t num_recorded_ = 0;
+
+    std::atomic<std::uint64_t> device_epoch_{0};
+    std::vector<recorded_epoch> device_recorded_;  // ascending epochs
+    std::uint64_t device_passed_ = 0;              // up to here everything has passed, on every timeline
+    std::uint64_t device_cleared_ = 0;             // and the heaps have no such fences any more
+    std::uint64_t num_passes_ = 0;
+    mutable std::uint64_t num_steps_ = 0;
+    chain<timeline, &timeline::as_recorded> with_recorded_;
+    chain<timeline, &timeline::as_moved> moved_;
+    chain<timeline, &timeline::as_left> left_;
 };
 
 }  // namespace detail

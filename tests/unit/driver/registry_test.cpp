@@ -78,6 +78,17 @@ TEST(Registry, options_of_the_host_driver_come_from_the_environment) {
     EXPECT_EQ(free, total);
 }
 
+TEST(Registry, a_host_driver_can_be_made_that_has_no_events_of_a_device) {
+    EXPECT_TRUE(make_host_driver(host_options_from_environment())->capabilities().device_event);
+    const Variable none("KMM_TEST_NO_DEVICE_EVENTS", "1");
+    const auto driver = make_host_driver(host_options_from_environment());
+    EXPECT_FALSE(driver->capabilities().device_event);
+    EventHandle event;
+    ASSERT_TRUE(driver->create_event(0, false, false, &event).ok());
+    EXPECT_EQ(driver->device_event_record(0, event).code, Code::not_supported);
+    EXPECT_TRUE(driver->destroy_event(event).ok());
+}
+
 TEST(Registry, malformed_options_name_the_variable_and_its_text) {
     for (const char* text : {"0", "-1", "65", "two", "4x", "1.5"}) {
         const Variable devices("KMM_VIRTUAL_DEVICES", text);

@@ -14,6 +14,7 @@
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
 #include "scripted_driver.hpp"
 #include "stream_tools.hpp"
@@ -355,6 +356,103 @@ TEST(PoolStreams, questions_become_rare_while_a_stream_lags_behind_and_frequent_
     scripted.release_all();
     (void)num_questions(64);
     EXPECT_GE(num_questions(512), 512 / 4u / 2);
+}
+
+// Drivers before CUDA 12.5 have no event of the whole device.
+class PoolWithoutDeviceEvents : public testing::Test {
+  protected:
+    static kmm::driver::testing::ScriptedOptions options() {
+        kmm::driver::testing::ScriptedOptions options{.memory_bytes = std::size_t{128} << 20};
+        options.capabilities.device_event = false;
+        return options;
+    }
+    kmm::driver::StreamHandle make_stream() {
+        kmm::driver::StreamHandle stream;
+        EXPECT_TRUE(scripted_.create_stream(0, true, 0, &stream).ok());
+        return stream;
+    }
+    static cuda_stream_view view(kmm::driver::StreamHandle s) {
+        return cuda_stream_view{static_cast<cudaStream_t>(s.native)};
+    }
+    ScriptedDriver scripted_{options()};
+    const rmm::detail::driver_scope on_{scripted_};
+    mr::cuda_memory_resource cuda_;
+};
+
+TEST_F(PoolWithoutDeviceEvents, what_a_foreign_stream_freed_serves_another) {
+    cuda_pool pool{cuda_, 1024, 1024};
+    for (const int num_frees : {1, 63, 64, 65, 1000}) {
+        const auto foreign = make_stream();
+        for (int i = 0; i < num_frees; ++i) pool.deallocate(pool.allocate(1024, view(foreign)), 1024, view(foreign));
+        const cuda_stream other = non_blocking();
+        void* ptr = nullptr;
+        ASSERT_NO_THROW(ptr = pool.allocate(1024, other)) << num_frees;
+        pool.deallocate(ptr, 1024, other);
+        EXPECT_TRUE(scripted_.destroy_stream(foreign).ok());
+    }
+    EXPECT_EQ(scripted_.count("device_event_record"), 0u);
+}
+
+TEST_F(PoolWithoutDeviceEvents, another_stream_comes_after_what_a_foreign_stream_freed) {
+    cuda_pool pool{cuda_, 1024, 1024};
+    const auto foreign = make_stream();
+    void* const first = pool.allocate(1024, view(foreign));
+    scripted_.hold(foreign);
+    const std::uint32_t value = 1;
+    ASSERT_TRUE(scripted_.fill(first, &value, 4, 256, foreign).ok());
+    pool.deallocate(first, 1024, view(foreign));
+    const auto other = make_stream();
+    void* const second = pool.allocate(1024, view(other));
+    EXPECT_EQ(second, first);
+    ASSERT_TRUE(scripted_.fill(second, &value, 4, 256, other).ok());
+    EXPECT_FALSE(scripted_.query_stream(other).ok());
+    EXPECT_EQ(scripted_.count("synchronize_device"), 0u);
+    scripted_.release(foreign);
+    EXPECT_TRUE(scripted_.query_stream(other).ok());
+    pool.deallocate(second, 1024, view(other));
+}
+
+TEST_F(PoolWithoutDeviceEvents, the_host_waits_where_no_event_can_be_recorded_but_not_while_the_pool_can_grow) {
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    cuda_pool pool{cuda_, MiB, 2 * MiB};
+    const cuda_stream_view no_stream{reinterpret_cast<cudaStream_t>(0x12345670)};
+    const auto stream = make_stream();
+    pool.deallocate(pool.allocate(MiB, view(stream)), MiB, no_stream);
+    void* const half = pool.allocate(MiB, view(stream));
+    EXPECT_EQ(scripted_.count("synchronize_device"), 0u);
+    void* half_more = nullptr;
+    ASSERT_NO_THROW(half_more = pool.allocate(MiB, view(stream)));
+    EXPECT_EQ(scripted_.count("synchronize_device"), 1u);
+    pool.deallocate(half, MiB, view(stream));
+    pool.deallocate(half_more, MiB, view(stream));
+}
+
+TEST_F(PoolWithoutDeviceEvents, streams_that_take_turns_never_hold_the_host_up) {
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    cuda_pool pool{cuda_, 16 * MiB, 16 * MiB};
+    const auto foreign = make_stream();
+    const auto other = make_stream();
+    for (int i = 0; i < 200; ++i) {
+        pool.deallocate(pool.allocate(16 * MiB, view(foreign)), 16 * MiB, view(foreign));
+        pool.deallocate(pool.allocate(16 * MiB, view(other)), 16 * MiB, view(other));
+    }
+    EXPECT_EQ(scripted_.count("synchronize_device"), 0u);
+}
+
+TEST_F(PoolWithoutDeviceEvents, a_pool_of_virtual_memory_moves_what_foreign_streams_freed) {
+    constexpr std::size_t MiB = std::size_t{1} << 20;
+    mr::vmm_memory_resource pool{64 * MiB};
+    const auto foreign = make_stream();
+    std::vector<void*> blocks;
+    for (int i = 0; i < 14; ++i) blocks.push_back(pool.allocate(4 * MiB, view(foreign)));
+    for (int i = 0; i < 100; ++i) pool.deallocate(pool.allocate(256, view(foreign)), 256, view(foreign));
+    for (std::size_t i = 0; i < 14; i += 2) pool.deallocate(blocks[i], 4 * MiB, view(foreign));
+    EXPECT_TRUE(scripted_.destroy_stream(foreign).ok());
+    const auto other = make_stream();
+    void* moved = nullptr;
+    ASSERT_NO_THROW(moved = pool.allocate(24 * MiB, view(other)));
+    pool.deallocate(moved, 24 * MiB, view(other));
+    for (std::size_t i = 1; i < 14; i += 2) pool.deallocate(blocks[i], 4 * MiB, view(other));
 }
 
 TEST(PoolStreams, threads_that_miss_at_once_grow_the_pool_once_each_at_most) {

@@ -16,7 +16,7 @@ namespace rmm_test {
 
 /// How many words held another block's number. Frees everything.
 inline int count_wrong_words(rmm::mr::device_memory_resource& resource, int num_threads, int num_steps,
-                             std::size_t largest_units = 2048) {
+                             std::size_t largest_units = 2048, int streams_each = 3) {
     struct owned {
         std::uint32_t* ptr;
         std::size_t bytes;
@@ -35,7 +35,7 @@ inline int count_wrong_words(rmm::mr::device_memory_resource& resource, int num_
         threads.emplace_back([&, t] {
             std::mt19937 random(static_cast<unsigned>(t));
             std::vector<std::unique_ptr<foreign_stream>> streams;
-            for (int i = 0; i < 3; ++i) streams.push_back(std::make_unique<foreign_stream>());
+            for (int i = 0; i < streams_each; ++i) streams.push_back(std::make_unique<foreign_stream>());
             struct held {
                 owned block;
                 std::size_t stream;

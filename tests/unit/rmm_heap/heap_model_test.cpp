@@ -190,6 +190,111 @@ TEST_P(HeapModel, random_operations_agree_with_one_cell_per_unit) {
     }
 }
 
+/// The same requests go to the heap and to a list of its free pieces, which is searched from end to end.
+class HeapChoice : public ::testing::TestWithParam<unsigned> {
+  protected:
+    struct listed {
+        std::uintptr_t address;
+        std::size_t size_bytes;
+        fence_set fences;
+    };
+    std::vector<listed> pieces() const {
+        std::vector<listed> all;
+        h.for_each_free(
+            [&](std::uintptr_t address, std::size_t size, const fence_set& f) { all.push_back({address, size, f}); });
+        return all;
+    }
+    /// A border that nothing crosses lies between every two regions.
+    static bool touch(const listed& a, const listed& b) {
+        return a.address + a.size_bytes == b.address && (b.address - base) % region_bytes != 0;
+    }
+    /// Where the contract says that a block comes from; 0: from nowhere.
+    std::uintptr_t expected(std::size_t size, std::uint64_t own, const std::vector<std::uint64_t>& avoided,
+                            bool only_ready) const {
+        const std::vector<listed> all = pieces();
+        const listed* best = nullptr;
+        const auto consider = [&](auto&& is_candidate) {
+            for (const listed& p : all)
+                if (p.size_bytes >= size && is_candidate(p) && (best == nullptr || p.size_bytes < best->size_bytes))
+                    best = &p;
+        };
+        // Of equals one without fences.
+        consider([&](const listed& p) { return p.fences.empty(); });
+        consider([&](const listed& p) { return p.fences.size() == 1 && p.fences.begin()->timeline == own; });
+        if (best == nullptr && !only_ready) consider([&](const listed& p) { return !p.fences.has_any_of(avoided); });
+        if (best != nullptr || only_ready) return best == nullptr ? 0 : best->address;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            std::size_t total = 0;
+            for (std::size_t k = i; k < all.size() && !all[k].fences.has_any_of(avoided); ++k) {
+                if (k != i && !touch(all[k - 1], all[k])) break;
+                total += all[k].size_bytes;
+                if (total >= size) return all[i].address;
+            }
+        }
+        return 0;
+    }
+
+    static constexpr std::size_t region_bytes = 64 * unit;
+    heap h{unit, rmm::heap::merging::same_timelines};
+};
+
+TEST_P(HeapChoice, what_the_trees_find_is_what_a_search_of_all_pieces_finds) {
+    Random random;
+    random.engine.seed(GetParam());
+    for (const std::size_t i : {2u, 0u, 3u, 1u})
+        h.add_region(base + i * region_bytes, region_bytes, rmm::heap::border::sealed);
+    std::vector<block> live;
+    std::vector<std::uint64_t> reached(7, 0);
+    std::uint64_t position = 0;
+    for (int step = 0; step < 3000; ++step) {
+        const std::size_t dice = random.below(100);
+        if (dice < 45) {
+            const std::size_t size = unit * (1 + random.below(12));
+            const std::uint64_t own = random.below(2) == 0 ? heap::no_timeline : 1 + random.below(6);
+            std::vector<std::uint64_t> avoided;
+            for (std::size_t i = random.below(3); i > 0; --i) avoided.push_back(1 + random.below(6));
+            const bool only_ready = random.below(3) == 0;
+            const std::uintptr_t where = expected(size, own, avoided, only_ready);
+            const block b = only_ready ? h.try_allocate_ready(size, own) : h.try_allocate(size, own, avoided);
+            ASSERT_EQ(b.address, where) << step;
+            if (b) live.push_back(b);
+        } else if (dice < 90 && !live.empty()) {
+            const std::size_t which = random.below(live.size());
+            std::swap(live[which], live.back());
+            fence_set fences;
+            for (std::size_t i = random.below(4); i > 0; --i) fences.add({1 + random.below(6), ++position});
+            h.free(live.back().address, live.back().size_bytes, fences);
+            live.pop_back();
+        } else if (dice < 98) {
+            std::vector<std::uint64_t> moved;
+            for (std::uint64_t t = 1; t < reached.size(); ++t)
+                if (random.below(3) == 0) {
+                    reached[t] = position;
+                    moved.push_back(t);
+                }
+            ASSERT_TRUE(h.prune(moved, [&](const fence& f) { return f.position <= reached[f.timeline]; }));
+            for (const listed& p : pieces()) {
+                const auto has_passed = [&](const fence& f) { return f.position <= reached[f.timeline]; };
+                ASSERT_TRUE(p.fences.empty() || !std::all_of(p.fences.begin(), p.fences.end(), has_passed))
+                    << "a piece that is ready was not found";
+            }
+        } else {
+            h.merge_all();
+        }
+        std::size_t row = 0, longest = 0, sum = 0;
+        const std::vector<listed> all = pieces();
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            row = i > 0 && touch(all[i - 1], all[i]) ? row + all[i].size_bytes : all[i].size_bytes;
+            longest = std::max(longest, row);
+            sum += all[i].size_bytes;
+        }
+        ASSERT_EQ(h.largest_free_bytes(), longest) << step;
+        ASSERT_EQ(h.free_bytes(), sum) << step;
+        ASSERT_EQ(h.num_free_pieces(), all.size()) << step;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, HeapChoice, ::testing::Range(1u, 13u));
 INSTANTIATE_TEST_SUITE_P(Seeds, HeapModel, ::testing::Range(1u, 21u));
 
 }  // namespace

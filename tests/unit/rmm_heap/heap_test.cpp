@@ -148,17 +148,20 @@ TEST(Heap, neighbours_with_other_fences_merge_only_when_nothing_else_fits) {
     EXPECT_EQ(h.try_allocate(256).fences, on(2, 5));
 }
 
-TEST(Heap, lazy_merging_takes_the_smallest_row_of_pieces_that_is_large_enough) {
+TEST(Heap, lazy_merging_takes_the_lowest_row_of_pieces_that_is_large_enough) {
     heap h = with_region(256 * 10);
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(h.try_allocate(256));
     auto release = [&](int i, std::uint64_t timeline) { h.free(base + 256u * i, 256, on(timeline, 1)); };
-    for (int i : {0, 1, 2}) release(i, 1 + i);  // a row of three ...
-    for (int i : {5, 6}) release(i, 11 + i);    // ... and a row of two
+    release(0, 1);
+    for (int i : {2, 3, 4}) release(i, 1 + i);  // a row of three ...
+    for (int i : {6, 7}) release(i, 11 + i);    // ... and a row of two
+    EXPECT_EQ(h.largest_free_bytes(), 768u);
     const block found = h.try_allocate(512);
     ASSERT_TRUE(found);
-    EXPECT_EQ(found.address, base) << "of equally small rows the lowest";
+    EXPECT_EQ(found.address, base + 512);
     EXPECT_EQ(found.fences.size(), 2u);
-    EXPECT_EQ(h.largest_free_bytes(), 512u);
+    EXPECT_EQ(h.try_allocate(512).address, base + 256u * 6);
+    EXPECT_FALSE(h.try_allocate(512));
 }
 
 TEST(Heap, regions_that_touch_are_one) {
@@ -245,12 +248,16 @@ TEST(Heap, prune_leaves_timelines_alone_that_have_not_moved) {
     fence_set both = on(1, 1);
     both.add({2, 1});
     h.free(c.address, 512, both);
-    h.prune([](std::uint64_t timeline) { return timeline == 2; }, [](const fence&) { return true; });
-    EXPECT_EQ(h.try_allocate_ready(1024, heap::no_timeline).address, 0u) << "the first piece was not looked at";
-    const block ready = h.try_allocate_ready(768, heap::no_timeline);
+    const std::uint64_t second[] = {2};
+    EXPECT_TRUE(h.prune(second, [](const fence& f) { return f.timeline == 2; }));
+    EXPECT_FALSE(h.try_allocate_ready(512, heap::no_timeline)) << "one of its timelines has not moved";
+    const block ready = h.try_allocate_ready(256, heap::no_timeline);
     EXPECT_EQ(ready.address, b.address);
     EXPECT_TRUE(ready.fences.empty());
-    EXPECT_EQ(h.try_allocate(256).fences, on(1, 1));
+    const std::uint64_t first[] = {1};
+    EXPECT_TRUE(h.prune(first, [](const fence&) { return true; }));
+    EXPECT_EQ(h.try_allocate_ready(512, heap::no_timeline).address, c.address);
+    EXPECT_EQ(h.try_allocate_ready(256, heap::no_timeline).address, a.address);
 }
 
 TEST(Heap, prune_changes_at_most_so_many_pieces_and_says_whether_that_was_all) {
@@ -261,18 +268,23 @@ TEST(Heap, prune_changes_at_most_so_many_pieces_and_says_whether_that_was_all) {
         ASSERT_TRUE(h.try_allocate(256));
         h.free(piece.address, 256 * size, on(size % 2, 1));
     }
-    const auto all = [](std::uint64_t) { return true; };
-    const auto ready_sizes = [](heap copy) {
+    const std::uint64_t both[] = {0, 1};
+    const auto ready_sizes = [&h] {
+        std::vector<block> taken;
         std::vector<std::size_t> sizes;
         for (std::size_t size = 4; size > 0; --size)
-            while (copy.try_allocate_ready(256 * size, heap::no_timeline)) sizes.push_back(size);
+            while (block b = h.try_allocate_ready(256 * size, heap::no_timeline)) {
+                sizes.push_back(size);
+                taken.push_back(std::move(b));
+            }
+        for (const block& b : taken) h.free(b.address, b.size_bytes, {});
         return sizes;
     };
     const auto passed = [](const fence&) { return true; };
-    EXPECT_FALSE(h.prune(all, passed, 3));
-    EXPECT_EQ(ready_sizes(h), (std::vector<std::size_t>{4, 3, 1})) << "of each timeline the largest first";
-    EXPECT_TRUE(h.prune(all, passed, 3));
-    EXPECT_EQ(ready_sizes(h), (std::vector<std::size_t>{4, 3, 2, 1}));
+    EXPECT_FALSE(h.prune(both, passed, 3));
+    EXPECT_EQ(ready_sizes(), (std::vector<std::size_t>{4, 3, 1})) << "of each timeline the largest first";
+    EXPECT_TRUE(h.prune(both, passed, 3));
+    EXPECT_EQ(ready_sizes(), (std::vector<std::size_t>{4, 3, 2, 1}));
 }
 
 TEST(Heap, memory_of_timelines_that_are_avoided_stays_where_it_is) {

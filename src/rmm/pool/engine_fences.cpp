@@ -1,0 +1,176 @@
+// Implements the part of engine.hpp that waits for the last users of memory, and asks whether they are done.
+#include <algorithm>
+#include <utility>
+
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+// Recorded epochs that are left alone before they are asked about: each question costs a driver call.
+constexpr std::size_t poll_slack = 64;
+
+// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up to these.
+constexpr std::size_t most_large_frees_per_poll = 64;
+// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes milliseconds, under
+// the lock.
+constexpr std::size_t most_cleared_per_poll = 512;
+
+// As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the host driver.
+constexpr std::size_t frees_per_cover = 128;
+constexpr std::size_t few_arenas = 64;
+
+}  // namespace
+
+/// Makes `stream` (whose own fences, of number `own`, need nothing) wait for `fences`. Lets the lock go for the driver.
+/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it. `*unreachable`: the
+/// timeline that is so far away, or whose stream is captured.
+driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream,
+                                     std::uint64_t own, reach how_far, bool* out_of_reach, std::uint64_t* unreachable) {
+    std::vector<pending_wait> waits;
+    driver::Status status = prepare_waits(held, fences, own, how_far, &waits, out_of_reach);
+    if (*out_of_reach && unreachable != nullptr) *unreachable = timelines_.first_out_of_reach(fences, own);
+    if (!status.ok() || waits.empty()) return status;
+    held.unlock();
+    status = timelines_.carry_out(waits, rmm::detail::handle_of(stream));
+    held.lock();
+    if (status.code == driver::Code::capture_error && unreachable != nullptr)
+        *unreachable = timelines_.first_not_recorded(waits);
+    timelines_.finish(waits);
+    return status;
+}
+
+/// Makes events where some are missing. Lets the lock go for that.
+driver::Status pool_engine::prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
+                                          std::vector<pending_wait>* waits, bool* out_of_reach) {
+    for (;;) {
+        std::size_t missing = 0;
+        const auto answer = timelines_.prepare_waits(fences, own, how_far, waits, &missing);
+        if (answer == timelines::readiness::ready) return {};
+        if (answer == timelines::readiness::needs_device) {
+            *out_of_reach = true;
+            return {};
+        }
+        std::vector<driver::EventHandle> made;
+        driver::Status status;
+        {
+            const unlocked without(held);
+            status = timelines_.create_events(missing, &made);
+        }
+        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        if (!status.ok()) return status;
+    }
+}
+
+/// As `wait_for`, but the host waits, for as long as the device needs. Lets the lock go.
+driver::Status pool_engine::wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach) {
+    std::vector<pending_wait> waits;
+    driver::Status status = prepare_waits(held, fences, heap::heap::no_timeline, how_far, &waits, out_of_reach);
+    if (!status.ok() || waits.empty()) return status;
+    held.unlock();
+    status = timelines_.carry_out_on_host(waits);
+    held.lock();
+    timelines_.finish(waits);
+    return status;
+}
+
+void pool_engine::wait_for_device() noexcept {
+    (void)driver_.take_last_error();
+    rmm::detail::report_failure(driver_.synchronize_device(device_), "wait for the users of a pool's memory");
+}
+
+/// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what is asked +
+/// pieces of the timelines that have moved).
+void pool_engine::poll(lock& held, std::size_t most_timelines) {
+    std::vector<timelines::question> questions = timelines_.questions(most_timelines);
+    large_frees_ = 0;  // others that come meanwhile need not ask too
+    const std::uint64_t passes = timelines_.num_passes();
+    {
+        const unlocked without(held);
+        timelines_.ask(questions);
+    }
+    timelines_.answer(questions);
+    clear_passed();
+    large_frees_per_poll_ = passes == timelines_.num_passes()
+                                ? std::min(2 * large_frees_per_poll_, most_large_frees_per_poll)
+                                : large_frees_per_poll;
+    // The next round comes when as many again have gathered, so that its cost is spread over what caused it.
+    if (most_timelines >= timelines_.num_recorded()) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
+}
+
+/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(pieces of the timelines that
+/// have moved).
+void pool_engine::clear_passed() {
+    const timelines::progress moved = timelines_.moved();
+    const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
+    more_to_clear_ = false;
+    for (heap::heap& h : heaps_) {
+        if (moved.of_device != 0)
+            h.prune(has_passed);
+        else if (!h.prune(moved.numbers, has_passed, most_cleared_per_poll))
+            more_to_clear_ = true;
+    }
+    if (!more_to_clear_) timelines_.note_cleared(moved);
+    timelines_.forget_idle();
+}
+
+/// In a free: there may be no event for this yet. What finds no room here is fenced when it is needed.
+void pool_engine::note_uncovered(std::vector<heap::fence>& list, const heap::fence_set& fences) noexcept {
+    for (const heap::fence& f : fences) {
+        if (list.size() == list.capacity()) return;
+        list.push_back(f);
+        num_uncovered_.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+/// Few streams record events themselves, every so often; of many each frees too seldom for that.
+bool pool_engine::should_cover() const noexcept {
+    return num_uncovered_.load(std::memory_order_relaxed) >= frees_per_cover &&
+           num_arenas_.load(std::memory_order_relaxed) > few_arenas;
+}
+
+/// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others, if it may
+/// be. Lets the lock go.
+void pool_engine::cover(lock& held) {
+    std::vector<heap::fence> latest;
+    latest.reserve(2 * most_uncovered);
+    latest.assign(uncovered_.begin(), uncovered_.end());
+    uncovered_.clear();
+    {
+        const std::lock_guard in(common_->mutex);
+        latest.insert(latest.end(), common_uncovered_.begin(), common_uncovered_.end());
+        common_uncovered_.clear();
+        num_uncovered_.store(0, std::memory_order_relaxed);
+    }
+    const reach how_far = may_record_device() ? reach::device : reach::streams;
+    // Nothing fails from here on, so that what is prepared is finished.
+    std::vector<pending_wait> events;
+    events.reserve(2 * latest.size());
+    std::vector<driver::EventHandle> made;
+    made.reserve(latest.size());
+    if (const std::size_t missing = timelines_.prepare_cover(latest, how_far, &events); missing > 0) {
+        driver::Status status;
+        {
+            const unlocked without(held);
+            status = timelines_.create_events(missing, &made);
+        }
+        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        if (status.ok()) (void)timelines_.prepare_cover(latest, how_far, &events);
+    }
+    if (events.empty()) return;
+    {
+        const unlocked without(held);
+        timelines_.record(events);
+    }
+    for (const pending_wait& w : events)
+        if (w.whole_device && !w.recorded) note_capture();  // which is why it failed, as far as is known
+    timelines_.finish(events);
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

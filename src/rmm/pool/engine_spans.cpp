@@ -1,0 +1,342 @@
+// Implements the part of engine.hpp that searches memory: the spans of arenas, what is free in them and away from them, and the
+// heap behind.
+//
+// A stream's small requests have spans of their own, as long as few streams have. Those of the others share one arena that is
+// nobody's: what they free is away until it has passed, whoever asks next. A stream that asks often enough gets its own.
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <unordered_map>
+#include <utility>
+
+#include "rmm/aligned.hpp"
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+// Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the spans
+// that streams get before they need them are no more of it than this.
+constexpr std::size_t largest_share_of_own_spans = 16;
+
+// A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks once in a
+// while would take a span from the next that does.
+constexpr std::size_t most_holders = 128;
+constexpr std::size_t fewest_holders = 8;
+// And together no more of a pool than this.
+constexpr std::size_t share_of_holders = 4;
+// A stream of which come as many requests for shared memory, while all streams together make most_holders times as many, gets its
+// own.
+constexpr std::uint32_t requests_of_busy_stream = 64;
+
+// Arenas that wait for fences of blocks which are away and are looked at in one search; the next one goes on.
+constexpr std::size_t most_waiting_asked = 64;
+
+}  // namespace
+
+/// Of virtual memory, which begins with nothing, every stream gets a span of its own with its first small request: with what it finds
+/// in the heap, all of its requests would go there, behind the lock of all streams.
+bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
+    if (source_ == nullptr || growing_ || a.heap.span_bytes() != 0) return false;
+    // The limit of small requests stays when the spans become smaller again.
+    if (size > std::min(small_limit_.load(std::memory_order_relaxed), span_bytes())) return false;
+    if (a.own_number() == heap::heap::no_timeline && &a != common_) return false;
+    if (spans_refused_ > 0) {
+        --spans_refused_;
+        return false;
+    }
+    return &a == common_ ||
+           (holders_.size() + 1) * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
+}
+
+/// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of which
+/// it would have to wait.
+bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexcept {
+    if (source_ == nullptr || growing_ || size > small_limit_.load(std::memory_order_relaxed)) return false;
+    return (a.heap.span_bytes() == 0 && spans_refused_ == 0) ||
+           heap::eager_growth(peak_bytes_, held_bytes()) >= span_bytes();
+}
+
+/// So many arenas have spans before streams share.
+std::size_t pool_engine::most_span_holders() const noexcept {
+    const std::size_t bytes = source_ == nullptr ? held_bytes() / share_of_holders / span_directory::granule
+                                                 : source_->maximum_bytes() / largest_share_of_own_spans / span_bytes();
+    return std::clamp(bytes, fewest_holders, most_holders);
+}
+
+/// Asked once for each request, which it counts.
+bool pool_engine::should_share(arena& a) noexcept {
+    if (a.own_number() == heap::heap::no_timeline || chain<arena, &arena::as_holder>::contains(a)) return false;
+    if (holders_.size() < most_span_holders()) return false;
+    ++num_shared_;
+    if (a.num_shared == 0) a.shared_since = num_shared_;
+    if (++a.num_shared < requests_of_busy_stream) return true;
+    a.num_shared = 0;
+    return num_shared_ - a.shared_since > most_holders * requests_of_busy_stream;
+}
+
+/// What the stream may use at once.
+pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
+    const std::uint64_t own = a.own_number();
+    if (size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
+        arena& spans = spans_of(a);
+        for (bool more = true; more; more = add_span(size, spans)) {
+            const std::lock_guard in(spans.mutex);
+            drain(spans);
+            if (const heap::span_heap::taken t = spans.try_allocate(size, rmm::detail::current_tag()))
+                return {t.address, t.size_bytes, {}, &spans, t.position, false};
+        }
+    }
+    const std::uint8_t area = area_of(size);
+    heap::block b = heaps_[area].try_allocate_ready(size, own);
+    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+}
+
+/// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
+/// arenas, whole spans of which something is away. O(blocks away + arenas with spans), or what
+/// merging needs.
+pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+    if (piece away = take_away_block(size, a, avoided)) return away;
+    const auto from_heap = [&](bool also_away) -> piece {
+        collect_spans(also_away);
+        const std::uint8_t area = area_of(size);
+        heap::block b = heaps_[area].try_allocate(size, a.own_number(), avoided);
+        return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+    };
+    if (piece merged = from_heap(false)) return merged;
+    for (arena* other = holders_.front(); other != nullptr; other = holders_.behind(*other)) {
+        if (other == &a) continue;
+        if (std::find(avoided.begin(), avoided.end(), other->number) == avoided.end()) {
+            const std::lock_guard in(other->mutex);
+            if (const heap::span_heap::taken t = other->try_allocate(size, rmm::detail::current_tag())) {
+                piece found{t.address, t.size_bytes, {}, other, t.position, false};
+                const heap::fence last_use{other->number, t.position};
+                if (t.position != 0 && !timelines_.has_passed(last_use)) found.fences.add(last_use);
+                return found;
+            }
+        }
+        if (piece away = take_away_block(size, *other, avoided)) return away;
+    }
+    return from_heap(true);
+}
+
+/// The beginning of the smallest block of the arena that fits and is away.
+pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+    const std::lock_guard in(a.mutex);
+    std::size_t best = a.away.size();
+    std::size_t best_size = std::numeric_limits<std::size_t>::max();
+    for (std::size_t i = 0; i < a.away.size(); ++i) {
+        const std::size_t s = a.heap.size_of(a.away[i].block);
+        if (s >= size && s < best_size && !a.away[i].fences.has_any_of(avoided)) {
+            best = i;
+            best_size = s;
+        }
+    }
+    if (best == a.away.size()) return {};
+    const heap::fence_set fences = a.away[best].fences;
+    a.reserve_away(1);
+    if (best_size > size) {
+        a.away.push_back({0, fences});
+        try {
+            a.away.back().block = a.heap.split_detached(a.away[best].block, size);
+        } catch (...) {
+            a.away.pop_back();
+            throw;
+        }
+    }
+    const heap::span_heap::taken t = a.heap.take_detached(a.away[best].block, rmm::detail::current_tag());
+    if (best + 1 != a.away.size()) a.away[best] = std::move(a.away.back());
+    a.away.pop_back();
+    return {t.address, t.size_bytes, fences, &a, t.position, true};
+}
+
+/// Takes a span out of the heap that holds at least `size` and is ready for the arena's stream; false if there is none.
+bool pool_engine::add_span(std::size_t size, arena& a) {
+    constexpr std::size_t granule = span_directory::granule;
+    const std::uint8_t area = span_area();
+    for (std::size_t wanted = span_bytes(); wanted >= granule && wanted >= size; wanted /= 2) {
+        // So much more that a multiple of the granule begins in it.
+        heap::block b = heaps_[area].try_allocate_ready(wanted + granule - unit, a.own_number());
+        // Virtual memory is aligned to the granule for the most part.
+        if (!b && source_ != nullptr) {
+            b = heaps_[area].try_allocate_ready(wanted, a.own_number());
+            if (b && b.address % granule != 0) {
+                give(area, b.address, b.size_bytes, b.fences);
+                b = {};
+            }
+        }
+        if (!b) continue;
+        const std::uintptr_t begin = align_up(b.address, granule);
+        const std::uintptr_t end = b.address + b.size_bytes;
+        const bool fits = span_directory::can_hold(begin, wanted) &&
+                          (options_.block_bytes == 0 || (begin - b.address) % options_.block_bytes == 0);
+        if (!fits) {
+            give(area, b.address, b.size_bytes, b.fences);
+            return false;
+        }
+        try {
+            heaps_[area].expect_frees(std::size_t{begin > b.address} + std::size_t{begin + wanted < end});
+        } catch (...) {
+            give(area, b.address, b.size_bytes, b.fences);
+            throw;
+        }
+        if (begin > b.address) give(area, b.address, begin - b.address, b.fences);
+        if (begin + wanted < end) give(area, begin + wanted, end - begin - wanted, b.fences);
+        install_span(begin, wanted, b.fences, a);
+        return true;
+    }
+    return false;
+}
+
+/// Memory that is nobody's becomes a span of the arena; back in the heap if the host has no memory for that.
+void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a) {
+    try {
+        directory_.prepare(address, bytes);
+        const std::lock_guard in(a.mutex);
+        std::uint64_t position = 0;
+        for (const heap::fence& f : fences) position = f.position;
+        // Until its end, the directory says so and a free looks there.
+        directory_.set(address, bytes, &a);
+        try {
+            a.heap.add_span(address, bytes, position);
+            // What the stream left here before counts as freed by it.
+            a.last_freed = std::max(a.last_freed, position);
+            holders_.push_back(a);
+        } catch (...) {
+            directory_.set(address, bytes, nullptr);
+            throw;
+        }
+    } catch (...) {
+        give(span_area(), address, bytes, fences);
+        throw;
+    }
+    update_small_limit();
+}
+
+/// Takes back what was away and may be used again. Under both locks. O(1) where no fence has passed since the last time, else
+/// O(blocks away).
+void pool_engine::drain(arena& a) {
+    if (a.away.empty() || a.drained_at == timelines_.num_passes()) return;
+    a.drained_at = timelines_.num_passes();
+    const std::uint64_t own = a.number.load(std::memory_order_relaxed);
+    std::size_t kept = 0;
+    num_steps_ += a.away.size();
+    for (std::size_t i = 0; i < a.away.size(); ++i) {
+        away_block& block = a.away[i];
+        block.fences.prune([&](const heap::fence& f) { return timelines_.has_passed(f); });
+        const bool ready = block.fences.empty() ||
+                           (&a != common_ && block.fences.size() == 1 && block.fences.begin()->timeline == own);
+        if (ready) {
+            const std::uint64_t position = block.fences.empty() ? 0 : block.fences.begin()->position;
+            a.last_freed = std::max(a.last_freed, position);
+            a.heap.free_detached(block.block, position);
+        } else {
+            if (kept != i) a.away[kept] = std::move(block);
+            ++kept;
+        }
+    }
+    a.away.resize(kept);
+}
+
+/// In a free: the arena may have something to give back. Any thread.
+void pool_engine::note_change(arena& a) noexcept {
+    if (a.is_changed.load(std::memory_order_relaxed) || a.is_changed.exchange(true, std::memory_order_acq_rel)) return;
+    arena* first = changed_.load(std::memory_order_relaxed);
+    do a.next_changed = first;
+    while (!changed_.compare_exchange_weak(first, &a, std::memory_order_release, std::memory_order_relaxed));
+}
+
+/// Gives every span in which nothing is in use back to the heap, so that it merges; `also_away`: also those in which blocks
+/// are away. O(arenas in which something has changed), or with `also_away` O(spans + pieces of the spans that go + blocks away).
+void pool_engine::collect_spans(bool also_away) {
+    for (arena* a = changed_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
+        arena* const next = a->next_changed;
+        a->is_changed.store(false, std::memory_order_release);
+        collect_from(*a, false);
+        a = next;
+    }
+    if (collected_at_ != timelines_.num_passes()) {
+        if (waiting_.size() <= most_waiting_asked) collected_at_ = timelines_.num_passes();
+        for (std::size_t n = std::min(waiting_.size(), most_waiting_asked); n > 0; --n)
+            collect_from(*waiting_.take_front(), false);
+    }
+    if (!also_away) return;
+    for (arena* a = holders_.front(); a != nullptr;) {
+        arena* const next = holders_.behind(*a);
+        collect_from(*a, true);
+        a = next;
+    }
+}
+
+void pool_engine::collect_from(arena& a, bool also_away) {
+    const std::lock_guard in(a.mutex);
+    ++num_steps_;
+    drain(a);
+    const auto fence_at = [&](std::uint64_t position) {
+        const heap::fence last_use{a.number, position};
+        return position == 0 || timelines_.has_passed(last_use) ? heap::fence_set{} : heap::fence_set{last_use};
+    };
+    std::size_t next = 0;
+    if (a.heap.num_unused_spans() > 0)
+        while (const heap::span_heap::span s = a.heap.remove_empty_span(&next)) {
+            directory_.set(s.address, s.size_bytes, nullptr);
+            give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
+        }
+    if (also_away && !a.away.empty()) collect_with_away(a, fence_at);
+    if (a.heap.num_spans() == 0) holders_.erase(a);
+    waiting_.erase(a);
+    if (!a.away.empty()) waiting_.push_back(a);
+}
+
+/// The spans of which something is away, with the fences of what is. What the host has no memory for stays where it is.
+template<typename FenceAt>
+void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
+    heap::heap& h = heaps_[span_area()];
+    std::size_t num_expected = 0;  // frees of parts of the span that is looked at
+    try {
+        std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
+        for (std::size_t i = 0; i < a.away.size(); ++i) away_at[a.away[i].block] = i;
+        std::vector<heap::block> parts;
+        std::vector<std::size_t> gone;
+        const auto note = [&](std::uintptr_t address, std::size_t size, std::uint64_t position,
+                              heap::span_heap::detached block) {
+            h.expect_frees(1);
+            ++num_expected;
+            if (block == heap::span_heap::whole) {
+                parts.push_back({address, size, fence_at(position)});
+            } else {
+                gone.push_back(away_at.at(block));
+                parts.push_back({address, size, a.away[gone.back()].fences});
+            }
+        };
+        std::size_t next = 0;
+        while (const heap::span_heap::span s = a.heap.remove_unused_span(&next, note)) {
+            directory_.set(s.address, s.size_bytes, nullptr);
+            for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
+            h.expect_fewer_frees(1);  // the span was one block
+            num_expected = 0;
+            parts.clear();
+            // From the end, so that the indices before stay; what moves is looked up anew.
+            std::sort(gone.begin(), gone.end(), std::greater<>());
+            for (std::size_t i : gone) {
+                away_at.erase(a.away[i].block);
+                if (i + 1 != a.away.size()) {
+                    a.away[i] = std::move(a.away.back());
+                    away_at.at(a.away[i].block) = i;
+                }
+                a.away.pop_back();
+            }
+            gone.clear();
+        }
+    } catch (const std::bad_alloc&) {
+        h.expect_fewer_frees(num_expected);
+    }
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,109 @@
+// What a resource does when the host has no memory left: a free needs none, whatever came before, and nothing is lost.
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "resource_suite.hpp"
+
+#include "rmm/error.hpp"
+
+namespace {
+
+/// Every allocation of this thread fails.
+thread_local bool host_is_full = false;
+thread_local std::size_t num_refused = 0;
+
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+    if (host_is_full) {
+        ++num_refused;
+        return nullptr;
+    }
+    if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
+    return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+    if (void* p = allocate(bytes, alignment)) return p;
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, 1); }
+void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes, 1); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 1); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t a) { return allocate_or_throw(bytes, std::size_t(a)); }
+void* operator new[](std::size_t bytes, std::align_val_t a) { return allocate_or_throw(bytes, std::size_t(a)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace rmm_test {
+namespace {
+
+constexpr std::size_t KiB = 1024;
+constexpr std::size_t MiB = 1024 * KiB;
+
+class full_host {
+  public:
+    full_host() { host_is_full = true; }
+    ~full_host() { host_is_full = false; }
+    full_host(const full_host&) = delete;
+    full_host& operator=(const full_host&) = delete;
+};
+
+struct block {
+    void* ptr;
+    std::size_t bytes;
+    rmm::cuda_stream_view stream;
+};
+
+TEST_P(ResourceConformance, a_free_needs_no_memory_of_the_host) {
+    // Lost blocks would be missed: in all the rounds the device's memory is used several times over.
+    const std::size_t largest = std::min(GetParam().hundred_blocks_of_bytes, 2 * MiB);
+    const int num_rounds = repeat(24, 6);
+    rmm::cuda_stream first, second;
+    const rmm::cuda_stream_view streams[] = {rmm::cuda_stream_default, first, second};
+    std::mt19937 random(7);
+    testing::internal::CaptureStderr();
+    std::vector<block> blocks;
+    for (int round = 0; round < num_rounds; ++round) {
+        // A stream that the resource has not seen when it gets a block.
+        rmm::cuda_stream unseen;
+        blocks.clear();
+        for (int i = 0; i < 100; ++i) {
+            const std::size_t bytes = i % 3 == 0 ? largest - random() % (largest / 4) : 1 + random() % (8 * KiB);
+            const auto stream = streams[random() % 3];
+            blocks.push_back({resource().allocate(bytes, stream), bytes, stream});
+        }
+        std::shuffle(blocks.begin(), blocks.end(), random);
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+            const block& b = blocks[i];
+            // On their own stream, on another one, and on one that comes only now.
+            rmm::cuda_stream_view on = b.stream;
+            if (i % 4 == 1) on = streams[random() % 3];
+            if (i % 16 == 3) on = unseen;
+            if (on.value() != b.stream.value()) b.stream.synchronize();
+            const full_host full;
+            resource().deallocate(b.ptr, b.bytes, on);
+        }
+    }
+    for (const auto stream : streams) stream.synchronize();
+    const std::string reports = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(reports.find("lost"), std::string::npos) << reports;
+    EXPECT_EQ(reports.find("out of memory"), std::string::npos) << reports;
+    EXPECT_EQ(reports.find("bad_alloc"), std::string::npos) << reports;
+}
+
+}  // namespace
+}  // namespace rmm_test
