@@ -195,6 +195,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     piece find_idle(lock& held, std::size_t size);
     piece grow_idle(lock& held, std::size_t size, refusal* why);
     piece idle_or_nothing(lock& held, piece taken, refusal* why);
+    void expect_parts(capture_heap& c);
+    void give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
+                   heap::fence_set fences) noexcept;
     void wait_for_growth(lock& held);
     void release_ended_captures();
 
