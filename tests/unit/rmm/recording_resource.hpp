@@ -19,7 +19,7 @@ class recording_resource final : public rmm::mr::device_memory_resource {
     };
     std::vector<request> allocations;
     std::vector<request> frees;
-    std::size_t limit = static_cast<std::size_t>(-1);  // bytes in use that may not be exceeded
+    std::size_t limit = static_cast<std::size_t>(-1);    // bytes in use that may not be exceeded
     std::size_t largest = static_cast<std::size_t>(-1);  // that it has in one block
     std::size_t in_use = 0;
 
