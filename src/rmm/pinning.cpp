@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -134,6 +135,8 @@ struct large_blocks {
     std::mutex mutex;
     std::unordered_map<void*, pinned_block> by_address;
 };
+// There never was one: then a free need not make the table to look into it.
+std::atomic<bool> has_large_blocks{false};
 // Never destroyed: memory may be freed by destructors of static objects.
 large_blocks& all_large_blocks() {
     static large_blocks& instance = *new large_blocks;
@@ -172,6 +175,7 @@ Status allocate_pinned(Driver& d, std::size_t bytes, void** out) noexcept {
             large_blocks& all = all_large_blocks();
             const std::lock_guard in(all.mutex);
             all.by_address.emplace(b.address, b);
+            has_large_blocks.store(true, std::memory_order_release);
         } catch (const std::bad_alloc&) {
             unpin(d, b);
             return {Code::out_of_memory, 0};
@@ -183,7 +187,7 @@ Status allocate_pinned(Driver& d, std::size_t bytes, void** out) noexcept {
 
 Status free_pinned(Driver& d, void* ptr) noexcept {
     pinned_block b;
-    {
+    if (has_large_blocks.load(std::memory_order_acquire)) {
         large_blocks& all = all_large_blocks();
         const std::lock_guard in(all.mutex);
         const auto at = all.by_address.find(ptr);

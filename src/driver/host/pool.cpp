@@ -52,11 +52,11 @@ bool Pools::ends_locked(Pool& pool) noexcept {
 }
 
 void Pools::hold(Pool& pool, std::multimap<std::size_t, Pool::Free>::iterator block, void** out) {
-    pool.held.emplace(reinterpret_cast<std::uintptr_t>(block->second.pointer), block->first);
     *out = block->second.pointer;
+    auto& place = pool.held[reinterpret_cast<std::uintptr_t>(*out)];
     ++pool.num_held;
     pool.kept_bytes -= block->first;
-    pool.free.erase(block);
+    place = pool.free.extract(block);
 }
 
 bool Pools::take_kept(Pool& pool, std::size_t size, Stream& stream, void** out) {
@@ -77,7 +77,9 @@ Code Pools::take_new(Pool& pool, std::size_t size, void** out) {
     const Code code = memory_.allocate(size, pool.kind, Origin::pool, pool.device, &pool, &pointer);
     if (code != Code::ok) return code;
     try {
-        pool.held.emplace(reinterpret_cast<std::uintptr_t>(pointer), size);
+        std::multimap<std::size_t, Pool::Free> one;
+        one.emplace(size, Pool::Free{pointer});
+        pool.held.emplace(reinterpret_cast<std::uintptr_t>(pointer), one.extract(one.begin()));
     } catch (...) {
         memory_.release(*memory_.find_exactly(pointer, Origin::pool));
         throw;
@@ -123,9 +125,11 @@ Code Pools::free(Pool& pool, void* pointer, Stream& stream, std::uint64_t positi
         std::lock_guard lock(pool.mutex);
         const auto at = pool.held.find(reinterpret_cast<std::uintptr_t>(pointer));
         if (at == pool.held.end()) return Code::invalid_argument;
-        pool.free.emplace(at->second, Pool::Free{pointer, &stream, position});
-        pool.kept_bytes += at->second;
+        auto place = std::move(at->second);
         pool.held.erase(at);
+        place.mapped() = {pointer, &stream, position};
+        pool.kept_bytes += place.key();
+        pool.free.insert(std::move(place));
         --pool.num_held;
         if (pool.kept_bytes > pool.keep_bytes) trim_due_.store(true, std::memory_order_relaxed);
         if (pool.destroyed) trim_locked(pool, 0);

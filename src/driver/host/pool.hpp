@@ -40,7 +40,8 @@ struct Pool {
     std::size_t num_held = 0;
     bool destroyed = false;  ///< goes away with its last block
     std::multimap<std::size_t, Free> free;
-    std::map<std::uintptr_t, std::size_t> held;  ///< size of the block, which may exceed what was asked for
+    /// With its size, which may exceed what was asked for, and room in `free`: giving it back needs no memory.
+    std::map<std::uintptr_t, std::multimap<std::size_t, Free>::node_type> held;
 };
 
 class Pools {

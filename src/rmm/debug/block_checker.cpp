@@ -72,7 +72,7 @@ block_checker::~block_checker() {
         if (end_serial) check_live(*end_serial);
         report_leaks();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse("could not look at the last blocks of " , name_, ": ", e.what());
+        rmm::detail::report_misuse("could not look at the last blocks of ", name_, ": ", e.what());
     }
     // What is left of frees that nobody could look at.
     for (const freed_ptr& b : unfinished_)
@@ -176,38 +176,54 @@ void* block_checker::allocate_below(std::size_t bytes, cuda_stream_view stream) 
 
 void block_checker::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     if (ptr == nullptr) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(ptr);
+    const live_map::node_type was = take_live(address);
+    bool is_noted = false;
     try {
-        auto b = std::make_unique<freed_block>();
-        b->history.address = reinterpret_cast<std::uintptr_t>(ptr);
-        take_back(std::move(b), bytes, stream);
+        if (was.empty()) {
+            block_history freed;
+            freed.address = address;
+            return report_unknown(freed, bytes, stream);
+        }
+        take_back(was.mapped(), bytes, stream, &is_noted);
         tend();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse("a block of ", name_, " is not looked at, and perhaps lost: ", e.what());
+        rmm::detail::report_misuse("a free of ", name_, " is not looked at: ", e.what());
+        if (was.empty() || is_noted) return;
+        if (registration_ != nullptr) registration_->take(ptr, was.mapped().history.bytes, stream);
+        below_.deallocate(base_of(address), size_below(was.mapped().history.bytes), stream);
     }
 }
 
-void block_checker::take_back(freed_ptr b, std::size_t bytes, cuda_stream_view stream) {
-    const auto freed_at = stack_here();
-    bool has_zones = false;
-    if (!take_live(*b, &has_zones)) return report_unknown(b->history, bytes, stream);
-    block_history& history = b->history;
-    history.freed_on = stream;
+/// `*is_noted`: the block is held back, or below has it. What throws before has done nothing.
+void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_stream_view stream, bool* is_noted) {
+    std::list<freed_ptr> one;
+    freed_block& b = *one.emplace_back(std::make_unique<freed_block>());
+    b.history = was.history;
+    b.history.freed_on = stream;
+    b.history.freed_at = stack_here();
+    const block_history& history = b.history;
     if (history.bytes != bytes) report(describe_wrong_free(debug_error::wrong_size, history, bytes, stream, name_));
-    history.freed_at = freed_at;
-    queue_checks(*b, has_zones, stream);
-    const bool held = b->held;
-    const bool unfinished = b->event.native != nullptr;
+    {
+        // Its place, should it be held back.
+        const std::lock_guard lock(mutex_);
+        held_.emplace(history.address, &b);
+    }
+    *is_noted = true;
+    queue_checks(b, was.has_zones, stream);
+    const bool held = b.held;
+    const bool unfinished = b.event.native != nullptr;
     const std::size_t size = size_below(history.bytes);
     void* const base = base_of(history.address);
     {
         const std::lock_guard lock(mutex_);
         if (held) {
-            held_.emplace(history.address, b.get());
             held_bytes_ += size;
         } else {
+            held_.erase(history.address);
             remember(history);
         }
-        if (unfinished) unfinished_.push_back(std::move(b));
+        if (unfinished) unfinished_.splice(unfinished_.end(), one);
     }
     if (!held) below_.deallocate(base, size, stream);
     if (options_.synchronous && unfinished)
@@ -215,16 +231,11 @@ void block_checker::take_back(freed_ptr b, std::size_t bytes, cuda_stream_view s
                                     "wait for a stream, to look at a block");
 }
 
-/// Out of the table of blocks in use; false if it is not there.
-bool block_checker::take_live(freed_block& b, bool* has_zones) {
+/// Out of the table of blocks in use; empty if it is not there.
+block_checker::live_map::node_type block_checker::take_live(std::uintptr_t address) {
     std::unique_lock lock(mutex_);
     tended_.wait(lock, [this] { return !reading_live_; });
-    const auto at = live_.find(b.history.address);
-    if (at == live_.end()) return false;
-    *has_zones = at->second.has_zones;
-    b.history = std::move(at->second.history);
-    live_.erase(at);
-    return true;
+    return live_.extract(address);
 }
 
 void block_checker::report_unknown(const block_history& freed, std::size_t bytes, cuda_stream_view stream) {
@@ -269,13 +280,17 @@ void block_checker::queue_checks(freed_block& b, bool has_zones, cuda_stream_vie
     b.event = {};
 }
 
-/// Under the lock.
-void block_checker::remember(const block_history& history) {
+/// Under the lock. Only for the words of later findings: where the host has no memory for it, they say less.
+void block_checker::remember(const block_history& history) noexcept {
     if (recent_order_.size() >= most_remembered) {
         recent_.erase(recent_order_.front());
         recent_order_.pop_front();
     }
-    if (recent_.insert_or_assign(history.address, history).second) recent_order_.push_back(history.address);
+    try {
+        if (recent_.insert_or_assign(history.address, history).second) recent_order_.push_back(history.address);
+    } catch (const std::bad_alloc&) {
+        recent_.erase(history.address);
+    }
 }
 
 // ---- what checks need
@@ -319,10 +334,16 @@ unsigned char* block_checker::take_slot() {
     const std::size_t count = std::clamp<std::size_t>(staging_bytes_ / slot_bytes, 1, slots_per_allocation);
     auto* const memory = static_cast<unsigned char*>(allocate_pinned(count * slot_bytes));
     if (memory == nullptr) return nullptr;
-    const std::lock_guard lock(mutex_);
-    pinned_.push_back(memory);
-    for (std::size_t i = 0; i < count; ++i) spare_slots_.push_back(memory + i * slot_bytes);
-    return take_spare();
+    try {
+        const std::lock_guard lock(mutex_);
+        spare_slots_.reserve(spare_slots_.size() + count);
+        pinned_.push_back(memory);
+        for (std::size_t i = 0; i < count; ++i) spare_slots_.push_back(memory + i * slot_bytes);
+        return take_spare();
+    } catch (const std::bad_alloc&) {
+        (void)driver_.free_pinned(memory);
+        return nullptr;
+    }
 }
 
 /// Only while tending. Null where the host has no memory for it.

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -91,11 +92,12 @@ class block_checker {
     void report(const debug_finding& finding) noexcept;
 
     // ---- frees
-    void take_back(freed_ptr b, std::size_t bytes, cuda_stream_view stream);
-    bool take_live(freed_block& b, bool* has_zones);
+    using live_map = std::unordered_map<std::uintptr_t, live_block>;
+    void take_back(const live_block& was, std::size_t bytes, cuda_stream_view stream, bool* is_noted);
+    live_map::node_type take_live(std::uintptr_t address);
     void report_unknown(const block_history& freed, std::size_t bytes, cuda_stream_view stream);
     void queue_checks(freed_block& b, bool has_zones, cuda_stream_view stream);
-    void remember(const block_history& history);  // under the lock
+    void remember(const block_history& history) noexcept;  // under the lock
 
     // ---- looking at frees: by the one thread that is tending
     void tend();
@@ -133,9 +135,9 @@ class block_checker {
     std::uint64_t next_serial_ = 0;
     std::size_t leaks_printed_ = 0;
     debug_counts counts_;
-    std::unordered_map<std::uintptr_t, live_block> live_;
-    std::deque<freed_ptr> unfinished_;                       // freed, not looked at: the oldest first
-    std::deque<freed_ptr> quarantine_;                       // looked at, held back
+    live_map live_;
+    std::list<freed_ptr> unfinished_;                        // freed, not looked at: the oldest first
+    std::list<freed_ptr> quarantine_;                        // looked at, held back
     std::unordered_map<std::uintptr_t, freed_block*> held_;  // of both, what is held back
     std::size_t held_bytes_ = 0;
     std::unordered_map<std::uintptr_t, block_history> recent_;  // what below has again

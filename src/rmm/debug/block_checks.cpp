@@ -1,6 +1,7 @@
 // Implements the part of block_checker.hpp that looks at blocks: whose event has passed, that leave the quarantine, that are
 // in use. By the one thread that is tending.
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -77,48 +78,61 @@ std::optional<std::uint64_t> block_checker::wait_for_device() {
     return std::nullopt;
 }
 
-/// The oldest frees whose events have passed, or all if it may wait.
+/// The oldest frees whose events have passed, or all if it may wait. What throws leaves them to the next look.
 void block_checker::look_at_frees(std::size_t most, bool wait) {
-    std::vector<freed_ptr> batch;
+    std::list<freed_ptr> batch;
+    std::list<freed_ptr> passed;
+    std::vector<driver::EventHandle> events;
     {
         const std::lock_guard lock(mutex_);
         const std::size_t count = std::min(most, unfinished_.size());
-        batch.reserve(count);
-        for (std::size_t i = 0; i < count; ++i) {
-            batch.push_back(std::move(unfinished_.front()));
-            unfinished_.pop_front();
-        }
+        events.reserve(spare_events_.size() + count);
+        batch.splice(batch.end(), unfinished_, unfinished_.begin(),
+                     std::next(unfinished_.begin(), static_cast<std::ptrdiff_t>(count)));
     }
-    std::vector<bool> passed(batch.size());
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-        const freed_block& b = *batch[i];
+    for (auto next = batch.begin(); next != batch.end();) {
+        const auto at = next++;
+        const freed_block& b = **at;
         const driver::Status status = wait ? driver_.synchronize_event(b.event) : driver_.query_event(b.event);
-        passed[i] = status.code != driver::Code::not_ready;
         // Work that failed has copied nothing.
-        if (!passed[i] || !status.ok()) (void)driver_.take_last_error();
-        if (status.ok() && b.zones != nullptr) (void)check_zones(b.history, b.zones);
+        if (!status.ok()) (void)driver_.take_last_error();
+        if (status.code == driver::Code::not_ready) continue;
+        try {
+            if (status.ok() && b.zones != nullptr) (void)check_zones(b.history, b.zones);
+        } catch (const std::bad_alloc& e) {
+            rmm::detail::report_misuse("debug: there is something wrong with a block of ", name_, ": ", e.what());
+        }
+        passed.splice(passed.end(), batch, at);
     }
     const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-        if (!passed[i]) continue;
-        freed_block& b = *batch[i];
-        spare_events_.push_back(std::exchange(b.event, {}));
-        if (b.zones != nullptr) spare_slots_.push_back(std::exchange(b.zones, nullptr));
-        if (b.held) quarantine_.push_back(std::move(batch[i]));
+    unfinished_.splice(unfinished_.begin(), batch);
+    // Others only take spare events meanwhile.
+    if (events.capacity() > spare_events_.capacity()) {
+        events.assign(spare_events_.begin(), spare_events_.end());
+        spare_events_.swap(events);
     }
-    for (std::size_t i = batch.size(); i-- > 0;)
-        if (!passed[i]) unfinished_.push_front(std::move(batch[i]));
+    for (auto next = passed.begin(); next != passed.end();) {
+        const auto at = next++;
+        freed_block& b = **at;
+        spare_events_.push_back(std::exchange(b.event, {}));
+        try {
+            if (b.zones != nullptr) spare_slots_.push_back(std::exchange(b.zones, nullptr));
+        } catch (const std::bad_alloc&) {
+            // The slot is given up; its memory goes with the rest.
+        }
+        if (b.held) quarantine_.splice(quarantine_.end(), passed, at);
+    }
 }
 
 /// Gives the oldest blocks back, of those whose streams are done with them.
 void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_blocks) {
-    std::vector<freed_ptr> leaving;
+    std::list<freed_ptr> leaving;
     std::vector<freed_block*> blocks;
     {
         const std::lock_guard lock(mutex_);
+        blocks.reserve(quarantine_.size());
         while (!quarantine_.empty() && (held_bytes_ > most_bytes || held_.size() > most_blocks)) {
-            leaving.push_back(std::move(quarantine_.front()));
-            quarantine_.pop_front();
+            leaving.splice(leaving.end(), quarantine_, quarantine_.begin());
             const block_history& h = leaving.back()->history;
             held_.erase(h.address);
             held_bytes_ -= size_below(h.bytes);
@@ -126,7 +140,11 @@ void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_b
             blocks.push_back(leaving.back().get());
         }
     }
-    check_contents(blocks);
+    try {
+        check_contents(blocks);
+    } catch (const std::bad_alloc& e) {
+        rmm::detail::report_misuse("freed blocks of ", name_, " are not looked at: ", e.what());
+    }
     for (const freed_block* b : blocks)
         below_.deallocate_unused(base_of(b->history.address), size_below(b->history.bytes), own_.view());
 }
@@ -136,6 +154,7 @@ void block_checker::expel_unfinished(std::size_t most_bytes) {
     std::vector<freed_block*> leaving;
     {
         const std::lock_guard lock(mutex_);
+        leaving.reserve(held_bytes_ > most_bytes ? unfinished_.size() : 0);
         for (const freed_ptr& b : unfinished_) {
             if (held_bytes_ <= most_bytes) break;
             if (!b->held) continue;

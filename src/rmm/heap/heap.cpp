@@ -215,22 +215,31 @@ bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_s
     const std::uintptr_t end = (address + size_bytes) / alignment_ * alignment_;
     if (end <= begin) return false;
 
-    piece* const first = at_or_before(by_address_, begin);
+    piece* const first = first_of_free(begin, end);
     if (first == nullptr) return false;
-    std::uintptr_t covered = first->address;
     fence_set fences;
-    for (const piece* at = first; at != nullptr && at->address == covered && covered < end;
-         at = address_tree::next(at)) {
-        covered += at->size_bytes;
-        if (covered > begin) fences.add(at->fences);
-    }
-    if (covered < end) return false;
+    for (const piece* at = first; at != nullptr && at->address < end; at = address_tree::next(at))
+        fences.add(at->fences);
     if (!fences.empty() && left == nullptr) return false;
     if (left != nullptr) fences.add(*left);
     fence_set copy;
     if (is_inside(*first, begin, end)) copy = first->fences;
     reserve_nodes(2);
 
+    remove_from_regions(begin, end);
+    remove_free_range(first, begin, end, std::move(copy));
+    if (left != nullptr) *left = std::move(fences);
+    return true;
+}
+
+void heap::remove_taken(std::uintptr_t address, std::size_t size_bytes) noexcept {
+    // The node of the free that will not come serves where a region is cut in two.
+    remove_from_regions(address, address + size_bytes);
+    expect_fewer_frees(1);
+}
+
+/// Where that leaves two parts of one region, a node is needed.
+void heap::remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcept {
     for (piece* region = at_or_before(regions_, begin); region != nullptr && region->address < end;) {
         piece* const next = region_tree::next(region);
         const std::uintptr_t region_end = region->end();
@@ -248,10 +257,7 @@ bool heap::remove_region(std::uintptr_t address, std::size_t size_bytes, fence_s
         }
         region = next;
     }
-    remove_free_range(first, begin, end, std::move(copy));
     capacity_bytes_ -= end - begin;
-    if (left != nullptr) *left = std::move(fences);
-    return true;
 }
 
 void heap::remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end, fence_set copy) noexcept {
@@ -273,6 +279,16 @@ void heap::remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end
 }
 
 // ---- searches
+
+/// The piece in which the range begins; null if not all of it is free.
+heap::piece* heap::first_of_free(std::uintptr_t begin, std::uintptr_t end) const noexcept {
+    piece* const first = at_or_before(by_address_, begin);
+    if (first == nullptr) return nullptr;
+    std::uintptr_t covered = first->address;
+    for (const piece* at = first; at != nullptr && at->address == covered && covered < end; at = address_tree::next(at))
+        covered += at->size_bytes;
+    return covered < end ? nullptr : first;
+}
 
 /// The smallest piece of the owner that fits; the lowest of equals.
 heap::piece* heap::first_of(owner of, std::size_t size) const noexcept {
@@ -392,13 +408,8 @@ block heap::cut(piece* at, std::size_t size) {
 }
 
 block heap::take(std::uintptr_t address, std::size_t size_bytes) {
-    const std::uintptr_t end = address + size_bytes;
-    piece* const first = at_or_before(by_address_, address);
-    if (size_bytes == 0 || first == nullptr) return {};
-    std::uintptr_t covered = first->address;
-    for (const piece* at = first; at != nullptr && at->address == covered && covered < end; at = address_tree::next(at))
-        covered += at->size_bytes;
-    return covered < end ? block{} : take_range(first, address, size_bytes);
+    piece* const first = first_of_free(address, address + size_bytes);
+    return first == nullptr || size_bytes == 0 ? block{} : take_range(first, address, size_bytes);
 }
 
 /// All of it is free, from the piece `first` on.

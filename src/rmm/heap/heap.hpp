@@ -66,8 +66,14 @@ class heap {
                        std::span<const std::uint64_t> avoided = {});
     /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
     block try_allocate_ready(std::size_t size_bytes, std::uint64_t own);
+    /// Whether all of the range is free. O(pieces in it + log free pieces).
+    bool is_free(std::uintptr_t address, std::size_t size_bytes) const noexcept {
+        return size_bytes != 0 && first_of_free(address, address + size_bytes) != nullptr;
+    }
     /// Takes exactly this range, if all of it is free.
     block take(std::uintptr_t address, std::size_t size_bytes);
+    /// What was given out by one call, and not freed, leaves the heap for good. Needs no memory of the host.
+    void remove_taken(std::uintptr_t address, std::size_t size_bytes) noexcept;
     /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked for.
     /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
@@ -246,6 +252,7 @@ class heap {
     piece* last_of(owner of) const noexcept {
         return by_owner_.last_before([=](const piece& p) { return p.of <= of; }, &num_steps_);
     }
+    piece* first_of_free(std::uintptr_t begin, std::uintptr_t end) const noexcept;
     piece* first_of(owner of, std::size_t size) const noexcept;
     piece* find_ready(std::size_t size, std::uint64_t own) const noexcept;
     piece* find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept;
@@ -257,6 +264,7 @@ class heap {
     /// Takes [begin, end), which is free from the piece `at` on, out of the pieces. A node, and `copy` of the piece's fences, are
     /// needed where that leaves two parts of one piece.
     void remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end, fence_set copy) noexcept;
+    void remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcept;
     static bool is_inside(const piece& p, std::uintptr_t begin, std::uintptr_t end) noexcept {
         return p.address < begin && end < p.end();
     }

@@ -6,6 +6,7 @@
 // `capture_state` alone is told of the end by any thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -41,6 +42,15 @@ struct capture_heap {
     std::map<std::uintptr_t, chunk> chunks;      // what was taken from the pool
     std::map<cudaStream_t, heap::heap> free_on;  // usable on that stream, in the capture
     std::vector<heap::block> freed_elsewhere;    // not before the end
+    // Parts of the chunks that the pool's heaps, one for each area, expect back one by one.
+    std::array<std::size_t, 2> expected{};
+
+    /// Into how many parts the chunks are cut.
+    std::size_t num_parts() const noexcept {
+        std::size_t parts = num_live + freed_elsewhere.size();
+        for (const auto& [stream, free] : free_on) parts += free.num_free_pieces();
+        return parts;
+    }
 
     /// Of the chunk that an address lies in.
     std::uint8_t area_at(std::uintptr_t address) const { return std::prev(chunks.upper_bound(address))->second.area; }

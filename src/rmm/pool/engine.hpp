@@ -195,6 +195,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     piece find_idle(lock& held, std::size_t size);
     piece grow_idle(lock& held, std::size_t size, refusal* why);
     piece idle_or_nothing(lock& held, piece taken, refusal* why);
+    void expect_parts(capture_heap& c);
+    void give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
+                   heap::fence_set fences) noexcept;
     void wait_for_growth(lock& held);
     void release_ended_captures();
 
@@ -243,6 +246,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     // ---- growing and shrinking (engine_memory.cpp)
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
     piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why);
+    piece take_from_upstream(lock& held, std::size_t attempt, std::size_t size, const arena& a, cuda_stream_view stream,
+                             refusal* why);
+    std::vector<heap::range> unused_blocks(std::size_t bytes);
+    piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
+    void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream);
     piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
     bool grow_by_span(lock& held, arena& a);
     piece grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,

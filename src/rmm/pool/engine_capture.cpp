@@ -71,6 +71,7 @@ void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, 
     ++c->num_live;  // holds the capture's heap while the lock is let go
     try {
         if (!block) block = take_chunk(held, *c, size, handle, why);
+        if (block) expect_parts(*c);
         if (block)
             large_.insert(block.address,
                           {block.size_bytes, c->area_at(block.address), rmm::detail::tag_of_thread, c, handle});
@@ -105,12 +106,36 @@ heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t siz
         c.chunks[chunk.address] = {chunk.address, chunk.size_bytes, chunk.area};
         free.add_region(chunk.address, chunk.size_bytes, heap::border::sealed);
         c.held_bytes += chunk.size_bytes;
+        ++c.expected[chunk.area];
         return free.try_allocate(size);
     } catch (...) {
         c.chunks.erase(chunk.address);
         put_back(chunk);
         throw;
     }
+}
+
+/// Afterwards no free, of the capture or of what is left of it, needs memory of the host. Throws std::bad_alloc.
+void pool_engine::expect_parts(capture_heap& c) {
+    c.freed_elsewhere.reserve(c.freed_elsewhere.size() + c.num_live);
+    // A part may lie in either area: each is ready for all.
+    const std::size_t wanted = c.num_parts();
+    for (std::size_t area = 0; area < num_areas; ++area) {
+        if (area != 0 && source_ == nullptr) continue;
+        if (c.expected[area] >= wanted) continue;
+        heaps_[area].expect_frees(wanted - c.expected[area]);
+        c.expected[area] = wanted;
+    }
+}
+
+/// Of the capture's memory, into the heap.
+void pool_engine::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
+                            heap::fence_set fences) noexcept {
+    if (c.expected[area] > 0)
+        --c.expected[area];
+    else
+        rmm::detail::report_misuse("more parts of a capture's memory came back than were handed out");
+    give_or_lose(area, address, size, std::move(fences));
 }
 
 /// Memory that nobody on the device uses any more. Asks and, at last, waits for the host's part of it.
@@ -228,7 +253,7 @@ bool pool_engine::free_captured(std::uintptr_t address, std::size_t bytes, std::
             large_bytes_ -= true_size;
             --c.num_live;
             if (c.released)
-                give(block->area, address, true_size, fences);
+                give_part(c, block->area, address, true_size, std::move(fences));
             else if (id == c.id && normalized(streams.front()) == block->stream)
                 c.free_on.at(block->stream).free(address, true_size, {});
             else
@@ -250,16 +275,20 @@ void pool_engine::release_ended_captures() {
         if (!news || c->released || !c->state->ended.load(std::memory_order_acquire)) continue;
         for (auto& [stream, free] : c->free_on)
             free.for_each_free([&](std::uintptr_t address, std::size_t size, const heap::fence_set&) {
-                give_or_lose(c->area_at(address), address, size, {});
+                give_part(*c, c->area_at(address), address, size, {});
             });
-        for (const heap::block& b : c->freed_elsewhere)
-            give_or_lose(c->area_at(b.address), b.address, b.size_bytes, b.fences);
+        for (heap::block& b : c->freed_elsewhere)
+            give_part(*c, c->area_at(b.address), b.address, b.size_bytes, std::move(b.fences));
         c->free_on.clear();
         c->freed_elsewhere.clear();
         c->held_bytes = 0;
         c->released = true;
     }
-    std::erase_if(captures_, [](const auto& c) { return c->released && c->num_live == 0; });
+    std::erase_if(captures_, [this](const auto& c) {
+        if (!c->released || c->num_live != 0) return false;
+        for (std::size_t area = 0; area < num_areas; ++area) heaps_[area].expect_fewer_frees(c->expected[area]);
+        return true;
+    });
     num_captures_.store(captures_.size(), std::memory_order_relaxed);
 }
 

@@ -153,9 +153,14 @@ bool pool_engine::add_mapped(lock& held, std::uint8_t area, const heap::range& m
 
 pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
                                               refusal* why) {
-    const auto first = first_attempt(size, why);
-    if (!first) return {};
-    std::size_t attempt = *first;
+    if (const auto first = first_attempt(size, why))
+        if (piece grown = take_from_upstream(held, *first, size, a, stream, why)) return grown;
+    return exchange(held, size, a, stream, why);
+}
+
+/// `size` bytes of a new block of upstream, which has up to `attempt`.
+pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attempt, std::size_t size, const arena& a,
+                                                   cuda_stream_view stream, refusal* why) {
     void* base = nullptr;
     {
         const unlocked without(held);
@@ -170,8 +175,9 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
         heap::fence_set fences;
         if (options_.ordered_upstream) {
             timeline& home = *a.home.load();
-            fences.add({home.number, home.epoch_now()});
-            home.mark_used(home.epoch_now());
+            const std::uint64_t epoch = home.epoch_now();
+            home.mark_used(epoch);
+            fences.add({home.number, epoch});
         }
         add_upstream_block(base, attempt, fences, stream);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
@@ -184,6 +190,112 @@ pool_engine::piece pool_engine::grow_upstream(lock& held, std::size_t size, cons
             held.lock();
         }
         throw;
+    }
+}
+
+// ---- what is free lies in several blocks of upstream, each too small
+
+/// Blocks of upstream in which nothing is in use, of `bytes` together at least: as few bytes as that takes, small blocks
+/// first. None if there is not as much. O(blocks of upstream log free pieces).
+std::vector<heap::range> pool_engine::unused_blocks(std::size_t bytes) {
+    std::vector<heap::range> unused;
+    for (const auto& [address, size_bytes] : regions_)
+        if (heaps_[0].is_free(address, size_bytes)) unused.push_back({address, size_bytes});
+    std::sort(unused.begin(), unused.end(),
+              [](const heap::range& x, const heap::range& y) { return x.size_bytes < y.size_bytes; });
+    std::size_t sum = 0;
+    auto last = unused.begin();
+    for (; last != unused.end() && sum < bytes; ++last) sum += last->size_bytes;
+    if (sum < bytes) return {};
+    unused.erase(last, unused.end());
+    // With the last of them, some others may not be needed; the largest of these stay.
+    for (std::size_t i = unused.size(); i-- > 0;) {
+        if (sum - unused[i].size_bytes < bytes) continue;
+        sum -= unused[i].size_bytes;
+        unused.erase(unused.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return unused;
+}
+
+/// Gives blocks back that nobody uses, in the order of the stream, and asks upstream for one that the request fits into: after a
+/// refusal, of the pool's maximum or of upstream. If upstream refuses again, it is asked for what it was given.
+pool_engine::piece pool_engine::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
+                                         refusal* why) {
+    if (!options_.grows || options_.block_bytes != 0) return {};
+    const std::size_t maximum = options_.maximum_bytes;
+    const bool is_limited = maximum != no_maximum;
+    if (is_limited && size > maximum) return {};
+    {
+        // As for `trim`: upstream's own frees must not spoil a capture.
+        const unlocked without(held);
+        if (timelines_.is_part_of_capture(driver::legacy_stream())) return {};
+    }
+    collect_spans(true);
+    // What the device has besides, nobody knows: without a maximum, what is given back must be enough.
+    const std::size_t room = is_limited && !why->device_is_full ? maximum - std::min(maximum, held_bytes()) : 0;
+    const std::vector<heap::range> unused = unused_blocks(size - std::min(room, size));
+    // A single block that is large enough would have served the request, but for who must be waited for.
+    if (unused.empty() || (unused.size() == 1 && unused.front().size_bytes >= size)) return {};
+    std::vector<heap::range> given_back;
+    given_back.reserve(unused.size());
+    std::size_t sum = 0;
+    for (const heap::range& block : unused) {
+        if (!give_back_block(held, block, stream, a.own_number())) break;
+        given_back.push_back(block);
+        sum += block.size_bytes;
+    }
+    if (given_back.size() == unused.size()) {
+        // As much as before, if upstream has it.
+        refusal again;
+        if (piece made = take_from_upstream(held, std::max(size, sum), size, a, stream, &again)) return made;
+        *why = again;
+    }
+    take_again(held, given_back, a, stream);
+    return {};
+}
+
+/// In the order of the stream, whose own fences need nothing. False if its last users cannot be waited for: then nothing has
+/// changed. Lets the lock go.
+bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own) {
+    // What is taken is nobody's while the lock is let go.
+    heap::block taken = heaps_[0].take(block.address, block.size_bytes);
+    if (!taken) return false;
+    driver::Status status;
+    bool out_of_reach = false;
+    try {
+        status = wait_for(held, taken.fences, stream, own, last_resort(), &out_of_reach);
+    } catch (...) {
+        give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+        throw;
+    }
+    if (!status.ok() || out_of_reach) {
+        (void)driver_.take_last_error();
+        give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+        return false;
+    }
+    heaps_[0].remove_taken(block.address, block.size_bytes);
+    regions_.erase(block.address);
+    held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
+    const unlocked without(held);
+    tell_removed(block.address, block.size_bytes);
+    upstream_->deallocate_async(reinterpret_cast<void*>(block.address), block.size_bytes, unit, stream);
+    return true;
+}
+
+/// Upstream has refused what it was given blocks for. What it does not give again, the pool may grow by when there is more.
+void pool_engine::take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a,
+                             cuda_stream_view stream) {
+    for (const heap::range& block : given_back) {
+        refusal ignored;
+        piece again = take_from_upstream(held, block.size_bytes, block.size_bytes, a, stream, &ignored);
+        if (!again) continue;
+        if (options_.ordered_upstream) {
+            timeline& home = *a.home.load();
+            const std::uint64_t epoch = home.epoch_now();
+            home.mark_used(epoch);
+            again.fences.add({home.number, epoch});
+        }
+        put_back(std::move(again));
     }
 }
 
@@ -221,7 +333,8 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     };
     struct removal {
         ~removal() {
-            for (const removed_range& r : ranges) engine->return_region(r.area, r.where, r.fences);
+            for (removed_range& r : ranges)
+                engine->give_or_lose(r.area, r.where.address, r.where.size_bytes, std::move(r.fences));
             if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
         }
         pool_engine* engine;
@@ -238,11 +351,10 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
         while (at->where.end() <= m.address) ++at;
         for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
             const std::uintptr_t begin = std::max(f->where.address, m.address);
-            removed_range part{
-                {begin, std::min(f->where.end(), m.end()) - begin}, static_cast<std::uint8_t>(f->area), {}};
-            RMM_EXPECTS(heaps_[part.area].remove_region(begin, part.where.size_bytes, &part.fences),
-                        "a pool of virtual memory planned to move memory that is in use");
-            removed->ranges.push_back(std::move(part));
+            const auto of_area = static_cast<std::uint8_t>(f->area);
+            heap::block part = heaps_[of_area].take(begin, std::min(f->where.end(), m.end()) - begin);
+            RMM_EXPECTS(part, "a pool of virtual memory planned to move memory that is in use");
+            removed->ranges.push_back({{part.address, part.size_bytes}, of_area, std::move(part.fences)});
             users.add(removed->ranges.back().fences);
         }
     }
@@ -263,6 +375,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
         status = made.status;
         // After a failure what was moved is where it was, but for what is spare now.
         const std::vector<removed_range> moved = std::exchange(removed->ranges, {});
+        for (const removed_range& r : moved) heaps_[r.area].remove_taken(r.where.address, r.where.size_bytes);
         if (status.ok()) {
             for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
         } else {
@@ -270,7 +383,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
                 for (const heap::range& m : made.ranges) {
                     const std::uintptr_t begin = std::max(r.where.address, m.address);
                     const std::uintptr_t end = std::min(r.where.end(), m.end());
-                    if (begin < end) removed->ranges.push_back({{begin, end - begin}, r.area, r.fences});
+                    if (begin < end) return_region(r.area, {begin, end - begin}, r.fences);
                 }
         }
     }
@@ -302,44 +415,41 @@ bool pool_engine::cut_behind(lock& held, piece* taken) {
     const heap::range whole = source_->piece_across(at);
     const std::size_t fitting = source_->fitting_piece(held_bytes() - free_bytes());
     if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
+    // The piece is nobody's while the lock is let go.
     heap::heap& h = heaps_[taken->area];
-    heap::fence_set users;
-    if (!h.remove_region(end, whole.end() - end, &users)) return true;
-    heap::fence_set all = taken->fences;
-    all.add(users);
-    all.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
-    if (!all.empty() && fitting * fitting_pieces_in_largest > source_->largest_piece_bytes()) {
-        return_region(taken->area, {end, whole.end() - end}, users);
-        return true;
-    }
-
-    // The piece is nobody's while the lock is let go; what the block has before it stays the block's.
-    const growth_mark cutting(*this);
-    const heap::range used{whole.address, end - whole.address};
-    h.free(used.address, used.size_bytes, {});
-    h.remove_region(used.address, used.size_bytes);
-    virtual_source::cutting done{{}, whole};
+    heap::block rest = h.take(end, whole.end() - end);
+    if (!rest) return true;
+    virtual_source::cutting done{{driver::Code::not_ready, 0}, whole};
     try {
-        bool out_of_reach = false;
-        done.status = wait_on_host(held, all, last_resort(), &out_of_reach);
-        if (out_of_reach) done.status = {driver::Code::not_ready, 0};
-        if (done.status.ok()) {
-            all.clear();
-            const unlocked without(held);
-            done = source_->cut(at);
+        heap::fence_set all = taken->fences;
+        all.add(rest.fences);
+        all.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+        if (all.empty() || fitting * fitting_pieces_in_largest <= source_->largest_piece_bytes()) {
+            const growth_mark cutting(*this);
+            bool out_of_reach = false;
+            done.status = wait_on_host(held, all, last_resort(), &out_of_reach);
+            if (out_of_reach) done.status = {driver::Code::not_ready, 0};
+            if (done.status.ok()) {
+                rest.fences.clear();
+                taken->fences.clear();
+                const unlocked without(held);
+                done = source_->cut(at);
+            }
+            if (!done.status.ok()) (void)driver_.take_last_error();
+            note_source();
         }
     } catch (const std::bad_alloc&) {
         // It stays whole.
     }
-    if (!done.status.ok()) (void)driver_.take_last_error();
-    note_source();
     if (done.mapped.size_bytes != 0) {
-        h.add_region(whole.address, whole.size_bytes, heap::border::open, all);
-        (void)h.take(used.address, used.size_bytes);
-        taken->fences = std::move(all);
+        give_or_lose(taken->area, rest.address, rest.size_bytes, std::move(rest.fences));
         return true;
     }
-    give_or_lose(taken->area, taken->address, whole.address - taken->address, taken->fences);
+    h.remove_taken(whole.address, whole.size_bytes);
+    if (taken->address < whole.address)
+        give_or_lose(taken->area, taken->address, whole.address - taken->address, std::move(taken->fences));
+    else
+        h.expect_fewer_frees(1);
     return false;
 }
 
@@ -431,27 +541,12 @@ std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
     for (auto at = regions_.begin(); at != regions_.end() && held_bytes() > keep_bytes;) {
         const auto [address, size_bytes] = *at;
-        heap::fence_set fences;
-        if (!heaps_[0].remove_region(address, size_bytes, &fences)) {
+        if (!heaps_[0].is_free(address, size_bytes)) {
             ++at;
             continue;
         }
-        // Out of the heap it is nobody's while the lock is let go.
-        bool out_of_reach = false;
-        const driver::Status status =
-            wait_for(held, fences, cuda_stream_view{}, rmm::detail::legacy_number, last_resort(), &out_of_reach);
-        if (!status.ok() || out_of_reach) {
-            (void)driver_.take_last_error();
-            heaps_[0].add_region(address, size_bytes, heap::border::sealed, fences);
-            return given_back;
-        }
-        regions_.erase(address);
-        held_bytes_.fetch_sub(size_bytes, std::memory_order_relaxed);
+        if (!give_back_block(held, {address, size_bytes}, cuda_stream_view{}, rmm::detail::legacy_number)) break;
         given_back += size_bytes;
-        held.unlock();
-        tell_removed(address, size_bytes);
-        upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
-        held.lock();
         at = regions_.upper_bound(address);
     }
     return given_back;
@@ -482,23 +577,30 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
         });
         for (const heap::range& r : whole) {
             if (held_bytes() <= keep_bytes) return given_back;
-            heap::fence_set fences;
-            if (!h.remove_region(r.address, r.size_bytes, &fences)) continue;
+            heap::block taken = h.take(r.address, r.size_bytes);
+            if (!taken) continue;
             bool out_of_reach = false;
-            virtual_source::trimming t{{}, 0, r};
+            driver::Status status;
             try {
-                t.status = wait_on_host(held, fences, last_resort(), &out_of_reach);
-                if (t.status.ok() && !out_of_reach) {
-                    const unlocked without(held);
-                    tell_removed(r.address, r.size_bytes);
-                    t = source_->trim(r);
-                    if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
-                }
+                status = wait_on_host(held, taken.fences, last_resort(), &out_of_reach);
             } catch (...) {
-                return_region(area, r, fences);
+                give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
                 throw;
             }
-            if (t.left.size_bytes != 0) return_region(area, t.left, fences);
+            if (!status.ok() || out_of_reach) {
+                give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                (void)driver_.take_last_error();
+                return given_back;
+            }
+            virtual_source::trimming t{{}, 0, r};
+            {
+                const unlocked without(held);
+                tell_removed(r.address, r.size_bytes);
+                t = source_->trim(r);
+                if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
+            }
+            h.remove_taken(r.address, r.size_bytes);
+            if (t.left.size_bytes != 0) return_region(area, t.left, {});
             if (!note(t)) return given_back;
         }
     }

@@ -324,6 +324,87 @@ TEST(Pool, trim_gives_whole_upstream_blocks_back) {
     p.deallocate(p.allocate(256, stream), 256, stream);
 }
 
+TEST(Pool, exchanges_free_blocks_of_upstream_for_one_that_a_request_fits_into) {
+    recording_resource upstream;
+    pool<recording_resource> p{upstream, 0, 8 * 4096};
+    cuda_stream stream, other;
+    void* const kept = p.allocate(4096, stream);  // with half of the room: 4 units
+    void* const a = p.allocate(3 * 4096, stream);
+    void* const b = p.allocate(2 * 4096, stream);
+    void* const c = p.allocate(2 * 4096, stream);
+    EXPECT_EQ(p.pool_size(), 8u * 4096);
+    EXPECT_EQ(sizes_asked(upstream), (sizes{4 * 4096, 2 * 4096, 2 * 4096}));
+    p.deallocate(a, 3 * 4096, stream);
+    p.deallocate(b, 2 * 4096, stream);
+    p.deallocate(c, 2 * 4096, other);
+    // Seven units are free, three of them beside a block in use.
+    void* const large = p.allocate(4 * 4096, stream);
+    EXPECT_EQ(sizes_asked(upstream), (sizes{4 * 4096, 2 * 4096, 2 * 4096, 4 * 4096}));
+    EXPECT_EQ(upstream.frees.size(), 2u);
+    for (const auto& freed : upstream.frees) EXPECT_EQ(freed.stream.value(), stream.value());
+    EXPECT_EQ(p.pool_size(), 8u * 4096);
+    EXPECT_EQ(upstream.in_use, 8u * 4096);
+    EXPECT_THROW((void)p.allocate(4 * 4096, stream), rmm::out_of_memory)
+        << "only three units are free, in a block in use";
+    EXPECT_EQ(upstream.frees.size(), 2u);
+    p.deallocate(p.allocate(3 * 4096, stream), 3 * 4096, stream);
+    p.deallocate(large, 4 * 4096, stream);
+    p.deallocate(kept, 4096, stream);
+    void* const all = p.allocate(8 * 4096, other);
+    EXPECT_EQ(upstream.in_use, 8u * 4096);
+    p.deallocate(all, 8 * 4096, other);
+}
+
+TEST(Pool, gives_back_no_more_than_a_request_needs) {
+    recording_resource upstream;
+    pool<recording_resource> p{upstream, 0, 15 * 4096};
+    std::vector<std::pair<void*, std::size_t>> blocks;
+    for (std::size_t units : {8, 4, 2, 1}) blocks.emplace_back(p.allocate(units * 4096), units * 4096);
+    EXPECT_EQ(sizes_asked(upstream), (sizes{8 * 4096, 4 * 4096, 2 * 4096, 4096}));
+    p.deallocate(blocks[1].first, 4 * 4096);
+    p.deallocate(blocks[2].first, 2 * 4096);
+    p.deallocate(blocks[3].first, 4096);
+    void* const ptr = p.allocate(5 * 4096);
+    EXPECT_EQ(p.pool_size(), 15u * 4096);
+    ASSERT_EQ(upstream.frees.size(), 2u);
+    EXPECT_EQ(upstream.frees[0].bytes + upstream.frees[1].bytes, 5u * 4096) << "the block of two units stays";
+    p.deallocate(ptr, 5 * 4096);
+    p.deallocate(blocks[0].first, 8 * 4096);
+}
+
+TEST(Pool, is_as_usable_as_before_when_upstream_refuses_the_exchange) {
+    recording_resource upstream;
+    pool<recording_resource> p{upstream, 0, 6 * 4096};
+    cuda_stream stream;
+    void* const a = p.allocate(3 * 4096, stream);
+    void* const b = p.allocate(3 * 4096, stream);
+    p.deallocate(a, 3 * 4096, stream);
+    p.deallocate(b, 3 * 4096, stream);
+    upstream.largest = 3 * 4096;  // as a device whose memory is in pieces
+    EXPECT_THROW((void)p.allocate(5 * 4096, stream), rmm::out_of_memory);
+    EXPECT_EQ(p.pool_size(), 6u * 4096);
+    EXPECT_EQ(upstream.in_use, 6u * 4096);
+    void* const again_a = p.allocate(3 * 4096, stream);
+    void* const again_b = p.allocate(3 * 4096, stream);
+    EXPECT_EQ(upstream.in_use, 6u * 4096) << "without growing";
+    p.deallocate(again_a, 3 * 4096, stream);
+    p.deallocate(again_b, 3 * 4096, stream);
+}
+
+TEST(Pool, without_a_maximum_exchanges_blocks_when_upstream_has_no_more) {
+    recording_resource upstream;
+    upstream.limit = 6 * 4096;
+    pool<recording_resource> p{upstream, 0};
+    void* const a = p.allocate(3 * 4096);
+    void* const b = p.allocate(3 * 4096);
+    p.deallocate(a, 3 * 4096);
+    p.deallocate(b, 3 * 4096);
+    void* const all = p.allocate(6 * 4096);
+    EXPECT_EQ(upstream.in_use, 6u * 4096);
+    EXPECT_THROW((void)p.allocate(4096), rmm::out_of_memory);
+    p.deallocate(all, 6 * 4096);
+}
+
 TEST(Pool, counts_what_it_holds) {
     mr::cuda_memory_resource cuda;
     pool<mr::cuda_memory_resource> p{cuda, 4096};

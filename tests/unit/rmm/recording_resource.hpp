@@ -19,7 +19,8 @@ class recording_resource final : public rmm::mr::device_memory_resource {
     };
     std::vector<request> allocations;
     std::vector<request> frees;
-    std::size_t limit = static_cast<std::size_t>(-1);  // bytes in use that may not be exceeded
+    std::size_t limit = static_cast<std::size_t>(-1);    // bytes in use that may not be exceeded
+    std::size_t largest = static_cast<std::size_t>(-1);  // that it has in one block
     std::size_t in_use = 0;
 
     /// Bytes of every request, in order.
@@ -33,7 +34,7 @@ class recording_resource final : public rmm::mr::device_memory_resource {
   private:
     void* do_allocate(std::size_t bytes, rmm::cuda_stream_view stream) override {
         allocations.push_back({bytes, stream, rmm::get_current_cuda_device().value()});
-        if (bytes > limit - in_use) throw rmm::out_of_memory("the limit of a test");
+        if (bytes > limit - in_use || bytes > largest) throw rmm::out_of_memory("the limit of a test");
         void* const ptr = upstream_.allocate(bytes, stream);
         in_use += bytes;
         return ptr;

@@ -336,6 +336,18 @@ TEST(Heap, freeing_twice_or_foreign_memory_is_an_error_and_changes_nothing) {
     EXPECT_EQ(h.try_allocate(2048).address, base);
 }
 
+TEST(Heap, what_was_taken_may_leave_the_heap_for_good) {
+    heap h;
+    h.add_region(0, 8 * unit);
+    const block middle = h.take(2 * unit, 3 * unit);
+    h.remove_taken(middle.address, middle.size_bytes);
+    EXPECT_EQ(h.capacity_bytes(), 5 * unit);
+    EXPECT_EQ(h.free_bytes(), 5 * unit);
+    EXPECT_THROW(h.free(2 * unit, unit, {}), std::logic_error);
+    h.add_region(2 * unit, 3 * unit);
+    EXPECT_EQ(h.try_allocate(8 * unit).address, 0u);
+}
+
 TEST(Heap, an_alignment_that_is_no_power_of_two_is_refused) {
     EXPECT_THROW(heap(0), std::invalid_argument);
     EXPECT_THROW(heap(384), std::invalid_argument);
