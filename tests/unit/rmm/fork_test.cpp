@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <sstream>
@@ -441,30 +442,33 @@ TEST(Fork, forks_while_other_threads_use_everything_leave_children_that_end) {
 }
 
 TEST(Fork, a_parent_that_has_used_nothing_but_what_needs_no_driver_leaves_no_child_waiting) {
-    EXPECT_EQ(in_child([] {
-                  std::atomic<bool> stop{false};
-                  std::thread names([&] {
-                      for (int i = 0; !stop.load(); ++i) {
-                          const rmm::memory_tag tag(("tag " + std::to_string(i % 50000)).c_str());
-                          (void)rmm::memory_tag::current();
-                      }
-                  });
-                  std::string wrong;
-                  for (int i = 0; i < 200 && wrong.empty(); ++i)
-                      wrong = in_child([&] {
-                          const rmm::memory_tag tag(("child " + std::to_string(i)).c_str());
-                          // Works, or is refused where the thread was in the middle of something.
-                          try {
-                              rmm::cuda_stream().synchronize();
-                          } catch (const rmm::logic_error&) {
-                              return refusal("cuda_stream", [] { rmm::cuda_stream s; });
+    EXPECT_EQ(in_child(
+                  [] {
+                      std::atomic<bool> stop{false};
+                      std::thread names([&] {
+                          for (int i = 0; !stop.load(); ++i) {
+                              const rmm::memory_tag tag(("tag " + std::to_string(i % 50000)).c_str());
+                              (void)rmm::memory_tag::current();
                           }
-                          return std::string();
                       });
-                  stop.store(true);
-                  names.join();
-                  return wrong;
-              }),
+                      std::string wrong;
+                      const int rounds = std::getenv("KMM_TEST_SHORT") != nullptr ? 10 : 200;
+                      for (int i = 0; i < rounds && wrong.empty(); ++i)
+                          wrong = in_child([&] {
+                              const rmm::memory_tag tag(("child " + std::to_string(i)).c_str());
+                              // Works, or is refused where the thread was in the middle of something.
+                              try {
+                                  rmm::cuda_stream().synchronize();
+                              } catch (const rmm::logic_error&) {
+                                  return refusal("cuda_stream", [] { rmm::cuda_stream s; });
+                              }
+                              return std::string();
+                          });
+                      stop.store(true);
+                      names.join();
+                      return wrong;
+                  },
+                  240),
               "");
 }
 

@@ -187,9 +187,11 @@ static void out_of_memory_has_its_figures_as_fields(void) {
     CHECK(newer.later[0] == 0 && newer.later[3] == 0);
     /* A success changes nothing, another failure does. */
     CHECK(rmm_deallocate(pool, block, 400 * 1024, NULL) == RMM_OK && rmm_last_shortage(&s) == RMM_OK);
-    CHECK(rmm_open("heap", NULL, NULL, &pool) == RMM_INVALID_ARGUMENT && rmm_last_shortage(&s) == RMM_INVALID_ARGUMENT);
-    s.struct_size = 3;
-    CHECK(rmm_get_statistics(pool, NULL) == RMM_INVALID_ARGUMENT && pool == NULL);
+    rmm_resource* none = NULL;
+    CHECK(rmm_open("heap", NULL, NULL, &none) == RMM_INVALID_ARGUMENT && rmm_last_shortage(&s) == RMM_INVALID_ARGUMENT);
+    rmm_statistics unsized = {3};
+    CHECK(rmm_get_statistics(pool, &unsized) == RMM_INVALID_ARGUMENT && says("sizeof(*out)"));
+    rmm_release(pool);
 }
 
 static void resources_stand_on_each_other_and_go_in_any_order(void) {
