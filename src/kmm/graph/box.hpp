@@ -40,9 +40,11 @@ inline Box intersection(const Box& a, const Box& b) noexcept {
     }
     return r;
 }
+/// Of a box inside an array, whose elements a number can count; 0 for an empty box of any extents.
 inline std::int64_t volume(const Box& b) noexcept {
+    if (is_empty(b)) return 0;
     std::int64_t v = 1;
-    for (std::size_t k = 0; k < max_rank; ++k) v *= b.end[k] > b.begin[k] ? b.end[k] - b.begin[k] : 0;
+    for (std::size_t k = 0; k < max_rank; ++k) v *= b.end[k] - b.begin[k];
     return v;
 }
 /// Calls `piece(Box)` for disjoint boxes that cover `from` without `hole` (which must overlap `from`). At most 2 * rank.
