@@ -44,6 +44,7 @@ struct Replica {
     FenceSet copy_reads;   ///< copies out of it
     // Where the replica stands in its memory's order of victims, while that is kept.
     bool indexed = false;
+    bool key_placeless = false;  ///< it must be saved, and has no place on the host yet
     std::uint64_t key_rank = 0;
     std::uint64_t key_tick = 0;
     std::uint64_t tick = 0;             ///< when it was used last

@@ -55,6 +55,7 @@ struct MemoryCounters {
     std::uint64_t refetched_bytes = 0;  ///< of these
     std::uint64_t allocations = 0;
     std::uint64_t frees = 0;
+    std::uint64_t victims_tried = 0;  ///< chunks that a search for room looked at, whether they could leave or not
 };
 
 enum class Placement : std::uint8_t {
@@ -158,6 +159,11 @@ class Residency {
         Chunk* chunk;
         friend auto operator<=>(const VictimKey&, const VictimKey&) = default;
     };
+    struct SizedKey {  ///< by size, then in the order of victims
+        std::size_t size_bytes;
+        VictimKey key;
+        friend auto operator<=>(const SizedKey&, const SizedKey&) = default;
+    };
     struct Space {
         rmm::heap::heap heap;
         MemoryCounters counters;
@@ -170,8 +176,13 @@ class Residency {
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
-        std::set<VictimKey> victims;
+        bool indexed_by_size = false;   ///< likewise, from the first time on that the host had no place for one of them
+        std::set<VictimKey> victims;    ///< that can leave as they are
+        std::set<VictimKey> placeless;  ///< of a device: that first need a place on the host
+        std::set<SizedKey> placeless_by_size;  ///< the same
         std::set<Chunk*> resident;
+        std::uint64_t num_pinned = 0;               ///< of `resident`
+        std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     };
     enum class Found : std::uint8_t { yes, growing, pinned, none };
 
@@ -186,13 +197,18 @@ class Residency {
     bool lacks_for_sure(const graph::Task& task);
     bool is_idle(const Replica& replica) const noexcept;
     /// Something can leave that could not before.
-    static void may_exchange_again(Space& space) noexcept;
+    void may_exchange_again(Space& space) noexcept;
     Found evict(Chunk& chunk, MemoryIndex m);
     void release(Chunk& chunk, MemoryIndex m);
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
     void written(Chunk& chunk, MemoryIndex m, bool owes_nothing);
     void reindex(Chunk& chunk, MemoryIndex m);
+    void unindex(Chunk& chunk, MemoryIndex m) noexcept;
+    const VictimKey* next_placeless(Space& space, const VictimKey& after, std::size_t below_bytes);
+    std::size_t host_refuses_from() noexcept;
+    /// What could not be saved on the host may find a place now.
+    void host_has_changed() noexcept { host_refuses_bytes_ = ~std::size_t{0}; }
     void reindex_all(Chunk& chunk);
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(Chunk& chunk);
@@ -205,6 +221,10 @@ class Residency {
     std::uint64_t tick_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last
+    /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look again
+    /// before something has changed there.
+    std::size_t host_refuses_bytes_ = ~std::size_t{0};
+    bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;
 };
 
