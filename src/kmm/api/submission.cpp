@@ -350,9 +350,7 @@ void Submission::Draft::describe_tasks() {
             if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
         }
         if (bytes <= core->limit_bytes(t.memory)) continue;
-        const MemoryId memory = t.memory == 0 ? MemoryId::host() : MemoryId(t.where.as_device());
-        throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t.memory), core->out_of_memory_text(t, true),
-                          launcher.location);
+        throw core->never_fits(t, bytes);
     }
 }
 

@@ -66,6 +66,11 @@ class MemoryService {
         std::vector<std::size_t> device_bytes;  ///< by device: taken from the driver, offered to the heap or not
     };
     Figures figures() const;
+    /// Figures::device_bytes of one device.
+    std::size_t taken_bytes(std::uint32_t device) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return figures_.device_bytes[device];
+    }
 
   private:
     using Clock = std::chrono::steady_clock;

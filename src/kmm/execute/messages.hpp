@@ -11,6 +11,7 @@
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/residency.hpp"
+#include "kmm/values/log.hpp"
 
 namespace kmm::execute {
 
@@ -76,8 +77,14 @@ class Inbox {
 /// Marks the calling thread as one of a runtime's own, which must not end the runtime.
 class RuntimeThread {
   public:
-    explicit RuntimeThread(const void* runtime) noexcept { current() = runtime; }
-    ~RuntimeThread() { current() = nullptr; }
+    explicit RuntimeThread(const void* runtime) noexcept {
+        current() = runtime;
+        log::of_library_thread() = true;
+    }
+    ~RuntimeThread() {
+        current() = nullptr;
+        log::of_library_thread() = false;
+    }
     RuntimeThread(const RuntimeThread&) = delete;
     RuntimeThread& operator=(const RuntimeThread&) = delete;
     static bool of(const void* runtime) noexcept { return current() == runtime; }

@@ -5,6 +5,8 @@
 
 #include "driver/check.hpp"
 #include "kmm/execute/device_resource.hpp"
+#include "kmm/values/log.hpp"
+#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -23,8 +25,25 @@ constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 bool RuntimeCore::take_turn() noexcept {
     if (inbox_.empty() || baton_.exchange(true, std::memory_order_seq_cst)) return false;
     turn();
-    baton_.store(false, std::memory_order_seq_cst);
+    let_go_of_baton();
     return true;
+}
+
+// What is to be said is said when nobody waits for this thread any more: making the words asks the driver and the system.
+void RuntimeCore::let_go_of_baton() noexcept {
+    std::vector<std::shared_ptr<graph::RootFailure>> news;
+    news.swap(news_);
+    const std::uint64_t more = std::exchange(more_news_, 0);
+    baton_.store(false, std::memory_order_seq_cst);
+    if (news.empty()) return;
+    try {
+        for (const auto& root : news) log::post(log::Level::error, text_of(cause_of(*root)));
+        if (more != 0)
+            log::post(log::Level::error, std::to_string(more) + " more tasks of runtime " + std::to_string(number_) +
+                                             " found no memory; their events say which");
+    } catch (const std::exception&) {
+        log::post(log::Level::error, "tasks found no memory, and there is none on the host to say more");
+    }
 }
 
 // Whoever lets go of the baton looks at the inbox again, so that a message posted meanwhile is never left lying.
@@ -141,7 +160,8 @@ void RuntimeCore::settled(Task& task) noexcept {
 }
 
 void RuntimeCore::recycle(Task& task) noexcept {
-    if (task.payload != nullptr && task.body.destroy != nullptr)
+    // Whatever the program's function captured or threw ends where the program's code may run.
+    if ((task.payload != nullptr && task.body.destroy != nullptr) || task.thrown != nullptr)
         to_host_.push_back(&task);
     else
         pool_.give(&task);

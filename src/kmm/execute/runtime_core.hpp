@@ -20,8 +20,10 @@
 #include "kmm/core/resource.hpp"
 #include "kmm/core/stats.hpp"
 #include "kmm/core/system_info.hpp"
+#include "kmm/error.hpp"
 #include "kmm/execute/device_share.hpp"
 #include "kmm/execute/device_thread.hpp"
+#include "kmm/execute/holders.hpp"
 #include "kmm/execute/host_pool.hpp"
 #include "kmm/execute/memory_service.hpp"
 #include "kmm/graph/failures.hpp"
@@ -52,6 +54,9 @@ class RuntimeCore final : public Runtime,
     std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }
     std::uint16_t number() const noexcept { return number_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
+    MemoryId memory_id(memory::MemoryIndex m) const noexcept {
+        return m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
+    }
     std::size_t rounded(std::size_t bytes) const noexcept { return (bytes + 255) / 256 * 256; }
     /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
     static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }
@@ -103,15 +108,20 @@ class RuntimeCore final : public Runtime,
     void trim();
     RuntimeStats stats();
     std::string report(ReportFormat format);
-    /// The submitting thread (`at_submit`), or whoever plans.
-    std::string out_of_memory_text(const Task& task, bool at_submit);
+    /// The error of a task that failed, or was cancelled: its words are made when somebody first asks. Any thread that has no
+    /// lock: they may call the driver and the program's code.
+    std::exception_ptr error_of(graph::Failure& failure) const;
+    std::exception_ptr error_of(graph::RootFailure& root) const;
+    /// What a task lacks that can never run, before it is submitted. Nothing of the planner's is looked at.
+    OutOfMemory never_fits(const Task& task, std::size_t needed_bytes) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
     std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;
     /// Copies between chunks on the host and memory of the program. Any thread; counted in the fields of the other copies.
     enum class UserCopy : std::uint8_t { host_to_device, device_to_host, host_to_host };
     void count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept;
     const char* driver_name() const noexcept { return driver_->name(); }
-    TaskFailure describe_failure(const Task& task) const;   ///< the task in words, without a cause
+    TaskFailure describe_failure(const Task& task) const;  ///< the task in words, without a cause
+    TaskFailure describe_failure(const graph::TaskTrace& task) const;
     std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
 
   private:
@@ -138,10 +148,10 @@ class RuntimeCore final : public Runtime,
     std::shared_ptr<graph::Failure> make_failure(Task& task, std::exception_ptr thrown,
                                                  const std::shared_ptr<graph::RootFailure>& root) override;
     std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return failure_of(number); }
-    std::exception_ptr out_of_memory(Task& task) override;
+    void out_of_memory(Task& task) override;
     void memory_wait_begins(Task& task) noexcept override;
     void memory_wait_ends(Task& task) noexcept override;
-    std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) override;
+    void kernel_failed(Task& task, std::exception_ptr thrown) override;
 
     // execute::Reports
     void post(execute::Message&& message) override;
@@ -165,19 +175,27 @@ class RuntimeCore final : public Runtime,
     void planner_loop();
     void turn();
     bool take_turn() noexcept;
+    void let_go_of_baton() noexcept;
     /// Runs `f` while nobody plans. For questions of the program: short, and nothing is issued.
     template<typename F> auto while_planning(F&& f);
     void handle(execute::Message& message);
     void flush();
     void log_undelivered() noexcept;
 
-    // ---- texts; all but the first two are for whoever plans
+    struct KnownHolders;
+    // ---- figures and texts; the figures are for whoever plans, the texts of failures for whoever does not
+    class Shortage;
+    std::exception_ptr cause_of(graph::RootFailure& root) const;
     std::string task_text(const Task& task) const;  ///< "task \"axpy\" chunk 3 of 10 on GPU 1"
     std::string setting_for(memory::MemoryIndex m, std::size_t wanted_bytes) const;  ///< empty: none helps
     std::string setting_on_host_driver(memory::MemoryIndex m, std::size_t wanted_bytes) const;
+    std::string shortage_text(const Shortage& shortage, bool at_submit) const;
+    std::string memory_text(const Shortage& shortage) const;
+    std::string limit_text(memory::MemoryIndex m) const;
+    void describe_needs(const Task& task, Shortage& shortage) const;
+    void describe_running(Shortage& shortage);
+    const KnownHolders& holders_now(memory::MemoryIndex m);
     RuntimeStats read_stats() const;
-    std::string memory_text(memory::MemoryIndex m) const;
-    std::string running_text(memory::MemoryIndex m);
     std::string waits_for_text(const Task& task);
     /// Who waits for what, for the log; empty if the task is settled. Takes the baton.
     std::string stuck_text(TaskNumber awaited);
@@ -218,6 +236,15 @@ class RuntimeCore final : public Runtime,
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
     graph::Failures failures_;
+    // For the log, when the baton is free again; under the baton.
+    std::vector<std::shared_ptr<graph::RootFailure>> news_;
+    std::uint64_t more_news_ = 0;
+    struct KnownHolders {
+        std::shared_ptr<const execute::Holders> holders;
+        std::size_t largest_free_bytes = 0;
+        std::uint64_t ticks = 0;
+    };
+    std::vector<KnownHolders> known_holders_;  ///< by memory; under the baton
 
     // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
     execute::FailedTasks failed_tasks_;
@@ -249,7 +276,7 @@ template<typename F> auto RuntimeCore::while_planning(F&& f) {
     struct Release {
         RuntimeCore& core;
         ~Release() {
-            core.baton_.store(false, std::memory_order_seq_cst);
+            core.let_go_of_baton();
             if (!core.inbox_.empty()) core.planner_sleeper_.wake();
         }
     } release{*this};

@@ -342,6 +342,7 @@ RuntimeCore::~RuntimeCore() {
     help();
     memory_service_.reset();
     log_undelivered();
+    log::flush();
 }
 
 void RuntimeCore::refuse_after_fork() const {

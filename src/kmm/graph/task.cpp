@@ -104,6 +104,7 @@ void Task::recycle() noexcept {
     in_user_code.store(false, std::memory_order_relaxed);
     failure.reset();
     thrown = nullptr;
+    unworded.reset();
     kernel_failure.error = nullptr;
     waiters.store(0, std::memory_order_relaxed);
 }

@@ -92,6 +92,11 @@ class SubmitInfoRef {
         if (info_ != nullptr) info_->release(1);
         info_ = nullptr;
     }
+    /// Counts once more. Whoever has `other` keeps it meanwhile.
+    void share(const SubmitInfoRef& other) noexcept {
+        if (other.info_ != nullptr) other.info_->references.fetch_add(1, std::memory_order_relaxed);
+        adopt(other.info_);
+    }
     /// Takes over one count.
     void adopt(const SubmitInfo* info) noexcept {
         reset();
@@ -135,23 +140,48 @@ class SubmitInfoSource {
     std::int64_t counted_ = 0;  ///< references that are counted and not given away; at least one while there is an info
 };
 
+/// Who a task was, for words that may be made when its record is somebody else's.
+struct TaskTrace {
+    TaskNumber number = 0;
+    SubmitInfoRef info;
+    std::uint32_t chunk_index = 0;
+    DomainChunk chunk;
+    ResourceId where;
+};
+
+/// What a task ended with, as figures that were collected under the planner's baton. `words` is for any thread that has neither
+/// the baton nor a lock: it may ask the driver and the system, and call the program's code.
+class Unworded {
+  public:
+    virtual ~Unworded() = default;
+    virtual std::exception_ptr words() const = 0;
+    /// Whether it is a message for the log as well.
+    virtual bool is_logged() const noexcept { return false; }
+};
+
 /// A failure that began at one task. Shared by all tasks that it cancelled.
 struct RootFailure {
-    std::exception_ptr error;  ///< the TaskError that wait() throws
-    std::exception_ptr cause;  ///< what the user's code or the driver threw
-    TaskFailure failure;       ///< the same in words
+    std::exception_ptr cause;  ///< what the user's code or the driver threw; null: `unworded` says it
+    std::shared_ptr<const Unworded> unworded;
+    TaskTrace task;
     TaskNumber number = 0;
     // Whether somebody was told, and the place among those that nobody was told of: see graph::Failures.
     bool delivered = false;
     bool listed = false;
     RootFailure* previous = nullptr;
     RootFailure* next = nullptr;
+    // Words, from the first time on that somebody asked for them.
+    std::mutex words_mutex;  ///< never held while they are made
+    std::exception_ptr worded_cause;
+    std::exception_ptr error;  ///< the TaskError that wait() throws
 };
 
-/// A task's failure: its root, and the error that names the task itself.
+/// A task's failure: its root, and what the error that names the task itself is made of.
 struct Failure {
     std::shared_ptr<RootFailure> root;
-    std::exception_ptr error;
+    TaskTrace task;
+    bool keeps_content = false;  ///< the task writes into what the root was to leave
+    std::exception_ptr error;    ///< as above, under the root's mutex
 };
 
 struct Kernel {
@@ -221,15 +251,25 @@ struct Task {
 
     // ---- result
     std::shared_ptr<Failure> failure;
-    std::exception_ptr thrown;             ///< what the task itself ended with, as far as it is known
-    void* failed_tasks = nullptr;          ///< execute's list of failed tasks, for a kernel that looks at its turn
-    driver::KernelFailure kernel_failure;  ///< written by the driver before the launch counts as completed
+    std::exception_ptr thrown;                 ///< what the task itself ended with, as far as it is known
+    std::shared_ptr<const Unworded> unworded;  ///< likewise
+    void* failed_tasks = nullptr;              ///< execute's list of failed tasks, for a kernel that looks at its turn
+    driver::KernelFailure kernel_failure;      ///< written by the driver before the launch counts as completed
     std::atomic<std::uint32_t> waiters{0};
 
     Task() = default;
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
     ~Task() { drop_payload(); }
+
+    bool has_failed() const noexcept { return failure != nullptr || thrown != nullptr || unworded != nullptr; }
+    void trace(TaskTrace& out) const noexcept {
+        out.number = number;
+        out.info.share(info);
+        out.chunk_index = chunk_index;
+        out.chunk = chunk;
+        out.where = where;
+    }
 
     /// Memory for parameters or a payload: inside the record when it fits.
     void* allocate_storage(std::size_t bytes, std::size_t alignment);

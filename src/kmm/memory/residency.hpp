@@ -115,6 +115,8 @@ class Residency {
     std::size_t num_memories() const noexcept { return spaces_.size(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
     std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].resident.size(); }
+    /// Grows with everything that changes where content is.
+    std::uint64_t ticks() const noexcept { return tick_; }
     /// The driver gave less than the limit when it was asked last.
     bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }

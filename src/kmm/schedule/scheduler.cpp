@@ -166,8 +166,7 @@ void Scheduler::set_failure(Task& task, const std::shared_ptr<graph::Failure>& f
 
 void Scheduler::settle(Task& task) {
     if (task.state.load(std::memory_order_relaxed) == TaskState::settled) return;
-    if (task.thrown != nullptr && task.failure == nullptr)
-        task.failure = outbox_.make_failure(task, task.thrown, nullptr);
+    if (task.failure == nullptr && task.has_failed()) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
     for (const Task::Successor& s : task.successors) {
         Task& next = *s.task;
         if (!task.announced) --next.unissued_predecessors;
@@ -368,7 +367,7 @@ void Scheduler::dispatch_in_order() {
 }
 
 void Scheduler::try_issue(Task& task) {
-    if (task.failure != nullptr || task.thrown != nullptr) {
+    if (task.has_failed()) {
         cancel(task);
         return;
     }
@@ -500,7 +499,7 @@ void Scheduler::start_when_passed(Task& task) {
 
 /// Its inputs are there, or it has failed meanwhile.
 void Scheduler::start(Task& task) {
-    if (task.thrown != nullptr || task.failure != nullptr)
+    if (task.has_failed())
         host_done(task, task.thrown);
     else if (task.kind == TaskKind::device_function)
         outbox_.launch(task.memory - 1, task);
@@ -571,7 +570,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 
 void Scheduler::executed(Task& task) {
     if (task.kernel_failure.error != nullptr)
-        task_failed(task, outbox_.kernel_error(task, std::exchange(task.kernel_failure.error, nullptr)));
+        outbox_.kernel_failed(task, std::exchange(task.kernel_failure.error, nullptr));
     --executing_;
     --queues_[task.memory].in_flight;
     task.state.store(TaskState::executed, std::memory_order_relaxed);
@@ -754,7 +753,7 @@ bool Scheduler::fail_stuck_task() {
 void Scheduler::fail_for_memory(Task& task) {
     task.blocked = false;
     --num_blocked_;
-    task.thrown = outbox_.out_of_memory(task);
+    outbox_.out_of_memory(task);
     cancel(task);
 }
 

@@ -81,12 +81,13 @@ class Outbox {
                                                          const std::shared_ptr<graph::RootFailure>& root) = 0;
     /// The failure of a task that is settled already, or null.
     virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
-    virtual std::exception_ptr out_of_memory(Task& task) = 0;
+    /// The task found none, and nothing will change that: notes in it (Task::thrown or Task::unworded) what is to be said.
+    virtual void out_of_memory(Task& task) = 0;
     /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock measures.
     virtual void memory_wait_begins(Task& task) noexcept = 0;
     virtual void memory_wait_ends(Task& task) noexcept = 0;
-    /// What an emulated kernel threw, as the task's own error.
-    virtual std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) = 0;
+    /// What an emulated kernel threw becomes the task's own failure, if it has none yet.
+    virtual void kernel_failed(Task& task, std::exception_ptr thrown) = 0;
 
   protected:
     ~Outbox() = default;
@@ -162,6 +163,8 @@ class Scheduler final : private memory::Requests {
     std::uint64_t unsettled() const noexcept { return unsettled_; }
     /// Whether the task stands aside until memory becomes free. O(such tasks); for reports.
     bool waits_for_memory(const Task& task) const;
+    /// Tasks of the memory that were given what they need and are not executed.
+    std::uint32_t in_flight(MemoryIndex memory) const noexcept { return queues_[memory].in_flight; }
     const SchedulerCounters& counters() const noexcept { return counters_; }
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
