@@ -123,7 +123,7 @@ void binning::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) 
         device_async_resource_ref to = at == bins_->by_size.end() ? bins_->upstream : at->resource;
         to.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a resource threw in deallocate: ") + e.what());
+        rmm::detail::report_misuse("a resource threw in deallocate: ", e.what());
     }
 }
 

@@ -79,7 +79,7 @@ void device_buffer::release() noexcept {
         try {
             detail::deallocate_on(mr_.raw(), data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, stream_, free_stream_);
         } catch (const std::exception& e) {
-            detail::report_misuse(std::string("a resource threw in deallocate: ") + e.what());
+            detail::report_misuse("a resource threw in deallocate: ", e.what());
         }
     }
     data_ = nullptr;

@@ -53,7 +53,7 @@ void deallocate_host(host_resource_ref const& mr, void* ptr, std::size_t bytes, 
         else
             raw.operations->deallocate_sync(raw.resource, ptr, bytes, alignment);
     } catch (const std::exception& e) {
-        report_misuse(std::string("a resource threw in deallocate: ") + e.what());
+        report_misuse("a resource threw in deallocate: ", e.what());
     }
 }
 

@@ -70,7 +70,7 @@ struct pinned_pool_memory_resource::growing_pool {
                 segment = std::clamp(pool.held_bytes(), smallest_segment, largest_segment);
         } catch (const std::exception& e) {
             // Whoever asks for what is not there tries again, and is told why there is none.
-            rmm::detail::report_misuse(std::string("a pinned pool could not grow ahead: ") + e.what());
+            rmm::detail::report_misuse("a pinned pool could not grow ahead: ", e.what());
         }
         const std::lock_guard in(mutex);
         grown = true;

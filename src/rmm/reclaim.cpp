@@ -66,7 +66,7 @@ std::size_t reclaim_rounds::ask_holders() noexcept {
             if (&h != asker_ && freed < bytes_) freed += h.give_back(bytes_ - freed);
         });
     } catch (const std::exception& e) {
-        report_misuse(std::string("could not ask the pools of a device for memory: ") + e.what());
+        report_misuse("could not ask the pools of a device for memory: ", e.what());
     }
     return freed;
 }

@@ -148,7 +148,14 @@ void report_failure(driver::Status status, const char* attempted) noexcept {
     }
 }
 
-void report_misuse(const std::string& text) noexcept { std::fprintf(stderr, "rmm: %s\n", text.c_str()); }
+void report_misuse(std::string_view text, std::string_view second, std::string_view third,
+                   std::string_view fourth) noexcept {
+    flockfile(stderr);  // the parts of a line stay together
+    std::fputs("rmm: ", stderr);
+    for (const std::string_view part : {text, second, third, fourth}) std::fwrite(part.data(), 1, part.size(), stderr);
+    std::fputc('\n', stderr);
+    funlockfile(stderr);
+}
 
 int current_device() noexcept {
     try {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <source_location>
 #include <string>
+#include <string_view>
 
 #include "driver/driver.hpp"
 #include "driver/fork.hpp"
@@ -63,9 +64,11 @@ enum class memory_place { device, host };
 /// Throws rmm::out_of_memory: the host's allocator refused `bytes` of pageable memory.
 [[noreturn]] void throw_host_out_of_memory(std::size_t bytes, const char* what);
 
-/// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down.
+/// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down. The words are put
+/// together where they are written, so that this needs no memory of the host.
 void report_failure(driver::Status status, const char* attempted) noexcept;
-void report_misuse(const std::string& text) noexcept;
+void report_misuse(std::string_view text, std::string_view second = {}, std::string_view third = {},
+                   std::string_view fourth = {}) noexcept;
 
 /// The current device, or -1.
 int current_device() noexcept;

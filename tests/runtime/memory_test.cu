@@ -222,7 +222,7 @@ TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_me
 // that is there. Looking at all of it took minutes.
 TEST(Row108, thousands_of_tasks_that_find_both_tiers_full_of_small_chunks_are_told_within_a_second) {
     KMM_NEED_DEVICES(1);
-    const std::int64_t chunks = repeat(140'000, 14'000);
+    const std::int64_t chunks = repeat(70'000, 14'000);
     constexpr std::int64_t chunk_bytes = 256;
     RuntimeConfig config = config_with(1);
     config.device_memory_limit = static_cast<std::size_t>(chunks * 60);
@@ -246,7 +246,7 @@ TEST(Row108, thousands_of_tasks_that_find_both_tiers_full_of_small_chunks_are_to
         EXPECT_TRUE(says(*error, "arrays: array")) << error->what();
         // CPU time of the process, in which what ran before the last submit is not even counted: other work of the machine
         // must not fail the test. Sanitizers are slower by themselves.
-        if (!short_run()) EXPECT_LT(seconds, 3.0);
+        EXPECT_LT(seconds, short_run() ? 60.0 : 2.0);
         const kmm::RuntimeStats stats = rt.stats();
         EXPECT_GT(stats.tasks_failed, static_cast<std::uint64_t>(chunks / 20));
         EXPECT_GT(stats.tasks_succeeded, static_cast<std::uint64_t>(chunks * 8 / 10));

@@ -104,14 +104,14 @@ TaskFailure RuntimeCore::describe_failure(const Task& task) const {
 
 std::shared_ptr<graph::Failure> RuntimeCore::make_failure(Task& task, std::exception_ptr thrown,
                                                           const std::shared_ptr<graph::RootFailure>& root) {
-    auto failure = std::make_shared<graph::Failure>();
+    auto failure = std::allocate_shared<graph::Failure>(graph::ReservedAllocator<graph::Failure>());
     task.trace(failure->task);
     failure->root = root;
     if (root != nullptr) {
         for (const graph::Access& a : task.accesses) failure->keeps_content |= a.kind == AccessKind::write;
         return failure;
     }
-    failure->root = std::make_shared<graph::RootFailure>();
+    failure->root = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
     graph::RootFailure& r = *failure->root;
     r.number = task.number;
     r.cause = std::move(thrown);
@@ -128,8 +128,9 @@ std::shared_ptr<graph::Failure> RuntimeCore::make_failure(Task& task, std::excep
 
 void RuntimeCore::kernel_failed(Task& task, std::exception_ptr thrown) {
     if (task.has_failed()) return;
-    task.unworded = std::make_shared<ThrownByKernel>(std::move(thrown), driver_kind(driver_->kind()),
-                                                     static_cast<int>(task.memory) - 1);
+    task.unworded =
+        std::allocate_shared<ThrownByKernel>(graph::ReservedAllocator<ThrownByKernel>(), std::move(thrown),
+                                             driver_kind(driver_->kind()), static_cast<int>(task.memory) - 1);
 }
 
 // ---------------------------------------------------------------------------------------------------- words
@@ -162,18 +163,22 @@ std::exception_ptr RuntimeCore::error_of(graph::Failure& failure) const {
 }
 
 std::exception_ptr RuntimeCore::device_error(std::uint32_t device, driver::Status status, const char* attempted) {
-    const std::string text = std::string(attempted) + " on " +
-                             place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))) +
-                             " failed: " + driver_->error_name(status) + " (" + driver_->error_text(status) + ")";
-    return std::make_exception_ptr(GPUDriverException(text, driver_kind(driver_->kind()), ordinals_[device],
-                                                      status.native, driver_->error_name(status),
-                                                      status.code == driver::Code::device_lost));
+    try {
+        const std::string text = std::string(attempted) + " on " +
+                                 place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))) +
+                                 " failed: " + driver_->error_name(status) + " (" + driver_->error_text(status) + ")";
+        return std::make_exception_ptr(GPUDriverException(text, driver_kind(driver_->kind()), ordinals_[device],
+                                                          status.native, driver_->error_name(status),
+                                                          status.code == driver::Code::device_lost));
+    } catch (const std::bad_alloc&) {
+        return no_host_memory_;
+    }
 }
 
 void RuntimeCore::log_undelivered() noexcept {
     try {
         for (const auto& root : failures_.deliver_before(number_mask))
-            log::write(log::Level::error, "a failure that nobody asked for: " + text_of(error_of(*root)));
+            log::post(log::Level::error, "a failure that nobody asked for: " + text_of(error_of(*root)));
     } catch (...) {
         // Out of memory while building the text of a message: there is nobody left to tell.
         std::fputs("kmm: a failure that nobody asked for could not be described\n", stderr);

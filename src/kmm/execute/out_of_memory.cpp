@@ -231,6 +231,14 @@ const RuntimeCore::KnownHolders& RuntimeCore::holders_now(memory::MemoryIndex m)
 }
 
 void RuntimeCore::out_of_memory(Task& task) {
+    try {
+        task.unworded = look_at_shortage(task);
+    } catch (const std::bad_alloc&) {
+        task.thrown = no_host_memory_;
+    }
+}
+
+std::shared_ptr<const graph::Unworded> RuntimeCore::look_at_shortage(Task& task) {
     const memory::Residency& r = scheduler_->residency();
     const memory::MemoryIndex m = task.memory;
     const memory::MemoryCounters& k = r.counters(m);
@@ -248,7 +256,7 @@ void RuntimeCore::out_of_memory(Task& task) {
     const KnownHolders& known = holders_now(m);
     s->holders = known.holders;
     s->largest_free_bytes = known.largest_free_bytes;
-    task.unworded = std::move(s);
+    return s;
 }
 
 // ---------------------------------------------------------------------------------------------------- words

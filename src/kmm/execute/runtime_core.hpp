@@ -74,7 +74,12 @@ class RuntimeCore final : public Runtime,
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
     /// not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing was pending.
-    bool publish(std::vector<Task*>& tasks);
+    bool publish(graph::TaskList& tasks);
+    /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from here on until
+    /// they are published nothing can fail. Throws std::bad_alloc.
+    void begin_taking_places(std::size_t count);
+    /// They could not all be published: the runtime gives up. Those without a number stay in the list.
+    void lose_order(graph::TaskList& tasks) noexcept;
     /// After `publish`, without the lock: sees to it that somebody plans.
     void plan_published(bool was_idle);
     void release_array(memory::Array* array) noexcept;
@@ -88,9 +93,20 @@ class RuntimeCore final : public Runtime,
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
     TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
     bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
-    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const { return failures_.find(number); }
+    /// The books were given up before this task was known to have ended well.
+    bool is_given_up(TaskNumber number) const noexcept {
+        const TaskNumber from = gave_up_from_.load(std::memory_order_acquire);
+        return from != 0 && number >= from;
+    }
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const {
+        auto failure = failures_.find(number);
+        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
+    }
     /// The same for somebody who is told of it.
-    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) { return failures_.deliver(number); }
+    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) {
+        auto failure = failures_.deliver(number);
+        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
+    }
     /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
     /// `must_wait`: nobody may go on before the task is settled, even where no other thread can take this one's place.
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
@@ -98,7 +114,7 @@ class RuntimeCore final : public Runtime,
     void throw_failure(TaskNumber number);
     /// Throws the undelivered failures of tasks before `number`, if there are any.
     void throw_undelivered(TaskNumber number);
-    TaskNumber submit_join(const std::vector<graph::Predecessor>& predecessors, bool barrier);
+    TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
     bool inside_own_task() const noexcept { return execute::TaskScope::current() == this; }
 
     void synchronize();
@@ -149,12 +165,14 @@ class RuntimeCore final : public Runtime,
                                                  const std::shared_ptr<graph::RootFailure>& root) override;
     std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return failure_of(number); }
     void out_of_memory(Task& task) override;
+    std::exception_ptr no_host_memory() noexcept override { return no_host_memory_; }
     void memory_wait_begins(Task& task) noexcept override;
     void memory_wait_ends(Task& task) noexcept override;
     void kernel_failed(Task& task, std::exception_ptr thrown) override;
 
     // execute::Reports
     void post(execute::Message&& message) override;
+    void lost() noexcept override;
     void help() noexcept override;
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
@@ -174,11 +192,19 @@ class RuntimeCore final : public Runtime,
 
     void planner_loop();
     void turn();
+    /// `turn`, after which the books are whole or given up.
+    void turn_or_give_up() noexcept;
+    void give_up() noexcept;
+    void settle_after_giving_up(Task& task) noexcept;
     bool take_turn() noexcept;
     void let_go_of_baton() noexcept;
     /// Runs `f` while nobody plans. For questions of the program: short, and nothing is issued.
     template<typename F> auto while_planning(F&& f);
     void handle(execute::Message& message);
+    void plan_more() {
+        scheduler_->dispatch();
+        flush();
+    }
     void flush();
     void log_undelivered() noexcept;
 
@@ -194,6 +220,7 @@ class RuntimeCore final : public Runtime,
     std::string limit_text(memory::MemoryIndex m) const;
     void describe_needs(const Task& task, Shortage& shortage) const;
     void describe_running(Shortage& shortage);
+    std::shared_ptr<const graph::Unworded> look_at_shortage(Task& task);
     const KnownHolders& holders_now(memory::MemoryIndex m);
     RuntimeStats read_stats() const;
     std::string waits_for_text(const Task& task);
@@ -223,10 +250,10 @@ class RuntimeCore final : public Runtime,
     // ---- planner
     execute::Inbox inbox_;
     std::atomic<bool> baton_{false};
-    std::vector<execute::Message> messages_;
+    graph::Vector<execute::Message> messages_;
     std::unique_ptr<schedule::Scheduler> scheduler_;
-    std::vector<std::vector<schedule::Instruction>> outgoing_;
-    std::vector<Task*> to_host_;
+    std::vector<graph::Vector<schedule::Instruction>> outgoing_;
+    graph::TaskList to_host_;
 
     // ---- results
     struct WaitShard {
@@ -236,8 +263,16 @@ class RuntimeCore final : public Runtime,
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
     graph::Failures failures_;
+    const std::exception_ptr no_host_memory_;  ///< made while there was some
+    // The last resort: the reserve of host memory was used up as well (graph/host_reserve.hpp), and a step was left half done.
+    std::atomic<bool> must_give_up_{false};  ///< somebody could not report what happened
+    std::atomic<TaskNumber> gave_up_from_{
+        0};  ///< none from this one on is known to have ended well; 0: books are whole
+    std::shared_ptr<graph::Failure> given_up_;  ///< the failure of all of these
+    Task* dropped_payloads_ = nullptr;          ///< to be destroyed without the baton; by next_published
+    memory::Array* dropped_arrays_ = nullptr;   ///< that devices may still look at; by next_dropped
     // For the log, when the baton is free again; under the baton.
-    std::vector<std::shared_ptr<graph::RootFailure>> news_;
+    graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
     std::uint64_t more_news_ = 0;
     struct KnownHolders {
         std::shared_ptr<const execute::Holders> holders;

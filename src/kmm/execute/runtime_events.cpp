@@ -72,12 +72,12 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
             lock.unlock();
             try {
                 if (const std::string who = stuck_text(number); !who.empty())
-                    log::write(log::Level::warn, "no task of runtime " + std::to_string(number_) +
-                                                     " has finished for " + seconds_text(config_.watchdog) + "; " +
-                                                     who + "\n" + report(ReportFormat::Text));
+                    log::post(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
+                                                    seconds_text(config_.watchdog) + "; " + who + "\n" +
+                                                    report(ReportFormat::Text));
             } catch (const std::bad_alloc&) {
                 // The wait must not end early for want of a text.
-                log::write(log::Level::warn, "a wait takes long, and there is no memory to say why");
+                log::post(log::Level::warn, "a wait takes long, and there is no memory to say why");
             }
             lock.lock();
         }
@@ -91,7 +91,7 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
 }
 
 void RuntimeCore::throw_failure(TaskNumber number) {
-    if (const auto failure = failures_.deliver(number)) std::rethrow_exception(error_of(*failure));
+    if (const auto failure = deliver_failure(number)) std::rethrow_exception(error_of(*failure));
 }
 
 void RuntimeCore::throw_undelivered(TaskNumber number) {
@@ -118,13 +118,20 @@ void RuntimeCore::close() {
     TaskNumber barrier = 0;
     bool was_idle = false;
     {
-        std::vector<Task*> tasks;
+        graph::TaskList tasks;
         std::lock_guard<std::mutex> guard(order_);
-        if (closed_.exchange(true)) return;
+        if (closed_.load()) return;
         Task* task = pool_.take();
+        try {
+            tasks.push_back(task);
+            begin_taking_places(1);
+        } catch (...) {
+            pool_.give(task);
+            throw;
+        }
+        closed_.store(true);
         task->is_barrier = true;
         barrier = table_.add(task);
-        tasks.push_back(task);
         was_idle = publish(tasks);
     }
     plan_published(was_idle);

@@ -68,6 +68,9 @@ struct Predecessor {
     bool data = false;  ///< a failure there cancels this task; else it is order only
 };
 
+using Predecessors = Vector<Predecessor>;
+using TaskNumbers = Vector<TaskNumber>;
+
 /// Everything that two tasks of one submit share and that only messages need.
 struct SubmitInfo {
     std::string name;
@@ -193,6 +196,9 @@ struct Kernel {
     std::byte* parameters = nullptr;
 };
 
+struct Task;
+using TaskList = Vector<Task*>;
+
 struct Task {
     // ---- identity
     TaskNumber number = 0;
@@ -204,31 +210,32 @@ struct Task {
     std::uint32_t memory = 0;  ///< index of the memory it runs in: 0 host, 1 + device
     DomainChunk chunk;
     SubmitInfoRef info;
+    Task* next_published = nullptr;  ///< of the tasks that the planner is told of together
 
     // ---- what it does
     std::vector<Access> accesses;
     std::vector<AccessLayout> layouts;
     std::vector<AddressPatch> patches;
-    std::vector<void*> addresses;  ///< one for each access; set when it is issued
-    std::vector<Unset> unset;      ///< debug mode only
+    Vector<void*> addresses;  ///< one for each access; set when it is issued
+    Vector<Unset> unset;      ///< debug mode only
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
     std::uint64_t array_pins = 0;  ///< accesses that were counted in their arrays
 
     // ---- order
-    std::vector<Predecessor> predecessors;
+    Predecessors predecessors;
     struct Successor {
         Task* task;
         bool data;
     };
-    std::vector<Successor> successors;
+    Vector<Successor> successors;
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    bool announced = false;                          ///< its successors know its positions
-    std::vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
-    FenceSet waits;                                  ///< what its work must come after
-    FenceSet completion;                             ///< what "it is done" means on lanes; empty for host tasks
+    bool announced = false;                     ///< its successors know its positions
+    Vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
+    FenceSet waits;                             ///< what its work must come after
+    FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
     LaneId lane = LaneId::none;
     Position position = 0;
     TaskNumber latest_predecessor = 0;
@@ -314,13 +321,16 @@ class TaskPool {
 /// instructions. O(1).
 class TaskTable {
   public:
+    TaskTable() { spare_.reserve(4); }
+    /// Room for so many numbers more, so that `add` cannot fail. By the one who holds the order lock.
+    void reserve(std::size_t count);
     /// Numbers are handed out in order by the one who holds the order lock.
     TaskNumber add(Task* task);
     TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept;
     /// Appends the records of all `predecessors` to `out`, null where settled, and takes the lock once.
-    void find(const std::vector<Predecessor>& predecessors, std::vector<Task*>& out);
+    void find(const Predecessors& predecessors, TaskList& out);
     /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
     template<typename F> auto with(TaskNumber number, F&& f) {
         std::lock_guard<SpinLock> guard(lock_);

@@ -1,7 +1,9 @@
 #include "kmm/memory/residency.hpp"
 
 #include <algorithm>
+#include <new>
 #include <tuple>
+#include <utility>
 
 namespace kmm::memory {
 
@@ -65,19 +67,48 @@ void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
-    space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
     space.counters.capacity_bytes += bytes;
     space.unfit_bytes = ~std::size_t{0};
     if (memory == 0) host_has_changed();
+    add(space, address, bytes, sealed);
+}
+
+void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    try {
+        space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
+    } catch (const std::bad_alloc&) {
+        space.unadded.push_back({address, bytes, sealed});
+    }
+}
+
+void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users) {
+    try {
+        space.heap.free(address, bytes, heap_fences(users));
+    } catch (const std::bad_alloc&) {
+        space.unfreed.push_back({address, bytes, std::move(users)});
+    }
+}
+
+void Residency::tell_again(Space& space) {
+    if (space.unfreed.empty() && space.unadded.empty()) return;
+    for (auto late = std::exchange(space.unadded, {}); const Unadded& u : late)
+        add(space, u.address, u.bytes, u.sealed);
+    for (auto late = std::exchange(space.unfreed, {}); Unfreed & u : late)
+        give(space, u.address, u.bytes, std::move(u.users));
 }
 
 bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users) {
     Space& space = spaces_[memory];
-    space.heap.prune([this](const rmm::heap::fence& f) {
-        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
-    });
+    tell_again(space);
     rmm::heap::fence_set left;
-    if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
+    try {
+        space.heap.prune([this](const rmm::heap::fence& f) {
+            return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+        });
+        if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
+    } catch (const std::bad_alloc&) {
+        return false;  // and nothing has changed
+    }
     if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
     if (memory == 0) host_has_changed();
@@ -133,6 +164,7 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regi
     std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return order(a) < order(b); });
     Reclaimed result;
+    result.taken.reserve(regions.size());
     std::size_t taken_bytes = 0;
     for (const Candidate& k : candidates) {
         if (taken_bytes >= wanted_bytes) break;
@@ -250,7 +282,7 @@ void Residency::unindex(Chunk& chunk, MemoryIndex m) noexcept {
     const VictimKey key{r.key_rank, r.key_tick, &chunk};
     if (r.key_placeless) {
         space.placeless.erase(key);
-        if (space.indexed_by_size) space.placeless_by_size.erase({chunk.size_bytes, key});
+        if (space.indexed_by_size) space.placeless_by_size.erase({chunk.block_bytes(), key});
     } else {
         space.victims.erase(key);
     }
@@ -281,7 +313,7 @@ void Residency::reindex(Chunk& chunk, MemoryIndex m) {
         return;
     }
     space.placeless.insert(key);
-    if (space.indexed_by_size) space.placeless_by_size.insert({chunk.size_bytes, key});
+    if (space.indexed_by_size) space.placeless_by_size.insert({chunk.block_bytes(), key});
 }
 
 void Residency::reindex_all(Chunk& chunk) {
@@ -294,7 +326,7 @@ void Residency::notify(Chunk& chunk) {
 
 void Residency::wake(Chunk& chunk) {
     if (chunk.waiting.empty()) return;
-    std::vector<Task*> tasks;
+    graph::TaskList tasks;
     tasks.swap(chunk.waiting);
     for (Task* t : tasks) requests_.unblocked(*t);
 }
@@ -307,7 +339,7 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
     r.add_all_users(users);
     users.prune([&](const Fence& f) { return requests_.passed(f); });
     const std::size_t size = space.heap.round_up(chunk.block_bytes());
-    space.heap.free(r.block, size, heap_fences(users));
+    give(space, r.block, size, std::move(users));
     space.counters.current_bytes -= size;
     ++space.counters.frees;
     space.resident.erase(&chunk);
@@ -391,7 +423,7 @@ const Residency::VictimKey* Residency::next_placeless(Space& space, const Victim
     }
     if (!space.indexed_by_size) {
         space.indexed_by_size = true;
-        for (const VictimKey& k : space.placeless) space.placeless_by_size.insert({k.chunk->size_bytes, k});
+        for (const VictimKey& k : space.placeless) space.placeless_by_size.insert({k.chunk->block_bytes(), k});
     }
     const VictimKey first{0, 0, nullptr};
     const VictimKey* best = nullptr;
@@ -439,12 +471,13 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (m != 0) passed_over_held_ = false;
         const Found found = evict(chunk, m);
         if (found == Found::yes) return Found::yes;
+        if (found == Found::starved) return Found::starved;
         if (found == Found::growing) host_growing = true;
         if (found == Found::pinned) pins = true;
         if (found != Found::none) continue;
-        too_large = std::min(too_large, chunk.size_bytes);
+        too_large = std::min(too_large, chunk.block_bytes());
         // What was left out for this task's sake may make room for another's.
-        if (saves && !passed_over_held_) host_refuses_bytes_ = std::min(host_refuses_bytes_, chunk.size_bytes);
+        if (saves && !passed_over_held_) host_refuses_bytes_ = std::min(host_refuses_bytes_, chunk.block_bytes());
     }
     if (host_growing) return Found::growing;
     // What is pinned is not in the order of victims.
@@ -469,9 +502,16 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
 Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
     const std::size_t size = space.heap.round_up(chunk.block_bytes());
+    tell_again(space);
     for (;;) {
         if (size < space.unfit_bytes) {
-            if (rmm::heap::block block = space.heap.try_allocate(size)) {
+            rmm::heap::block block;
+            try {
+                block = space.heap.try_allocate(size);
+            } catch (const std::bad_alloc&) {
+                return Found::starved;  // and nothing has changed
+            }
+            if (block) {
                 take(chunk, m, std::move(block));
                 return Found::yes;
             }
@@ -578,7 +618,7 @@ Placement Residency::place(Task& task) {
     if (lacks_for_sure(task)) return Placement::lacks;
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     Found found = Found::yes;
-    std::vector<Chunk*> taken;
+    graph::Vector<Chunk*> taken;
     for_each_chunk(task, [&](Access&, Chunk& c) {
         if (found != Found::yes || c.replicas[m].address != 0) return;
         found = allocate(c, m);
@@ -602,7 +642,11 @@ Placement Residency::place(Task& task) {
             c.hold = task.number;
             moved = true;
         });
-        if (moved) spaces_[m].heap.merge_all();
+        try {
+            if (moved) spaces_[m].heap.merge_all();
+        } catch (const std::bad_alloc&) {
+            found = Found::starved;  // what it merged is as good as what it did not
+        }
         exchange_bytes_ = needed_bytes;
         const Space& space = spaces_[m];
         const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
@@ -622,6 +666,7 @@ Placement Residency::place(Task& task) {
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
     if (found == Found::growing) return Placement::wait_growth;
     if (found == Found::pinned) return Placement::wait_pins;
+    if (found == Found::starved) return Placement::starved;
     if (found == Found::none) return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
 
     for_each_chunk(task, [&](Access& a, Chunk& c) {

@@ -66,6 +66,7 @@ enum class Placement : std::uint8_t {
     lost,         ///< the content is gone: `Residency::lost_cause`
     full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
     lacks,        ///< the same, and the driver gave less than the limit: with `lacking_bytes` more the task could run
+    starved,      ///< the host has no memory for the books of it
 };
 
 /// Where a chunk's content cannot be trusted after a failed copy.
@@ -166,6 +167,16 @@ class Residency {
         VictimKey key;
         friend auto operator<=>(const SizedKey&, const SizedKey&) = default;
     };
+    struct Unfreed {
+        std::uintptr_t address;
+        std::size_t bytes;
+        FenceSet users;
+    };
+    struct Unadded {
+        std::uintptr_t address;
+        std::size_t bytes;
+        bool sealed;
+    };
     struct Space {
         rmm::heap::heap heap;
         MemoryCounters counters;
@@ -179,15 +190,27 @@ class Residency {
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         bool indexed_by_size = false;   ///< likewise, from the first time on that the host had no place for one of them
-        std::set<VictimKey> victims;    ///< that can leave as they are
-        std::set<VictimKey> placeless;  ///< of a device: that first need a place on the host
-        std::set<SizedKey> placeless_by_size;  ///< the same
-        std::set<Chunk*> resident;
+        graph::Set<VictimKey> victims;  ///< that can leave as they are
+        graph::Set<VictimKey> placeless;         ///< of a device: that first need a place on the host
+        graph::Set<SizedKey> placeless_by_size;  ///< the same
+        graph::Set<Chunk*> resident;
+        // What the heap could not note for want of host memory: it is told again before the next allocation.
+        graph::Vector<Unfreed> unfreed;
+        graph::Vector<Unadded> unadded;
         std::uint64_t num_pinned = 0;               ///< of `resident`
         std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     };
-    enum class Found : std::uint8_t { yes, growing, pinned, none };
+    enum class Found : std::uint8_t {
+        yes,
+        growing,
+        pinned,
+        none,
+        starved
+    };  ///< starved: of host memory, for the books
 
+    void give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users);
+    void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
+    void tell_again(Space& space);
     bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);

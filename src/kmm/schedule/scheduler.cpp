@@ -275,7 +275,7 @@ void Scheduler::retry_all() {
     for (Queue& q : queues_) {
         q.stalled = false;
         for (auto* list : {&q.blocked, &q.lacking}) {
-            std::vector<Task*> tasks;
+            graph::TaskList tasks;
             tasks.swap(*list);
             for (Task* t : tasks) unblocked(*t);
         }
@@ -377,6 +377,10 @@ void Scheduler::try_issue(Task& task) {
     case Placement::granted: break;
     case Placement::lost:
         task.thrown = residency_.lost_cause()->cause;
+        cancel(task);
+        return;
+    case Placement::starved:
+        task.thrown = outbox_.no_host_memory();
         cancel(task);
         return;
     case Placement::busy_chunk:
@@ -625,7 +629,7 @@ void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_pt
 
 void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                             std::exception_ptr error) {
-    auto cause = std::make_shared<graph::RootFailure>();
+    auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
     cause->cause = error;
     cause->error = error;
     cause->number = table_.last();
@@ -679,7 +683,7 @@ bool Scheduler::stand_aside(Task& task) {
 void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Queue& q = queues_[memory];
     q.waits = false;
-    std::vector<Task*> tasks;
+    graph::TaskList tasks;
     tasks.swap(q.lacking);
     if (bytes != 0) {
         q.in_vain = 0;

@@ -135,7 +135,7 @@ void deliver() noexcept {
     std::unique_lock lock(to.mutex);
     for (;;) {
         Line line{warn, {}};
-        char lost[80];
+        char lost[112];
         const char* text = nullptr;
         std::uint64_t count = 1;
         if (!to.waiting.empty()) {
@@ -144,7 +144,8 @@ void deliver() noexcept {
             text = line.text.c_str();
         } else if (to.dropped != 0) {
             count = std::exchange(to.dropped, 0);
-            std::snprintf(lost, sizeof lost, "%llu messages more were dropped: the log was too slow for them",
+            std::snprintf(lost, sizeof lost,
+                          "%llu messages more were dropped: the log was too slow, or the host had no memory",
                           static_cast<unsigned long long>(count));
             text = lost;
         } else {
@@ -208,6 +209,15 @@ void write(Level level, const char* text) noexcept {
         return;
     }
     if (queue(level, text)) deliver();
+}
+
+void write(Level level, const char* text, const char* more) noexcept {
+    if (!wants(level)) return;
+    try {
+        write(level, std::string(text) + more);
+    } catch (const std::bad_alloc&) {
+        write(level, text);
+    }
 }
 
 void post(Level level, const char* text) noexcept {

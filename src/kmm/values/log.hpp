@@ -20,6 +20,8 @@ const char* refuse_level(const std::string& name);
 /// thread is in the handler just now or the caller is a thread of the library: then a little later, in order.
 void write(Level level, const char* text) noexcept;
 inline void write(Level level, const std::string& text) noexcept { write(level, text.c_str()); }
+/// The same of two parts, for where there may be no memory to join them: then the first alone.
+void write(Level level, const char* text, const char* more) noexcept;
 /// The same, but never handed out on this thread: where the caller must go on whatever the handler does.
 void post(Level level, const char* text) noexcept;
 inline void post(Level level, const std::string& text) noexcept { post(level, text.c_str()); }

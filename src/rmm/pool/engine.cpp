@@ -118,7 +118,7 @@ pool_engine::~pool_engine() {
         try {
             upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
         } catch (const std::exception& e) {
-            rmm::detail::report_misuse(std::string("the upstream of a pool threw in deallocate: ") + e.what());
+            rmm::detail::report_misuse("the upstream of a pool threw in deallocate: ", e.what());
         }
     }
     source_.reset();
@@ -466,7 +466,7 @@ void pool_engine::give_or_lose(std::uint8_t area, std::uintptr_t address, std::s
     try {
         give(area, address, size, fences);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
@@ -477,7 +477,7 @@ void pool_engine::return_region(std::uint8_t area, const heap::range& region, co
         unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
         heaps_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
@@ -494,7 +494,7 @@ void pool_engine::put_back(const piece& taken) noexcept {
         std::size_t size = 0;
         a.away.back().block = a.heap.detach(taken.address, &size);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 
@@ -607,7 +607,7 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
         else
             free_behind(owner, address, bytes, streams);
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a block of a pool is lost until the pool is destroyed: ") + e.what());
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
 }
 

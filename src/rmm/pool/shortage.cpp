@@ -130,7 +130,7 @@ std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
         if (growing_) return 0;
         return trim(held, held_bytes() - std::min(bytes, held_bytes()));
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse(std::string("a pool could not give memory back: ") + e.what());
+        rmm::detail::report_misuse("a pool could not give memory back: ", e.what());
     }
     return 0;
 }
