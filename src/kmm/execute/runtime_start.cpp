@@ -193,6 +193,7 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
       started_(std::chrono::steady_clock::now()) {
     if (number_ == 0) number_ = next_runtime_number.fetch_add(1);
     graph::HostReserve::prepare();
+    log::prepare();
     given_up_ = std::make_shared<graph::Failure>();
     given_up_->root = std::make_shared<graph::RootFailure>();
     given_up_->root->cause = no_host_memory_;

@@ -235,6 +235,8 @@ void post(Level level, const char* text) noexcept {
     }
 }
 
+void prepare() { (void)destination(); }
+
 void flush() noexcept {
     Destination& to = destination();
     if (delivers_here) return;

@@ -25,6 +25,8 @@ void write(Level level, const char* text, const char* more) noexcept;
 /// The same, but never handed out on this thread: where the caller must go on whatever the handler does.
 void post(Level level, const char* text) noexcept;
 inline void post(Level level, const std::string& text) noexcept { post(level, text.c_str()); }
+/// Makes what the log keeps, so that later messages need no memory for that. Throws std::bad_alloc.
+void prepare();
 /// Waits until what was written so far is handed out; for one second at most, and not inside the handler.
 void flush() noexcept;
 /// Set on threads that the library made: others wait for what they do.
