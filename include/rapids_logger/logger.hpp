@@ -113,7 +113,8 @@ class RMM_EXPORT stderr_sink_mt : public sink {
 typedef void (*log_callback_t)(int lvl, const char* msg);
 typedef void (*flush_callback_t)();
 
-/// Functions of the program: the first gets each line, with its newline. They must not log through a logger that has the sink.
+/// Functions of the program: the first gets each line, with its newline. Called by one thread at a time and with no lock held: what
+/// they log through a logger that has the sink comes when they have returned.
 class RMM_EXPORT callback_sink_mt : public sink {
   public:
     explicit callback_sink_mt(log_callback_t const& callback, flush_callback_t const& flush = nullptr);

@@ -1,5 +1,5 @@
-// Implements the logger of <rapids_logger/logger.hpp>: what a line looks like, and who gets it. Any thread; a logger's lock is
-// held while its sinks write.
+// Implements the logger of <rapids_logger/logger.hpp>: what a line looks like, and who gets it. Any thread; no lock is held while
+// sinks write.
 #include "rapids_logger/logger.hpp"
 
 #include <ctime>
@@ -127,14 +127,27 @@ struct logger::state final : process_observer {
         message m{message_level, text, name, {}, {}};
         (void)clock_gettime(CLOCK_REALTIME, &m.time);
         (void)localtime_r(&m.time.tv_sec, &m.local_time);
-        const std::lock_guard lock(mutex);
-        line.clear();
-        append_line(&line, pattern, m);
+        std::string line;
+        std::vector<sink_ptr> who;
+        {
+            const std::lock_guard lock(mutex);
+            append_line(&line, pattern, m);
+            who = sinks.sinks_;
+        }
         const bool flushes = message_level >= flush_level.load(std::memory_order_relaxed);
-        for (const sink_ptr& sink : sinks) {
+        for (const sink_ptr& sink : who) {
             sink->write(message_level, line);
             if (flushes) sink->flush();
         }
+    }
+
+    void flush() {
+        std::vector<sink_ptr> who;
+        {
+            const std::lock_guard lock(mutex);
+            who = sinks.sinks_;
+        }
+        for (const sink_ptr& sink : who) sink->flush();
     }
 
     const std::string name;
@@ -142,7 +155,6 @@ struct logger::state final : process_observer {
     std::atomic<level_enum> flush_level{level_enum::off};
     std::mutex mutex;  // of all that follows
     std::string pattern = "[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %v";
-    std::string line;
     sink_vector sinks;
 
     static std::mutex& mutex_of(const sink_vector& sinks) { return sinks.owner_->mutex; }
@@ -224,10 +236,7 @@ level_enum logger::level() const { return state_->level.load(std::memory_order_r
 
 void logger::set_level(level_enum level) { state_->level.store(level, std::memory_order_relaxed); }
 
-void logger::flush() {
-    const std::lock_guard lock(state_->mutex);
-    for (const sink_ptr& sink : state_->sinks) sink->flush();
-}
+void logger::flush() { state_->flush(); }
 
 void logger::flush_on(level_enum level) { state_->flush_level.store(level, std::memory_order_relaxed); }
 

@@ -1,17 +1,22 @@
-// Implements the sinks of <rapids_logger/logger.hpp>. Any thread; each sink has a lock of its own, which is held over the
-// system call, the stream or the callback.
+// Implements the sinks of <rapids_logger/logger.hpp>. Any thread. A sink of the library's has a lock, which is held over the system
+// call. What is the program's, a stream or a callback, is called with no lock held, by the thread that logs, one at a time; what it
+// logs itself comes when it has returned.
 #include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <mutex>
 #include <ostream>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "rapids_logger/logger.hpp"
 #include "rmm/process_events.hpp"
@@ -70,16 +75,68 @@ struct sink::state final : process_observer {
         mutex.lock();
         file.write_out();
     }
-    void after_fork(bool) noexcept override { mutex.unlock(); }
+    void after_fork(bool in_child) noexcept override {
+        if (in_child && !delivers_here()) {  // whoever did is not here
+            waiting.clear();
+            delivering = false;
+        }
+        mutex.unlock();
+    }
     void at_exit() noexcept override {
         const std::lock_guard lock(mutex);
         exiting = true;
         file.write_out();
     }
 
+    /// For the program's code: a line, or a flush.
+    struct item {
+        level_enum level = level_enum::off;
+        std::string lines;
+        bool flushes = false;
+    };
+
+    bool delivers_here() const noexcept { return delivering && deliverer == std::this_thread::get_id(); }
+
+    /// Hands over the item and what the program's code logs meanwhile. Throws what that throws; what waits behind it is dropped.
+    void deliver(sink& to, item next) {
+        std::unique_lock lock(mutex);
+        if (delivers_here()) {
+            waiting.push_back(std::move(next));
+            return;
+        }
+        free_again.wait(lock, [&] { return !delivering; });
+        struct done {
+            state& self;
+            std::unique_lock<std::mutex>& lock;
+            ~done() {
+                if (!lock.owns_lock()) lock.lock();
+                self.waiting.clear();
+                self.delivering = false;
+                self.free_again.notify_one();
+            }
+        } const at_the_end{*this, lock};
+        delivering = true;
+        deliverer = std::this_thread::get_id();
+        for (;;) {
+            lock.unlock();
+            if (next.flushes)
+                to.do_flush();
+            else
+                to.do_write(next.level, next.lines);
+            lock.lock();
+            if (waiting.empty()) return;
+            next = std::move(waiting.front());
+            waiting.pop_front();
+        }
+    }
+
     std::mutex mutex;
     output file;
     bool exiting = false;
+    std::condition_variable free_again;
+    std::deque<item> waiting;  ///< logged by the program's code that is being called
+    bool delivering = false;
+    std::thread::id deliverer;
 };
 
 sink::sink() : state_(std::make_unique<state>()) {}
@@ -87,11 +144,13 @@ sink::sink() : state_(std::make_unique<state>()) {}
 sink::~sink() = default;
 
 void sink::write(level_enum level, std::string_view lines) {
+    if (belongs_to_program()) return state_->deliver(*this, {level, std::string(lines), false});
     const std::lock_guard lock(state_->mutex);
     do_write(level, lines);
 }
 
 void sink::flush() {
+    if (belongs_to_program()) return state_->deliver(*this, {level_enum::off, {}, true});
     const std::lock_guard lock(state_->mutex);
     do_flush();
 }

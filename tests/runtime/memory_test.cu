@@ -1,4 +1,6 @@
 // Running out of memory, eviction, several runtimes: rows 107 to 110, 113, 116.
+#include <sys/resource.h>
+
 #include "harness.hpp"
 
 namespace {
@@ -214,6 +216,44 @@ TEST(Row108, when_all_tiers_are_full_tasks_fail_with_a_report_and_go_on_after_me
         rt.wait(rt.barrier());
     }
     for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_LE(m.peak_bytes, m.limit_bytes);
+}
+
+// Small chunks fill both tiers, and each of the thousands of tasks that find no room learns that without a look at all
+// that is there. Looking at all of it took minutes.
+TEST(Row108, thousands_of_tasks_that_find_both_tiers_full_of_small_chunks_are_told_within_a_second) {
+    KMM_NEED_DEVICES(1);
+    const std::int64_t chunks = repeat(70'000, 14'000);
+    constexpr std::int64_t chunk_bytes = 256;
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = static_cast<std::size_t>(chunks * 60);
+    limit_host_memory(config, static_cast<std::size_t>(chunks * 180));
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    const auto cpu_seconds = [] {
+        rusage usage{};
+        getrusage(RUSAGE_SELF, &usage);
+        return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    };
+    {
+        auto a = rt.array<char>(Dim<1>(chunks * chunk_bytes), Dim<1>(chunk_bytes));
+        rt.parallel_submit(TileDomain(Dim<1>(chunks * chunk_bytes), Dim<1>(chunk_bytes)),
+                           GPU([](kmm::DeviceResource&, kmm::GPUSubviewMut<char>) {}), overwrite(a[_x]));
+        const double submitted_at = cpu_seconds();
+        const auto error = thrown_by<kmm::TaskError>([&] { rt.synchronize(); });
+        const double seconds = cpu_seconds() - submitted_at;
+        ASSERT_NE(error, nullptr);
+        EXPECT_TRUE(nests<kmm::OutOfMemory>(*error, "found no memory")) << error->what();
+        EXPECT_TRUE(says(*error, "arrays: array")) << error->what();
+        // CPU time of the process, in which what ran before the last submit is not even counted: other work of the machine
+        // must not fail the test. Sanitizers are slower by themselves.
+        EXPECT_LT(seconds, short_run() ? 60.0 : 2.0);
+        const kmm::RuntimeStats stats = rt.stats();
+        EXPECT_GT(stats.tasks_failed, static_cast<std::uint64_t>(chunks / 20));
+        EXPECT_GT(stats.tasks_succeeded, static_cast<std::uint64_t>(chunks * 8 / 10));
+        EXPECT_EQ(error->also_failed().size() + 1, stats.tasks_failed);
+    }
+    auto again = one_chunk<float>(rt, n);
+    rt.wait(fill_on(rt, 0, again, 1.0f));
 }
 
 // A chunk that finds no place on the host makes others lose their host copies on the way: the order of victims changes

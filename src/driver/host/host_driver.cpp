@@ -54,11 +54,18 @@ class HostDriver::ThreadStates {
             states_.end());
         last_ = states_.size();
         ThreadState state;
+        if (spare().driver == driver.number_) state = spare();
         state.driver = driver.number_;
         state.owner = driver.weak_from_this();
         state.own_streams.assign(static_cast<std::size_t>(driver.device_count()), nullptr);
         states_.push_back(std::move(state));
+        spare().driver = 0;
         return states_.back();
+    }
+    /// What holds until there is memory for a state of its own: of the driver that the thread used last. Drivers count from 1.
+    static ThreadState& spare() noexcept {
+        static thread_local ThreadState state;
+        return state;
     }
 
   private:
@@ -74,11 +81,18 @@ HostDriver::ThreadState& HostDriver::thread_state() noexcept {
         ~Cleanup() { delete std::exchange(states, nullptr); }
     };
     static thread_local Cleanup cleanup;
-    if (states == nullptr) {
-        (void)cleanup;
-        states = new ThreadStates;
+    try {
+        if (states == nullptr) {
+            (void)cleanup;
+            states = new ThreadStates;
+        }
+        return states->of(*this);
+    } catch (const std::bad_alloc&) {
+        ThreadState& spare = ThreadStates::spare();
+        if (spare.driver != number_) spare.device = 0, spare.last_error = {};
+        spare.driver = number_;
+        return spare;
     }
-    return states->of(*this);
 }
 
 Status HostDriver::fail(Code code) noexcept {
@@ -147,6 +161,7 @@ Stream* HostDriver::resolve(StreamHandle handle) {
     if (value <= 1) return devices_[thread_state().device].legacy;
     if (value == 2) {
         ThreadState& state = thread_state();
+        if (state.own_streams.empty()) state.own_streams.assign(static_cast<std::size_t>(device_count()), nullptr);
         Stream*& own = state.own_streams[static_cast<std::size_t>(state.device)];
         if (own == nullptr) own = &take_stream(state.device, true, false);
         return own;

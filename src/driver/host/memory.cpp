@@ -80,7 +80,9 @@ bool multiply(std::size_t a, std::size_t b, std::size_t* out) noexcept { return 
 Memory::Memory(int num_devices, std::size_t bytes_per_device)
     : num_devices_(num_devices),
       capacity_bytes_(bytes_per_device),
-      used_bytes_(std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(num_devices))) {}
+      used_bytes_(std::make_unique<std::atomic<std::size_t>[]>(static_cast<std::size_t>(num_devices))) {
+    (void)machine_memory_bytes();  // read now: it is asked for where nothing may throw
+}
 
 Memory::~Memory() {
     for (const auto& [address, allocation] : allocations_)

@@ -137,8 +137,8 @@ void run_copy_part(void* payload, TaskContext& context) {
 /// number is given they go back to the pool if something throws.
 struct Batch final : graph::JoinMaker {
     RuntimeCore& core;
-    std::vector<Task*> made;   ///< not numbered yet
-    std::vector<Task*> tasks;  ///< numbered, in order: to be published
+    std::vector<Task*> made;  ///< not numbered yet
+    graph::TaskList tasks;    ///< numbered, in order: to be published
     explicit Batch(RuntimeCore& c) : core(c) {}
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
@@ -153,8 +153,13 @@ struct Batch final : graph::JoinMaker {
         tasks.push_back(t);
         return core.table().add(t);
     }
-    graph::TaskNumber join(const std::vector<graph::TaskNumber>& numbers) override {
-        Task* t = core.pool().take();
+    graph::TaskNumber join(const graph::TaskNumbers& numbers) override {
+        Task* t = nullptr;
+        try {
+            t = core.pool().take();
+        } catch (const std::bad_alloc&) {
+            return 0;
+        }
         for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
         return number(t);
     }
@@ -167,7 +172,7 @@ struct SourceWriters {
     std::vector<std::size_t> ends;  ///< of each part's in `writers`
 
     /// `all` are those of the parts so far; only what is new in it belongs to this one.
-    void end_part(const std::vector<graph::Predecessor>& all) {
+    void end_part(const graph::Predecessors& all) {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
     }
@@ -312,6 +317,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             }
         }
         writers.parts.reserve(parts.size());
+        core.begin_taking_places(2 * batch.made.size());  // a join for each read at most
+        batch.tasks.reserve(2 * batch.made.size());
         batch.made.clear();
         if (gate != nullptr) batch.number(gate);
         for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -409,7 +416,7 @@ void array_synchronize(const ArrayRecord& array) {
     Binding* b = array.binding();
     if (b == nullptr) return;
     RuntimeCore& core = *b->runtime;
-    std::vector<graph::Predecessor> users;
+    graph::Predecessors users;
     {
         std::lock_guard<std::mutex> guard(core.order());
         std::vector<graph::TaskNumber> numbers;

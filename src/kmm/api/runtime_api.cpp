@@ -33,7 +33,7 @@ std::exception_ptr runtime_error(RuntimeCore& core, EventId event) {
     const graph::TaskNumber number = core.number_of(event);
     if (number == 0 || !core.is_settled(number)) return nullptr;
     const auto failure = core.deliver_failure(number);
-    return failure == nullptr ? nullptr : failure->error;
+    return failure == nullptr ? nullptr : core.error_of(*failure);
 }
 
 bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_clock::time_point* deadline) {
@@ -48,7 +48,7 @@ bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_cl
 
 EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_events) {
     core.refuse_after_fork();
-    std::vector<graph::Predecessor> members;
+    graph::Predecessors members;
     for (std::size_t i = 0; i < num_events; ++i)
         if (const graph::TaskNumber number = core.number_of(events[i]); number != 0)
             graph::add_predecessor(members, number, true);

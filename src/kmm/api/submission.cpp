@@ -4,7 +4,9 @@
 // user code runs meanwhile. Everything that can be refused is refused before anything is changed.
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string_view>
+#include <utility>
 
 #include "kmm/api/array_record.hpp"
 #include "kmm/graph/room.hpp"
@@ -51,8 +53,9 @@ Region region_of(const Box& box, std::size_t rank) {
 struct Submission::Draft final : graph::JoinMaker {
     RuntimeCore* core = nullptr;
     LauncherInfo launcher;
-    std::vector<Task*> tasks;
-    std::vector<Task*> joins;
+    graph::TaskList tasks;
+    graph::TaskList joins;
+    Task* all = nullptr;  ///< the join of several tasks, until it has its number
     std::vector<DraftAccess> accesses;
     std::vector<plan::Request> requests;  ///< one for each access
     plan::SubmitPlan plan;
@@ -83,7 +86,7 @@ struct Submission::Draft final : graph::JoinMaker {
     static void fill_before(Task& t, std::uint32_t access, const Box& region);
     EventId take_places();
     void share_info();
-    TaskNumber join(const std::vector<TaskNumber>& numbers) override;
+    TaskNumber join(const graph::TaskNumbers& numbers) override;
 };
 
 namespace {
@@ -116,6 +119,7 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher)
 
 Submission::~Submission() {
     for (Task* t : draft_->tasks) draft_->core->pool().give(t);
+    if (draft_->all != nullptr) draft_->core->pool().give(std::exchange(draft_->all, nullptr));
     draft_->clear();
     if (draft_ == kept_draft)
         draft_->in_use = false;
@@ -350,22 +354,33 @@ void Submission::Draft::describe_tasks() {
             if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
         }
         if (bytes <= core->limit_bytes(t.memory)) continue;
-        const MemoryId memory = t.memory == 0 ? MemoryId::host() : MemoryId(t.where.as_device());
-        throw OutOfMemory(memory, bytes, 0, core->limit_bytes(t.memory), core->out_of_memory_text(t, true),
-                          launcher.location);
+        throw core->never_fits(t, bytes);
     }
 }
 
 // ---------------------------------------------------------------------------------------------------- the order
 
-TaskNumber Submission::Draft::join(const std::vector<TaskNumber>& numbers) {
-    Task* t = core->pool().take();
+TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) {
+    Task* t = nullptr;
+    try {
+        t = core->pool().take();
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
     joins.push_back(t);
     for (const TaskNumber n : numbers) t->predecessors.push_back({n, false});
     return core->table().add(t);
 }
 
+// Whatever can fail is done first. From the first number on nothing does: the books of the order are kept in memory that is there.
 EventId Submission::Draft::take_places() {
+    if (tasks.size() > 1) {
+        all = core->pool().take();
+        all->predecessors.reserve(tasks.size());
+    }
+    joins.reserve(16);
+    tasks.reserve(tasks.size() + joins.capacity());
+    core->begin_taking_places(tasks.size() + requests.size() + 1);
     for (NewBinding& n : bindings)
         if (!n.array->bind(n.binding))
             throw InvalidArgument(n.array->name() +
@@ -383,10 +398,10 @@ EventId Submission::Draft::take_places() {
             history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors);
     }
     if (tasks.size() == 1) return core->event_of(tasks.front()->number);
-    Task* all = core->pool().take();
-    joins.push_back(all);
-    for (const Task* t : tasks) all->predecessors.push_back({t->number, true});
-    return core->event_of(core->table().add(all));
+    Task* const last = std::exchange(all, nullptr);
+    joins.push_back(last);
+    for (const Task* t : tasks) last->predecessors.push_back({t->number, true});
+    return core->event_of(core->table().add(last));
 }
 
 void Submission::Draft::share_info() {
@@ -428,8 +443,14 @@ EventId Submission::commit() {
             f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(),
                        t.kernel.parameters);
         }
-        event = d.take_places();
-        d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
+        try {
+            event = d.take_places();
+            d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
+        } catch (const std::bad_alloc&) {
+            // Before the first number nothing has changed; after it even the reserve was used up.
+            if (d.tasks.front()->number != 0) core.lose_order(d.tasks);
+            throw;
+        }
         was_idle = core.publish(d.tasks);
     }
     core.plan_published(was_idle);

@@ -156,8 +156,7 @@ void* DeviceMemory::take(std::size_t bytes) noexcept {
         taken_bytes_ += bytes;
         return memory;
     } catch (const std::exception& e) {
-        if (log::wants(log::debug))
-            log::write(log::debug, "device " + std::to_string(ordinal_) + " gave no memory: " + e.what());
+        log::write(log::debug, "a device gave no memory: ", e.what());
     } catch (...) {  // a program's resource may throw anything
     }
     (void)driver_.take_last_error();
@@ -206,7 +205,7 @@ void DeviceMemory::trim() noexcept {
         rmm::detail::check(driver_.synchronize_stream(stream_));
         rmm::detail::check(driver_.trim_pool({pool.pool_handle()}, 0));
     } catch (const std::exception& e) {
-        log::write(log::warn, std::string("memory could not be given back to the driver: ") + e.what());
+        log::write(log::warn, "memory could not be given back to the driver: ", e.what());
     }
 }
 

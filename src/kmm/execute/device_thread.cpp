@@ -1,5 +1,7 @@
 #include "kmm/execute/device_thread.hpp"
 
+#include <new>
+
 #include "kmm/execute/debug_pattern.hpp"
 #include "kmm/graph/task.hpp"
 
@@ -45,6 +47,11 @@ DeviceThread::~DeviceThread() {
     stop_.store(true);
     sleeper_.wake();
     thread_.join();
+    for (std::size_t slot = 0; lost_track_ && slot < states_.size(); ++slot) {
+        Status status;
+        const auto lane = static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
+        (void)driver_.synchronize_stream(lanes_.stream(lane, &status));  // nobody knows what is still there
+    }
     for (const Lane& l : states_) {
         if (l.watch_stream.native == nullptr) continue;
         (void)driver_.synchronize_stream(l.watch_stream);  // its callbacks name this object
@@ -53,7 +60,7 @@ DeviceThread::~DeviceThread() {
     for (const EventHandle e : events_) (void)driver_.destroy_event(e);
 }
 
-void DeviceThread::push(std::vector<Instruction>& instructions) {
+void DeviceThread::push(graph::Vector<Instruction>& instructions) {
     {
         std::lock_guard<graph::SpinLock> guard(queue_lock_);
         if (queue_.empty())
@@ -78,43 +85,65 @@ void DeviceThread::run() {
     const RuntimeThread mark(runtime_);
     (void)driver_.set_current_device(lanes_.ordinal(device_));
     for (;;) {
-        if (take()) {
-            std::size_t fed = 0;
-            for (Instruction& i : batch_) {
-                feed(i);
-                if (++fed % feed_between_polls == 0 && poll()) reports_.help();
-            }
-            batch_.clear();
-            if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
+        try {
+            if (!step()) break;
+        } catch (const std::bad_alloc&) {
+            lose_track();
         }
-        if (poll()) reports_.help();
-        if (queue_filled_.load(std::memory_order_seq_cst)) continue;
-        const bool pending = anything_pending();
-        if (stop_.load() && !pending) break;
-        signalled_.store(false, std::memory_order_seq_cst);
-        if (!pending) {
-            sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
-            continue;
-        }
-        // Looks for completions itself for a while (fast answers to short kernels), then lets the device call.
-        const auto until = std::chrono::steady_clock::now() + spin_time;
-        bool busy = false;
-        do {
-            if (poll()) {
-                reports_.help();
-                busy = true;
-            }
-            if (queue_filled_.load(std::memory_order_seq_cst)) busy = true;
-            if (!busy && !many_cores()) std::this_thread::yield();
-        } while (!busy && std::chrono::steady_clock::now() < until);
-        if (busy) continue;
-        arm_watches();
-        sleeper_.wait(
-            [this] {
-                return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst);
-            },
-            look_again);
     }
+}
+
+// The reserve of host memory is used up as well: what was not handed to the device never will be, and nobody waits for it.
+void DeviceThread::lose_track() noexcept {
+    lost_track_ = true;
+    batch_.clear();
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        states_[slot].pending.clear();
+        const auto lane = static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
+        constexpr Position all = ~Position{0} >> 1;
+        lanes_.enqueued(lane, all);
+        lanes_.completed(lane, all);
+    }
+    reports_.lost();
+}
+
+/// False: everything is done, and the thread should stop.
+bool DeviceThread::step() {
+    if (take()) {
+        std::size_t fed = 0;
+        for (Instruction& i : batch_) {
+            feed(i);
+            if (++fed % feed_between_polls == 0 && poll()) reports_.help();
+        }
+        batch_.clear();
+        if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
+    }
+    if (poll()) reports_.help();
+    if (queue_filled_.load(std::memory_order_seq_cst)) return true;
+    const bool pending = anything_pending();
+    if (stop_.load() && !pending) return false;
+    signalled_.store(false, std::memory_order_seq_cst);
+    if (!pending) {
+        sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
+        return true;
+    }
+    // Looks for completions itself for a while (fast answers to short kernels), then lets the device call.
+    const auto until = std::chrono::steady_clock::now() + spin_time;
+    bool busy = false;
+    do {
+        if (poll()) {
+            reports_.help();
+            busy = true;
+        }
+        if (queue_filled_.load(std::memory_order_seq_cst)) busy = true;
+        if (!busy && !many_cores()) std::this_thread::yield();
+    } while (!busy && std::chrono::steady_clock::now() < until);
+    if (busy) return true;
+    arm_watches();
+    sleeper_.wait(
+        [this] { return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst); },
+        look_again);
+    return true;
 }
 
 void DeviceThread::feed(Instruction& i) {

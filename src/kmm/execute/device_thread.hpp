@@ -6,9 +6,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "kmm/execute/lanes.hpp"
@@ -68,7 +66,7 @@ class DeviceThread {
     ~DeviceThread();
 
     /// Appends instructions (and empties the vector, whose memory it keeps). Planner only.
-    void push(std::vector<Instruction>& instructions);
+    void push(graph::Vector<Instruction>& instructions);
     /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
     /// seen as done: what it waited for on the device counts. Any thread.
     std::int64_t busy_ns(Link link) const noexcept { return links_[static_cast<std::size_t>(link)].busy_ns(); }
@@ -79,7 +77,7 @@ class DeviceThread {
         Position position;
     };
     struct Lane {
-        std::deque<Pending> pending;  ///< recorded, not seen to have passed
+        graph::Deque<Pending> pending;  ///< recorded, not seen to have passed
         Position recorded = 0;
         Position fed = 0;
         Position watched = 0;  ///< a callback is armed for this position
@@ -89,6 +87,8 @@ class DeviceThread {
     };
 
     void run();
+    bool step();
+    void lose_track() noexcept;
     bool take();
     void feed(Instruction& instruction);
     Status feed_kernel(Instruction& instruction, StreamHandle stream);
@@ -110,22 +110,23 @@ class DeviceThread {
     ErrorMaker& errors_;
 
     graph::SpinLock queue_lock_;
-    std::vector<Instruction> queue_;
+    graph::Vector<Instruction> queue_;
     std::atomic<bool> queue_filled_{false};
-    std::vector<Instruction> batch_;
+    graph::Vector<Instruction> batch_;
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
+    bool lost_track_ = false;  ///< for want of host memory; the runtime has given up
 
     BusyTime links_[num_links];
     std::vector<Lane> states_;  ///< by index within the device
-    std::vector<LaneId> touched_;
-    std::vector<EventHandle> events_;  ///< free
+    graph::Vector<LaneId> touched_;
+    graph::Vector<EventHandle> events_;  ///< free
     struct PreparedKernel {
         const void* function = nullptr;
         std::uint32_t shared_bytes = 0;
     };
     PreparedKernel last_prepared_;  ///< most launches repeat the kernel before
-    std::unordered_map<const void*, std::uint32_t> prepared_;
+    graph::UnorderedMap<const void*, std::uint32_t> prepared_;
     LaneId first_lane_;
     Lanes::Scratch scratch_;
     Sleeper sleeper_;

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <vector>
 
 #include "driver/driver.hpp"
@@ -70,7 +69,7 @@ class Lanes {
       private:
         friend class Lanes;
         Lanes& lanes_;
-        std::vector<EventHandle> events_;
+        graph::Vector<EventHandle> events_;
     };
     /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the work
     /// there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
@@ -110,19 +109,25 @@ class Lanes {
 /// then cleared when the runtime is idle. Any thread.
 class FailedTasks {
   public:
-    void add(TaskNumber number) {
+    /// Where there is no memory to note it, every task counts as failed.
+    void add(TaskNumber number) noexcept {
         std::lock_guard<std::mutex> guard(mutex_);
-        numbers_.insert(number);
-        count_.store(numbers_.size(), std::memory_order_release);
+        try {
+            numbers_.insert(number);
+        } catch (const std::bad_alloc&) {
+            all_ = true;
+        }
+        count_.store(numbers_.size() + 1, std::memory_order_release);
     }
     bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
     bool contains(TaskNumber number) const {
         std::lock_guard<std::mutex> guard(mutex_);
-        return numbers_.count(number) != 0;
+        return all_ || numbers_.count(number) != 0;
     }
     void clear() {
         std::lock_guard<std::mutex> guard(mutex_);
         numbers_.clear();
+        all_ = false;
         count_.store(0, std::memory_order_release);
     }
 
@@ -140,8 +145,9 @@ class FailedTasks {
 
   private:
     mutable std::mutex mutex_;
-    std::unordered_set<TaskNumber> numbers_;
-    std::atomic<std::size_t> count_{0};
+    graph::UnorderedSet<TaskNumber> numbers_;
+    bool all_ = false;
+    std::atomic<std::size_t> count_{0};  ///< 0: none failed
 };
 
 }  // namespace kmm::execute

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
@@ -129,6 +130,21 @@ void MemoryService::serve(Request& request) {
     if (request.done != nullptr) request.done->set_value();
 }
 
+// Serving it met a host without memory: whoever asked is answered all the same.
+void MemoryService::refuse(Request& request) noexcept {
+    switch (request.wish) {
+    case Wish::grow:
+    case Wish::exchange: offer(request.memory, {}, Message::What::grown); break;
+    case Wish::await:
+        memories_[request.memory].awaited.reset();
+        offer(request.memory, {}, Message::What::awaited);
+        break;
+    case Wish::reclaim: answer(*request.asked); break;
+    case Wish::trim: request.done->set_value(); break;
+    case Wish::look: break;
+    }
+}
+
 void MemoryService::run() {
     const RuntimeThread mark(runtime_);
     // A reclaimer may wait for this thread.
@@ -136,9 +152,19 @@ void MemoryService::run() {
     (void)driver_.set_current_device(ordinals_.front());  // pinning needs one
     for (;;) {
         Request request;
-        if (next_request(&request)) serve(request);
-        if (!leaving_.empty()) give_what_has_left();
-        try_awaited();
+        if (next_request(&request)) {
+            try {
+                serve(request);
+            } catch (const std::bad_alloc&) {
+                refuse(request);
+            }
+        }
+        try {
+            if (!leaving_.empty()) give_what_has_left();
+            try_awaited();
+        } catch (const std::bad_alloc&) {
+            // Tried again at the next look.
+        }
         reports_.help();
         std::lock_guard<std::mutex> guard(mutex_);
         if (stop_) break;
@@ -182,8 +208,12 @@ bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
         if (config_.host_memory_kind == HostMemoryKind::NoPool) {
             step.block.size_bytes = bytes;
             if (!driver_.allocate_pinned(bytes, &step.block.address).ok()) return false;
-        } else if (!rmm::detail::pin(driver_, bytes, &step.block).ok()) {
-            return false;
+        } else {
+            try {
+                if (!rmm::detail::pin(driver_, bytes, &step.block).ok()) return false;
+            } catch (const std::exception&) {  // no host memory or no threads
+                return false;
+            }
         }
         step.address = step.block.address;
         current_.pinned_bytes += step.block.size_bytes;
@@ -231,15 +261,13 @@ void MemoryService::offer(memory::MemoryIndex m, const Step& step, Message::What
 
 void MemoryService::count() {
     current_.mappings = 0;
-    std::vector<std::size_t> device_bytes;
     for (std::size_t d = 0; d < ordinals_.size(); ++d) {
         const Memory& memory = memories_[d + 1];
         current_.mappings += memory.device->mappings();
-        device_bytes.push_back(memory.device->held_bytes());
+        current_.device_bytes[d] = memory.device->held_bytes();
     }
-    current_.device_bytes = std::move(device_bytes);
     std::lock_guard<std::mutex> guard(mutex_);
-    figures_ = current_;
+    figures_ = current_;  // of equal sizes: allocates nothing
 }
 
 void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
@@ -273,9 +301,9 @@ bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step
 }
 
 /// What is wholly free, out of the heap's hands and with nobody on a device using it any more.
-std::vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryIndex m) {
+graph::Vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryIndex m) {
     Memory& memory = memories_[m];
-    std::vector<Step> taken;
+    graph::Vector<Step> taken;
     graph::FenceSet users;
     std::erase_if(memory.steps, [&](const Step& s) {
         if (!reports_.take_back(m, s.address, s.bytes, &users)) return false;
@@ -289,7 +317,7 @@ std::vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryInd
 }
 
 void MemoryService::exchange_now(memory::MemoryIndex m, std::size_t bytes) {
-    const std::vector<Step> old = take_back_free(m);
+    const graph::Vector<Step> old = take_back_free(m);
     std::size_t old_bytes = 0;
     for (const Step& s : old) old_bytes += s.bytes;
     const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);

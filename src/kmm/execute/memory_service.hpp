@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -66,6 +65,11 @@ class MemoryService {
         std::vector<std::size_t> device_bytes;  ///< by device: taken from the driver, offered to the heap or not
     };
     Figures figures() const;
+    /// Figures::device_bytes of one device.
+    std::size_t taken_bytes(std::uint32_t device) const {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return figures_.device_bytes[device];
+    }
 
   private:
     using Clock = std::chrono::steady_clock;
@@ -118,7 +122,7 @@ class MemoryService {
         bool sealed = true;               ///< see memory::Residency::grown
     };
     struct Memory {
-        std::vector<Step> steps;
+        graph::Vector<Step> steps;
         std::size_t offered_bytes = 0;
         std::unique_ptr<DeviceMemory> device;  ///< null for the host
         std::optional<Awaited> awaited;
@@ -130,6 +134,7 @@ class MemoryService {
     void run();
     bool next_request(Request* out);
     void serve(Request& request);
+    void refuse(Request& request) noexcept;
     void grow_now(memory::MemoryIndex m, std::size_t bytes);
     void exchange_now(memory::MemoryIndex m, std::size_t bytes);
     void trim_now();
@@ -145,14 +150,14 @@ class MemoryService {
     bool let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked);
     void give_what_has_left();
     void answer(Asked& asked);
-    std::vector<Request> pending_growth(memory::MemoryIndex m);
+    graph::Vector<Request> pending_growth(memory::MemoryIndex m);
     std::size_t held_by_others(memory::MemoryIndex m) noexcept;
     void note_sample(memory::MemoryIndex m) noexcept;
     std::size_t step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const;
     bool take(memory::MemoryIndex m, std::size_t bytes, Step* out);
     bool take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out);
     void give_back(memory::MemoryIndex m, const Step& step);
-    std::vector<Step> take_back_free(memory::MemoryIndex m);
+    graph::Vector<Step> take_back_free(memory::MemoryIndex m);
     void offer(memory::MemoryIndex m, const Step& step, Message::What what);
     void count();
 
@@ -173,13 +178,13 @@ class MemoryService {
         graph::FenceSet users;
         std::shared_ptr<Asked> asked;
     };
-    std::vector<Leaving> leaving_;
+    graph::Vector<Leaving> leaving_;
     std::atomic<std::size_t> num_leaving_{0};
     const std::uint64_t number_;  // of this service, among all
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<Request> requests_;
+    graph::Deque<Request> requests_;
     Figures figures_;
     bool stop_ = false;
     std::thread thread_;

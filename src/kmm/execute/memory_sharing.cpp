@@ -83,7 +83,13 @@ void MemoryService::wake(std::uint64_t service) {
     Neighbourhood& all = neighbourhood();
     std::lock_guard<std::mutex> guard(all.mutex);
     for (MemoryService* s : all.services)
-        if (s->number_ == service) s->push({Wish::look});
+        if (s->number_ == service) {
+            try {
+                s->push({Wish::look});
+            } catch (const std::bad_alloc&) {
+                // It looks by itself a little later.
+            }
+        }
 }
 
 // ---- giving back
@@ -126,7 +132,7 @@ void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Ask
             const bool host_growing = let_go(m, asked);
             if (!host_growing || asked->given_bytes + asked->leaving_bytes >= asked->wanted_bytes) break;
             // What is dirty can be saved when the host has more memory; it was asked for by this very search.
-            std::vector<Request> host = pending_growth(0);
+            graph::Vector<Request> host = pending_growth(0);
             for (Request& r : host) serve(r);
             if (host.empty()) break;
         }
@@ -134,7 +140,7 @@ void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Ask
         if (asked->given_bytes + asked->leaving_bytes != 0)
             for ([[maybe_unused]] const Request& r : pending_growth(m)) offer(m, {}, Message::What::grown);
     } catch (const std::exception& e) {
-        log::write(log::warn, std::string("memory could not be given to others: ") + e.what());
+        log::write(log::warn, "memory could not be given to others: ", e.what());
     }
     asked->choosing = false;
     if (asked->leaving_bytes == 0) answer(*asked);
@@ -164,8 +170,8 @@ bool MemoryService::let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& 
 
 /// Steps go back one by one, as their last users pass.
 void MemoryService::give_what_has_left() {
-    std::vector<std::shared_ptr<Asked>> served;
-    std::vector<bool> given(memories_.size(), false);
+    graph::Vector<std::shared_ptr<Asked>> served;
+    graph::Vector<char> given(memories_.size(), 0);
     std::erase_if(leaving_, [&](Leaving& l) {
         Memory& memory = memories_[l.memory];
         const bool ordered =
@@ -177,7 +183,7 @@ void MemoryService::give_what_has_left() {
         l.asked->leaving_bytes -= l.step.bytes;
         l.asked->given_bytes += l.step.bytes;
         give_back(l.memory, l.step);
-        given[l.memory] = true;
+        given[l.memory] = 1;
         const bool all = l.asked->leaving_bytes == 0 && !l.asked->choosing;
         if (all || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
         return true;
@@ -190,8 +196,8 @@ void MemoryService::give_what_has_left() {
 }
 
 /// Requests for more of a memory that nobody has served yet.
-std::vector<MemoryService::Request> MemoryService::pending_growth(memory::MemoryIndex m) {
-    std::vector<Request> growth;
+graph::Vector<MemoryService::Request> MemoryService::pending_growth(memory::MemoryIndex m) {
+    graph::Vector<Request> growth;
     std::lock_guard<std::mutex> guard(mutex_);
     std::erase_if(requests_, [&](const Request& r) {
         if (r.memory != m || (r.wish != Wish::grow && r.wish != Wish::exchange)) return false;
@@ -289,7 +295,11 @@ void MemoryService::try_awaited() {
             end_awaited(m, step);
             continue;
         }
-        ask_a_neighbour(m);
+        try {
+            ask_a_neighbour(m);
+        } catch (const std::bad_alloc&) {
+            // The next attempt asks.
+        }
         awaited.next = now + awaited.pause;
         awaited.pause = std::min(2 * awaited.pause, longest_pause);
     }

@@ -11,12 +11,13 @@
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/residency.hpp"
+#include "kmm/values/log.hpp"
 
 namespace kmm::execute {
 
 struct Message {
     enum class What : std::uint8_t {
-        submit,       ///< task: published
+        submit,       ///< task and those that follow it (Task::next_published): published
         advance,      ///< lane, position: done up to there; error: none of it can be trusted
         launched,     ///< task, lane, position, error
         host_done,    ///< task, error
@@ -50,18 +51,20 @@ class Inbox {
         messages_.push_back(std::move(message));
         filled_.store(true, std::memory_order_seq_cst);
     }
-    void push(std::vector<graph::Task*>& tasks) {
-        std::lock_guard<graph::SpinLock> guard(lock_);
-        for (graph::Task* t : tasks) {
-            messages_.emplace_back();
-            messages_.back().what = Message::What::submit;
-            messages_.back().task = t;
-        }
-        filled_.store(true, std::memory_order_seq_cst);
+    /// One message however many tasks: a submit of very many needs no more memory here than one of few.
+    void push(const graph::TaskList& tasks) {
+        if (tasks.empty()) return;
+        for (std::size_t i = 1; i < tasks.size(); ++i) tasks[i - 1]->next_published = tasks[i];
+        Message m;
+        m.what = Message::What::submit;
+        m.task = tasks.front();
+        push(std::move(m));
     }
+    /// There is something to do that no message says.
+    void ring() noexcept { filled_.store(true, std::memory_order_seq_cst); }
     bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }
     /// Swaps everything into `out` (which must be empty; its memory is reused).
-    void take(std::vector<Message>& out) {
+    void take(graph::Vector<Message>& out) {
         std::lock_guard<graph::SpinLock> guard(lock_);
         messages_.swap(out);
         filled_.store(false, std::memory_order_seq_cst);
@@ -69,15 +72,21 @@ class Inbox {
 
   private:
     graph::SpinLock lock_;
-    std::vector<Message> messages_;
+    graph::Vector<Message> messages_;
     std::atomic<bool> filled_{false};
 };
 
 /// Marks the calling thread as one of a runtime's own, which must not end the runtime.
 class RuntimeThread {
   public:
-    explicit RuntimeThread(const void* runtime) noexcept { current() = runtime; }
-    ~RuntimeThread() { current() = nullptr; }
+    explicit RuntimeThread(const void* runtime) noexcept {
+        current() = runtime;
+        log::of_library_thread() = true;
+    }
+    ~RuntimeThread() {
+        current() = nullptr;
+        log::of_library_thread() = false;
+    }
     RuntimeThread(const RuntimeThread&) = delete;
     RuntimeThread& operator=(const RuntimeThread&) = delete;
     static bool of(const void* runtime) noexcept { return current() == runtime; }
@@ -93,6 +102,8 @@ class RuntimeThread {
 class Reports {
   public:
     virtual void post(Message&& message) = 0;
+    /// What the calling thread should have reported is lost for want of host memory, the reserve included: the runtime gives up.
+    virtual void lost() noexcept = 0;
     /// Runs the planner on this thread if nobody does and there is something to do.
     virtual void help() noexcept = 0;
     /// Takes memory that was reported as grown back from the planner, if all of it is free; `*users` is what on a device still

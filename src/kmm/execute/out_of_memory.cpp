@@ -1,7 +1,7 @@
 // The texts of out-of-memory errors: what was asked for, what there is, who holds it, and what would help.
 //
-// Owns: nothing. A refusal at submit is worded on the submitting thread and must not look at the planner's state; one at
-// run time is worded by whoever plans.
+// Owns: nothing. A refusal at submit is worded on the submitting thread and must not look at the planner's state. Of one at run
+// time whoever plans collects the figures; the words are made later, by whoever asks and holds nobody up.
 #include <algorithm>
 #include <fstream>
 
@@ -135,68 +135,150 @@ std::string RuntimeCore::memory_remedy(memory::MemoryIndex m, std::size_t wanted
            (m == 0 || on_host_driver_ ? "a machine with more memory" : "a larger device") + ": no setting helps";
 }
 
-std::string RuntimeCore::memory_text(memory::MemoryIndex m) const {
-    const memory::Residency& r = scheduler_->residency();
-    const memory::MemoryCounters& k = r.counters(m);
-    std::size_t total = info_->host_memory_size();
-    std::size_t free_now = 0;
-    std::string others;
-    if (m == 0) {
-        free_now = available_host_bytes();
-    } else if (driver_->memory_info(ordinals_[m - 1], &free_now, &total).ok()) {
-        // Ours is what was taken from the driver, used or not.
-        const std::size_t taken = total - std::min(total, free_now);
-        const std::size_t own = memory_service_->figures().device_bytes[m - 1];
-        others = ", others (programs, runtimes, the driver) " + bytes_text(taken - std::min(taken, own));
+// ---------------------------------------------------------------------------------------------------- figures
+
+/// All that the text of an error needs of a moment. What the driver and the system say is asked when the words are made.
+class RuntimeCore::Shortage final : public graph::Unworded {
+  public:
+    explicit Shortage(const RuntimeCore& core) noexcept : core_(core) {}
+    std::exception_ptr words() const override {
+        return std::make_exception_ptr(OutOfMemory(core_.memory_id(memory), needed_bytes, in_use_bytes,
+                                                   core_.limits_[memory], core_.shortage_text(*this, false),
+                                                   task.info->location));
     }
-    return "total " + bytes_text(total) + ", limit " + bytes_text(limits_[m]) + ", in use " +
-           bytes_text(k.current_bytes) + ", cached but free " + bytes_text(k.capacity_bytes - k.current_bytes) +
-           ", largest free piece " + bytes_text(r.largest_free(m)) + others + ", free now " + bytes_text(free_now);
+    bool is_logged() const noexcept override { return true; }
+
+    struct Need {
+        graph::AccessKind kind;
+        std::string array;
+        std::uint32_t chunk;
+        graph::Box box;
+        std::size_t rank;
+        std::size_t size_bytes;
+    };
+    struct Running {
+        graph::TaskTrace task;
+        std::size_t size_bytes = 0;
+    };
+    static constexpr std::size_t most_running = 5;
+
+    graph::TaskTrace task;
+    memory::MemoryIndex memory = 0;
+    std::size_t needed_bytes = 0;
+    std::size_t usable_bytes = 0;
+    std::vector<Need> needs;
+    // At run time only:
+    std::size_t in_use_bytes = 0;
+    std::size_t capacity_bytes = 0;
+    std::size_t largest_free_bytes = 0;
+    std::size_t taken_bytes = 0;  ///< of the device, from the driver
+    std::size_t host_in_use_bytes = 0;
+    bool refused = false;       ///< by the driver
+    bool host_refused = false;  ///< by the system
+    std::vector<std::unique_ptr<Running>> running;
+    std::size_t more_running = 0;
+    std::shared_ptr<const execute::Holders> holders;
+
+  private:
+    const RuntimeCore& core_;
+};
+
+void RuntimeCore::describe_needs(const Task& task, Shortage& s) const {
+    task.trace(s.task);
+    s.memory = task.memory;
+    s.needed_bytes = needed_bytes(*this, task);
+    s.usable_bytes = limits_[task.memory];
+    for (const graph::Access& a : task.accesses)
+        if (a.chunk != nullptr && a.first_of_chunk)
+            s.needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->boxes[a.chunk->index],
+                               a.chunk->array->rank, a.chunk->size_bytes});
 }
 
 // Only tasks that were given memory hold any: they are known to the planner.
-std::string RuntimeCore::running_text(memory::MemoryIndex m) {
-    constexpr std::size_t most_shown = 5;
-    std::vector<const Task*> holders;
-    std::size_t more = 0;
+void RuntimeCore::describe_running(Shortage& s) {
+    if (scheduler_->in_flight(s.memory) == 0) return;
+    std::vector<const Task*> found;
+    found.reserve(Shortage::most_running);
     table_.for_each([&](const Task& t) {
         const graph::TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != graph::TaskState::launching && state != graph::TaskState::issued) return;
-        if (t.memory != m || t.accesses.empty()) return;
-        if (holders.size() < most_shown)
-            holders.push_back(&t);
+        if (t.memory != s.memory || t.accesses.empty()) return;
+        if (found.size() < Shortage::most_running)
+            found.push_back(&t);
         else
-            ++more;
+            ++s.more_running;
     });
-    if (holders.empty()) return "no running task, arrays only";
-    std::string text;
-    for (const Task* t : holders)
-        text += (text.empty() ? "" : " | ") + task_text(*t) + " " + bytes_text(needed_bytes(*this, *t));
-    if (more != 0) text += " | " + std::to_string(more) + " more tasks";
-    return text;
+    for (const Task* t : found) {
+        s.running.push_back(std::make_unique<Shortage::Running>());
+        t->trace(s.running.back()->task);
+        s.running.back()->size_bytes = needed_bytes(*this, *t);
+    }
 }
 
-std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
-    const memory::MemoryIndex m = task.memory;
-    const std::size_t needed = needed_bytes(*this, task);
-    std::string needs;
-    for (const graph::Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
-        if (!needs.empty()) needs += " | ";
-        needs += kind_word(a.kind) + a.chunk->array->name() + " chunk " + std::to_string(a.chunk->index) + " " +
-                 graph::to_text(a.chunk->array->boxes[a.chunk->index], a.chunk->array->rank) + " " +
-                 bytes_text(a.chunk->size_bytes);
+// A look at every replica and every free piece: shared by all who ask before a sixteenth of what is there has changed, so that thousands of tasks
+// that fail one behind the other do not each look at all.
+const RuntimeCore::KnownHolders& RuntimeCore::holders_now(memory::MemoryIndex m) {
+    const memory::Residency& r = scheduler_->residency();
+    known_holders_.resize(limits_.size());
+    KnownHolders& known = known_holders_[m];
+    const std::uint64_t changes = r.ticks() - known.ticks;
+    if (known.holders == nullptr || (changes != 0 && changes >= r.num_resident(m) / 16)) {
+        known.holders = std::make_shared<const execute::Holders>(execute::holders_of(r, m));
+        known.largest_free_bytes = r.largest_free(m);
+        known.ticks = r.ticks();
     }
+    return known;
+}
+
+void RuntimeCore::out_of_memory(Task& task) {
+    try {
+        task.unworded = look_at_shortage(task);
+    } catch (const std::bad_alloc&) {
+        task.thrown = no_host_memory_;
+    }
+}
+
+std::shared_ptr<const graph::Unworded> RuntimeCore::look_at_shortage(Task& task) {
+    const memory::Residency& r = scheduler_->residency();
+    const memory::MemoryIndex m = task.memory;
+    const memory::MemoryCounters& k = r.counters(m);
+    auto s = std::make_shared<Shortage>(*this);
+    describe_needs(task, *s);
     // Where other programs hold the memory, what was got is all there is, whatever the limit says.
-    std::size_t usable = limits_[m];
-    if (!at_submit && scheduler_->residency().refused(m)) usable = scheduler_->residency().counters(m).capacity_bytes;
-    const TaskFailure who = describe_failure(task);
-    std::string text = "task \"" + who.task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
-                       std::to_string(who.task.num_chunks);
-    text += at_submit ? " can never run on " : " found no memory on ";
-    text += who.place + ": needs " + bytes_text(needed) + " (" + std::to_string(needed) + " bytes), at most " +
-            bytes_text(usable) + " can be used\n  needs: " + needs + "\n";
-    // The field that made the limit what it is.
+    s->refused = r.refused(m);
+    s->host_refused = r.refused(0);
+    if (s->refused) s->usable_bytes = k.capacity_bytes;
+    s->in_use_bytes = k.current_bytes;
+    s->capacity_bytes = k.capacity_bytes;
+    if (m != 0) s->taken_bytes = memory_service_->taken_bytes(m - 1);
+    s->host_in_use_bytes = r.counters(0).current_bytes;
+    describe_running(*s);
+    const KnownHolders& known = holders_now(m);
+    s->holders = known.holders;
+    s->largest_free_bytes = known.largest_free_bytes;
+    return s;
+}
+
+// ---------------------------------------------------------------------------------------------------- words
+
+std::string RuntimeCore::memory_text(const Shortage& s) const {
+    std::size_t total = info_->host_memory_size();
+    std::size_t free_now = 0;
+    std::string others;
+    if (s.memory == 0) {
+        free_now = available_host_bytes();
+    } else if (driver_->memory_info(ordinals_[s.memory - 1], &free_now, &total).ok()) {
+        // Ours is what was taken from the driver, used or not.
+        const std::size_t taken = total - std::min(total, free_now);
+        others = ", others (programs, runtimes, the driver) " + bytes_text(taken - std::min(taken, s.taken_bytes));
+    }
+    return "total " + bytes_text(total) + ", limit " + bytes_text(limits_[s.memory]) + ", in use " +
+           bytes_text(s.in_use_bytes) + ", cached but free " + bytes_text(s.capacity_bytes - s.in_use_bytes) +
+           ", largest free piece " + bytes_text(s.largest_free_bytes) + others + ", free now " + bytes_text(free_now);
+}
+
+/// The field that made the limit what it is.
+std::string RuntimeCore::limit_text(memory::MemoryIndex m) const {
     const char* field = nullptr;
     if (m == 0) {
         const bool by_limit =
@@ -213,23 +295,48 @@ std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
         field = limits_[m] + config_.device_memory_keep_free == part ? "virtual_device_memory "
                                                                      : "its part of the host tier ";
     }
-    text += std::string("  limit: ") + field + bytes_text(limits_[m]);
-    text += m == 0 ? " (machine total " + bytes_text(info_->host_memory_size()) + ")\n"
-                   : " (device total " + bytes_text(info_->devices()[m - 1].total_memory_size()) + ")\n";
+    return field + bytes_text(limits_[m]) +
+           (m == 0 ? " (machine total " + bytes_text(info_->host_memory_size()) + ")"
+                   : " (device total " + bytes_text(info_->devices()[m - 1].total_memory_size()) + ")");
+}
+
+std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const {
+    const memory::MemoryIndex m = s.memory;
+    std::string needs;
+    for (const Shortage::Need& n : s.needs) {
+        if (!needs.empty()) needs += " | ";
+        needs += kind_word(n.kind) + n.array + " chunk " + std::to_string(n.chunk) + " " +
+                 graph::to_text(n.box, n.rank) + " " + bytes_text(n.size_bytes);
+    }
+    const auto name_of = [](const TaskFailure& who) {
+        return "task \"" + who.task.task_name + "\" chunk " + std::to_string(who.task.chunk_index) + " of " +
+               std::to_string(who.task.num_chunks);
+    };
+    const TaskFailure who = describe_failure(s.task);
+    std::string text = name_of(who) + (at_submit ? " can never run on " : " found no memory on ") + who.place +
+                       ": needs " + bytes_text(s.needed_bytes) + " (" + std::to_string(s.needed_bytes) +
+                       " bytes), at most " + bytes_text(s.usable_bytes) + " can be used\n  needs: " + needs +
+                       "\n  limit: " + limit_text(m) + "\n";
     std::string remedies;
     if (at_submit) {
-        remedies = memory_remedy(m, needed);
+        remedies = memory_remedy(m, s.needed_bytes);
     } else {
-        const memory::Residency& r = scheduler_->residency();
-        text += "  memory: " + memory_text(m) + "\n  held by: " + running_text(m) +
-                "\n  arrays: " + execute::text_of(execute::holders_of(r, m)) + "\n";
-        text += "  tiers: host " + bytes_text(r.counters(0).current_bytes) + " of " + bytes_text(limits_[0]) +
-                ", no disk tier\n";
+        std::string running;
+        for (const auto& r : s.running) {
+            const TaskFailure other = describe_failure(r->task);
+            running += (running.empty() ? "" : " | ") + name_of(other) + " on " + other.place + " " +
+                       bytes_text(r->size_bytes);
+        }
+        if (s.more_running != 0) running += " | " + std::to_string(s.more_running) + " more tasks";
+        text += "  memory: " + memory_text(s) +
+                "\n  held by: " + (running.empty() ? "no running task, arrays only" : running) +
+                "\n  arrays: " + execute::text_of(*s.holders) + "\n  tiers: host " + bytes_text(s.host_in_use_bytes) +
+                " of " + bytes_text(limits_[0]) + ", no disk tier\n";
         // With so much more there is room whatever else is there. Where the driver refused, a limit changes nothing.
         std::string settings;
         for (memory::MemoryIndex tier : {m, memory::MemoryIndex{0}}) {
-            const std::string setting = setting_for(tier, limits_[tier] + needed);
-            if (r.refused(tier))
+            const std::string setting = setting_for(tier, limits_[tier] + s.needed_bytes);
+            if (tier == 0 ? s.host_refused : s.refused)
                 settings += " | memory that others give back to " + std::string(tier == 0 ? "the machine" : who.place);
             else if (!setting.empty())
                 settings += " | " + setting;
@@ -241,13 +348,11 @@ std::string RuntimeCore::out_of_memory_text(const Task& task, bool at_submit) {
     return text + "  try:   " + remedies + "\n  submitted at " + to_string(who.task.where);
 }
 
-std::exception_ptr RuntimeCore::out_of_memory(Task& task) {
-    const std::string text = out_of_memory_text(task, false);
-    log::write(log::Level::error, text);
-    const MemoryId memory = task.memory == 0 ? MemoryId::host() : MemoryId(task.where.as_device());
-    return std::make_exception_ptr(OutOfMemory(memory, needed_bytes(*this, task),
-                                               scheduler_->residency().counters(task.memory).current_bytes,
-                                               limits_[task.memory], text, task.info->location));
+OutOfMemory RuntimeCore::never_fits(const Task& task, std::size_t bytes) const {
+    Shortage s(*this);
+    describe_needs(task, s);
+    return OutOfMemory(memory_id(task.memory), bytes, 0, limits_[task.memory], shortage_text(s, true),
+                       task.info->location);
 }
 
 }  // namespace kmm::detail

@@ -5,6 +5,8 @@
 
 #include "driver/check.hpp"
 #include "kmm/execute/device_resource.hpp"
+#include "kmm/values/log.hpp"
+#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -22,9 +24,31 @@ constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 
 bool RuntimeCore::take_turn() noexcept {
     if (inbox_.empty() || baton_.exchange(true, std::memory_order_seq_cst)) return false;
-    turn();
-    baton_.store(false, std::memory_order_seq_cst);
+    turn_or_give_up();
+    let_go_of_baton();
     return true;
+}
+
+// What is to be said is said when nobody waits for this thread any more: making the words asks the driver and the system.
+void RuntimeCore::let_go_of_baton() noexcept {
+    graph::Vector<std::shared_ptr<graph::RootFailure>> news;
+    news.swap(news_);
+    Task* dropped = std::exchange(dropped_payloads_, nullptr);
+    const std::uint64_t more = std::exchange(more_news_, 0);
+    baton_.store(false, std::memory_order_seq_cst);
+    for (Task* next = nullptr; dropped != nullptr; dropped = next) {
+        next = dropped->next_published;
+        dropped->drop_payload();
+    }
+    if (news.empty()) return;
+    try {
+        for (const auto& root : news) log::post(log::Level::error, text_of(cause_of(*root)));
+        if (more != 0)
+            log::post(log::Level::error, std::to_string(more) + " more tasks of runtime " + std::to_string(number_) +
+                                             " found no memory; their events say which");
+    } catch (const std::exception&) {
+        log::post(log::Level::error, "tasks found no memory, and there is none on the host to say more");
+    }
 }
 
 // Whoever lets go of the baton looks at the inbox again, so that a message posted meanwhile is never left lying.
@@ -45,24 +69,74 @@ void RuntimeCore::turn() {
     messages_.clear();
     inbox_.take(messages_);
     std::size_t handled = 0;
+    const auto count = [&] {
+        if (++handled % messages_per_dispatch == 0) plan_more();
+    };
     for (Message& m : messages_) {
-        handle(m);
-        if (++handled % messages_per_dispatch == 0) {
-            scheduler_->dispatch();
-            flush();
+        if (m.what != Message::What::submit) {
+            handle(m);
+            count();
+            continue;
+        }
+        for (Task *t = m.task, *next = nullptr; t != nullptr; t = next) {
+            next = t->next_published;  // its record may be somebody else's soon
+            scheduler_->submit(*t);
+            count();
         }
     }
-    scheduler_->dispatch();
-    flush();
+    plan_more();
     messages_.clear();
     for (memory::Array* a : scheduler_->freed_arrays()) delete a;
     scheduler_->freed_arrays().clear();
     if (failed_tasks_.any() && scheduler_->idle()) failed_tasks_.clear();
 }
 
+void RuntimeCore::turn_or_give_up() noexcept {
+    if (gave_up_from_.load() != 0) {
+        give_up();  // there may be tasks that were published since
+        return;
+    }
+    try {
+        turn();
+        if (!must_give_up_.load()) return;
+    } catch (...) {
+        // Books are kept in reserved memory, and nothing else throws here: that is used up too.
+    }
+    give_up();
+}
+
+// Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, whoever waits is told,
+// no new task is accepted, and what devices may still use stays until the runtime's end. Allocates nothing.
+void RuntimeCore::give_up() noexcept {
+    if (gave_up_from_.load() == 0) {
+        gave_up_from_.store(table_.settled_up_to() + 1);
+        log::post(log::Level::critical, "the host has no memory for the books of a kmm runtime: its tasks fail");
+    }
+    messages_.clear();
+    inbox_.take(messages_);
+    for (TaskNumber next = table_.settled_up_to() + 1; next <= table_.last(); ++next)
+        if (Task* const task = table_.find(next)) settle_after_giving_up(*task);
+    for (Message& m : messages_) {
+        if (m.what != Message::What::release) continue;
+        auto* const array = static_cast<memory::Array*>(m.object);
+        array->next_dropped = std::exchange(dropped_arrays_, array);
+    }
+    messages_.clear();
+}
+
+void RuntimeCore::settle_after_giving_up(Task& task) noexcept {
+    const TaskState state = task.state.load(std::memory_order_relaxed);
+    const bool runs = state == TaskState::launching || state == TaskState::issued || state == TaskState::executed;
+    task.failure = nullptr;
+    task.state.store(TaskState::settled, std::memory_order_release);
+    settled(task);
+    if (runs || task.payload == nullptr) return;  // whoever runs it drops its payload
+    task.next_published = std::exchange(dropped_payloads_, &task);
+}
+
 void RuntimeCore::handle(Message& m) {
     switch (m.what) {
-    case Message::What::submit: scheduler_->submit(*m.task); break;
+    case Message::What::submit: break;
     case Message::What::advance:
         if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
         scheduler_->advance(m.lane, m.position);
@@ -123,7 +197,13 @@ bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const
 }
 
 void RuntimeCore::settled(Task& task) noexcept {
-    if (task.failure != nullptr) failures_.add(task);
+    if (task.failure != nullptr) {
+        try {
+            failures_.add(task);
+        } catch (const std::bad_alloc&) {
+            must_give_up_.store(true);
+        }
+    }
     const TaskNumber number = task.number;
     table_.remove(number);
     if (task.waiters.load(std::memory_order_acquire) != 0) {
@@ -141,10 +221,16 @@ void RuntimeCore::settled(Task& task) noexcept {
 }
 
 void RuntimeCore::recycle(Task& task) noexcept {
-    if (task.payload != nullptr && task.body.destroy != nullptr)
-        to_host_.push_back(&task);
-    else
+    // Whatever the program's function captured or threw ends where the program's code may run.
+    if ((task.payload == nullptr || task.body.destroy == nullptr) && task.thrown == nullptr) {
         pool_.give(&task);
+        return;
+    }
+    try {
+        to_host_.push_back(&task);
+    } catch (const std::bad_alloc&) {
+        must_give_up_.store(true);  // and the record stays until the runtime's end
+    }
 }
 
 void RuntimeCore::memory_wait_begins(Task& task) noexcept { task.waits_for_memory_ns = execute::now_ns(); }
@@ -158,12 +244,25 @@ void RuntimeCore::memory_wait_ends(Task& task) noexcept {
 
 // ---------------------------------------------------------------------------------------------------- Reports
 
-void RuntimeCore::post(Message&& message) { inbox_.push(std::move(message)); }
+void RuntimeCore::post(Message&& message) {
+    try {
+        inbox_.push(std::move(message));
+    } catch (const std::bad_alloc&) {
+        lost();
+    }
+}
+
+void RuntimeCore::lost() noexcept {
+    must_give_up_.store(true);
+    inbox_.ring();
+    planner_sleeper_.wake();
+}
 
 bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                             graph::FenceSet* users) {
     return while_planning([&] {
-        if (!inbox_.empty()) turn();  // arrays that were released just now
+        if (!inbox_.empty()) turn_or_give_up();  // arrays that were released just now
+        if (gave_up_from_.load() != 0) return false;
         return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
     });
 }
@@ -171,10 +270,15 @@ bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std
 memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
                                        std::size_t wanted_bytes, bool at_once) {
     return while_planning([&] {
-        if (!inbox_.empty()) turn();  // arrays that were released just now
-        memory::Reclaimed reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
+        if (!inbox_.empty()) turn_or_give_up();  // arrays that were released just now
+        memory::Reclaimed reclaimed;
+        if (gave_up_from_.load() != 0) return reclaimed;
+        struct Flush {
+            RuntimeCore& core;
+            ~Flush() { core.flush(); }
+        } const copies_go_out{*this};
+        reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
         refused_at_ns_[memory] = execute::now_ns();
-        flush();
         return reclaimed;
     });
 }
@@ -261,9 +365,25 @@ void RuntimeCore::admit() {
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-bool RuntimeCore::publish(std::vector<Task*>& tasks) {
+void RuntimeCore::begin_taking_places(std::size_t count) {
+    graph::HostReserve::require();
+    table_.reserve(count);
+}
+
+void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
+    const auto numbered = std::partition(tasks.begin(), tasks.end(), [](const Task* t) { return t->number == 0; });
+    pending_.fetch_add(static_cast<std::uint64_t>(tasks.end() - numbered), std::memory_order_acq_rel);
+    tasks.erase(numbered, tasks.end());
+    lost();
+}
+
+bool RuntimeCore::publish(graph::TaskList& tasks) {
     const std::uint64_t before = pending_.fetch_add(tasks.size(), std::memory_order_acq_rel);
-    inbox_.push(tasks);
+    try {
+        inbox_.push(tasks);
+    } catch (const std::bad_alloc&) {
+        lost();
+    }
     tasks.clear();
     return before == 0;
 }
@@ -279,26 +399,32 @@ void RuntimeCore::release_array(memory::Array* array) noexcept {
     Message m;
     m.what = Message::What::release;
     m.object = array;
-    inbox_.push(std::move(m));
+    post(std::move(m));
     planner_sleeper_.wake();
 }
 
-graph::TaskNumber RuntimeCore::submit_join(const std::vector<graph::Predecessor>& predecessors, bool barrier) {
+graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecessors, bool barrier) {
     check_open();
-    Task* task = pool_.take();
+    struct Record {
+        graph::TaskPool& pool;
+        Task* task;
+        ~Record() {
+            if (task != nullptr) pool.give(task);
+        }
+    } record{pool_, pool_.take()};
+    Task* const task = record.task;
     task->kind = graph::TaskKind::join;
     task->is_barrier = barrier;
     task->predecessors = predecessors;
-    std::vector<Task*> tasks{task};
+    graph::TaskList tasks{task};
     TaskNumber number = 0;
     bool was_idle = false;
     {
         std::lock_guard<std::mutex> guard(order_);
-        if (closed_.load(std::memory_order_relaxed)) {
-            pool_.give(task);
-            check_open();
-        }
+        check_open();
+        begin_taking_places(1);
         number = table_.add(task);
+        record.task = nullptr;
         was_idle = publish(tasks);
     }
     plan_published(was_idle);

@@ -20,8 +20,10 @@
 #include "kmm/core/resource.hpp"
 #include "kmm/core/stats.hpp"
 #include "kmm/core/system_info.hpp"
+#include "kmm/error.hpp"
 #include "kmm/execute/device_share.hpp"
 #include "kmm/execute/device_thread.hpp"
+#include "kmm/execute/holders.hpp"
 #include "kmm/execute/host_pool.hpp"
 #include "kmm/execute/memory_service.hpp"
 #include "kmm/graph/failures.hpp"
@@ -52,6 +54,9 @@ class RuntimeCore final : public Runtime,
     std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }
     std::uint16_t number() const noexcept { return number_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
+    MemoryId memory_id(memory::MemoryIndex m) const noexcept {
+        return m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
+    }
     std::size_t rounded(std::size_t bytes) const noexcept { return (bytes + 255) / 256 * 256; }
     /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
     static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }
@@ -69,7 +74,12 @@ class RuntimeCore final : public Runtime,
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
     /// not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing was pending.
-    bool publish(std::vector<Task*>& tasks);
+    bool publish(graph::TaskList& tasks);
+    /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from here on until
+    /// they are published nothing can fail. Throws std::bad_alloc.
+    void begin_taking_places(std::size_t count);
+    /// They could not all be published: the runtime gives up. Those without a number stay in the list.
+    void lose_order(graph::TaskList& tasks) noexcept;
     /// After `publish`, without the lock: sees to it that somebody plans.
     void plan_published(bool was_idle);
     void release_array(memory::Array* array) noexcept;
@@ -83,9 +93,20 @@ class RuntimeCore final : public Runtime,
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
     TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
     bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
-    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const { return failures_.find(number); }
+    /// The books were given up before this task was known to have ended well.
+    bool is_given_up(TaskNumber number) const noexcept {
+        const TaskNumber from = gave_up_from_.load(std::memory_order_acquire);
+        return from != 0 && number >= from;
+    }
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const {
+        auto failure = failures_.find(number);
+        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
+    }
     /// The same for somebody who is told of it.
-    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) { return failures_.deliver(number); }
+    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) {
+        auto failure = failures_.deliver(number);
+        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
+    }
     /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
     /// `must_wait`: nobody may go on before the task is settled, even where no other thread can take this one's place.
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
@@ -93,7 +114,7 @@ class RuntimeCore final : public Runtime,
     void throw_failure(TaskNumber number);
     /// Throws the undelivered failures of tasks before `number`, if there are any.
     void throw_undelivered(TaskNumber number);
-    TaskNumber submit_join(const std::vector<graph::Predecessor>& predecessors, bool barrier);
+    TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
     bool inside_own_task() const noexcept { return execute::TaskScope::current() == this; }
 
     void synchronize();
@@ -103,15 +124,20 @@ class RuntimeCore final : public Runtime,
     void trim();
     RuntimeStats stats();
     std::string report(ReportFormat format);
-    /// The submitting thread (`at_submit`), or whoever plans.
-    std::string out_of_memory_text(const Task& task, bool at_submit);
+    /// The error of a task that failed, or was cancelled: its words are made when somebody first asks. Any thread that has no
+    /// lock: they may call the driver and the program's code.
+    std::exception_ptr error_of(graph::Failure& failure) const;
+    std::exception_ptr error_of(graph::RootFailure& root) const;
+    /// What a task lacks that can never run, before it is submitted. Nothing of the planner's is looked at.
+    OutOfMemory never_fits(const Task& task, std::size_t needed_bytes) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
     std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;
     /// Copies between chunks on the host and memory of the program. Any thread; counted in the fields of the other copies.
     enum class UserCopy : std::uint8_t { host_to_device, device_to_host, host_to_host };
     void count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept;
     const char* driver_name() const noexcept { return driver_->name(); }
-    TaskFailure describe_failure(const Task& task) const;   ///< the task in words, without a cause
+    TaskFailure describe_failure(const Task& task) const;  ///< the task in words, without a cause
+    TaskFailure describe_failure(const graph::TaskTrace& task) const;
     std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
 
   private:
@@ -138,13 +164,15 @@ class RuntimeCore final : public Runtime,
     std::shared_ptr<graph::Failure> make_failure(Task& task, std::exception_ptr thrown,
                                                  const std::shared_ptr<graph::RootFailure>& root) override;
     std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return failure_of(number); }
-    std::exception_ptr out_of_memory(Task& task) override;
+    void out_of_memory(Task& task) override;
+    std::exception_ptr no_host_memory() noexcept override { return no_host_memory_; }
     void memory_wait_begins(Task& task) noexcept override;
     void memory_wait_ends(Task& task) noexcept override;
-    std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) override;
+    void kernel_failed(Task& task, std::exception_ptr thrown) override;
 
     // execute::Reports
     void post(execute::Message&& message) override;
+    void lost() noexcept override;
     void help() noexcept override;
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
@@ -164,20 +192,37 @@ class RuntimeCore final : public Runtime,
 
     void planner_loop();
     void turn();
+    /// `turn`, after which the books are whole or given up.
+    void turn_or_give_up() noexcept;
+    void give_up() noexcept;
+    void settle_after_giving_up(Task& task) noexcept;
     bool take_turn() noexcept;
+    void let_go_of_baton() noexcept;
     /// Runs `f` while nobody plans. For questions of the program: short, and nothing is issued.
     template<typename F> auto while_planning(F&& f);
     void handle(execute::Message& message);
+    void plan_more() {
+        scheduler_->dispatch();
+        flush();
+    }
     void flush();
     void log_undelivered() noexcept;
 
-    // ---- texts; all but the first two are for whoever plans
+    struct KnownHolders;
+    // ---- figures and texts; the figures are for whoever plans, the texts of failures for whoever does not
+    class Shortage;
+    std::exception_ptr cause_of(graph::RootFailure& root) const;
     std::string task_text(const Task& task) const;  ///< "task \"axpy\" chunk 3 of 10 on GPU 1"
     std::string setting_for(memory::MemoryIndex m, std::size_t wanted_bytes) const;  ///< empty: none helps
     std::string setting_on_host_driver(memory::MemoryIndex m, std::size_t wanted_bytes) const;
+    std::string shortage_text(const Shortage& shortage, bool at_submit) const;
+    std::string memory_text(const Shortage& shortage) const;
+    std::string limit_text(memory::MemoryIndex m) const;
+    void describe_needs(const Task& task, Shortage& shortage) const;
+    void describe_running(Shortage& shortage);
+    std::shared_ptr<const graph::Unworded> look_at_shortage(Task& task);
+    const KnownHolders& holders_now(memory::MemoryIndex m);
     RuntimeStats read_stats() const;
-    std::string memory_text(memory::MemoryIndex m) const;
-    std::string running_text(memory::MemoryIndex m);
     std::string waits_for_text(const Task& task);
     /// Who waits for what, for the log; empty if the task is settled. Takes the baton.
     std::string stuck_text(TaskNumber awaited);
@@ -205,10 +250,10 @@ class RuntimeCore final : public Runtime,
     // ---- planner
     execute::Inbox inbox_;
     std::atomic<bool> baton_{false};
-    std::vector<execute::Message> messages_;
+    graph::Vector<execute::Message> messages_;
     std::unique_ptr<schedule::Scheduler> scheduler_;
-    std::vector<std::vector<schedule::Instruction>> outgoing_;
-    std::vector<Task*> to_host_;
+    std::vector<graph::Vector<schedule::Instruction>> outgoing_;
+    graph::TaskList to_host_;
 
     // ---- results
     struct WaitShard {
@@ -218,6 +263,23 @@ class RuntimeCore final : public Runtime,
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
     graph::Failures failures_;
+    const std::exception_ptr no_host_memory_;  ///< made while there was some
+    // The last resort: the reserve of host memory was used up as well (graph/host_reserve.hpp), and a step was left half done.
+    std::atomic<bool> must_give_up_{false};  ///< somebody could not report what happened
+    std::atomic<TaskNumber> gave_up_from_{
+        0};  ///< none from this one on is known to have ended well; 0: books are whole
+    std::shared_ptr<graph::Failure> given_up_;  ///< the failure of all of these
+    Task* dropped_payloads_ = nullptr;          ///< to be destroyed without the baton; by next_published
+    memory::Array* dropped_arrays_ = nullptr;   ///< that devices may still look at; by next_dropped
+    // For the log, when the baton is free again; under the baton.
+    graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
+    std::uint64_t more_news_ = 0;
+    struct KnownHolders {
+        std::shared_ptr<const execute::Holders> holders;
+        std::size_t largest_free_bytes = 0;
+        std::uint64_t ticks = 0;
+    };
+    std::vector<KnownHolders> known_holders_;  ///< by memory; under the baton
 
     // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
     execute::FailedTasks failed_tasks_;
@@ -249,7 +311,7 @@ template<typename F> auto RuntimeCore::while_planning(F&& f) {
     struct Release {
         RuntimeCore& core;
         ~Release() {
-            core.baton_.store(false, std::memory_order_seq_cst);
+            core.let_go_of_baton();
             if (!core.inbox_.empty()) core.planner_sleeper_.wake();
         }
     } release{*this};

@@ -166,10 +166,13 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
             // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is left.
             if (driver::lost_in_fork()) return;
-            if (execute::RuntimeThread::of(dying))
+            if (!execute::RuntimeThread::of(dying)) return delete dying;
+            try {
                 std::thread([dying] { delete dying; }).detach();
-            else
-                delete dying;
+            } catch (const std::exception&) {
+                log::post(log::Level::error,
+                          "a kmm runtime stays until the process ends: there is no thread to end it");
+            }
         });
     } catch (const driver::DriverError& e) {
         throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
@@ -183,8 +186,19 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
     : config_(config),
       driver_(std::move(driver)),
       number_(next_runtime_number.fetch_add(1)),
+      no_host_memory_(std::make_exception_ptr(OutOfMemory(
+          MemoryId::host(), 0, 0, 0,
+          "the host has no memory for the books of the runtime: the program, or others on the machine, use all "
+          "that the system gives; submit less at a time, or lower KMM_HOST_MEM"))),
       started_(std::chrono::steady_clock::now()) {
     if (number_ == 0) number_ = next_runtime_number.fetch_add(1);
+    graph::HostReserve::prepare();
+    log::prepare();
+    given_up_ = std::make_shared<graph::Failure>();
+    given_up_->root = std::make_shared<graph::RootFailure>();
+    given_up_->root->cause = no_host_memory_;
+    given_up_->root->error = no_host_memory_;
+    given_up_->root->delivered = true;
     on_host_driver_ = driver_->kind() == driver::Kind::host;
     const int present = driver_->device_count();
     if (config_.devices.empty())
@@ -341,7 +355,12 @@ RuntimeCore::~RuntimeCore() {
     device_threads_.clear();
     help();
     memory_service_.reset();
+    for (memory::Array* next = nullptr; dropped_arrays_ != nullptr; dropped_arrays_ = next) {
+        next = dropped_arrays_->next_dropped;
+        delete dropped_arrays_;
+    }
     log_undelivered();
+    log::flush();
 }
 
 void RuntimeCore::refuse_after_fork() const {
@@ -353,6 +372,7 @@ void RuntimeCore::check_open() const {
     refuse_after_fork();
     if (closed_.load(std::memory_order_relaxed))
         throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
+    if (gave_up_from_.load() != 0) std::rethrow_exception(no_host_memory_);
 }
 
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.

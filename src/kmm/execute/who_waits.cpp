@@ -65,7 +65,7 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
             ++unfinished;
         });
     } else {
-        std::vector<Task*> found;
+        graph::TaskList found;
         table_.find(task.predecessors, found);
         for (const Task* t : found) {
             if (t == nullptr) continue;
@@ -82,7 +82,8 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
 
 std::string RuntimeCore::stuck_text(TaskNumber awaited) {
     return while_planning([&] {
-        if (!inbox_.empty()) turn();  // from here on every task up to the awaited one is known to the schedule
+        if (!inbox_.empty())
+            turn_or_give_up();  // from here on every task up to the awaited one is known to the schedule
         const Task* const task = table_.find(awaited);
         if (task == nullptr) return std::string();
         std::string text = "a thread waits for " + task_text(*task) + " (event " + std::to_string(awaited);

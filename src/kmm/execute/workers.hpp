@@ -86,7 +86,7 @@ class Workers {
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<graph::Task*> queue_;
+    graph::Deque<graph::Task*> queue_;
     std::size_t sleeping_ = 0;
     std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ = 0;  ///< threads that were added for them and should end

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "kmm/graph/task.hpp"
@@ -34,7 +33,7 @@ class Failures {
 
     mutable std::mutex mutex_;
     std::atomic<bool> any_{false};
-    std::unordered_map<TaskNumber, std::shared_ptr<Failure>> failures_;
+    UnorderedMap<TaskNumber, std::shared_ptr<Failure>> failures_;
     RootFailure* first_undelivered_ = nullptr;  // each lives as long as its task's failure
     std::uint64_t num_looked_at_ = 0;
 };

@@ -2,7 +2,7 @@
 
 namespace kmm::graph {
 
-void add_predecessor(std::vector<Predecessor>& predecessors, TaskNumber number, bool data) {
+void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data) {
     for (Predecessor& p : predecessors) {
         if (p.number == number) {
             p.data = p.data || data;
@@ -36,21 +36,20 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     return false;
 }
 
-void ChunkHistory::read(const Box& region, TaskNumber task, std::vector<Predecessor>& predecessors, JoinMaker& joins) {
+void ChunkHistory::read(const Box& region, TaskNumber task, Predecessors& predecessors, JoinMaker& joins) {
     for (Segment& s : segments_) {
         if (!overlaps(s.box, region, rank_)) continue;
         add_predecessor(predecessors, s.writer, true);
         if (!s.readers.empty() && s.readers.back() == task) continue;
         if (s.readers.size() >= max_readers) {
             const TaskNumber joined = joins.join(s.readers);
-            s.readers.assign(1, joined);
+            if (joined != 0) s.readers.assign(1, joined);
         }
         s.readers.push_back(task);
     }
 }
 
-void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
-                         std::vector<Predecessor>& predecessors) {
+void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors) {
     const auto come_after = [&](const Segment& s) {
         if (s.writer != task) add_predecessor(predecessors, s.writer, keeps_content);
         for (const TaskNumber reader : s.readers)
@@ -77,7 +76,7 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
     segments_.swap(scratch_);
 }
 
-void ChunkHistory::writers(const Box& region, std::vector<Predecessor>& predecessors) const {
+void ChunkHistory::writers(const Box& region, Predecessors& predecessors) const {
     for (const Segment& s : segments_)
         if (overlaps(s.box, region, rank_)) add_predecessor(predecessors, s.writer, true);
 }

@@ -14,7 +14,8 @@ namespace kmm::graph {
 /// Makes a join of some tasks, so that a write after very many reads waits for one number. Given by the owner of the order.
 class JoinMaker {
   public:
-    virtual TaskNumber join(const std::vector<TaskNumber>& tasks) = 0;
+    /// 0: there is no memory for one; then the tasks are waited for one by one.
+    virtual TaskNumber join(const TaskNumbers& tasks) = 0;
 
   protected:
     ~JoinMaker() = default;
@@ -32,11 +33,11 @@ class ChunkHistory {
     bool covers(const Box& region, Box* missing) const;
 
     /// A task reads `region` (which must be covered): it comes after the writers.
-    void read(const Box& region, TaskNumber task, std::vector<Predecessor>& predecessors, JoinMaker& joins);
+    void read(const Box& region, TaskNumber task, Predecessors& predecessors, JoinMaker& joins);
     /// A task writes `region`: it comes after writers and readers; `keeps_content` makes the former a data dependency.
-    void write(const Box& region, TaskNumber task, bool keeps_content, std::vector<Predecessor>& predecessors);
+    void write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors);
     /// The tasks whose results `region` consists of, as data dependencies.
-    void writers(const Box& region, std::vector<Predecessor>& predecessors) const;
+    void writers(const Box& region, Predecessors& predecessors) const;
     /// Every task that the region's users must have finished with: writers and readers.
     void users(std::vector<TaskNumber>& tasks) const;
 
@@ -44,16 +45,16 @@ class ChunkHistory {
     struct Segment {
         Box box;
         TaskNumber writer = 0;
-        std::vector<TaskNumber> readers;
+        TaskNumbers readers;
     };
     std::size_t rank_;
-    std::vector<Segment> segments_;
-    std::vector<Segment> scratch_;
+    Vector<Segment> segments_;
+    Vector<Segment> scratch_;
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
     static constexpr std::size_t max_readers = 8;
 };
 
 /// Adds a predecessor once; a data dependency outranks an order-only one.
-void add_predecessor(std::vector<Predecessor>& predecessors, TaskNumber number, bool data);
+void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data);
 
 }  // namespace kmm::graph

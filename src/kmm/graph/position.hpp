@@ -6,7 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+
+#include "kmm/graph/host_reserve.hpp"
 
 namespace kmm::graph {
 
@@ -55,7 +56,7 @@ class FenceSet {
         const std::uint32_t count = size_;
         Fence kept[inline_capacity];
         std::uint32_t n = 0;
-        std::vector<Fence> more;
+        Vector<Fence> more;
         for (std::uint32_t i = 0; i < count; ++i) {
             if (passed(from[i])) continue;
             if (n < inline_capacity)
@@ -78,7 +79,7 @@ class FenceSet {
     static constexpr std::uint32_t inline_capacity = 4;
     std::uint32_t size_ = 0;
     Fence inline_[inline_capacity];
-    std::vector<Fence> spilled_;
+    Vector<Fence> spilled_;
 };
 
 }  // namespace kmm::graph

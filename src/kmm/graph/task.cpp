@@ -73,6 +73,7 @@ void Task::recycle() noexcept {
     chunk = {};
     memory = 0;
     info.reset();
+    next_published = nullptr;
     accesses.clear();
     layouts.clear();
     patches.clear();
@@ -104,6 +105,7 @@ void Task::recycle() noexcept {
     in_user_code.store(false, std::memory_order_relaxed);
     failure.reset();
     thrown = nullptr;
+    unworded.reset();
     kernel_failure.error = nullptr;
     waiters.store(0, std::memory_order_relaxed);
 }
@@ -112,12 +114,17 @@ TaskPool::~TaskPool() = default;
 
 void TaskPool::add_slab() {
     // Both lists have room for every record. They grow in steps that double: a slab is few records, and they may be many.
+    auto slab = std::make_unique<Task[]>(slab_size);
     const std::size_t all = (slabs_.size() + 1) * slab_size;
     for (std::vector<Task*>* list : {&takers_.tasks, &givers_.tasks})
         if (list->capacity() < all) list->reserve(2 * all);
-    slabs_.push_back(std::make_unique<Task[]>(slab_size));
+    slabs_.push_back(std::move(slab));
     for (std::size_t i = slab_size; i-- > 0;) {
-        slabs_.back()[i].reserve();
+        try {
+            slabs_.back()[i].reserve();
+        } catch (const std::bad_alloc&) {
+            // Its lists grow when they must.
+        }
         takers_.tasks.push_back(&slabs_.back()[i]);
     }
 }
@@ -144,11 +151,10 @@ void TaskPool::give(Task* task) noexcept {
     givers_.tasks.push_back(task);  // cannot allocate: both lists have room for every record
 }
 
-TaskNumber TaskTable::add(Task* task) {
-    const TaskNumber number = last_.load(std::memory_order_relaxed) + 1;
+void TaskTable::reserve(std::size_t count) {
     std::lock_guard<SpinLock> guard(lock_);
-    const std::size_t page = static_cast<std::size_t>((number - first_page_number_) / page_size);
-    if (page >= pages_.size()) {
+    const TaskNumber last = last_.load(std::memory_order_relaxed) + count;
+    while ((last - first_page_number_) / page_size >= pages_.size()) {
         if (spare_.empty()) {
             pages_.push_back(std::make_unique<Page>());
         } else {
@@ -156,7 +162,14 @@ TaskNumber TaskTable::add(Task* task) {
             spare_.pop_back();
         }
     }
-    pages_[page]->tasks[(number - first_page_number_) % page_size] = task;
+}
+
+TaskNumber TaskTable::add(Task* task) {
+    reserve(1);
+    const TaskNumber number = last_.load(std::memory_order_relaxed) + 1;
+    std::lock_guard<SpinLock> guard(lock_);
+    const TaskNumber relative = number - first_page_number_;
+    pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size] = task;
     task->number = number;
     last_.store(number, std::memory_order_release);
     return number;
@@ -174,7 +187,7 @@ Task* TaskTable::find(TaskNumber number) noexcept {
     return locate(number);
 }
 
-void TaskTable::find(const std::vector<Predecessor>& predecessors, std::vector<Task*>& out) {
+void TaskTable::find(const Predecessors& predecessors, TaskList& out) {
     // Before the lock, and in steps that double.
     if (const std::size_t all = out.size() + predecessors.size(); out.capacity() < all) out.reserve(2 * all);
     std::lock_guard<SpinLock> guard(lock_);
@@ -194,7 +207,7 @@ void TaskTable::remove(TaskNumber number) noexcept {
         ++settled;
         // A page whose numbers are all settled holds only nulls again and serves a later page.
         if ((settled + 1 - first_page_number_) % page_size == 0) {
-            if (spare_.size() < 4) spare_.push_back(std::move(pages_.front()));
+            if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(pages_.front()));
             pages_.pop_front();
             first_page_number_ += page_size;
         }

@@ -68,6 +68,9 @@ struct Predecessor {
     bool data = false;  ///< a failure there cancels this task; else it is order only
 };
 
+using Predecessors = Vector<Predecessor>;
+using TaskNumbers = Vector<TaskNumber>;
+
 /// Everything that two tasks of one submit share and that only messages need.
 struct SubmitInfo {
     std::string name;
@@ -91,6 +94,11 @@ class SubmitInfoRef {
     void reset() noexcept {
         if (info_ != nullptr) info_->release(1);
         info_ = nullptr;
+    }
+    /// Counts once more. Whoever has `other` keeps it meanwhile.
+    void share(const SubmitInfoRef& other) noexcept {
+        if (other.info_ != nullptr) other.info_->references.fetch_add(1, std::memory_order_relaxed);
+        adopt(other.info_);
     }
     /// Takes over one count.
     void adopt(const SubmitInfo* info) noexcept {
@@ -135,23 +143,48 @@ class SubmitInfoSource {
     std::int64_t counted_ = 0;  ///< references that are counted and not given away; at least one while there is an info
 };
 
+/// Who a task was, for words that may be made when its record is somebody else's.
+struct TaskTrace {
+    TaskNumber number = 0;
+    SubmitInfoRef info;
+    std::uint32_t chunk_index = 0;
+    DomainChunk chunk;
+    ResourceId where;
+};
+
+/// What a task ended with, as figures that were collected under the planner's baton. `words` is for any thread that has neither
+/// the baton nor a lock: it may ask the driver and the system, and call the program's code.
+class Unworded {
+  public:
+    virtual ~Unworded() = default;
+    virtual std::exception_ptr words() const = 0;
+    /// Whether it is a message for the log as well.
+    virtual bool is_logged() const noexcept { return false; }
+};
+
 /// A failure that began at one task. Shared by all tasks that it cancelled.
 struct RootFailure {
-    std::exception_ptr error;  ///< the TaskError that wait() throws
-    std::exception_ptr cause;  ///< what the user's code or the driver threw
-    TaskFailure failure;       ///< the same in words
+    std::exception_ptr cause;  ///< what the user's code or the driver threw; null: `unworded` says it
+    std::shared_ptr<const Unworded> unworded;
+    TaskTrace task;
     TaskNumber number = 0;
     // Whether somebody was told, and the place among those that nobody was told of: see graph::Failures.
     bool delivered = false;
     bool listed = false;
     RootFailure* previous = nullptr;
     RootFailure* next = nullptr;
+    // Words, from the first time on that somebody asked for them.
+    std::mutex words_mutex;  ///< never held while they are made
+    std::exception_ptr worded_cause;
+    std::exception_ptr error;  ///< the TaskError that wait() throws
 };
 
-/// A task's failure: its root, and the error that names the task itself.
+/// A task's failure: its root, and what the error that names the task itself is made of.
 struct Failure {
     std::shared_ptr<RootFailure> root;
-    std::exception_ptr error;
+    TaskTrace task;
+    bool keeps_content = false;  ///< the task writes into what the root was to leave
+    std::exception_ptr error;    ///< as above, under the root's mutex
 };
 
 struct Kernel {
@@ -162,6 +195,9 @@ struct Kernel {
     std::uint32_t parameter_bytes = 0;
     std::byte* parameters = nullptr;
 };
+
+struct Task;
+using TaskList = Vector<Task*>;
 
 struct Task {
     // ---- identity
@@ -174,31 +210,32 @@ struct Task {
     std::uint32_t memory = 0;  ///< index of the memory it runs in: 0 host, 1 + device
     DomainChunk chunk;
     SubmitInfoRef info;
+    Task* next_published = nullptr;  ///< of the tasks that the planner is told of together
 
     // ---- what it does
     std::vector<Access> accesses;
     std::vector<AccessLayout> layouts;
     std::vector<AddressPatch> patches;
-    std::vector<void*> addresses;  ///< one for each access; set when it is issued
-    std::vector<Unset> unset;      ///< debug mode only
+    Vector<void*> addresses;  ///< one for each access; set when it is issued
+    Vector<Unset> unset;      ///< debug mode only
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
     std::uint64_t array_pins = 0;  ///< accesses that were counted in their arrays
 
     // ---- order
-    std::vector<Predecessor> predecessors;
+    Predecessors predecessors;
     struct Successor {
         Task* task;
         bool data;
     };
-    std::vector<Successor> successors;
+    Vector<Successor> successors;
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    bool announced = false;                          ///< its successors know its positions
-    std::vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
-    FenceSet waits;                                  ///< what its work must come after
-    FenceSet completion;                             ///< what "it is done" means on lanes; empty for host tasks
+    bool announced = false;                     ///< its successors know its positions
+    Vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
+    FenceSet waits;                             ///< what its work must come after
+    FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
     LaneId lane = LaneId::none;
     Position position = 0;
     TaskNumber latest_predecessor = 0;
@@ -221,15 +258,25 @@ struct Task {
 
     // ---- result
     std::shared_ptr<Failure> failure;
-    std::exception_ptr thrown;             ///< what the task itself ended with, as far as it is known
-    void* failed_tasks = nullptr;          ///< execute's list of failed tasks, for a kernel that looks at its turn
-    driver::KernelFailure kernel_failure;  ///< written by the driver before the launch counts as completed
+    std::exception_ptr thrown;                 ///< what the task itself ended with, as far as it is known
+    std::shared_ptr<const Unworded> unworded;  ///< likewise
+    void* failed_tasks = nullptr;              ///< execute's list of failed tasks, for a kernel that looks at its turn
+    driver::KernelFailure kernel_failure;      ///< written by the driver before the launch counts as completed
     std::atomic<std::uint32_t> waiters{0};
 
     Task() = default;
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
     ~Task() { drop_payload(); }
+
+    bool has_failed() const noexcept { return failure != nullptr || thrown != nullptr || unworded != nullptr; }
+    void trace(TaskTrace& out) const noexcept {
+        out.number = number;
+        out.info.share(info);
+        out.chunk_index = chunk_index;
+        out.chunk = chunk;
+        out.where = where;
+    }
 
     /// Memory for parameters or a payload: inside the record when it fits.
     void* allocate_storage(std::size_t bytes, std::size_t alignment);
@@ -274,13 +321,16 @@ class TaskPool {
 /// instructions. O(1).
 class TaskTable {
   public:
+    TaskTable() { spare_.reserve(4); }
+    /// Room for so many numbers more, so that `add` cannot fail. By the one who holds the order lock.
+    void reserve(std::size_t count);
     /// Numbers are handed out in order by the one who holds the order lock.
     TaskNumber add(Task* task);
     TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept;
     /// Appends the records of all `predecessors` to `out`, null where settled, and takes the lock once.
-    void find(const std::vector<Predecessor>& predecessors, std::vector<Task*>& out);
+    void find(const Predecessors& predecessors, TaskList& out);
     /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
     template<typename F> auto with(TaskNumber number, F&& f) {
         std::lock_guard<SpinLock> guard(lock_);

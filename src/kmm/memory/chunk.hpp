@@ -44,6 +44,7 @@ struct Replica {
     FenceSet copy_reads;   ///< copies out of it
     // Where the replica stands in its memory's order of victims, while that is kept.
     bool indexed = false;
+    bool key_placeless = false;  ///< it must be saved, and has no place on the host yet
     std::uint64_t key_rank = 0;
     std::uint64_t key_tick = 0;
     std::uint64_t tick = 0;             ///< when it was used last
@@ -78,11 +79,10 @@ struct Chunk {
     std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
     std::vector<Replica> replicas;
     /// Tasks that will use the chunk and have not been issued, in order: 2 * number + (1 if it replaces the content).
-    std::vector<std::uint64_t> next_uses;
+    graph::Vector<std::uint64_t> next_uses;
     std::size_t next_use_head = 0;
-    std::vector<graph::Task*>
-        ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
-    std::vector<graph::Task*> waiting;  ///< tasks that wait for a pin of this chunk to go
+    graph::TaskList ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
+    graph::TaskList waiting;      ///< tasks that wait for a pin of this chunk to go
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
 
@@ -115,6 +115,7 @@ struct Array {
     std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
     bool released = false;              ///< no handle is left: freed when users is 0
     std::size_t list_index = 0;
+    Array* next_dropped = nullptr;  ///< of a runtime that gave up
 
   private:
     mutable std::mutex name_mutex_;

@@ -1,7 +1,9 @@
 #include "kmm/memory/residency.hpp"
 
 #include <algorithm>
+#include <new>
 #include <tuple>
+#include <utility>
 
 namespace kmm::memory {
 
@@ -43,6 +45,7 @@ Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes, 
 void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.growing = false;
+    if (memory == 0) host_has_changed();
     const bool exchanged = std::exchange(space.exchanging, false);
     const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
     if (bytes == 0) {
@@ -64,19 +67,51 @@ void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
-    space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
     space.counters.capacity_bytes += bytes;
+    space.unfit_bytes = ~std::size_t{0};
+    if (memory == 0) host_has_changed();
+    add(space, address, bytes, sealed);
+}
+
+void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    try {
+        space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
+    } catch (const std::bad_alloc&) {
+        space.unadded.push_back({address, bytes, sealed});
+    }
+}
+
+void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users) {
+    try {
+        space.heap.free(address, bytes, heap_fences(users));
+    } catch (const std::bad_alloc&) {
+        space.unfreed.push_back({address, bytes, std::move(users)});
+    }
+}
+
+void Residency::tell_again(Space& space) {
+    if (space.unfreed.empty() && space.unadded.empty()) return;
+    for (auto late = std::exchange(space.unadded, {}); const Unadded& u : late)
+        add(space, u.address, u.bytes, u.sealed);
+    for (auto late = std::exchange(space.unfreed, {}); Unfreed & u : late)
+        give(space, u.address, u.bytes, std::move(u.users));
 }
 
 bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users) {
     Space& space = spaces_[memory];
-    space.heap.prune([this](const rmm::heap::fence& f) {
-        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
-    });
+    tell_again(space);
     rmm::heap::fence_set left;
-    if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
+    try {
+        space.heap.prune([this](const rmm::heap::fence& f) {
+            return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+        });
+        if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
+    } catch (const std::bad_alloc&) {
+        return false;  // and nothing has changed
+    }
     if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
+    if (memory == 0) host_has_changed();
     // While an exchange is under way its answer decides whether the driver may be asked again.
     if (!space.growing) {
         space.refusals = 0;
@@ -129,6 +164,7 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regi
     std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return order(a) < order(b); });
     Reclaimed result;
+    result.taken.reserve(regions.size());
     std::size_t taken_bytes = 0;
     for (const Candidate& k : candidates) {
         if (taken_bytes >= wanted_bytes) break;
@@ -239,19 +275,45 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     return rank_used + ((1ull << 50) - (use >> 1)) * 2 + (clean ? 0 : 1);
 }
 
+void Residency::unindex(Chunk& chunk, MemoryIndex m) noexcept {
+    Space& space = spaces_[m];
+    Replica& r = chunk.replicas[m];
+    if (!r.indexed) return;
+    const VictimKey key{r.key_rank, r.key_tick, &chunk};
+    if (r.key_placeless) {
+        space.placeless.erase(key);
+        if (space.indexed_by_size) space.placeless_by_size.erase({chunk.block_bytes(), key});
+    } else {
+        space.victims.erase(key);
+    }
+    r.indexed = false;
+}
+
 void Residency::reindex(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed) return;
     Replica& r = chunk.replicas[m];
-    if (r.indexed) space.victims.erase({r.key_rank, r.key_tick, &chunk});
-    r.indexed = false;
-    if (r.address == 0 || r.pinned()) return;
-    const std::uint64_t rank = victim_rank(chunk, m);
-    if (rank == rank_never) return;
+    const std::uint64_t rank = r.address == 0 || r.pinned() ? rank_never : victim_rank(chunk, m);
+    if (rank == rank_never) {
+        unindex(chunk, m);
+        return;
+    }
+    const bool placeless =
+        m != 0 && rank != rank_useless && chunk.replicas[0].address == 0 && !valid_elsewhere(chunk, m);
+    if (r.indexed && r.key_rank == rank && r.key_tick == r.tick && r.key_placeless == placeless) return;
+    unindex(chunk, m);
+    if (m == 0) host_has_changed();
     r.key_rank = rank;
     r.key_tick = r.tick;
+    r.key_placeless = placeless;
     r.indexed = true;
-    space.victims.insert({rank, r.tick, &chunk});
+    const VictimKey key{rank, r.tick, &chunk};
+    if (!placeless) {
+        space.victims.insert(key);
+        return;
+    }
+    space.placeless.insert(key);
+    if (space.indexed_by_size) space.placeless_by_size.insert({chunk.block_bytes(), key});
 }
 
 void Residency::reindex_all(Chunk& chunk) {
@@ -264,7 +326,7 @@ void Residency::notify(Chunk& chunk) {
 
 void Residency::wake(Chunk& chunk) {
     if (chunk.waiting.empty()) return;
-    std::vector<Task*> tasks;
+    graph::TaskList tasks;
     tasks.swap(chunk.waiting);
     for (Task* t : tasks) requests_.unblocked(*t);
 }
@@ -272,13 +334,12 @@ void Residency::wake(Chunk& chunk) {
 void Residency::release(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
     Replica& r = chunk.replicas[m];
-    if (r.indexed) space.victims.erase({r.key_rank, r.key_tick, &chunk});
-    r.indexed = false;
+    unindex(chunk, m);
     FenceSet users;
     r.add_all_users(users);
     users.prune([&](const Fence& f) { return requests_.passed(f); });
     const std::size_t size = space.heap.round_up(chunk.block_bytes());
-    space.heap.free(r.block, size, heap_fences(users));
+    give(space, r.block, size, std::move(users));
     space.counters.current_bytes -= size;
     ++space.counters.frees;
     space.resident.erase(&chunk);
@@ -286,6 +347,10 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
     r.block = 0;
     r.version = 0;
     r.forget_users();
+    space.unfit_bytes = ~std::size_t{0};
+    if (m != 0) return;
+    host_has_changed();
+    for (MemoryIndex d = 1; d < spaces_.size(); ++d) reindex(chunk, d);  // what is dirty has lost its place
 }
 
 void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
@@ -301,7 +366,10 @@ void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
     space.resident.insert(&chunk);
-    reindex(chunk, m);
+    if (m == 0)
+        reindex_all(chunk);  // what is dirty elsewhere has a place now
+    else
+        reindex(chunk, m);
 }
 
 Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
@@ -346,39 +414,75 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     return Found::yes;
 }
 
+/// The first victim after `after` that needs a place of less than `below_bytes` on the host; null: none. O(log replicas), and
+/// where the host has refused a size already, for each smaller size.
+const Residency::VictimKey* Residency::next_placeless(Space& space, const VictimKey& after, std::size_t below_bytes) {
+    if (below_bytes == ~std::size_t{0}) {
+        const auto it = space.placeless.upper_bound(after);
+        return it == space.placeless.end() ? nullptr : &*it;
+    }
+    if (!space.indexed_by_size) {
+        space.indexed_by_size = true;
+        for (const VictimKey& k : space.placeless) space.placeless_by_size.insert({k.chunk->block_bytes(), k});
+    }
+    const VictimKey first{0, 0, nullptr};
+    const VictimKey* best = nullptr;
+    for (auto it = space.placeless_by_size.begin();
+         it != space.placeless_by_size.end() && it->size_bytes < below_bytes;) {
+        const std::size_t size = it->size_bytes;
+        const auto of_size = space.placeless_by_size.upper_bound({size, after});
+        if (of_size != space.placeless_by_size.end() && of_size->size_bytes == size &&
+            (best == nullptr || of_size->key < *best))
+            best = &of_size->key;
+        it = space.placeless_by_size.lower_bound({size + 1, first});
+    }
+    return best;
+}
+
+std::size_t Residency::host_refuses_from() noexcept {
+    if (spaces_[0].growing || may_grow(0, host_refuses_bytes_)) host_has_changed();
+    return host_refuses_bytes_;
+}
+
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed) {
         space.indexed = true;
         for (Chunk* c : space.resident) reindex(*c, m);
     }
-    // Dirty chunks of this size find no place on the host; smaller ones may.
-    std::size_t too_large = ~std::size_t{0};
+    // Dirty chunks from this size on find no place on the host; smaller ones may.
+    std::size_t too_large = m == 0 ? ~std::size_t{0} : host_refuses_from();
     bool host_growing = false;
     bool pins = false;
-    for (auto it = space.victims.begin(); it != space.victims.end();) {
-        const VictimKey key = *it;
-        Chunk& chunk = *key.chunk;
-        const bool dirty = key.rank != rank_useless && !valid_elsewhere(chunk, m);
-        ++it;
-        if (chunk.hold != 0) continue;
-        if (dirty && (chunk.size_bytes >= too_large || host_growing)) continue;
+    VictimKey after{0, 0, nullptr};
+    for (;;) {
+        const auto as_it_is = space.victims.upper_bound(after);
+        const VictimKey* const placeless = host_growing ? nullptr : next_placeless(space, after, too_large);
+        if (as_it_is == space.victims.end() && placeless == nullptr) break;
+        const bool saves = as_it_is == space.victims.end() || (placeless != nullptr && *placeless < *as_it_is);
+        // The search for a place on the host may cost others their host copies, and their places in this order.
+        after = saves ? *placeless : *as_it_is;
+        Chunk& chunk = *after.chunk;
+        ++space.counters.victims_tried;
+        if (chunk.hold != 0) {
+            passed_over_held_ = true;
+            continue;
+        }
+        if (m != 0) passed_over_held_ = false;
         const Found found = evict(chunk, m);
         if (found == Found::yes) return Found::yes;
-        // The search for a place on the host may have cost others their host copies, and their places in this order.
-        it = space.victims.upper_bound(key);
+        if (found == Found::starved) return Found::starved;
         if (found == Found::growing) host_growing = true;
-        if (found == Found::none) too_large = chunk.size_bytes;
         if (found == Found::pinned) pins = true;
+        if (found != Found::none) continue;
+        too_large = std::min(too_large, chunk.block_bytes());
+        // What was left out for this task's sake may make room for another's.
+        if (saves && !passed_over_held_) host_refuses_bytes_ = std::min(host_refuses_bytes_, chunk.block_bytes());
     }
     if (host_growing) return Found::growing;
-    if (pins) return Found::pinned;
     // What is pinned is not in the order of victims.
-    for (const Chunk* c : space.resident)
-        if (c->replicas[m].pinned()) return Found::pinned;
-    if (m != 0 && too_large != ~std::size_t{0})
-        for (const Chunk* c : spaces_[0].resident)
-            if (c->replicas[0].pinned()) return Found::pinned;
+    if (pins || space.num_pinned != 0) return Found::pinned;
+    if (m != 0 && too_large != ~std::size_t{0} && spaces_[0].num_pinned != 0) return Found::pinned;
     return Found::none;
 }
 
@@ -398,10 +502,20 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
 Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
     const std::size_t size = space.heap.round_up(chunk.block_bytes());
+    tell_again(space);
     for (;;) {
-        if (rmm::heap::block block = space.heap.try_allocate(size)) {
-            take(chunk, m, std::move(block));
-            return Found::yes;
+        if (size < space.unfit_bytes) {
+            rmm::heap::block block;
+            try {
+                block = space.heap.try_allocate(size);
+            } catch (const std::bad_alloc&) {
+                return Found::starved;  // and nothing has changed
+            }
+            if (block) {
+                take(chunk, m, std::move(block));
+                return Found::yes;
+            }
+            if (size != 0) space.unfit_bytes = size;
         }
         if (may_grow(m, size)) {
             if (!space.growing) grow(m, size);
@@ -504,7 +618,7 @@ Placement Residency::place(Task& task) {
     if (lacks_for_sure(task)) return Placement::lacks;
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     Found found = Found::yes;
-    std::vector<Chunk*> taken;
+    graph::Vector<Chunk*> taken;
     for_each_chunk(task, [&](Access&, Chunk& c) {
         if (found != Found::yes || c.replicas[m].address != 0) return;
         found = allocate(c, m);
@@ -513,6 +627,7 @@ Placement Residency::place(Task& task) {
     if (found == Found::none && m != 0) {
         // All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them come
         // back side by side. What is dirty among them is written down and fetched again.
+        bool moved = !taken.empty();
         for (Chunk* c : taken) release(*c, m);
         taken.clear();
         found = Found::yes;
@@ -525,8 +640,13 @@ Placement Residency::place(Task& task) {
             c.hold = 0;
             found = evict(c, m);
             c.hold = task.number;
+            moved = true;
         });
-        spaces_[m].heap.merge_all();
+        try {
+            if (moved) spaces_[m].heap.merge_all();
+        } catch (const std::bad_alloc&) {
+            found = Found::starved;  // what it merged is as good as what it did not
+        }
         exchange_bytes_ = needed_bytes;
         const Space& space = spaces_[m];
         const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
@@ -546,6 +666,7 @@ Placement Residency::place(Task& task) {
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
     if (found == Found::growing) return Placement::wait_growth;
     if (found == Found::pinned) return Placement::wait_pins;
+    if (found == Found::starved) return Placement::starved;
     if (found == Found::none) return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
 
     for_each_chunk(task, [&](Access& a, Chunk& c) {
@@ -605,6 +726,7 @@ void Residency::pin(Task& task) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
         Replica& r = c.replicas[task.memory];
         r.tick = ++tick_;
+        if (!r.pinned()) ++spaces_[task.memory].num_pinned;
         if (a.writes_chunk) {
             written(c, task.memory, a.replaces_chunk && !a.needs_content);
             if (a.replaces_chunk) {
@@ -628,6 +750,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
             --r.writer_pins;
         else
             --r.reader_pins;
+        if (!r.pinned()) --spaces_[task.memory].num_pinned;
         if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
         if (!r.pinned() && r.version != c.version && task.memory != 0 && r.address != 0) release(c, task.memory);
         reindex_all(c);
@@ -637,6 +760,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
 }
 
 void Residency::may_exchange_again(Space& space) noexcept {
+    if (&space == &spaces_[0]) host_has_changed();
     // The answer to one that is under way is about what was free when it was asked for.
     if (space.exchanging)
         space.freed_meanwhile = true;

@@ -55,6 +55,7 @@ struct MemoryCounters {
     std::uint64_t refetched_bytes = 0;  ///< of these
     std::uint64_t allocations = 0;
     std::uint64_t frees = 0;
+    std::uint64_t victims_tried = 0;  ///< chunks that a search for room looked at, whether they could leave or not
 };
 
 enum class Placement : std::uint8_t {
@@ -65,6 +66,7 @@ enum class Placement : std::uint8_t {
     lost,         ///< the content is gone: `Residency::lost_cause`
     full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
     lacks,        ///< the same, and the driver gave less than the limit: with `lacking_bytes` more the task could run
+    starved,      ///< the host has no memory for the books of it
 };
 
 /// Where a chunk's content cannot be trusted after a failed copy.
@@ -114,6 +116,8 @@ class Residency {
     std::size_t num_memories() const noexcept { return spaces_.size(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
     std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].resident.size(); }
+    /// Grows with everything that changes where content is.
+    std::uint64_t ticks() const noexcept { return tick_; }
     /// The driver gave less than the limit when it was asked last.
     bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
@@ -158,6 +162,21 @@ class Residency {
         Chunk* chunk;
         friend auto operator<=>(const VictimKey&, const VictimKey&) = default;
     };
+    struct SizedKey {  ///< by size, then in the order of victims
+        std::size_t size_bytes;
+        VictimKey key;
+        friend auto operator<=>(const SizedKey&, const SizedKey&) = default;
+    };
+    struct Unfreed {
+        std::uintptr_t address;
+        std::size_t bytes;
+        FenceSet users;
+    };
+    struct Unadded {
+        std::uintptr_t address;
+        std::size_t bytes;
+        bool sealed;
+    };
     struct Space {
         rmm::heap::heap heap;
         MemoryCounters counters;
@@ -170,11 +189,28 @@ class Residency {
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
-        std::set<VictimKey> victims;
-        std::set<Chunk*> resident;
+        bool indexed_by_size = false;   ///< likewise, from the first time on that the host had no place for one of them
+        graph::Set<VictimKey> victims;  ///< that can leave as they are
+        graph::Set<VictimKey> placeless;         ///< of a device: that first need a place on the host
+        graph::Set<SizedKey> placeless_by_size;  ///< the same
+        graph::Set<Chunk*> resident;
+        // What the heap could not note for want of host memory: it is told again before the next allocation.
+        graph::Vector<Unfreed> unfreed;
+        graph::Vector<Unadded> unadded;
+        std::uint64_t num_pinned = 0;               ///< of `resident`
+        std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     };
-    enum class Found : std::uint8_t { yes, growing, pinned, none };
+    enum class Found : std::uint8_t {
+        yes,
+        growing,
+        pinned,
+        none,
+        starved
+    };  ///< starved: of host memory, for the books
 
+    void give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users);
+    void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
+    void tell_again(Space& space);
     bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
@@ -186,13 +222,18 @@ class Residency {
     bool lacks_for_sure(const graph::Task& task);
     bool is_idle(const Replica& replica) const noexcept;
     /// Something can leave that could not before.
-    static void may_exchange_again(Space& space) noexcept;
+    void may_exchange_again(Space& space) noexcept;
     Found evict(Chunk& chunk, MemoryIndex m);
     void release(Chunk& chunk, MemoryIndex m);
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
     void written(Chunk& chunk, MemoryIndex m, bool owes_nothing);
     void reindex(Chunk& chunk, MemoryIndex m);
+    void unindex(Chunk& chunk, MemoryIndex m) noexcept;
+    const VictimKey* next_placeless(Space& space, const VictimKey& after, std::size_t below_bytes);
+    std::size_t host_refuses_from() noexcept;
+    /// What could not be saved on the host may find a place now.
+    void host_has_changed() noexcept { host_refuses_bytes_ = ~std::size_t{0}; }
     void reindex_all(Chunk& chunk);
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(Chunk& chunk);
@@ -205,6 +246,10 @@ class Residency {
     std::uint64_t tick_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last
+    /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look again
+    /// before something has changed there.
+    std::size_t host_refuses_bytes_ = ~std::size_t{0};
+    bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;
 };
 

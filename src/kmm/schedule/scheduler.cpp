@@ -166,8 +166,7 @@ void Scheduler::set_failure(Task& task, const std::shared_ptr<graph::Failure>& f
 
 void Scheduler::settle(Task& task) {
     if (task.state.load(std::memory_order_relaxed) == TaskState::settled) return;
-    if (task.thrown != nullptr && task.failure == nullptr)
-        task.failure = outbox_.make_failure(task, task.thrown, nullptr);
+    if (task.failure == nullptr && task.has_failed()) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
     for (const Task::Successor& s : task.successors) {
         Task& next = *s.task;
         if (!task.announced) --next.unissued_predecessors;
@@ -276,7 +275,7 @@ void Scheduler::retry_all() {
     for (Queue& q : queues_) {
         q.stalled = false;
         for (auto* list : {&q.blocked, &q.lacking}) {
-            std::vector<Task*> tasks;
+            graph::TaskList tasks;
             tasks.swap(*list);
             for (Task* t : tasks) unblocked(*t);
         }
@@ -368,7 +367,7 @@ void Scheduler::dispatch_in_order() {
 }
 
 void Scheduler::try_issue(Task& task) {
-    if (task.failure != nullptr || task.thrown != nullptr) {
+    if (task.has_failed()) {
         cancel(task);
         return;
     }
@@ -378,6 +377,10 @@ void Scheduler::try_issue(Task& task) {
     case Placement::granted: break;
     case Placement::lost:
         task.thrown = residency_.lost_cause()->cause;
+        cancel(task);
+        return;
+    case Placement::starved:
+        task.thrown = outbox_.no_host_memory();
         cancel(task);
         return;
     case Placement::busy_chunk:
@@ -500,7 +503,7 @@ void Scheduler::start_when_passed(Task& task) {
 
 /// Its inputs are there, or it has failed meanwhile.
 void Scheduler::start(Task& task) {
-    if (task.thrown != nullptr || task.failure != nullptr)
+    if (task.has_failed())
         host_done(task, task.thrown);
     else if (task.kind == TaskKind::device_function)
         outbox_.launch(task.memory - 1, task);
@@ -571,7 +574,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 
 void Scheduler::executed(Task& task) {
     if (task.kernel_failure.error != nullptr)
-        task_failed(task, outbox_.kernel_error(task, std::exchange(task.kernel_failure.error, nullptr)));
+        outbox_.kernel_failed(task, std::exchange(task.kernel_failure.error, nullptr));
     --executing_;
     --queues_[task.memory].in_flight;
     task.state.store(TaskState::executed, std::memory_order_relaxed);
@@ -626,7 +629,7 @@ void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_pt
 
 void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                             std::exception_ptr error) {
-    auto cause = std::make_shared<graph::RootFailure>();
+    auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
     cause->cause = error;
     cause->error = error;
     cause->number = table_.last();
@@ -680,7 +683,7 @@ bool Scheduler::stand_aside(Task& task) {
 void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Queue& q = queues_[memory];
     q.waits = false;
-    std::vector<Task*> tasks;
+    graph::TaskList tasks;
     tasks.swap(q.lacking);
     if (bytes != 0) {
         q.in_vain = 0;
@@ -754,7 +757,7 @@ bool Scheduler::fail_stuck_task() {
 void Scheduler::fail_for_memory(Task& task) {
     task.blocked = false;
     --num_blocked_;
-    task.thrown = outbox_.out_of_memory(task);
+    outbox_.out_of_memory(task);
     cancel(task);
 }
 

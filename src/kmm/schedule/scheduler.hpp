@@ -9,10 +9,9 @@
 // data is there follows from that). A task that has been passed over while the memory turned over four times goes first.
 #pragma once
 
-#include <deque>
 #include <exception>
 #include <memory>
-#include <set>
+#include <new>
 #include <unordered_map>
 #include <vector>
 
@@ -81,12 +80,15 @@ class Outbox {
                                                          const std::shared_ptr<graph::RootFailure>& root) = 0;
     /// The failure of a task that is settled already, or null.
     virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
-    virtual std::exception_ptr out_of_memory(Task& task) = 0;
+    /// The task found none, and nothing will change that: notes in it (Task::thrown or Task::unworded) what is to be said.
+    virtual void out_of_memory(Task& task) = 0;
+    /// What a task fails with for whose books the host has no memory. Allocates none.
+    virtual std::exception_ptr no_host_memory() noexcept { return std::make_exception_ptr(std::bad_alloc()); }
     /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock measures.
     virtual void memory_wait_begins(Task& task) noexcept = 0;
     virtual void memory_wait_ends(Task& task) noexcept = 0;
-    /// What an emulated kernel threw, as the task's own error.
-    virtual std::exception_ptr kernel_error(Task& task, std::exception_ptr thrown) = 0;
+    /// What an emulated kernel threw becomes the task's own failure, if it has none yet.
+    virtual void kernel_failed(Task& task, std::exception_ptr thrown) = 0;
 
   protected:
     ~Outbox() = default;
@@ -162,11 +164,13 @@ class Scheduler final : private memory::Requests {
     std::uint64_t unsettled() const noexcept { return unsettled_; }
     /// Whether the task stands aside until memory becomes free. O(such tasks); for reports.
     bool waits_for_memory(const Task& task) const;
+    /// Tasks of the memory that were given what they need and are not executed.
+    std::uint32_t in_flight(MemoryIndex memory) const noexcept { return queues_[memory].in_flight; }
     const SchedulerCounters& counters() const noexcept { return counters_; }
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
     /// Arrays that may be deleted: the owner takes and deletes them.
-    std::vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
+    graph::Vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
 
   private:
     struct InFlight {
@@ -188,8 +192,8 @@ class Scheduler final : private memory::Requests {
         Position issued = 0;
         Position completed = 0;
         std::size_t bytes_in_flight = 0;
-        std::deque<InFlight> in_flight;
-        std::vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
+        graph::Deque<InFlight> in_flight;
+        graph::Vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
     };
     struct FetchKey {
         std::size_t missing_bytes;
@@ -197,13 +201,13 @@ class Scheduler final : private memory::Requests {
         Task* task;
         friend auto operator<=>(const FetchKey&, const FetchKey&) = default;
     };
-    struct Queue {                   ///< ready tasks of one memory
-        std::deque<Task*> resident;  ///< nothing is missing
-        std::set<FetchKey> fetch;
-        std::set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
-        std::vector<Task*> blocked;                     ///< had no memory; tried again when some may have become free
+    struct Queue {                     ///< ready tasks of one memory
+        graph::Deque<Task*> resident;  ///< nothing is missing
+        graph::Set<FetchKey> fetch;
+        graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
+        graph::TaskList blocked;                          ///< had no memory; tried again when some may have become free
         /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that are blocked.
-        std::vector<Task*> lacking;
+        graph::TaskList lacking;
         std::uint64_t num_waits = 0;  ///< for such memory, so far
         bool waits = false;           ///< the latest is not over
         bool patient = false;         ///< the latest
@@ -268,15 +272,15 @@ class Scheduler final : private memory::Requests {
     std::uint32_t lanes_per_device_;
     std::vector<Lane> lanes_;
     std::vector<Queue> queues_;
-    std::vector<Step> steps_;
-    std::deque<Task*> barriers_;
-    std::vector<Task*> found_;     ///< for looking up predecessors
-    std::vector<Task*> finished_;  ///< settled, to be recycled when nobody holds a pointer
-    std::vector<Task*> changed_;   ///< in a fetch queue, with missing bytes that may have changed
+    graph::Vector<Step> steps_;
+    graph::Deque<Task*> barriers_;
+    graph::TaskList found_;     ///< for looking up predecessors
+    graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
+    graph::TaskList changed_;   ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
-    std::vector<memory::Array*> freed_arrays_;
+    graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
     std::uint64_t executing_ = 0;  ///< tasks issued or launching, not executed
     std::uint32_t growing_ = 0;

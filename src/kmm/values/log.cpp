@@ -1,11 +1,23 @@
-// The library's log; see log.hpp. Owns the level and the handler of the process.
+// The library's log; see log.hpp. Owns the level, the handler of the process, and the lines that it has not got yet.
+//
+// One thread at a time delivers, in the order in which the lines were written, and holds no lock over the handler or the
+// write: a thread of the program that finds nobody at it, or a thread made for what threads of the library wrote, which
+// ends when nothing is left.
 #include "kmm/values/log.hpp"
 
+#include <pthread.h>
+
 #include <cctype>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "driver/never_destroyed.hpp"
 #include "kmm/core/config.hpp"
@@ -34,14 +46,33 @@ std::optional<int> parse_level(const std::string& name) {
     return std::nullopt;
 }
 
+// So many lines wait for a handler that blocks, or for a pipe that nobody reads; what comes after them is counted.
+constexpr std::size_t most_waiting = 1024;
+// The end of a process, of a runtime and of a handler waits so long for such.
+constexpr std::chrono::seconds longest_flush{1};
+
+struct Line {
+    Level level;
+    std::string text;
+};
+
 struct Destination {
-    std::mutex mutex;  // held during a call of the handler, so that a replaced one is never called again
+    std::mutex mutex;
+    std::condition_variable progress;
+    std::deque<Line> waiting;
+    std::uint64_t written = 0;    ///< lines that were to be delivered, those included that were dropped
+    std::uint64_t delivered = 0;  ///< likewise
+    std::uint64_t dropped = 0;    ///< and nobody was told yet
+    bool delivering = false;      ///< some thread is at it
+    bool calling = false;         ///< and inside the handler
     void (*handler)(int level, const char* text, void* user) = nullptr;
     void* user = nullptr;
 };
 
 // Never destroyed: threads of the library may log while the process ends.
 Destination& destination() { return driver::never_destroyed<Destination>(); }
+
+thread_local bool delivers_here = false;
 
 int level_from_environment() noexcept {
     const char* text = std::getenv("KMM_LOG_LEVEL");
@@ -83,20 +114,146 @@ const char* label(Level level) noexcept {
 
 int level() noexcept { return current_level().load(std::memory_order_relaxed); }
 
-void write(Level level, const char* text) noexcept {
-    if (!wants(level)) return;
+namespace {
+
+void hand_out(int level, const char* text, void (*handler)(int, const char*, void*), void* user) noexcept {
     try {
-        Destination& to = destination();
-        const std::lock_guard lock(to.mutex);
-        if (to.handler != nullptr) {
-            to.handler(level, text, to.user);
-        } else {
-            std::fprintf(stderr, "[kmm] [%s] %s\n", label(level), text);
-        }
+        if (handler != nullptr)
+            handler(level, text, user);
+        else
+            std::fprintf(stderr, "[kmm] [%s] %s\n", label(static_cast<Level>(level)), text);
     } catch (...) {
         // A handler that throws breaks its contract; a log line is no reason to end a thread.
         std::fprintf(stderr, "[kmm] [error] the log handler threw; the message was: %s\n", text);
     }
+}
+
+/// Until nothing is left. The caller has set `delivering`.
+void deliver() noexcept {
+    Destination& to = destination();
+    delivers_here = true;
+    std::unique_lock lock(to.mutex);
+    for (;;) {
+        Line line{warn, {}};
+        char lost[112];
+        const char* text = nullptr;
+        std::uint64_t count = 1;
+        if (!to.waiting.empty()) {
+            line = std::move(to.waiting.front());
+            to.waiting.pop_front();
+            text = line.text.c_str();
+        } else if (to.dropped != 0) {
+            count = std::exchange(to.dropped, 0);
+            std::snprintf(lost, sizeof lost,
+                          "%llu messages more were dropped: the log was too slow, or the host had no memory",
+                          static_cast<unsigned long long>(count));
+            text = lost;
+        } else {
+            break;
+        }
+        const auto handler = to.handler;
+        void* const user = to.user;
+        to.calling = true;
+        lock.unlock();
+        hand_out(line.level, text, handler, user);
+        lock.lock();
+        to.calling = false;
+        to.delivered += count;
+        to.progress.notify_all();
+    }
+    to.delivering = false;
+    delivers_here = false;
+    to.progress.notify_all();
+}
+
+/// Returns whether the caller must see to the delivery.
+bool queue(Level level, const char* text) noexcept {
+    Destination& to = destination();
+    const std::lock_guard lock(to.mutex);
+    ++to.written;
+    try {
+        if (to.waiting.size() < most_waiting)
+            to.waiting.push_back({level, text});
+        else
+            ++to.dropped;
+    } catch (const std::bad_alloc&) {
+        ++to.dropped;
+    }
+    return !std::exchange(to.delivering, true);
+}
+
+/// The parent delivers what it has; the child begins with nothing, and without the thread that was at it.
+void watch_forks() noexcept {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        (void)pthread_atfork([] { destination().mutex.lock(); }, [] { destination().mutex.unlock(); },
+                             [] {
+                                 Destination& to = destination();
+                                 to.waiting.clear();
+                                 to.delivered = to.written;
+                                 to.dropped = 0;
+                                 to.delivering = delivers_here;
+                                 to.calling = delivers_here;
+                                 to.mutex.unlock();
+                             });
+        (void)std::atexit([] { flush(); });
+    });
+}
+
+}  // namespace
+
+void write(Level level, const char* text) noexcept {
+    if (!wants(level)) return;
+    if (of_library_thread()) {
+        post(level, text);
+        return;
+    }
+    if (queue(level, text)) deliver();
+}
+
+void write(Level level, const char* text, const char* more) noexcept {
+    if (!wants(level)) return;
+    try {
+        write(level, std::string(text) + more);
+    } catch (const std::bad_alloc&) {
+        write(level, text);
+    }
+}
+
+void post(Level level, const char* text) noexcept {
+    if (!wants(level)) return;
+    watch_forks();
+    if (!queue(level, text)) return;
+    try {
+        std::thread(deliver).detach();
+    } catch (...) {
+        // The system gives no thread, or no memory: whoever writes or flushes next delivers.
+        Destination& to = destination();
+        const std::lock_guard lock(to.mutex);
+        to.delivering = false;
+        to.progress.notify_all();
+    }
+}
+
+void prepare() { (void)destination(); }
+
+void flush() noexcept {
+    Destination& to = destination();
+    if (delivers_here) return;
+    std::unique_lock lock(to.mutex);
+    const std::uint64_t until = to.written;
+    if (to.delivered >= until) return;
+    if (!std::exchange(to.delivering, true)) {
+        lock.unlock();
+        deliver();
+        return;
+    }
+    (void)to.progress.wait_for(lock, longest_flush, [&] { return to.delivered >= until || !to.delivering; });
+}
+
+bool& of_library_thread() noexcept {
+    thread_local bool is_one = false;
+    return is_one;
 }
 
 }  // namespace log
@@ -110,10 +267,14 @@ void set_global_log_level(const std::string& name) {
 }
 
 void set_log_handler(void (*handler)(int level, const char* text, void* user), void* user) {
+    log::flush();  // what was written so far is for the handler before
     log::Destination& to = log::destination();
-    const std::lock_guard lock(to.mutex);
+    std::unique_lock lock(to.mutex);
+    const bool was_set = to.handler != nullptr;
     to.handler = handler;
     to.user = user;
+    // The one that was replaced may go: it is not called any more, unless it is the one that calls here.
+    if (was_set && !log::delivers_here) to.progress.wait(lock, [&] { return !to.calling; });
 }
 
 }  // namespace kmm

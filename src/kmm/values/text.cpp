@@ -96,4 +96,14 @@ std::string text_of_chunk(const DomainPoint& offset, const DomainDim& size) {
     return "offset " + first + "}, size " + second + "}";
 }
 
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+        return e.what();
+    } catch (...) {
+        return "an exception that is not a std::exception";
+    }
+}
+
 }  // namespace kmm::detail

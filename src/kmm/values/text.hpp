@@ -22,6 +22,9 @@ std::string text_of(const Region& region);  ///< "{0...4, 2...8}"
 std::string bytes_text(std::size_t bytes);  ///< "2.00 GiB", "1.50 MiB", "512 B"
 std::string seconds_text(double seconds);   ///< "30 s", "1.25 s", "40 ms", "0 s"
 
+/// What it says of itself; calls the program's code.
+std::string text_of(const std::exception_ptr& error);
+
 /// task "axpy" chunk 3 of 16
 std::string text_of(const TaskLabel& task);
 

@@ -23,8 +23,8 @@ using kmm_test::line;
 class Joins final : public JoinMaker {
   public:
     explicit Joins(TaskNumber& next) : next_(next) {}
-    TaskNumber join(const std::vector<TaskNumber>& tasks) override {
-        members[++next_] = tasks;
+    TaskNumber join(const kmm::graph::TaskNumbers& tasks) override {
+        members[++next_].assign(tasks.begin(), tasks.end());
         return next_;
     }
     /// Tasks that a predecessor stands for.
@@ -42,7 +42,7 @@ class Joins final : public JoinMaker {
     TaskNumber& next_;
 };
 
-std::set<TaskNumber> numbers(const std::vector<Predecessor>& list, const Joins& joins) {
+std::set<TaskNumber> numbers(const kmm::graph::Predecessors& list, const Joins& joins) {
     std::set<TaskNumber> out;
     for (const Predecessor& p : list) joins.expand(p.number, out);
     return out;
@@ -52,7 +52,7 @@ TEST(History, a_read_comes_after_the_writer_as_data_and_reads_do_not_wait_for_ea
     TaskNumber next = 0;
     Joins joins(next);
     ChunkHistory h;
-    std::vector<Predecessor> p;
+    kmm::graph::Predecessors p;
     h.write(line(0, 10), 1, true, p);
     EXPECT_TRUE(p.empty());
     h.read(line(2, 5), 2, p, joins);
@@ -69,7 +69,7 @@ TEST(History, a_write_comes_after_readers_in_order_only_and_an_overwrite_after_t
     TaskNumber next = 0;
     Joins joins(next);
     ChunkHistory h;
-    std::vector<Predecessor> p;
+    kmm::graph::Predecessors p;
     h.write(line(0, 10), 1, true, p);
     h.read(line(0, 10), 2, p, joins);
     p.clear();
@@ -85,7 +85,7 @@ TEST(History, a_write_comes_after_readers_in_order_only_and_an_overwrite_after_t
 
 TEST(History, disjoint_parts_do_not_order_each_other) {
     ChunkHistory h;
-    std::vector<Predecessor> p;
+    kmm::graph::Predecessors p;
     h.write(box(0, 4, 0, 4), 1, true, p);
     h.write(box(4, 8, 0, 4), 2, true, p);
     EXPECT_TRUE(p.empty());
@@ -102,7 +102,7 @@ TEST(History, after_twenty_thousand_reads_a_write_has_few_predecessors) {
     TaskNumber next = 0;
     Joins joins(next);
     ChunkHistory h;
-    std::vector<Predecessor> p;
+    kmm::graph::Predecessors p;
     h.write(line(0, 10), ++next, true, p);
     std::set<TaskNumber> readers;
     for (int i = 0; i < 20'000; i++) {
@@ -124,7 +124,7 @@ TEST(History, one_task_reading_twice_counts_once) {
     TaskNumber next = 100;
     Joins joins(next);
     ChunkHistory h;
-    std::vector<Predecessor> p;
+    kmm::graph::Predecessors p;
     h.write(line(0, 10), 1, true, p);
     for (int i = 0; i < 50; i++) h.read(line(0, 10), 2, p, joins);
     EXPECT_TRUE(joins.members.empty());
@@ -168,7 +168,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
             });
             Box missing;
             ASSERT_EQ(h.covers(b, &missing), covered) << "seed " << seed << " step " << step;
-            std::vector<Predecessor> p;
+            kmm::graph::Predecessors p;
             if (pick(0, 1) == 0) {
                 if (!covered) continue;
                 const TaskNumber task = ++next;

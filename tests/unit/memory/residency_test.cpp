@@ -310,6 +310,73 @@ TEST_F(ResidencyTest, when_nothing_can_leave_any_tier_the_answer_is_full_and_not
 }
 
 // Row 108: the search for a place on the host changes the order of victims that is being walked.
+/// Device and host hold nothing but what can neither leave nor be saved; `failing` tasks then find that out. Returns how many
+/// chunks they looked at.
+class FullTiers : public ResidencyTest {
+  protected:
+    std::uint64_t looked_at(std::size_t n, std::size_t failing) {
+        script_ = {};
+        base_.clear();
+        tasks_.clear();
+        start({n * unit, n * unit});
+        auto a = make_array(2 * n + failing);
+        for (std::size_t i = 0; i < 2 * n; i++) overwrite_on(1, a->chunks[i]);
+        const auto tried = [&] {
+            return residency_->counters(0).victims_tried + residency_->counters(1).victims_tried;
+        };
+        const std::uint64_t before = tried();
+        for (std::size_t i = 0; i < failing; i++)
+            EXPECT_EQ(place(make_task(1, {{&a->chunks[2 * n + i], true, true}})), Placement::full);
+        for (std::size_t i = 0; i < 2 * n; i++)
+            EXPECT_NE(a->chunks[i].replicas[0].address + a->chunks[i].replicas[1].address, 0u);
+        return tried() - before;
+    }
+};
+
+TEST_F(FullTiers, a_task_that_finds_both_tiers_full_does_not_look_at_all_that_is_there) {
+    const std::uint64_t small = looked_at(500, 20);
+    EXPECT_GE(small, 1u);
+    EXPECT_LE(small, 40u);
+    EXPECT_EQ(looked_at(1000, 20), small);
+}
+
+TEST_F(FullTiers, what_becomes_free_on_the_host_is_found_by_the_next_task) {
+    start({4 * unit, 2 * unit});
+    auto a = make_array(8);
+    for (std::size_t i = 0; i < 6; i++) overwrite_on(1, a->chunks[i]);
+    Task& t = make_task(1, {{&a->chunks[6], true, true}});
+    EXPECT_EQ(place(t), Placement::full);
+    EXPECT_EQ(place(t), Placement::full);
+    // What has a copy on the device may lose its place on the host.
+    Chunk& saved = a->chunks[0];
+    ASSERT_NE(saved.replicas[0].address, 0u);
+    auto b = make_array(1);
+    write_on(0, saved);
+    EXPECT_EQ(place(t), Placement::full);
+    EXPECT_EQ(place(make_task(1, {{&b->chunks[0], true, true}})), Placement::full);
+    residency_->free_array(*a);
+    EXPECT_EQ(place(t), Placement::granted);
+}
+
+TEST_F(FullTiers, smaller_chunks_that_still_find_a_place_are_found_behind_any_number_of_larger_ones) {
+    const auto tried_with = [&](std::size_t n) {
+        script_ = {};
+        base_.clear();
+        tasks_.clear();
+        start({6 * unit, 4 * n * unit + unit});
+        auto small = make_array(1, unit);
+        auto large = make_array(n, 4 * unit);
+        for (Chunk& c : large->chunks) overwrite_on(1, c);
+        overwrite_on(1, small->chunks[0]);
+        const std::uint64_t before = residency_->counters(1).victims_tried;
+        auto more = make_array(4, 4 * unit);
+        for (Chunk& c : more->chunks) (void)place(make_task(1, {{&c, true, true}}));
+        return residency_->counters(1).victims_tried - before;
+    };
+    EXPECT_LE(tried_with(40), 12u);
+    EXPECT_LE(tried_with(80), 12u);
+}
+
 TEST_F(ResidencyTest, a_chunk_that_fits_nowhere_on_the_host_does_not_spoil_the_walk_over_victims) {
     start({8 * unit, 19 * unit});
     auto small = make_array(7);

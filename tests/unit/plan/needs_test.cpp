@@ -49,7 +49,7 @@ struct TestArray {
         return boxes;
     }
     void written(const Box& region) {
-        std::vector<kmm::graph::Predecessor> predecessors;
+        kmm::graph::Predecessors predecessors;
         histories[layout.find(region)].write(region, 1, false, predecessors);
     }
     TestArray& all_written() {

@@ -164,12 +164,14 @@ class Stage final : public Outbox {
         const auto it = failures.find(number);
         return it == failures.end() ? nullptr : it->second;
     }
-    std::exception_ptr out_of_memory(Task&) override {
-        return std::make_exception_ptr(std::runtime_error("out of memory"));
+    void out_of_memory(Task& task) override {
+        task.thrown = std::make_exception_ptr(std::runtime_error("out of memory"));
     }
     void memory_wait_begins(Task& task) noexcept override { waits_began.push_back(task.number); }
     void memory_wait_ends(Task& task) noexcept override { waits_ended.push_back(task.number); }
-    std::exception_ptr kernel_error(Task&, std::exception_ptr thrown) override { return thrown; }
+    void kernel_failed(Task& task, std::exception_ptr thrown) override {
+        if (task.thrown == nullptr) task.thrown = thrown;
+    }
 
     TaskTable table;
     std::unique_ptr<Scheduler> scheduler;

@@ -1,0 +1,76 @@
+// Memory of the host that is kept back for the planner's books, and containers that fall back on it.
+//
+// Whoever plans, feeds a device or settles a task cannot fail half-way: what a task needs in the books is a few hundred bytes,
+// and it must be had. These containers ask the system like all others; where it has nothing they take from the reserve, and a
+// submit is refused until the reserve is whole again. So that the tasks that were submitted end, and no new ones come.
+//
+// Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system gives.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <new>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace kmm::graph {
+
+class HostReserve {
+  public:
+    /// Makes the reserve. Throws std::bad_alloc. Costs an address range only until it is used.
+    static void prepare();
+    /// Sees to it that at least three quarters are there, and throws std::bad_alloc where that cannot be: before something is begun
+    /// that cannot fail.
+    static void require();
+    /// Of the system, else of the reserve; throws std::bad_alloc where that is used up too.
+    static void* allocate(std::size_t bytes) {
+        try {
+            return ::operator new(bytes);
+        } catch (const std::bad_alloc&) {
+            return take(bytes);
+        }
+    }
+    static void release(void* memory, std::size_t bytes) noexcept {
+        if (!give(memory, bytes)) ::operator delete(memory, bytes);
+    }
+    static std::size_t used_bytes() noexcept;
+
+    static constexpr std::size_t size_bytes = std::size_t{4} << 20;
+
+  private:
+    static void* take(std::size_t bytes);
+    static bool give(void* memory, std::size_t bytes) noexcept;
+};
+
+template<typename T>
+struct ReservedAllocator {
+    using value_type = T;
+    ReservedAllocator() noexcept = default;
+    template<typename U>
+    ReservedAllocator(const ReservedAllocator<U>&) noexcept {}
+    T* allocate(std::size_t count) {
+        static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+        return static_cast<T*>(HostReserve::allocate(count * sizeof(T)));
+    }
+    void deallocate(T* memory, std::size_t count) noexcept { HostReserve::release(memory, count * sizeof(T)); }
+    template<typename U>
+    friend bool operator==(const ReservedAllocator&, const ReservedAllocator<U>&) noexcept {
+        return true;
+    }
+};
+
+template<typename T>
+using Vector = std::vector<T, ReservedAllocator<T>>;
+template<typename T>
+using Deque = std::deque<T, ReservedAllocator<T>>;
+template<typename T>
+using Set = std::set<T, std::less<T>, ReservedAllocator<T>>;
+template<typename T>
+using UnorderedSet = std::unordered_set<T, std::hash<T>, std::equal_to<T>, ReservedAllocator<T>>;
+template<typename K, typename V>
+using UnorderedMap = std::unordered_map<K, V, std::hash<K>, std::equal_to<K>, ReservedAllocator<std::pair<const K, V>>>;
+
+}  // namespace kmm::graph
