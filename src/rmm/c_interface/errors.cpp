@@ -2,6 +2,7 @@
 #include "rmm/c_interface/errors.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <stdexcept>
 
