@@ -43,6 +43,10 @@ class Memory {
             EXPECT_TRUE(driver_.fill(data_, &now, sizeof now, n, stream).ok());
         }
     }
+    /// At once. A driver takes some thousand pieces of work for a stream that stands still; the next one waits.
+    void become(std::int32_t value, StreamHandle stream) const {
+        EXPECT_TRUE(driver_.fill(data_, &value, sizeof value, n, stream).ok());
+    }
     std::vector<std::int32_t> content(StreamHandle stream) const {
         std::vector<std::int32_t> result(n);
         EXPECT_TRUE(driver_.copy(result.data(), data_, bytes, stream).ok());
@@ -352,9 +356,9 @@ TEST(CallerStream, a_copy_that_waits_for_the_default_stream_holds_up_no_host_tas
     a.copy_from(all(5));
     Gate gate;
     const OpenAtEnd open(gate);
-    memory.slowly_become(1, legacy_stream());
+    memory.become(1, legacy_stream());
     EXPECT_TRUE(s.driver->host_callback(legacy_stream(), [](void* g) { static_cast<Gate*>(g)->wait(); }, &gate).ok());
-    memory.slowly_become(2, legacy_stream());
+    memory.become(2, legacy_stream());
     std::thread copier([&] {
         s.make_current(0);
         a.copy_from(memory.data());
