@@ -3,6 +3,8 @@
 // The registry is never destroyed: static objects of the program may still free memory through it when the process ends.
 #include "driver/registry.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cctype>
@@ -37,10 +39,15 @@ struct Registry {
 
     std::mutex default_mutex;
     std::shared_ptr<Driver> default_driver;
-    std::atomic<Driver*> default_known{nullptr};
 };
 
 Registry& registry() { return never_destroyed<Registry>(); }
+
+// The default driver, once it is chosen. A driver keeps a use (fork.hpp), so a child that finds one here is lost: it is taken
+// away there, so that whoever finds it need not ask.
+constinit std::atomic<Driver*> default_known{nullptr};
+[[maybe_unused]] const int forgotten_in_child =
+    pthread_atfork(nullptr, nullptr, [] { default_known.store(nullptr, std::memory_order_relaxed); });
 
 void probe_cuda(Registry& r) {
     if (lost_in_fork()) return;  // what the parent found stays, and opens no more
@@ -194,17 +201,16 @@ std::shared_ptr<Driver> process_default_shared() {
     std::lock_guard lock(r.default_mutex);
     if (r.default_driver == nullptr) {
         r.default_driver = choose_default();
-        r.default_known.store(r.default_driver.get(), std::memory_order_release);
+        default_known.store(r.default_driver.get(), std::memory_order_release);
     }
     return r.default_driver;
 }
 
 Driver& process_default() {
-    expect_not_lost();
-    // Asked for by every free function of rmm: after the first time without lock or count.
-    if (Driver* const known = registry().default_known.load(std::memory_order_acquire)) [[likely]]
+    // Asked for by every free function of rmm: after the first time one load.
+    if (Driver* const known = default_known.load(std::memory_order_acquire)) [[likely]]
         return *known;
-    return *process_default_shared();
+    return *process_default_shared();  // throws after a fork
 }
 
 }  // namespace kmm::driver

@@ -14,14 +14,17 @@ namespace {
 /// Memory that goes back unless it is kept.
 struct new_memory {
     new_memory(device_async_resource_ref mr, std::size_t bytes, cuda_stream_view stream, cuda_stream_view meant)
-        : mr{mr}, bytes{bytes}, stream{stream}, meant{meant} {
-        if (bytes > 0) data = detail::allocate_on(mr.raw(), bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
-    }
+        : mr{mr}, bytes{bytes}, stream{stream}, meant{meant}, data{allocated(mr, bytes, stream, meant)} {}
     ~new_memory() {
         if (data != nullptr) detail::deallocate_on(mr.raw(), data, bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
     }
     new_memory(new_memory const&) = delete;
     new_memory& operator=(new_memory const&) = delete;
+    static void* allocated(device_async_resource_ref const& mr, std::size_t bytes, cuda_stream_view stream,
+                           cuda_stream_view meant) {
+        if (bytes == 0) return nullptr;
+        return detail::allocate_on(mr.raw(), bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
+    }
     void* keep() noexcept {
         void* const kept = data;
         data = nullptr;
@@ -32,7 +35,7 @@ struct new_memory {
     std::size_t bytes;
     cuda_stream_view stream;
     cuda_stream_view meant;
-    void* data = nullptr;
+    void* data;
 };
 
 }  // namespace
@@ -43,10 +46,14 @@ void device_buffer::refuse_null_source(std::size_t size) {
 
 void device_buffer::acquire(std::size_t size, void const* source, cuda_stream_view stream,
                             cuda_stream_view explicit_stream) {
-    new_memory memory{mr_, size, stream, explicit_stream};
-    if (source != nullptr && size > 0)
-        detail::check(detail::the_driver().copy(memory.data, source, size, detail::handle_of(explicit_stream)));
-    data_ = memory.keep();
+    if (source == nullptr) {
+        data_ = new_memory::allocated(mr_, size, stream, explicit_stream);
+    } else {
+        new_memory memory{mr_, size, stream, explicit_stream};
+        if (size > 0)
+            detail::check(detail::the_driver().copy(memory.data, source, size, detail::handle_of(explicit_stream)));
+        data_ = memory.keep();
+    }
     size_ = size;
     capacity_ = size;
     stream_ = stream;

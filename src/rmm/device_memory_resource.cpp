@@ -1,6 +1,7 @@
 // Implements <rmm/mr/device_memory_resource.hpp> and the compiled part of <rmm/resource_ref.hpp>. Any thread.
 #include "rmm/mr/device_memory_resource.hpp"
 
+#include <atomic>
 #include <string>
 
 #include "rmm/detail/error.hpp"
@@ -76,7 +77,25 @@ bool equal_refs(raw_ref const& a, raw_ref const& b) noexcept {
 
 constinit thread_local default_stream default_stream_now = default_stream::legacy;
 
-default_stream& default_stream_of_calls() noexcept { return default_stream_now; }
+constinit std::atomic<bool> any_default_stream_marked{false};
+
+default_stream& default_stream_of_calls() noexcept {
+    if (!any_default_stream_marked.load(std::memory_order_relaxed))
+        any_default_stream_marked.store(true, std::memory_order_relaxed);
+    return default_stream_now;
+}
+
+void* allocate_marked(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
+                      cuda_stream_view meant) {
+    const stream_meaning meaning{given, meant};
+    return ref.operations->allocate(ref.resource, bytes, alignment, given);
+}
+
+void deallocate_marked(raw_ref const& ref, void* ptr, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
+                       cuda_stream_view meant) {
+    const stream_meaning meaning{given, meant};
+    ref.operations->deallocate(ref.resource, ptr, bytes, alignment, given);
+}
 
 void refuse_null_resource() { RMM_FAIL("Unexpected null resource pointer."); }
 

@@ -4,6 +4,8 @@
 // given. Owns: the thread's mark. Must not know: resources. Any thread.
 #pragma once
 
+#include <atomic>
+
 #include "rmm/detail/stream_meaning.hpp"
 
 namespace rmm {
@@ -11,10 +13,18 @@ inline namespace kmm_v0 {
 namespace detail {
 
 extern constinit thread_local default_stream default_stream_now;
+/// Whether some thread's mark ever was another. A thread's own is a call to find: most programs never need it.
+extern constinit std::atomic<bool> any_default_stream_marked;
+
+/// Whether `given` stands for another stream than the one it names.
+inline bool means_another(cuda_stream_view given) noexcept {
+    return given.value() == nullptr && any_default_stream_marked.load(std::memory_order_relaxed) &&
+           default_stream_now == default_stream::per_thread;
+}
 
 /// For a resource that calls nobody with the result.
 inline cuda_stream_view meant(cuda_stream_view given) noexcept {
-    if (given.value() == nullptr && default_stream_now == default_stream::per_thread) [[unlikely]]
+    if (means_another(given)) [[unlikely]]
         return cuda_stream_view{per_thread_stream_handle()};
     return given;
 }

@@ -69,12 +69,17 @@ table& all() {
     return instance;
 }
 
-std::atomic<const entry*>& slot_of(cuda_device_id device) {
+[[noreturn]] void refuse_device(int number) {
     rmm::detail::refuse_after_fork();
-    const int number = device.value();
-    RMM_EXPECTS(number >= 0 && static_cast<std::size_t>(number) < max_devices,
-                "there is no resource for device " + std::to_string(number) + "; devices are numbered from 0");
-    return all().devices[static_cast<std::size_t>(number)];
+    RMM_FAIL("there is no resource for device " + std::to_string(number) + "; devices are numbered from 0");
+}
+
+/// Throws rmm::logic_error also in the child of a fork that has no driver, where the current device is -1.
+std::atomic<const entry*>& slot_of(cuda_device_id device) {
+    const auto number = static_cast<std::size_t>(device.value());
+    if (rmm::detail::lost_in_fork() || number >= max_devices) [[unlikely]]
+        refuse_device(device.value());
+    return all().devices[number];
 }
 
 const entry* entry_for(device_async_resource_ref ref) {
@@ -87,12 +92,6 @@ const entry* entry_for(device_async_resource_ref ref) {
     for (const entry& e : t.entries)
         if (e.ref.raw().resource == raw.resource && e.ref.raw().operations == raw.operations) return &e;
     return &t.entries.emplace_back(ref);
-}
-
-/// Throws rmm::logic_error in the child of a fork that has none.
-cuda_device_id current_device() {
-    rmm::detail::refuse_after_fork();
-    return get_current_cuda_device();
 }
 
 const entry* get(cuda_device_id device) { return slot_of(device).load(std::memory_order_acquire); }
@@ -112,7 +111,7 @@ device_memory_resource* initial_resource() {
 }
 
 current_resource get_current_resource() {
-    const cuda_device_id device = current_device();
+    const cuda_device_id device = get_current_cuda_device();
     return {get(device)->ref, device};
 }
 
@@ -135,20 +134,22 @@ device_async_resource_ref reset_per_device_resource_ref(cuda_device_id device_id
     return set(device_id, all().initial.ref)->ref;
 }
 
-device_memory_resource* get_current_device_resource() { return get_per_device_resource(current_device()); }
+device_memory_resource* get_current_device_resource() { return get_per_device_resource(get_current_cuda_device()); }
 
 device_memory_resource* set_current_device_resource(device_memory_resource* new_mr) {
-    return set_per_device_resource(current_device(), new_mr);
+    return set_per_device_resource(get_current_cuda_device(), new_mr);
 }
 
-device_async_resource_ref get_current_device_resource_ref() { return get_per_device_resource_ref(current_device()); }
+device_async_resource_ref get_current_device_resource_ref() {
+    return get_per_device_resource_ref(get_current_cuda_device());
+}
 
 device_async_resource_ref set_current_device_resource_ref(device_async_resource_ref new_resource_ref) {
-    return set_per_device_resource_ref(current_device(), new_resource_ref);
+    return set_per_device_resource_ref(get_current_cuda_device(), new_resource_ref);
 }
 
 device_async_resource_ref reset_current_device_resource_ref() {
-    return reset_per_device_resource_ref(current_device());
+    return reset_per_device_resource_ref(get_current_cuda_device());
 }
 
 }  // namespace mr

@@ -97,10 +97,11 @@ pool::~pool() {
 
 void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
     rmm::detail::refuse_after_fork();
-    const rmm::detail::meant_stream on(stream);
+    if (rmm::detail::means_another(stream)) [[unlikely]]
+        return allocate(bytes, rmm::detail::meant_stream(stream));
     if (debugging_ != nullptr) [[unlikely]]
-        return debugging_->allocate_block(bytes, on);
-    return bytes == 0 ? nullptr : engine_->allocate(bytes, on);
+        return debugging_->allocate_block(bytes, stream);
+    return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
 }
 
 void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
@@ -112,11 +113,11 @@ void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
 void pool::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     if (rmm::detail::lost_in_fork()) [[unlikely]]
         return;
-    const rmm::detail::meant_stream on(stream);
-    const cuda_stream_view meant = on;
+    if (rmm::detail::means_another(stream)) [[unlikely]]
+        return deallocate(ptr, bytes, rmm::detail::meant_stream(stream));
     if (debugging_ != nullptr) [[unlikely]]
-        return debugging_->deallocate_block(ptr, bytes, meant);
-    if (ptr != nullptr) engine_->free(ptr, bytes, {&meant, 1});
+        return debugging_->deallocate_block(ptr, bytes, stream);
+    if (ptr != nullptr) engine_->free(ptr, bytes, {&stream, 1});
 }
 
 device_async_resource_ref pool::upstream() const noexcept { return engine_->upstream(); }

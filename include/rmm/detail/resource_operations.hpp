@@ -105,17 +105,25 @@ struct raw_ref {
     resource_operations const* operations;
 };
 
+/// What `allocate_on` and `deallocate_on` come to where `meant` is another handle: seldom, so out of the way.
+RMM_EXPORT void* allocate_marked(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
+                                 cuda_stream_view meant);
+RMM_EXPORT void deallocate_marked(raw_ref const& ref, void* ptr, std::size_t bytes, std::size_t alignment,
+                                  cuda_stream_view given, cuda_stream_view meant);
+
 /// Stream-ordered calls by whoever knows what handle `given` means: it is what resources of the program see, and those of
 /// this library work on `meant`.
 RMM_UNIT_INLINE void* allocate_on(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
                                   cuda_stream_view meant) {
-    stream_meaning const meaning{given, meant};
-    return ref.operations->allocate(ref.resource, bytes, alignment, given);
+    return given.value() == meant.value() ? ref.operations->allocate(ref.resource, bytes, alignment, given)
+                                          : allocate_marked(ref, bytes, alignment, given, meant);
 }
 RMM_UNIT_INLINE void deallocate_on(raw_ref const& ref, void* ptr, std::size_t bytes, std::size_t alignment,
                                    cuda_stream_view given, cuda_stream_view meant) {
-    stream_meaning const meaning{given, meant};
-    ref.operations->deallocate(ref.resource, ptr, bytes, alignment, given);
+    if (given.value() == meant.value())
+        ref.operations->deallocate(ref.resource, ptr, bytes, alignment, given);
+    else
+        deallocate_marked(ref, ptr, bytes, alignment, given, meant);
 }
 
 /// Whether memory allocated through one may be freed through the other: the same object; two resources derived from
