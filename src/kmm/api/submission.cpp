@@ -65,7 +65,9 @@ struct Submission::Draft final : graph::JoinMaker {
     std::vector<NewBinding> bindings;
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     bool in_use = false;
+    static constexpr std::size_t usual_joins = 16;
 
+    Draft() { joins.reserve(usual_joins); }
     Task& current() { return *tasks.back(); }
     void clear() noexcept {
         tasks.clear();
@@ -378,8 +380,7 @@ EventId Submission::Draft::take_places() {
         all = core->pool().take();
         all->predecessors.reserve(tasks.size());
     }
-    joins.reserve(16);
-    tasks.reserve(tasks.size() + joins.capacity());
+    if (tasks.capacity() - tasks.size() < usual_joins) tasks.reserve(tasks.size() + usual_joins);
     core->begin_taking_places(tasks.size() + requests.size() + 1);
     for (NewBinding& n : bindings)
         if (!n.array->bind(n.binding))
@@ -445,7 +446,7 @@ EventId Submission::commit() {
         }
         try {
             event = d.take_places();
-            d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
+            if (!d.joins.empty()) d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
         } catch (const std::bad_alloc&) {
             // Before the first number nothing has changed; after it even the reserve was used up.
             if (d.tasks.front()->number != 0) core.lose_order(d.tasks);

@@ -55,10 +55,11 @@ class Inbox {
     void push(const graph::TaskList& tasks) {
         if (tasks.empty()) return;
         for (std::size_t i = 1; i < tasks.size(); ++i) tasks[i - 1]->next_published = tasks[i];
-        Message m;
+        std::lock_guard<graph::SpinLock> guard(lock_);
+        Message& m = messages_.emplace_back();
         m.what = Message::What::submit;
         m.task = tasks.front();
-        push(std::move(m));
+        filled_.store(true, std::memory_order_seq_cst);
     }
     /// There is something to do that no message says.
     void ring() noexcept { filled_.store(true, std::memory_order_seq_cst); }

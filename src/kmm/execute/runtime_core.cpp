@@ -365,11 +365,6 @@ void RuntimeCore::admit() {
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void RuntimeCore::begin_taking_places(std::size_t count) {
-    graph::HostReserve::require();
-    table_.reserve(count);
-}
-
 void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
     const auto numbered = std::partition(tasks.begin(), tasks.end(), [](const Task* t) { return t->number == 0; });
     pending_.fetch_add(static_cast<std::uint64_t>(tasks.end() - numbered), std::memory_order_acq_rel);

@@ -66,8 +66,12 @@ class RuntimeCore final : public Runtime,
     graph::TaskTable& table() noexcept { return table_; }
     /// Held while a submit takes its place in the order: numbers, bindings, histories of chunks.
     std::mutex& order() noexcept { return order_; }
-    /// CL when closed or in the child of a fork.
-    void check_open() const;
+    /// CL when closed or in the child of a fork; OM when the runtime has given up.
+    void check_open() const {
+        if (driver::lost_in_fork() || closed_.load(std::memory_order_relaxed) ||
+            gave_up_from_.load(std::memory_order_acquire) != 0) [[unlikely]]
+            throw_not_open();
+    }
     /// CL in the child of a fork: its threads do not exist there, and its locks may be held for ever.
     void refuse_after_fork() const;
     /// Waits while too many tasks are unfinished; never inside a task.
@@ -77,7 +81,10 @@ class RuntimeCore final : public Runtime,
     bool publish(graph::TaskList& tasks);
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from here on until
     /// they are published nothing can fail. Throws std::bad_alloc.
-    void begin_taking_places(std::size_t count);
+    void begin_taking_places(std::size_t count) {
+        graph::HostReserve::require();
+        table_.reserve(count);
+    }
     /// They could not all be published: the runtime gives up. Those without a number stay in the list.
     void lose_order(graph::TaskList& tasks) noexcept;
     /// After `publish`, without the lock: sees to it that somebody plans.
@@ -227,11 +234,19 @@ class RuntimeCore final : public Runtime,
     /// Who waits for what, for the log; empty if the task is settled. Takes the baton.
     std::string stuck_text(TaskNumber awaited);
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
+    [[noreturn]] void throw_not_open() const;
 
     RuntimeConfig config_;
     std::shared_ptr<driver::Driver> driver_;
     std::uint16_t number_ = 0;
     const driver::DriverUse use_;  // whichever driver it is: the threads are lost in a fork
+    // What every submit and every turn of the planner look at: among what does not change, away from locks and queues.
+    std::atomic<bool> closed_{false};
+    // The last resort: the reserve of host memory was used up as well (graph/host_reserve.hpp), and a step was left half done.
+    std::atomic<bool> must_give_up_{false};  ///< somebody could not report what happened
+    /// None from this one on is known to have ended well; 0: books are whole.
+    std::atomic<TaskNumber> gave_up_from_{0};
+
     std::vector<int> ordinals_;
     std::vector<std::size_t> limits_;
     std::vector<std::vector<bool>> peers_;
@@ -241,7 +256,6 @@ class RuntimeCore final : public Runtime,
     std::mutex order_;
     graph::TaskPool pool_;
     graph::TaskTable table_;
-    std::atomic<bool> closed_{false};
     std::atomic<std::uint64_t> pending_{0};  ///< published and not settled
     std::mutex admit_mutex_;
     std::condition_variable admit_wake_;
@@ -263,12 +277,8 @@ class RuntimeCore final : public Runtime,
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
     graph::Failures failures_;
-    const std::exception_ptr no_host_memory_;  ///< made while there was some
-    // The last resort: the reserve of host memory was used up as well (graph/host_reserve.hpp), and a step was left half done.
-    std::atomic<bool> must_give_up_{false};  ///< somebody could not report what happened
-    std::atomic<TaskNumber> gave_up_from_{
-        0};  ///< none from this one on is known to have ended well; 0: books are whole
-    std::shared_ptr<graph::Failure> given_up_;  ///< the failure of all of these
+    const std::exception_ptr no_host_memory_;   ///< made while there was some
+    std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from gave_up_from_ on
     Task* dropped_payloads_ = nullptr;          ///< to be destroyed without the baton; by next_published
     memory::Array* dropped_arrays_ = nullptr;   ///< that devices may still look at; by next_dropped
     // For the log, when the baton is free again; under the baton.

@@ -368,11 +368,11 @@ void RuntimeCore::refuse_after_fork() const {
         throw Closed("runtime " + std::to_string(number_) + " is not in this process: " + driver::LostInFork().what());
 }
 
-void RuntimeCore::check_open() const {
+void RuntimeCore::throw_not_open() const {
     refuse_after_fork();
     if (closed_.load(std::memory_order_relaxed))
         throw Closed("runtime " + std::to_string(number_) + " was closed: make a new one");
-    if (gave_up_from_.load() != 0) std::rethrow_exception(no_host_memory_);
+    std::rethrow_exception(no_host_memory_);
 }
 
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.

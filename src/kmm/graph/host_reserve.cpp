@@ -1,6 +1,5 @@
 #include "kmm/graph/host_reserve.hpp"
 
-#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -65,7 +64,7 @@ void* cut(Arena& a, std::size_t bytes) noexcept {
 }
 
 /// Makes one that is whole the current one. Under no lock: asks the system.
-void add_arena() {
+void add_arena(std::atomic<bool>& is_whole) {
     Arenas& r = arenas();
     void* const memory = ::operator new(HostReserve::size_bytes);
     {
@@ -78,6 +77,7 @@ void add_arena() {
             a.used_bytes = 0;
             for (FreeBlock*& f : a.free) f = nullptr;
             r.current = i;
+            is_whole.store(true, std::memory_order_relaxed);
             if (r.num.load(std::memory_order_relaxed) <= i) r.num.store(i + 1, std::memory_order_release);
             return;
         }
@@ -86,13 +86,19 @@ void add_arena() {
     throw std::bad_alloc();
 }
 
-bool is_whole_enough() noexcept {
+bool is_whole_enough(std::atomic<bool>& is_whole) noexcept {
     Arenas& r = arenas();
     const std::lock_guard<SpinLock> guard(r.lock);
+    const Arena& current = r.all[r.current];
+    if (current.begin.load(std::memory_order_relaxed) != 0 && current.used_bytes == 0) {
+        is_whole.store(true, std::memory_order_relaxed);
+        return true;
+    }
     for (std::size_t i = 0; i < r.num.load(std::memory_order_relaxed); ++i) {
         Arena& a = r.all[i];
         if (a.begin.load(std::memory_order_relaxed) == 0 || a.cut_bytes > HostReserve::size_bytes / 4) continue;
         r.current = i;
+        is_whole.store(a.used_bytes == 0, std::memory_order_relaxed);
         return true;
     }
     return false;
@@ -102,12 +108,10 @@ bool is_whole_enough() noexcept {
 
 void HostReserve::prepare() { require(); }
 
-void HostReserve::require() {
-    Arenas& r = arenas();
-    // Nearly always: nobody has ever drawn on it.
-    const Arena& current = r.all[r.current];
-    if (current.begin.load(std::memory_order_acquire) != 0 && current.used_bytes == 0) return;
-    if (!is_whole_enough()) add_arena();
+constinit std::atomic<bool> HostReserve::is_whole_{false};
+
+void HostReserve::make_whole() {
+    if (!is_whole_enough(is_whole_)) add_arena(is_whole_);
 }
 
 std::size_t HostReserve::used_bytes() noexcept {
@@ -121,6 +125,7 @@ std::size_t HostReserve::used_bytes() noexcept {
 void* HostReserve::take(std::size_t bytes) {
     Arenas& r = arenas();
     const std::lock_guard<SpinLock> guard(r.lock);
+    is_whole_.store(false, std::memory_order_relaxed);
     if (void* const memory = cut(r.all[r.current], bytes)) return memory;
     for (std::size_t i = 0; i < r.num.load(std::memory_order_relaxed); ++i)
         if (void* const memory = cut(r.all[i], bytes)) return memory;

@@ -7,6 +7,7 @@
 // Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system gives.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -24,7 +25,10 @@ class HostReserve {
     static void prepare();
     /// Sees to it that at least three quarters are there, and throws std::bad_alloc where that cannot be: before something is begun
     /// that cannot fail.
-    static void require();
+    static void require() {
+        if (!is_whole_.load(std::memory_order_relaxed)) [[unlikely]]
+            make_whole();
+    }
     /// Of the system, else of the reserve; throws std::bad_alloc where that is used up too.
     static void* allocate(std::size_t bytes) {
         try {
@@ -41,8 +45,12 @@ class HostReserve {
     static constexpr std::size_t size_bytes = std::size_t{4} << 20;
 
   private:
+    static void make_whole();
     static void* take(std::size_t bytes);
     static bool give(void* memory, std::size_t bytes) noexcept;
+
+    /// Nothing is drawn: nearly always. Written under the lock; what was given back is seen by the next `make_whole`.
+    static std::atomic<bool> is_whole_;
 };
 
 template<typename T>

@@ -151,16 +151,16 @@ void TaskPool::give(Task* task) noexcept {
     givers_.tasks.push_back(task);  // cannot allocate: both lists have room for every record
 }
 
-void TaskTable::reserve(std::size_t count) {
+void TaskTable::add_pages(TaskNumber last) {
     std::lock_guard<SpinLock> guard(lock_);
-    const TaskNumber last = last_.load(std::memory_order_relaxed) + count;
-    while ((last - first_page_number_) / page_size >= pages_.size()) {
+    while (last >= room_end_) {
         if (spare_.empty()) {
             pages_.push_back(std::make_unique<Page>());
         } else {
             pages_.push_back(std::move(spare_.back()));
             spare_.pop_back();
         }
+        room_end_ += page_size;
     }
 }
 

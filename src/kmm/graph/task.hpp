@@ -232,25 +232,25 @@ struct Task {
     Vector<Successor> successors;
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    bool announced = false;                     ///< its successors know its positions
     Vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
     FenceSet waits;                             ///< what its work must come after
     FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
-    LaneId lane = LaneId::none;
     Position position = 0;
     TaskNumber latest_predecessor = 0;
+    LaneId lane = LaneId::none;
     LaneId latest_predecessor_lane = LaneId::none;
     std::uint32_t unpassed_fences = 0;  ///< fences that a function on the host still waits for
+    bool announced = false;             ///< its successors know its positions
     bool executed = false;
 
     // ---- readiness (schedule)
-    std::size_t missing_bytes = 0;
     bool in_fetch_queue = false;
     bool in_resident_queue = false;
     bool blocked = false;
+    bool waited_for_memory = false;  ///< execute was told that it waits, and not yet that it has what it needs
+    std::size_t missing_bytes = 0;
     std::uint64_t turnover_at_ready = 0;
     std::uint64_t waits_at_ready = 0;      ///< how many waits for others' memory had begun when it became ready
-    bool waited_for_memory = false;        ///< execute was told that it waits, and not yet that it has what it needs
     std::int64_t waits_for_memory_ns = 0;  ///< since when, on execute's clock
 
     // ---- running (execute)
@@ -323,7 +323,11 @@ class TaskTable {
   public:
     TaskTable() { spare_.reserve(4); }
     /// Room for so many numbers more, so that `add` cannot fail. By the one who holds the order lock.
-    void reserve(std::size_t count);
+    void reserve(std::size_t count) {
+        const TaskNumber last = last_.load(std::memory_order_relaxed) + count;
+        if (last >= room_end_) [[unlikely]]
+            add_pages(last);
+    }
     /// Numbers are handed out in order by the one who holds the order lock.
     TaskNumber add(Task* task);
     TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
@@ -353,11 +357,15 @@ class TaskTable {
         Task* tasks[page_size] = {};
     };
     Task* locate(TaskNumber number) const noexcept;
+    void add_pages(TaskNumber last);
 
     mutable SpinLock lock_;
     std::deque<std::unique_ptr<Page>> pages_;
     std::vector<std::unique_ptr<Page>> spare_;
     TaskNumber first_page_number_ = 0;  ///< number of the first entry of pages_.front()
+    /// The number after the last entry of pages_.back(), which stays when a page at the front goes. Order lock, not `lock_`:
+    /// that the planner takes for every task, and a submit should wait for its cache line once.
+    TaskNumber room_end_ = 0;
     std::atomic<TaskNumber> last_{0};
     std::atomic<TaskNumber> settled_up_to_{0};
 };
