@@ -241,8 +241,8 @@ TEST(HostMemory, when_not_even_the_reserve_is_left_every_unfinished_task_fails_a
                   overwrite(x));
         std::vector<EventId> events;
         for (int i = 0; i < 200; i++)
-            events.push_back(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)},
-                                                GPUKernel(add_one, dim3(64)), _x, write(x[_x])));
+            events.push_back(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)),
+                                                _x, write(x[_x])));
         const EventId last = events.back();
         fail_after(0, 1'000'000'000);
         {
