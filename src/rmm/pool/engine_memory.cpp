@@ -278,7 +278,8 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
     held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
     const unlocked without(held);
     tell_removed(block.address, block.size_bytes);
-    upstream_->deallocate_async(reinterpret_cast<void*>(block.address), block.size_bytes, unit, stream);
+    upstream_->deallocate_async(reinterpret_cast<void*>(block.address), block.size_bytes, unit,
+                                rmm::detail::onward_stream(stream));
     return true;
 }
 

@@ -212,6 +212,22 @@ TEST(PerThreadDefaultStream, the_upstream_of_a_pool_is_given_the_handle_that_was
     }
 }
 
+TEST(PerThreadDefaultStream, the_upstream_of_a_pool_is_given_it_too_when_blocks_are_exchanged) {
+    recording_resource mr;
+    mr.limit = 10 * MiB;
+    {
+        mr::pool_memory_resource<any> pool{&mr, 0};
+        void* const first = pool.allocate(4 * MiB);
+        void* const second = pool.allocate(4 * MiB);
+        pool.deallocate(first, 4 * MiB);
+        pool.deallocate(second, 4 * MiB);
+        pool.deallocate(pool.allocate(8 * MiB), 8 * MiB);
+        ASSERT_GE(mr.frees.size(), 1u) << "nothing was exchanged";
+        for (const auto& r : mr.frees) EXPECT_EQ(r.stream, cuda_stream_view{});
+        for (const auto& r : mr.allocations) EXPECT_EQ(r.stream, cuda_stream_view{});
+    }
+}
+
 TEST(PerThreadDefaultStream, callbacks_of_the_program_are_given_the_handle_that_was_passed) {
     std::vector<cuda_stream_view> seen;
     mr::cuda_memory_resource cuda;
