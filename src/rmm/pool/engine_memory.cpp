@@ -306,10 +306,15 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     const std::uint8_t area = area_of(size);
     heap::heap& h = heaps_[area];
     std::vector<heap::free_range> free;
+    // What the host could not wait for is as good as in use.
+    const bool streams_only = last_resort() == reach::streams;
     for (std::uint8_t i = 0; i < num_areas; ++i)
         heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
             const bool ready = std::all_of(fences.begin(), fences.end(),
                                            [this](const heap::fence& f) { return timelines_.has_passed(f); });
+            if (!ready && streams_only &&
+                timelines_.first_out_of_reach(fences, heap::heap::no_timeline) != heap::heap::no_timeline)
+                return;
             free.push_back({{address, bytes}, ready, i});
         });
     std::sort(free.begin(), free.end(),
