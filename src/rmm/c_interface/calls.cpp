@@ -84,7 +84,7 @@ void write_counters(rmm_statistics* out,
 }
 
 void expect_room(rmm_statistics* out) {
-    if (out != nullptr) write_struct(out, rmm_statistics{}, "out");
+    if (out != nullptr) (void)checked_struct_size(out, "out");
 }
 
 void copy_text(const std::string& text, char* out, std::size_t* size) {
@@ -322,7 +322,12 @@ void rmm_cupy_deallocate(void* resource, void* pointer, int) {
             const std::lock_guard in(r.sized.mutex);
             block = r.sized.blocks.take(reinterpret_cast<std::uintptr_t>(pointer));
         }
-        if (!block) throw invalid_argument("memory is freed that rmm_cupy_allocate has not given, or twice");
+        if (!block) {
+            // CuPy asks nobody for the error.
+            const char* const what = "memory is freed that rmm_cupy_allocate has not given, or twice";
+            rmm::detail::report_misuse(what);
+            throw invalid_argument(what);
+        }
         deallocate(r, pointer, block->size_bytes, block->stream);
     });
 }

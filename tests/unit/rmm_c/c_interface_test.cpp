@@ -213,6 +213,15 @@ TEST(CInterface, a_resource_that_is_replaced_while_a_hook_is_inside_is_closed_af
     expect_that_the_hook_keeps_the_resource([](void* block) { rmm_torch_deallocate(block, 1000, 0, nullptr); });
 }
 
+TEST(CInterface, a_free_through_cupy_s_hook_of_what_it_has_not_given_is_reported) {
+    const owned cuda = open("cuda");
+    int not_of_the_device = 0;
+    testing::internal::CaptureStderr();
+    rmm_cupy_deallocate(cuda.get(), &not_of_the_device, 0);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("rmm_cupy_allocate has not given"), std::string::npos);
+    EXPECT_NE(std::string(rmm_last_error()).find("rmm_cupy_allocate has not given"), std::string::npos);
+}
+
 TEST(CInterface, the_resource_of_a_device_may_be_replaced_while_threads_ask_for_it) {
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
