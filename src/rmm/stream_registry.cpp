@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <new>
 #include <shared_mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -184,8 +185,13 @@ stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
     if (handle == nullptr || handle == legacy_stream_handle()) return {stream_kind::legacy, legacy_number, nullptr};
     if (handle == per_thread_stream_handle()) {
         if (thread_is_ending) return {stream_kind::unknown, unknown_number, nullptr};
-        thread_local const this_thread thread;
-        return {stream_kind::per_thread, thread.number, nullptr};
+        try {
+            thread_local const this_thread thread;
+            return {stream_kind::per_thread, thread.number, nullptr};
+        } catch (const std::bad_alloc&) {
+            // The host has no memory to note the thread: a fence of the whole device covers its stream too.
+            return {stream_kind::unknown, unknown_number, nullptr};
+        }
     }
     if (owned_stream* owned = find_owned(handle)) return {stream_kind::owned, owned->id(), owned};
     std::uint64_t id = 0;

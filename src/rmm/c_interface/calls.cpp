@@ -84,7 +84,7 @@ void write_counters(rmm_statistics* out,
 }
 
 void expect_room(rmm_statistics* out) {
-    if (out != nullptr) write_struct(out, rmm_statistics{}, "out");
+    if (out != nullptr) (void)checked_struct_size(out, "out");
 }
 
 void copy_text(const std::string& text, char* out, std::size_t* size) {
@@ -97,15 +97,30 @@ void copy_text(const std::string& text, char* out, std::size_t* size) {
     out[copied] = 0;
 }
 
-/// The device's resource as C knows it: the one that it set, if C++ has set no other since.
-rmm_resource* current_resource(int device) {
-    device_resources& known = all();
-    const std::lock_guard in(known.mutex);
-    mr::device_memory_resource* const now = mr::get_per_device_resource(cuda_device_id{device});
-    const auto at = known.set.find(device);
-    if (at != known.set.end() && at->second != nullptr && &at->second->object() == now) return rmm_retain(at->second);
-    return new external(device, *now);
-}
+/// The device's resource for the time of a call: if C set it, it is not closed meanwhile, whatever is set then.
+class kept_resource {
+  public:
+    explicit kept_resource(int device) {
+        device_resources& known = all();
+        const std::lock_guard in(known.mutex);
+        now_ = mr::get_per_device_resource(cuda_device_id{device});
+        const auto at = known.set.find(device);
+        if (at != known.set.end() && &at->second->object() == now_) of_c_ = rmm_retain(at->second);
+    }
+    ~kept_resource() { rmm_release(of_c_); }
+    kept_resource(const kept_resource&) = delete;
+    kept_resource& operator=(const kept_resource&) = delete;
+
+    mr::device_memory_resource* operator->() const noexcept { return now_; }
+    /// As C knows it: the one that it set, if C++ has set no other since. The caller's reference.
+    rmm_resource* for_c(int device) {
+        return of_c_ != nullptr ? std::exchange(of_c_, nullptr) : new external(device, *now_);
+    }
+
+  private:
+    mr::device_memory_resource* now_ = nullptr;
+    rmm_resource* of_c_ = nullptr;
+};
 
 }  // namespace
 }  // namespace c_interface
@@ -205,7 +220,8 @@ int rmm_get_device_resource(int device, rmm_resource** out) {
     if (out != nullptr) *out = nullptr;
     return guarded([&] {
         expect_not_null(out, "out");
-        *out = current_resource(device_number(device));
+        const int number = device_number(device);
+        *out = kept_resource(number).for_c(number);
     });
 }
 
@@ -259,9 +275,10 @@ void* rmm_torch_allocate(ptrdiff_t bytes, int device, cudaStream_t stream) {
     void* pointer = nullptr;
     if (bytes <= 0) return nullptr;
     (void)guarded([&] {
-        const rmm::cuda_set_device_raii on_it(rmm::cuda_device_id{device_number(device)});
-        pointer = rmm::mr::get_current_device_resource()->allocate(static_cast<std::size_t>(bytes),
-                                                                   rmm::cuda_stream_view{stream});
+        const int number = device_number(device);
+        const rmm::cuda_set_device_raii on_it(rmm::cuda_device_id{number});
+        const kept_resource resource(number);
+        pointer = resource->allocate(static_cast<std::size_t>(bytes), rmm::cuda_stream_view{stream});
     });
     return pointer;
 }
@@ -271,8 +288,8 @@ void rmm_torch_deallocate(void* pointer, ptrdiff_t bytes, int device, cudaStream
     (void)guarded([&] {
         const int number = device_number(device);
         const rmm::detail::driver::DeviceGuard on_it(rmm::detail::the_driver(), number);
-        rmm::mr::get_per_device_resource(rmm::cuda_device_id{number})
-            ->deallocate(pointer, static_cast<std::size_t>(bytes), rmm::cuda_stream_view{stream});
+        const kept_resource resource(number);
+        resource->deallocate(pointer, static_cast<std::size_t>(bytes), rmm::cuda_stream_view{stream});
     });
 }
 
@@ -305,7 +322,12 @@ void rmm_cupy_deallocate(void* resource, void* pointer, int) {
             const std::lock_guard in(r.sized.mutex);
             block = r.sized.blocks.take(reinterpret_cast<std::uintptr_t>(pointer));
         }
-        if (!block) throw invalid_argument("memory is freed that rmm_cupy_allocate has not given, or twice");
+        if (!block) {
+            // CuPy asks nobody for the error.
+            const char* const what = "memory is freed that rmm_cupy_allocate has not given, or twice";
+            rmm::detail::report_misuse(what);
+            throw invalid_argument(what);
+        }
         deallocate(r, pointer, block->size_bytes, block->stream);
     });
 }

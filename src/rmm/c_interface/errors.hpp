@@ -41,14 +41,21 @@ int guarded(Work&& work) noexcept {
 
 void expect_not_null(const void* argument, const char* name);
 
-/// Into a struct of the caller's, which begins with its size: no more than that, zeros behind what is known here.
+/// Of a struct of the caller's, which begins with it.
 template<typename Struct>
-void write_struct(Struct* out, Struct value, const char* name) {
+std::size_t checked_struct_size(const Struct* out, const char* name) {
     expect_not_null(out, name);
     const std::size_t size = out->struct_size;
     if (size < sizeof size)
         throw invalid_argument(std::string(name) + "->struct_size is " + std::to_string(size) + ": set it to sizeof(*" +
                                name + ")");
+    return size;
+}
+
+/// No more than the caller's struct has room for, zeros behind what is known here.
+template<typename Struct>
+void write_struct(Struct* out, Struct value, const char* name) {
+    const std::size_t size = checked_struct_size(out, name);
     value.struct_size = size;
     if (size > sizeof value) std::memset(reinterpret_cast<char*>(out) + sizeof value, 0, size - sizeof value);
     std::memcpy(out, &value, size < sizeof value ? size : sizeof value);

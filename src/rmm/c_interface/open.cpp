@@ -12,6 +12,7 @@
 #include "rmm/c_interface/resource.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/error.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/mr/aligned_resource_adaptor.hpp"
 #include "rmm/mr/arena_memory_resource.hpp"
 #include "rmm/mr/binning_memory_resource.hpp"
@@ -248,6 +249,7 @@ made open(const char* name, const char* text, rmm_resource* upstream) {
 
 // ---- functions of the caller's
 
+/// C knows one meaning of handle 0, the legacy stream: where a unit of the program means its thread's own, the functions see that.
 class callback_resource final : public base {
   public:
     callback_resource(rmm_allocate_function allocate, rmm_deallocate_function deallocate, void* user)
@@ -263,7 +265,7 @@ class callback_resource final : public base {
     void* do_allocate(std::size_t bytes, cuda_stream_view stream) override {
         if (bytes == 0) return nullptr;
         void* pointer = nullptr;
-        const int code = allocate_(user_, bytes, stream.value(), &pointer);
+        const int code = allocate_(user_, bytes, rmm::detail::meant(stream).value(), &pointer);
         if (code == RMM_OK && pointer != nullptr) return pointer;
         const std::string text = "the allocate function of a resource of callbacks " +
                                  (code == RMM_OK ? std::string("gave null") : "returned " + std::to_string(code)) +
@@ -274,7 +276,7 @@ class callback_resource final : public base {
         throw rmm::out_of_memory(text, shortage);
     }
     void do_deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream) override {
-        if (pointer != nullptr) deallocate_(user_, pointer, bytes, stream.value());
+        if (pointer != nullptr) deallocate_(user_, pointer, bytes, rmm::detail::meant(stream).value());
     }
 
     const rmm_allocate_function allocate_;

@@ -31,6 +31,8 @@ struct away_block {
 struct alignas(64) arena {
     /// Of an arena without a stream; no handle has this value.
     static cudaStream_t no_stream() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); }
+    /// Names the arena that many streams share; no handle either.
+    static cudaStream_t shared_streams() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{1}); }
     static constexpr std::uint64_t never = ~std::uint64_t{0};
 
     rmm::detail::short_lock mutex;

@@ -85,7 +85,7 @@ void pool_engine::take_initial_block() {
         }
         add_upstream_block(base, bytes, fences, cuda_stream_view{});
     } catch (...) {
-        upstream_->deallocate_async(base, bytes, unit, cuda_stream_view{});
+        return_upstream(base, bytes, cuda_stream_view{});
         throw;
     }
 }
@@ -112,11 +112,7 @@ pool_engine::~pool_engine() {
     }
     for (const auto& [address, size_bytes] : regions_) {
         tell_removed(address, size_bytes);
-        try {
-            upstream_->deallocate_async(reinterpret_cast<void*>(address), size_bytes, unit, cuda_stream_view{});
-        } catch (const std::exception& e) {
-            rmm::detail::report_misuse("the upstream of a pool threw in deallocate: ", e.what());
-        }
+        return_upstream(reinterpret_cast<void*>(address), size_bytes, cuda_stream_view{});
     }
     source_.reset();
 }

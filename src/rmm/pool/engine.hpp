@@ -250,6 +250,7 @@ class pool_engine final : public rmm::detail::memory_holder {
                              refusal* why);
     std::vector<heap::range> unused_blocks(std::size_t bytes);
     piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    void return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept;
     bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
     void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream);
     piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);

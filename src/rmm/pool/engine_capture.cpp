@@ -104,7 +104,15 @@ heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t siz
     try {
         heap::heap& free = c.free_on.try_emplace(handle, unit).first->second;
         c.chunks[chunk.address] = {chunk.address, chunk.size_bytes, chunk.area};
-        free.add_region(chunk.address, chunk.size_bytes, heap::border::sealed);
+        // So that nothing fails from here on: the region could not be taken out again.
+        free.expect_frees(1);
+        try {
+            free.add_region(chunk.address, chunk.size_bytes, heap::border::sealed);
+        } catch (...) {
+            free.expect_fewer_frees(1);
+            throw;
+        }
+        free.expect_fewer_frees(1);
         c.held_bytes += chunk.size_bytes;
         ++c.expected[chunk.area];
         return free.try_allocate(size);

@@ -185,9 +185,8 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
         return {block.address, block.size_bytes, {}, nullptr, 0, false, 0};
     } catch (...) {
         if (regions_.count(address) == 0) {
-            held.unlock();
-            upstream_->deallocate_async(base, attempt, unit, rmm::detail::onward_stream(stream));
-            held.lock();
+            const unlocked without(held);
+            return_upstream(base, attempt, stream);
         }
         throw;
     }
@@ -278,7 +277,7 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
     held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
     const unlocked without(held);
     tell_removed(block.address, block.size_bytes);
-    upstream_->deallocate_async(reinterpret_cast<void*>(block.address), block.size_bytes, unit, stream);
+    return_upstream(reinterpret_cast<void*>(block.address), block.size_bytes, stream);
     return true;
 }
 
@@ -305,10 +304,15 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     const std::uint8_t area = area_of(size);
     heap::heap& h = heaps_[area];
     std::vector<heap::free_range> free;
+    // What the host could not wait for is as good as in use.
+    const bool streams_only = last_resort() == reach::streams;
     for (std::uint8_t i = 0; i < num_areas; ++i)
         heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
             const bool ready = std::all_of(fences.begin(), fences.end(),
                                            [this](const heap::fence& f) { return timelines_.has_passed(f); });
+            if (!ready && streams_only &&
+                timelines_.first_out_of_reach(fences, heap::heap::no_timeline) != heap::heap::no_timeline)
+                return;
             free.push_back({{address, bytes}, ready, i});
         });
     std::sort(free.begin(), free.end(),
@@ -473,6 +477,17 @@ void* pool_engine::ask_upstream(std::size_t* attempt, std::size_t size, cuda_str
     }
 }
 
+/// Without the lock. What upstream throws is reported: the pool goes on without the block.
+void pool_engine::return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept {
+    try {
+        upstream_->deallocate_async(base, size, unit, rmm::detail::onward_stream(stream));
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse("the upstream of a pool threw in deallocate: ", e.what());
+    } catch (...) {
+        rmm::detail::report_misuse("the upstream of a pool threw in deallocate");
+    }
+}
+
 void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences,
                                      cuda_stream_view stream) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
@@ -509,7 +524,7 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
         add_upstream_block(base, attempt, {}, cuda_stream_view{});
     } catch (...) {
         const unlocked without(held);
-        upstream_->deallocate_async(base, attempt, unit, cuda_stream_view{});
+        return_upstream(base, attempt, cuda_stream_view{});
         throw;
     }
     return true;

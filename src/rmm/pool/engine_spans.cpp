@@ -136,7 +136,7 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std:
         }
     }
     if (best == a.away.size()) return {};
-    const heap::fence_set fences = a.away[best].fences;
+    heap::fence_set fences = a.away[best].fences;
     a.reserve_away(1);
     if (best_size > size) {
         a.away.push_back({0, fences});
@@ -150,7 +150,7 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std:
     const heap::span_heap::taken t = a.heap.take_detached(a.away[best].block, rmm::detail::current_tag());
     if (best + 1 != a.away.size()) a.away[best] = std::move(a.away.back());
     a.away.pop_back();
-    return {t.address, t.size_bytes, fences, &a, t.position, true};
+    return {t.address, t.size_bytes, std::move(fences), &a, t.position, true};
 }
 
 /// Takes a span out of the heap that holds at least `size` and is ready for the arena's stream; false if there is none.

@@ -157,13 +157,24 @@ std::vector<std::pair<cudaStream_t, std::size_t>> pool_engine::in_use_by_stream(
         large_.for_each([&](std::uintptr_t, const large_block& b) { sums[b.stream] += b.size_bytes; });
         for (const auto& a : arenas_) {
             const std::lock_guard in(a->mutex);
-            if (a->heap.live_bytes() != 0) sums[a->handle.load()] += a->heap.live_bytes();
+            const cudaStream_t who = a.get() == common_ ? arena::shared_streams() : a->handle.load();
+            if (a->heap.live_bytes() != 0) sums[who] += a->heap.live_bytes();
         }
     }
     return {sums.begin(), sums.end()};
 }
 
 // ---- short of memory
+
+namespace {
+
+std::string name_of_stream(cudaStream_t handle) {
+    if (handle == arena::no_stream()) return "(ended)";
+    if (handle == arena::shared_streams()) return "(streams that share memory)";
+    return rmm::detail::format_stream(cuda_stream_view{handle});
+}
+
+}  // namespace
 
 void* pool_engine::allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why) {
     // What is freed while a stream is captured could not be ordered before the capture.
@@ -270,10 +281,7 @@ std::string pool_engine::shortage_details(std::size_t bytes, const pool_statisti
             shortage->largest_tag_bytes = sums[i].bytes;
         }
         std::vector<named_bytes> streams;
-        for (const auto& [handle, in_use] : in_use_by_stream())
-            streams.push_back(
-                {handle == arena::no_stream() ? "(ended)" : rmm::detail::format_stream(cuda_stream_view{handle}),
-                 in_use, 0});
+        for (const auto& [handle, in_use] : in_use_by_stream()) streams.push_back({name_of_stream(handle), in_use, 0});
         text += "\n  holders     by tag: " + largest_first(std::move(tags)) +
                 " blocks      by stream: " + largest_first(std::move(streams));
     }

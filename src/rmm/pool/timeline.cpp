@@ -379,12 +379,20 @@ void timelines::add_question(std::vector<question>* all, const timeline& t, cons
 
 std::vector<timelines::question> timelines::questions(std::size_t most) {
     std::vector<question> all = questions_of_device();
-    all.reserve(std::min(num_recorded_, all.size() + max_recorded * most));
-    for (std::size_t n = std::min(most, with_recorded_.size()); n > 0; --n) {
-        timeline& t = *with_recorded_.take_front();
-        with_recorded_.push_back(t);
-        num_steps_ += 1 + t.recorded.size();
-        for (const recorded_epoch& r : t.recorded) add_question(&all, t, r);
+    const bool asks_all = most >= with_recorded_.size();
+    all.reserve(asks_all ? num_recorded_ : std::min(num_recorded_, all.size() + max_recorded * most));
+    try {
+        for (std::size_t n = std::min(most, with_recorded_.size()); n > 0; --n) {
+            timeline& t = *with_recorded_.take_front();
+            with_recorded_.push_back(t);
+            num_steps_ += 1 + t.recorded.size();
+            for (const recorded_epoch& r : t.recorded) add_question(&all, t, r);
+        }
+    } catch (...) {
+        // Nobody answers them.
+        for (const question& q : all)
+            if (q.owned != nullptr) q.owned->release();
+        throw;
     }
     return all;
 }

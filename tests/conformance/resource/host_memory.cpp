@@ -4,6 +4,7 @@
 #include <new>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,16 @@ TEST_P(ResourceConformance, a_free_needs_no_memory_of_the_host) {
             rmm::cuda_stream_view on = b.stream;
             if (i % 4 == 1) on = streams[random() % 3];
             if (i % 16 == 3) on = unseen;
+            if (i % 16 == 7) {
+                // The default stream of a thread that no resource has heard of.
+                b.stream.synchronize();
+                std::thread([&] {
+                    rmm::cuda_stream_per_thread.synchronize();  // again what a driver makes with the first call
+                    const full_host full;
+                    resource().deallocate(b.ptr, b.bytes, rmm::cuda_stream_per_thread);
+                }).join();
+                continue;
+            }
             if (on.value() != b.stream.value()) b.stream.synchronize();
             const full_host full;
             resource().deallocate(b.ptr, b.bytes, on);

@@ -42,6 +42,7 @@
 #include "rmm/mr/tracking_resource_adaptor.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/resource_ref.hpp"
+#include "rmm/rmm.h"
 #include "stream_tools.hpp"
 
 namespace {
@@ -212,6 +213,22 @@ TEST(PerThreadDefaultStream, the_upstream_of_a_pool_is_given_the_handle_that_was
     }
 }
 
+TEST(PerThreadDefaultStream, the_upstream_of_a_pool_is_given_it_too_when_blocks_are_exchanged) {
+    recording_resource mr;
+    mr.limit = 10 * MiB;
+    {
+        mr::pool_memory_resource<any> pool{&mr, 0};
+        void* const first = pool.allocate(4 * MiB);
+        void* const second = pool.allocate(4 * MiB);
+        pool.deallocate(first, 4 * MiB);
+        pool.deallocate(second, 4 * MiB);
+        pool.deallocate(pool.allocate(8 * MiB), 8 * MiB);
+        ASSERT_GE(mr.frees.size(), 1u) << "nothing was exchanged";
+        for (const auto& r : mr.frees) EXPECT_EQ(r.stream, cuda_stream_view{});
+        for (const auto& r : mr.allocations) EXPECT_EQ(r.stream, cuda_stream_view{});
+    }
+}
+
 TEST(PerThreadDefaultStream, callbacks_of_the_program_are_given_the_handle_that_was_passed) {
     std::vector<cuda_stream_view> seen;
     mr::cuda_memory_resource cuda;
@@ -226,6 +243,31 @@ TEST(PerThreadDefaultStream, callbacks_of_the_program_are_given_the_handle_that_
     mr::statistics_resource_adaptor<mr::callback_memory_resource> counted{&callbacks};
     { device_buffer buffer{10, cuda_stream_default, counted}; }
     EXPECT_EQ(seen, (std::vector<cuda_stream_view>{cuda_stream_default, cuda_stream_default}));
+}
+
+TEST(PerThreadDefaultStream, functions_of_c_are_given_the_stream_that_is_meant) {
+    std::vector<cudaStream_t> seen;
+    rmm_resource* callbacks = nullptr;
+    ASSERT_EQ(rmm_open_callbacks(
+                  [](void* user, std::size_t, cudaStream_t stream, void** out) -> int {
+                      static_cast<std::vector<cudaStream_t>*>(user)->push_back(stream);
+                      *out = user;
+                      return RMM_OK;
+                  },
+                  [](void* user, void*, std::size_t, cudaStream_t stream) {
+                      static_cast<std::vector<cudaStream_t>*>(user)->push_back(stream);
+                  },
+                  nullptr, &seen, &callbacks),
+              RMM_OK);
+    ASSERT_EQ(rmm_set_device_resource(0, callbacks), RMM_OK);
+    rmm_release(callbacks);
+    any* const resource = mr::get_current_device_resource();
+    resource->deallocate(resource->allocate(10), 10);
+    resource->deallocate(resource->allocate(10, cuda_stream_legacy), 10, cuda_stream_legacy);
+    ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    const cudaStream_t own = cuda_stream_per_thread.value();
+    const cudaStream_t legacy = cuda_stream_legacy.value();
+    EXPECT_EQ(seen, (std::vector<cudaStream_t>{own, own, legacy, legacy}));
 }
 
 /// Gives nothing back, and remembers whom it was asked for.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -210,6 +211,26 @@ TEST(PoolManyStreams, what_one_freed_of_the_memory_that_they_share_is_another_s_
         EXPECT_EQ(pool->statistics().in_use_bytes, 0u);
         EXPECT_EQ(pool->statistics().largest_free_bytes, 128 * MiB);
     }
+}
+
+TEST(PoolManyStreams, a_refusal_names_the_memory_that_they_share) {
+    mr::cuda_memory_resource cuda;
+    const auto pool = make_pool(cuda);
+    std::vector<cuda_stream> streams;
+    for (int i = 0; i < 100; ++i) {
+        streams.push_back(non_blocking());
+        // Most in the last one, so that it is among those that are named.
+        for (int n = i == 99 ? 100 : 1; n > 0; --n) (void)pool->allocate(4 * KiB, streams.back());
+    }
+    const cuda_stream_view last = streams.back();
+    std::string text;
+    try {
+        (void)pool->allocate(128 * MiB, last);
+    } catch (const rmm::out_of_memory& e) {
+        text = e.what();
+    }
+    EXPECT_NE(text.find("(streams that share memory)"), std::string::npos) << text;
+    EXPECT_EQ(text.find("(ended)"), std::string::npos) << text;
 }
 
 TEST(PoolManyStreams, a_stream_that_was_not_seen_for_long_loses_its_arena_and_no_block) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -389,6 +390,40 @@ TEST(Pool, is_as_usable_as_before_when_upstream_refuses_the_exchange) {
     EXPECT_EQ(upstream.in_use, 6u * 4096) << "without growing";
     p.deallocate(again_a, 3 * 4096, stream);
     p.deallocate(again_b, 3 * 4096, stream);
+}
+
+/// Frees, and then throws, as no resource may.
+class throwing_in_frees final : public mr::device_memory_resource {
+  public:
+    recording_resource below;
+    bool throws = false;
+
+  private:
+    void* do_allocate(std::size_t bytes, cuda_stream_view stream) override { return below.allocate(bytes, stream); }
+    void do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) override {
+        below.deallocate(ptr, bytes, stream);
+        if (throws) throw std::runtime_error("thrown by a free");
+    }
+};
+
+TEST(Pool, goes_on_where_upstream_throws_in_a_free) {
+    throwing_in_frees upstream;
+    pool<throwing_in_frees> p{upstream, 0, 6 * 4096};
+    void* const a = p.allocate(3 * 4096);
+    void* const b = p.allocate(3 * 4096);
+    p.deallocate(a, 3 * 4096);
+    p.deallocate(b, 3 * 4096);
+    upstream.throws = true;
+    testing::internal::CaptureStderr();
+    upstream.below.largest = 3 * 4096;
+    EXPECT_THROW((void)p.allocate(5 * 4096), rmm::out_of_memory);
+    EXPECT_EQ(p.pool_size(), 6u * 4096) << "what was given back is taken again";
+    upstream.below.largest = 6 * 4096;
+    void* const all = p.allocate(6 * 4096);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("thrown by a free"), std::string::npos);
+    upstream.throws = false;
+    EXPECT_EQ(upstream.below.in_use, 6u * 4096);
+    p.deallocate(all, 6 * 4096);
 }
 
 TEST(Pool, without_a_maximum_exchanges_blocks_when_upstream_has_no_more) {

@@ -214,6 +214,7 @@ static void resources_stand_on_each_other_and_go_in_any_order(void) {
     CHECK(rmm_deallocate(counted, second, mib, NULL) == RMM_OK);
     CHECK(rmm_pop_counters(counted, &s) == RMM_OK && s.bytes_now == 0 && s.bytes_peak == mib && s.blocks_total == 1);
     CHECK(rmm_pop_counters(counted, NULL) == RMM_LOGIC_ERROR && says("cannot pop"));
+    CHECK(rmm_pop_counters(counted, &s) == RMM_LOGIC_ERROR && s.bytes_peak == mib && s.blocks_total == 1);
     up = rmm_upstream(counted);
     CHECK(rmm_get_statistics(up, &s) == RMM_OK && s.known == RMM_KNOWS_ALLOCATED && s.allocated_bytes == 1024 &&
           s.limit_bytes == 8 * mib);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -160,6 +161,65 @@ TEST(CInterface, no_text_of_options_does_more_than_fail) {
         rmm_release(resource);
     }
     EXPECT_GT(opened, 100);
+}
+
+namespace {
+
+/// Functions of the program that wait, each time, until they may return.
+struct waiting_source {
+    std::binary_semaphore is_inside{0}, may_return{0};
+    std::atomic<bool> is_closed{false};
+    bool was_closed_inside = false;
+
+    void wait() {
+        is_inside.release();
+        may_return.acquire();
+        was_closed_inside |= is_closed.load();
+    }
+    static int allocate(void* user, size_t, CUstream_st*, void** out) {
+        static_cast<waiting_source*>(user)->wait();
+        *out = user;
+        return RMM_OK;
+    }
+    static void deallocate(void* user, void*, size_t, CUstream_st*) { static_cast<waiting_source*>(user)->wait(); }
+    static void close(void* user) { static_cast<waiting_source*>(user)->is_closed.store(true); }
+};
+
+/// `hook` is inside the device's resource when another is set, of which only the device had a reference.
+template<typename Hook>
+void expect_that_the_hook_keeps_the_resource(Hook&& hook) {
+    waiting_source source;
+    rmm_resource* opened = nullptr;
+    ASSERT_EQ(rmm_open_callbacks(&waiting_source::allocate, &waiting_source::deallocate, &waiting_source::close,
+                                 &source, &opened),
+              RMM_OK);
+    ASSERT_EQ(rmm_set_device_resource(0, opened), RMM_OK);
+    rmm_release(opened);
+    std::thread caller([&] { hook(&source); });
+    source.is_inside.acquire();
+    EXPECT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    EXPECT_FALSE(source.is_closed.load());
+    source.may_return.release();
+    caller.join();
+    EXPECT_FALSE(source.was_closed_inside);
+    EXPECT_TRUE(source.is_closed.load());
+}
+
+}  // namespace
+
+TEST(CInterface, a_resource_that_is_replaced_while_a_hook_is_inside_is_closed_afterwards) {
+    expect_that_the_hook_keeps_the_resource(
+        [](void* expected) { EXPECT_EQ(rmm_torch_allocate(1000, 0, nullptr), expected); });
+    expect_that_the_hook_keeps_the_resource([](void* block) { rmm_torch_deallocate(block, 1000, 0, nullptr); });
+}
+
+TEST(CInterface, a_free_through_cupy_s_hook_of_what_it_has_not_given_is_reported) {
+    const owned cuda = open("cuda");
+    int not_of_the_device = 0;
+    testing::internal::CaptureStderr();
+    rmm_cupy_deallocate(cuda.get(), &not_of_the_device, 0);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("rmm_cupy_allocate has not given"), std::string::npos);
+    EXPECT_NE(std::string(rmm_last_error()).find("rmm_cupy_allocate has not given"), std::string::npos);
 }
 
 TEST(CInterface, the_resource_of_a_device_may_be_replaced_while_threads_ask_for_it) {
