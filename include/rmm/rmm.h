@@ -127,7 +127,8 @@ RMM_C_API int rmm_open(const char* kind, const char* options, rmm_resource* upst
 
 /// Memory of the caller's. `allocate` returns a code of rmm_status: RMM_OK and the memory in `*out`, RMM_OUT_OF_MEMORY (others may be
 /// asked to make room), or another. `deallocate` cannot fail. Both are called by any thread that uses the resource, with no lock held,
-/// and must be thread-safe; `bytes` is never 0. They must not throw or jump.
+/// and must be thread-safe; `bytes` is never 0. They must not throw or jump. `stream` 0 is the legacy default stream: a caller built
+/// with CUDA_API_PER_THREAD_DEFAULT_STREAM, whose 0 is its thread's, comes with that one's handle.
 typedef int (*rmm_allocate_function)(void* user, size_t bytes, struct CUstream_st* stream, void** out);
 typedef void (*rmm_deallocate_function)(void* user, void* pointer, size_t bytes, struct CUstream_st* stream);
 
