@@ -377,14 +377,15 @@ void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
     lost();
 }
 
-bool RuntimeCore::publish(graph::TaskList& tasks) {
-    const std::uint64_t before = pending_.fetch_add(tasks.size(), std::memory_order_acq_rel);
+bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins) {
+    const std::uint64_t before = pending_.fetch_add(tasks.size() + joins.size(), std::memory_order_acq_rel);
     try {
-        inbox_.push(tasks);
+        inbox_.push(tasks, joins);
     } catch (const std::bad_alloc&) {
         lost();
     }
     tasks.clear();
+    joins.clear();
     return before == 0;
 }
 

@@ -74,7 +74,12 @@ class RuntimeCore final : public Runtime,
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
     /// not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing was pending.
-    bool publish(graph::TaskList& tasks);
+    bool publish(graph::TaskList& tasks) {
+        graph::TaskList none;
+        return publish(tasks, none);
+    }
+    /// The same with joins that were made on the way: there is no list of all, which would need memory after the first number.
+    bool publish(graph::TaskList& tasks, graph::TaskList& joins);
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from here on until
     /// they are published nothing can fail. Throws std::bad_alloc.
     void begin_taking_places(std::size_t count);
