@@ -344,4 +344,45 @@ TEST(HostMemory, when_not_even_the_reserve_is_left_every_unfinished_task_fails_a
     expect_usable(kmm::make_runtime(tight_config()));
 }
 
+TEST(HostMemory, a_synchronize_that_waits_when_the_reserve_is_used_up_too_says_so) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const RuntimeHandle rt = kmm::make_runtime(tight_config());
+    auto x = one_chunk<std::int64_t>(rt, n);
+    Gate gate;
+    const OpenAtEnd open(gate);
+    rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> v) {
+                  gate.wait();
+                  v[0] = 1;
+              }),
+              overwrite(x));
+    for (int i = 0; i < 200; i++)
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
+    const EventId before = rt.barrier();
+    enum class Said { nothing, out_of_memory, something_else };
+    std::atomic<Said> said{Said::something_else};
+    std::thread waiting([&] {
+        try {
+            rt.synchronize();
+            said = Said::nothing;
+        } catch (const kmm::OutOfMemory&) {
+            said = Said::out_of_memory;
+        } catch (const std::exception&) {}
+    });
+    for (bool submitted = false; !submitted; std::this_thread::yield()) {
+        try {
+            (void)rt.is_done(EventId(before.get() + 1));
+            submitted = true;
+        } catch (const kmm::InvalidArgument&) {}
+    }
+    fail_after(0, 1'000'000'000);
+    {
+        const TakesReserve takes;
+        gate.open();
+        waiting.join();
+    }
+    fail_no_more();
+    EXPECT_EQ(said.load(), Said::out_of_memory);
+    EXPECT_THROW(rt.submit(host(), Host([] {})), kmm::OutOfMemory);
+}
+
 }  // namespace
