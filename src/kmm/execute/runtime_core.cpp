@@ -105,13 +105,17 @@ void RuntimeCore::turn_or_give_up() noexcept {
     give_up();
 }
 
+void RuntimeCore::begin_to_give_up() noexcept {
+    must_give_up_.store(true);
+    if (gave_up_from_.load() == 0) gave_up_from_.store(table_.settled_up_to() + 1);
+}
+
 // Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, whoever waits is told,
 // no new task is accepted, and what devices may still use stays until the runtime's end. Allocates nothing.
 void RuntimeCore::give_up() noexcept {
-    if (gave_up_from_.load() == 0) {
-        gave_up_from_.store(table_.settled_up_to() + 1);
+    begin_to_give_up();
+    if (!std::exchange(said_given_up_, true))
         log::post(log::Level::critical, "the host has no memory for the books of a kmm runtime: its tasks fail");
-    }
     messages_.clear();
     inbox_.take(messages_);
     for (TaskNumber next = table_.settled_up_to() + 1; next <= table_.last(); ++next)
@@ -201,7 +205,7 @@ void RuntimeCore::settled(Task& task) noexcept {
         try {
             failures_.add(task);
         } catch (const std::bad_alloc&) {
-            must_give_up_.store(true);
+            begin_to_give_up();  // before anybody can find the task settled, and no failure of it
         }
     }
     const TaskNumber number = task.number;

@@ -200,6 +200,8 @@ class RuntimeCore final : public Runtime,
     /// `turn`, after which the books are whole or given up.
     void turn_or_give_up() noexcept;
     void give_up() noexcept;
+    /// From here on no task is known to have ended well.
+    void begin_to_give_up() noexcept;
     void settle_after_giving_up(Task& task) noexcept;
     bool take_turn() noexcept;
     void let_go_of_baton() noexcept;
@@ -279,6 +281,7 @@ class RuntimeCore final : public Runtime,
     // For the log, when the baton is free again; under the baton.
     graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
     std::uint64_t more_news_ = 0;
+    bool said_given_up_ = false;
     struct KnownHolders {
         std::shared_ptr<const execute::Holders> holders;
         std::size_t largest_free_bytes = 0;
