@@ -279,7 +279,13 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
         if (gave_up_from_.load() != 0) return reclaimed;
         struct Flush {
             RuntimeCore& core;
-            ~Flush() { core.flush(); }
+            ~Flush() {
+                try {
+                    core.flush();
+                } catch (const std::bad_alloc&) {
+                    core.lost();  // copies stand in the books that no device gets
+                }
+            }
         } const copies_go_out{*this};
         reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
         refused_at_ns_[memory] = execute::now_ns();
