@@ -118,7 +118,13 @@ void RuntimeCore::give_up() noexcept {
         log::post(log::Level::critical, "the host has no memory for the books of a kmm runtime: its tasks fail");
     messages_.clear();
     inbox_.take(messages_);
-    for (TaskNumber next = table_.settled_up_to() + 1; next <= table_.last(); ++next)
+    TaskNumber last = 0;
+    {
+        // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for the baton under it.
+        std::lock_guard<std::mutex> guard(order_);
+        last = table_.last();
+    }
+    for (TaskNumber next = table_.settled_up_to() + 1; next <= last; ++next)
         if (Task* const task = table_.find(next)) settle_after_giving_up(*task);
     for (Message& m : messages_) {
         if (m.what != Message::What::release) continue;
