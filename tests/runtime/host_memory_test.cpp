@@ -13,7 +13,19 @@ std::atomic<long> allocations_left{-1};
 std::atomic<long> failures_left{0};
 std::atomic<long> failed_so_far{0};
 
+/// Likewise of those that not even the whole reserve could serve.
+std::atomic<long> large_left{-1};
+std::atomic<long> large_failed{0};
+
 void* allocate(std::size_t bytes) {
+    if (bytes > kmm::graph::HostReserve::size_bytes && large_left.load(std::memory_order_relaxed) >= 0) {
+        long left = large_left.load();
+        while (left > 0 && !large_left.compare_exchange_weak(left, left - 1)) {}
+        if (left == 0) {
+            ++large_failed;
+            throw std::bad_alloc();
+        }
+    }
     if (allocations_left.load(std::memory_order_relaxed) >= 0) {
         long left = allocations_left.load();
         while (left > 0 && !allocations_left.compare_exchange_weak(left, left - 1)) {}
@@ -33,6 +45,11 @@ void fail_after(long allocations, long failures) {
 }
 
 void fail_no_more() { allocations_left = -1; }
+
+void fail_large_after(long allocations) {
+    large_failed = 0;
+    large_left = allocations;
+}
 
 }  // namespace
 
@@ -198,6 +215,66 @@ TEST(HostMemory, a_reserve_that_was_drawn_on_is_whole_again_when_what_it_was_for
     EXPECT_EQ(kmm::graph::HostReserve::used_bytes(), 0u);
 }
 
+constexpr std::int64_t many = 300'000;  // a list of so many predecessors is larger than the reserve
+
+RuntimeConfig config_for_many() {
+    RuntimeConfig config;
+    config.driver = kmm::DriverKind::Host;
+    config.virtual_devices = 1;
+    config.virtual_device_memory = std::size_t{64} << 20;
+    config.host_threads = 2;
+    return config;
+}
+
+TEST(HostMemory, whichever_large_allocation_of_a_copy_fails_the_copy_throws_or_is_whole_and_the_runtime_goes_on) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const RuntimeHandle rt = kmm::make_runtime(config_for_many());
+    auto x = rt.array<char>(Dim<1>(many), Dim<1>(1));
+    const std::vector<char> ones(many, 1);
+    for (long at = 0;; at++) {
+        ASSERT_LT(at, 100);
+        SCOPED_TRACE("large allocation " + std::to_string(at));
+        bool threw = false;
+        fail_large_after(at);
+        try {
+            x.copy_from(ones);
+        } catch (const std::bad_alloc&) {
+            threw = true;
+        }
+        large_left = -1;
+        const bool over = large_failed == 0;
+        ASSERT_TRUE(rt.wait_for(rt.barrier(), std::chrono::minutes(1)));
+        if (threw) continue;
+        EXPECT_EQ(x.copy_to_vector(), ones);
+        if (over || HasFailure()) return;
+    }
+}
+
+TEST(HostMemory, whichever_large_allocation_of_a_submit_fails_it_throws_or_is_whole_and_the_runtime_goes_on) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    constexpr std::int64_t most = 524'280;  // their joins go beyond a list of 2^19
+    const RuntimeHandle rt = kmm::make_runtime(config_for_many());
+    auto x = rt.allocate(std::vector<char>(16, 1));
+    for (long at = 0;; at++) {
+        ASSERT_LT(at, 100);
+        SCOPED_TRACE("large allocation " + std::to_string(at));
+        std::atomic<std::int64_t> run{0};
+        bool threw = false;
+        fail_large_after(at);
+        try {
+            rt.parallel_submit(most, 1, Host([&run](kmm::View<char>) { run++; }), x);
+        } catch (const std::bad_alloc&) {
+            threw = true;
+        }
+        const EventId all = rt.barrier();
+        ASSERT_TRUE(rt.wait_for(all, std::chrono::minutes(1)));
+        large_left = -1;
+        EXPECT_EQ(rt.status(all), kmm::EventStatus::Succeeded);
+        EXPECT_EQ(run.load(), threw ? 0 : most);
+        if (large_failed == 0 || HasFailure()) return;
+    }
+}
+
 /// All of the reserve, for a scope in which the system gives nothing either.
 class TakesReserve {
   public:
@@ -265,6 +342,47 @@ TEST(HostMemory, when_not_even_the_reserve_is_left_every_unfinished_task_fails_a
         EXPECT_FALSE(rt.report().empty());
     }
     expect_usable(kmm::make_runtime(tight_config()));
+}
+
+TEST(HostMemory, a_synchronize_that_waits_when_the_reserve_is_used_up_too_says_so) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const RuntimeHandle rt = kmm::make_runtime(tight_config());
+    auto x = one_chunk<std::int64_t>(rt, n);
+    Gate gate;
+    const OpenAtEnd open(gate);
+    rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> v) {
+                  gate.wait();
+                  v[0] = 1;
+              }),
+              overwrite(x));
+    for (int i = 0; i < 200; i++)
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
+    const EventId before = rt.barrier();
+    enum class Said { nothing, out_of_memory, something_else };
+    std::atomic<Said> said{Said::something_else};
+    std::thread waiting([&] {
+        try {
+            rt.synchronize();
+            said = Said::nothing;
+        } catch (const kmm::OutOfMemory&) {
+            said = Said::out_of_memory;
+        } catch (const std::exception&) {}
+    });
+    for (bool submitted = false; !submitted; std::this_thread::yield()) {
+        try {
+            (void)rt.is_done(EventId(before.get() + 1));
+            submitted = true;
+        } catch (const kmm::InvalidArgument&) {}
+    }
+    fail_after(0, 1'000'000'000);
+    {
+        const TakesReserve takes;
+        gate.open();
+        waiting.join();
+    }
+    fail_no_more();
+    EXPECT_EQ(said.load(), Said::out_of_memory);
+    EXPECT_THROW(rt.submit(host(), Host([] {})), kmm::OutOfMemory);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // What the library calls while it plans, and what it says afterwards: handlers, exceptions and pipes of the program's may do
 // what they like, and the runtime goes on.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness.hpp"
+#include "kmm/values/log.hpp"
 
 namespace {
 
@@ -111,6 +113,34 @@ TEST(LogHandler, that_blocks_holds_no_task_up) {
         expect_usable(rt);
     }
     kmm::set_log_handler(nullptr, nullptr);
+}
+
+TEST(LogHandler, that_a_thread_of_the_parent_is_in_is_not_waited_for_in_the_child_of_a_fork) {
+    static Gate gate, begun;
+    const OpenAtEnd open(gate);
+    kmm::set_log_handler(
+        [](int, const char* text, void*) {
+            if (std::string(text) != "first") return;
+            begun.open();
+            gate.wait();
+        },
+        nullptr);
+    std::thread writer([] { kmm::log::write(kmm::log::warn, "first"); });
+    begun.wait();
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(30);  // a hang ends the process with a signal
+        kmm::log::write(kmm::log::warn, "of the child");
+        kmm::set_log_handler(nullptr, nullptr);
+        _exit(0);
+    }
+    gate.open();
+    writer.join();
+    kmm::set_log_handler(nullptr, nullptr);
+    ASSERT_GE(child, 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
 }
 
 TEST(LogHandler, a_pipe_of_standard_error_that_nobody_reads_holds_no_task_up) {

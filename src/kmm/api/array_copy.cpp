@@ -133,11 +133,11 @@ void run_copy_part(void* payload, TaskContext& context) {
     });
 }
 
-/// The records of one copy, made before it takes its place in the order, and the joins made on the way. Until the first
-/// number is given they go back to the pool if something throws.
+/// The records of one copy, made before it takes its place in the order, and the joins made on the way. Those without a number
+/// go back to the pool if something throws.
 struct Batch final : graph::JoinMaker {
     RuntimeCore& core;
-    std::vector<Task*> made;  ///< not numbered yet
+    std::vector<Task*> made;  ///< by `make`, until all are numbered
     graph::TaskList tasks;    ///< numbered, in order: to be published
     explicit Batch(RuntimeCore& c) : core(c) {}
     Batch(const Batch&) = delete;
@@ -150,18 +150,30 @@ struct Batch final : graph::JoinMaker {
         return made.emplace_back(core.pool().take());
     }
     graph::TaskNumber number(Task* t) {
+        graph::room_for_one_more(tasks);
+        const graph::TaskNumber n = core.table().add(t);
         tasks.push_back(t);
-        return core.table().add(t);
+        return n;
     }
     graph::TaskNumber join(const graph::TaskNumbers& numbers) override {
         Task* t = nullptr;
         try {
+            graph::room_for_one_more(tasks);
+            core.table().reserve(1);
             t = core.pool().take();
+            t->predecessors.reserve(numbers.size());
         } catch (const std::bad_alloc&) {
+            if (t != nullptr) core.pool().give(t);
             return 0;
         }
         for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
         return number(t);
+    }
+    /// Before the first number nothing has changed; after it even the reserve of host memory was used up.
+    void lose_order() noexcept {
+        if (tasks.empty()) return;
+        made.erase(std::remove_if(made.begin(), made.end(), [](const Task* t) { return t->number != 0; }), made.end());
+        core.lose_order(tasks);
     }
 };
 
@@ -317,25 +329,31 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             }
         }
         writers.parts.reserve(parts.size());
-        core.begin_taking_places(2 * batch.made.size());  // a join for each read at most
+        all->predecessors.reserve(parts.size());
         batch.tasks.reserve(2 * batch.made.size());
-        batch.made.clear();
-        if (gate != nullptr) batch.number(gate);
-        for (std::size_t p = 0; p < parts.size(); ++p) {
-            const Box part = graph::intersection(b.layout.chunks()[chunks[p]].box, region);
-            graph::ChunkHistory& history = b.histories[chunks[p]];
-            Task* const t = parts[p];
-            batch.number(t);
-            writers.parts.push_back(t->number);
-            if (to_user) {
-                history.read(part, t->number, t->predecessors, batch);
-                graph::add_predecessor(t->predecessors, gate->number, true);
-            } else {
-                history.write(part, t->number, false, t->predecessors);
+        core.begin_taking_places(2 * batch.made.size());  // a join for each read at most
+        try {
+            if (gate != nullptr) batch.number(gate);
+            for (std::size_t p = 0; p < parts.size(); ++p) {
+                const Box part = graph::intersection(b.layout.chunks()[chunks[p]].box, region);
+                graph::ChunkHistory& history = b.histories[chunks[p]];
+                Task* const t = parts[p];
+                batch.number(t);
+                writers.parts.push_back(t->number);
+                if (to_user) {
+                    history.read(part, t->number, t->predecessors, batch);
+                    graph::add_predecessor(t->predecessors, gate->number, true);
+                } else {
+                    history.write(part, t->number, false, t->predecessors);
+                }
+                all->predecessors.push_back({t->number, true});
             }
-            all->predecessors.push_back({t->number, true});
+            last = batch.number(all);
+        } catch (const std::bad_alloc&) {
+            batch.lose_order();
+            throw;
         }
-        last = batch.number(all);
+        batch.made.clear();
         was_idle = core.publish(batch.tasks);
     }
     core.plan_published(was_idle);

@@ -365,8 +365,12 @@ void Submission::Draft::describe_tasks() {
 TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) {
     Task* t = nullptr;
     try {
+        graph::room_for_one_more(joins);
+        core->table().reserve(1);
         t = core->pool().take();
+        t->predecessors.reserve(numbers.size());
     } catch (const std::bad_alloc&) {
+        if (t != nullptr) core->pool().give(t);
         return 0;
     }
     joins.push_back(t);
@@ -380,7 +384,7 @@ EventId Submission::Draft::take_places() {
         all = core->pool().take();
         all->predecessors.reserve(tasks.size());
     }
-    if (tasks.capacity() - tasks.size() < usual_joins) tasks.reserve(tasks.size() + usual_joins);
+    joins.reserve(usual_joins);
     core->begin_taking_places(tasks.size() + requests.size() + 1);
     for (NewBinding& n : bindings)
         if (!n.array->bind(n.binding))
@@ -399,10 +403,11 @@ EventId Submission::Draft::take_places() {
             history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors);
     }
     if (tasks.size() == 1) return core->event_of(tasks.front()->number);
-    Task* const last = std::exchange(all, nullptr);
-    joins.push_back(last);
-    for (const Task* t : tasks) last->predecessors.push_back({t->number, true});
-    return core->event_of(core->table().add(last));
+    graph::room_for_one_more(joins);
+    for (const Task* t : tasks) all->predecessors.push_back({t->number, true});
+    const TaskNumber number = core->table().add(all);
+    joins.push_back(std::exchange(all, nullptr));
+    return core->event_of(number);
 }
 
 void Submission::Draft::share_info() {
@@ -446,13 +451,15 @@ EventId Submission::commit() {
         }
         try {
             event = d.take_places();
-            if (!d.joins.empty()) d.tasks.insert(d.tasks.end(), d.joins.begin(), d.joins.end());
         } catch (const std::bad_alloc&) {
             // Before the first number nothing has changed; after it even the reserve was used up.
-            if (d.tasks.front()->number != 0) core.lose_order(d.tasks);
+            if (d.tasks.front()->number != 0) {
+                core.lose_order(d.joins);
+                core.lose_order(d.tasks);
+            }
             throw;
         }
-        was_idle = core.publish(d.tasks);
+        was_idle = core.publish(d.tasks, d.joins);
     }
     core.plan_published(was_idle);
     return event;

@@ -127,7 +127,7 @@ void Launchers::end_function(Lane& lane, Message&& launched) {
 
 void Launchers::run() {
     const RuntimeThread mark(runtime_);
-    Lanes::Scratch scratch(lanes_);
+    std::optional<Lanes::Scratch> scratch;
     std::size_t preferred = 0;
     {
         std::lock_guard<std::mutex> guard(lanes_mutex_);
@@ -151,15 +151,17 @@ void Launchers::end_payload(graph::Task& task) noexcept {
     task.drop_payload();
 }
 
-std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, Lanes::Scratch& scratch) {
+std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch) {
     try {
+        // Here, where the task can fail: when the thread begins, the host may have no memory.
+        if (!scratch) scratch.emplace(lanes_);
         Status status;
         // The function of the task before may have made another device current.
         driver::check(lanes_.driver(), lanes_.driver().set_current_device(lanes_.ordinal(device_)),
                       "making the device of a device function current");
         const StreamHandle stream = lanes_.stream(lane, &status);
         driver::check(lanes_.driver(), status, "creating a stream for a device function");
-        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, scratch),
+        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, *scratch),
                       "ordering a device function after its inputs");
         if (failed_.concern(task)) {
             // What is known now spares the function; kernels of a task before that still run are asked at their turn.

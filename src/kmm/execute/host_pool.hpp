@@ -5,6 +5,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "kmm/execute/lanes.hpp"
@@ -88,7 +89,7 @@ class Launchers final : public Workers {
     void run() override;
     Lane& begin_function(std::size_t preferred) noexcept;
     void end_function(Lane& lane, Message&& launched);
-    std::exception_ptr execute(graph::Task& task, LaneId lane, Lanes::Scratch& scratch);
+    std::exception_ptr execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch);
     void end_payload(graph::Task& task) noexcept;
 
     std::uint32_t device_;

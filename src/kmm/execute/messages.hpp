@@ -52,9 +52,11 @@ class Inbox {
         filled_.store(true, std::memory_order_seq_cst);
     }
     /// One message however many tasks: a submit of very many needs no more memory here than one of few.
-    void push(const graph::TaskList& tasks) {
+    void push(const graph::TaskList& tasks, const graph::TaskList& joins) {
         if (tasks.empty()) return;
-        for (std::size_t i = 1; i < tasks.size(); ++i) tasks[i - 1]->next_published = tasks[i];
+        graph::Task* last = tasks.front();
+        for (std::size_t i = 1; i < tasks.size(); ++i) last = last->next_published = tasks[i];
+        for (graph::Task* const t : joins) last = last->next_published = t;
         std::lock_guard<graph::SpinLock> guard(lock_);
         Message& m = messages_.emplace_back();
         m.what = Message::What::submit;

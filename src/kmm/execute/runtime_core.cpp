@@ -105,16 +105,26 @@ void RuntimeCore::turn_or_give_up() noexcept {
     give_up();
 }
 
+void RuntimeCore::begin_to_give_up() noexcept {
+    must_give_up_.store(true);
+    if (gave_up_from_.load() == 0) gave_up_from_.store(table_.settled_up_to() + 1);
+}
+
 // Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, whoever waits is told,
 // no new task is accepted, and what devices may still use stays until the runtime's end. Allocates nothing.
 void RuntimeCore::give_up() noexcept {
-    if (gave_up_from_.load() == 0) {
-        gave_up_from_.store(table_.settled_up_to() + 1);
+    begin_to_give_up();
+    if (!std::exchange(said_given_up_, true))
         log::post(log::Level::critical, "the host has no memory for the books of a kmm runtime: its tasks fail");
-    }
     messages_.clear();
     inbox_.take(messages_);
-    for (TaskNumber next = table_.settled_up_to() + 1; next <= table_.last(); ++next)
+    TaskNumber last = 0;
+    {
+        // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for the baton under it.
+        std::lock_guard<std::mutex> guard(order_);
+        last = table_.last();
+    }
+    for (TaskNumber next = table_.settled_up_to() + 1; next <= last; ++next)
         if (Task* const task = table_.find(next)) settle_after_giving_up(*task);
     for (Message& m : messages_) {
         if (m.what != Message::What::release) continue;
@@ -201,7 +211,7 @@ void RuntimeCore::settled(Task& task) noexcept {
         try {
             failures_.add(task);
         } catch (const std::bad_alloc&) {
-            must_give_up_.store(true);
+            begin_to_give_up();  // before anybody can find the task settled, and no failure of it
         }
     }
     const TaskNumber number = task.number;
@@ -275,7 +285,13 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
         if (gave_up_from_.load() != 0) return reclaimed;
         struct Flush {
             RuntimeCore& core;
-            ~Flush() { core.flush(); }
+            ~Flush() {
+                try {
+                    core.flush();
+                } catch (const std::bad_alloc&) {
+                    core.lost();  // copies stand in the books that no device gets
+                }
+            }
         } const copies_go_out{*this};
         reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
         refused_at_ns_[memory] = execute::now_ns();
@@ -372,14 +388,15 @@ void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
     lost();
 }
 
-bool RuntimeCore::publish(graph::TaskList& tasks) {
-    const std::uint64_t before = pending_.fetch_add(tasks.size(), std::memory_order_acq_rel);
+bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins) {
+    const std::uint64_t before = pending_.fetch_add(tasks.size() + joins.size(), std::memory_order_acq_rel);
     try {
-        inbox_.push(tasks);
+        inbox_.push(tasks, joins);
     } catch (const std::bad_alloc&) {
         lost();
     }
     tasks.clear();
+    joins.clear();
     return before == 0;
 }
 

@@ -78,7 +78,12 @@ class RuntimeCore final : public Runtime,
     void admit();
     /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
     /// not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing was pending.
-    bool publish(graph::TaskList& tasks);
+    bool publish(graph::TaskList& tasks) {
+        graph::TaskList none;
+        return publish(tasks, none);
+    }
+    /// The same with joins that were made on the way: there is no list of all, which would need memory after the first number.
+    bool publish(graph::TaskList& tasks, graph::TaskList& joins);
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from here on until
     /// they are published nothing can fail. Throws std::bad_alloc.
     void begin_taking_places(std::size_t count) {
@@ -202,6 +207,8 @@ class RuntimeCore final : public Runtime,
     /// `turn`, after which the books are whole or given up.
     void turn_or_give_up() noexcept;
     void give_up() noexcept;
+    /// From here on no task is known to have ended well.
+    void begin_to_give_up() noexcept;
     void settle_after_giving_up(Task& task) noexcept;
     bool take_turn() noexcept;
     void let_go_of_baton() noexcept;
@@ -284,6 +291,7 @@ class RuntimeCore final : public Runtime,
     // For the log, when the baton is free again; under the baton.
     graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
     std::uint64_t more_news_ = 0;
+    bool said_given_up_ = false;
     struct KnownHolders {
         std::shared_ptr<const execute::Holders> holders;
         std::size_t largest_free_bytes = 0;

@@ -96,7 +96,10 @@ void RuntimeCore::throw_failure(TaskNumber number) {
 
 void RuntimeCore::throw_undelivered(TaskNumber number) {
     const std::vector<std::shared_ptr<graph::RootFailure>> open = failures_.deliver_before(number);
-    if (open.empty()) return;
+    if (open.empty()) {
+        if (is_given_up(number)) std::rethrow_exception(no_host_memory_);
+        return;
+    }
     if (open.size() == 1) std::rethrow_exception(error_of(*open.front()));
     std::vector<std::exception_ptr> others;
     for (std::size_t i = 1; i < open.size(); ++i) others.push_back(error_of(*open[i]));

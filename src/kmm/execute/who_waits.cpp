@@ -65,13 +65,11 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
             ++unfinished;
         });
     } else {
-        graph::TaskList found;
-        table_.find(task.predecessors, found);
-        for (const Task* t : found) {
-            if (t == nullptr) continue;
+        table_.find(task.predecessors, [&](const graph::Predecessor&, const Task* t) {
+            if (t == nullptr) return;
             if (before.size() < most_predecessors) before.push_back(t);
             ++unfinished;
-        }
+        });
     }
     std::string text = state == TaskState::executed ? "has run; waits for " : "waits for ";
     text += std::to_string(unfinished) + (unfinished == 1 ? " unfinished task" : " unfinished tasks") + " before it";

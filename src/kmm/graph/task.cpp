@@ -187,11 +187,9 @@ Task* TaskTable::find(TaskNumber number) noexcept {
     return locate(number);
 }
 
-void TaskTable::find(const Predecessors& predecessors, TaskList& out) {
-    // Before the lock, and in steps that double.
-    if (const std::size_t all = out.size() + predecessors.size(); out.capacity() < all) out.reserve(2 * all);
+void TaskTable::find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept {
     std::lock_guard<SpinLock> guard(lock_);
-    for (const Predecessor& p : predecessors) out.push_back(locate(p.number));
+    for (std::size_t i = 0; i < count; ++i) out[i] = locate(predecessors[i].number);
 }
 
 void TaskTable::remove(TaskNumber number) noexcept {

@@ -5,6 +5,7 @@
 // which the thread that executes the task reads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -333,8 +334,16 @@ class TaskTable {
     TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept;
-    /// Appends the records of all `predecessors` to `out`, null where settled, and takes the lock once.
-    void find(const Predecessors& predecessors, TaskList& out);
+    /// Calls `f(predecessor, record)` for each, without the lock; null where settled. Takes it once for a thousand of them and
+    /// needs no memory: a task may come after any number of others. By the one who settles tasks.
+    template<typename F> void find(const Predecessors& predecessors, F&& f) {
+        Task* found[found_at_once];
+        for (std::size_t first = 0; first < predecessors.size(); first += found_at_once) {
+            const std::size_t count = std::min(found_at_once, predecessors.size() - first);
+            find(predecessors.data() + first, count, found);
+            for (std::size_t i = 0; i < count; ++i) f(predecessors[first + i], found[i]);
+        }
+    }
     /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
     template<typename F> auto with(TaskNumber number, F&& f) {
         std::lock_guard<SpinLock> guard(lock_);
@@ -356,8 +365,10 @@ class TaskTable {
     struct Page {
         Task* tasks[page_size] = {};
     };
+    static constexpr std::size_t found_at_once = 1024;
     Task* locate(TaskNumber number) const noexcept;
     void add_pages(TaskNumber last);
+    void find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept;
 
     mutable SpinLock lock_;
     std::deque<std::unique_ptr<Page>> pages_;

@@ -77,21 +77,17 @@ void Scheduler::submit(Task& task) {
         if (a.first_of_chunk)
             residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
     }
-    found_.clear();
-    table_.find(task.predecessors, found_);
-    for (std::size_t i = 0; i < task.predecessors.size(); ++i) {
-        const Predecessor& p = task.predecessors[i];
-        Task* before = found_[i];
+    table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
         if (before == nullptr) {
             if (p.data)
                 if (const auto failure = outbox_.find_failure(p.number)) set_failure(task, failure);
-            continue;
+            return;
         }
         before->successors.push_back({&task, p.data});
         ++task.unsettled_predecessors;
         if (!before->announced) {
             ++task.unissued_predecessors;
-            continue;
+            return;
         }
         for (const Fence& f : before->completion)
             if (!passed(f)) task.waits.add(f);
@@ -99,7 +95,7 @@ void Scheduler::submit(Task& task) {
             task.latest_predecessor = before->number;
             task.latest_predecessor_lane = before->lane;
         }
-    }
+    });
     if (task.is_barrier) {
         auto at = barriers_.end();
         while (at != barriers_.begin() && (*(at - 1))->number > task.number) --at;
@@ -464,11 +460,9 @@ void Scheduler::issue_kernel(Task& task) {
 }
 
 void Scheduler::list_open_predecessors(Task& task) {
-    found_.clear();
-    table_.find(task.predecessors, found_);
-    for (std::size_t i = 0; i < found_.size(); ++i)
-        if (found_[i] != nullptr && task.predecessors[i].data)
-            task.open_data_predecessors.push_back(task.predecessors[i].number);
+    table_.find(task.predecessors, [&](const Predecessor& p, const Task* before) {
+        if (before != nullptr && p.data) task.open_data_predecessors.push_back(p.number);
+    });
 }
 
 void Scheduler::issue_launch(Task& task) {

@@ -274,7 +274,6 @@ class Scheduler final : private memory::Requests {
     std::vector<Queue> queues_;
     graph::Vector<Step> steps_;
     graph::Deque<Task*> barriers_;
-    graph::TaskList found_;     ///< for looking up predecessors
     graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
     graph::TaskList changed_;   ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;

@@ -65,6 +65,7 @@ struct Destination {
     std::uint64_t dropped = 0;    ///< and nobody was told yet
     bool delivering = false;      ///< some thread is at it
     bool calling = false;         ///< and inside the handler
+    std::uint64_t calls = 0;      ///< of the handler, this one included
     void (*handler)(int level, const char* text, void* user) = nullptr;
     void* user = nullptr;
 };
@@ -154,6 +155,7 @@ void deliver() noexcept {
         const auto handler = to.handler;
         void* const user = to.user;
         to.calling = true;
+        ++to.calls;
         lock.unlock();
         hand_out(line.level, text, handler, user);
         lock.lock();
@@ -164,22 +166,6 @@ void deliver() noexcept {
     to.delivering = false;
     delivers_here = false;
     to.progress.notify_all();
-}
-
-/// Returns whether the caller must see to the delivery.
-bool queue(Level level, const char* text) noexcept {
-    Destination& to = destination();
-    const std::lock_guard lock(to.mutex);
-    ++to.written;
-    try {
-        if (to.waiting.size() < most_waiting)
-            to.waiting.push_back({level, text});
-        else
-            ++to.dropped;
-    } catch (const std::bad_alloc&) {
-        ++to.dropped;
-    }
-    return !std::exchange(to.delivering, true);
 }
 
 /// The parent delivers what it has; the child begins with nothing, and without the thread that was at it.
@@ -198,6 +184,23 @@ void watch_forks() noexcept {
                              });
         (void)std::atexit([] { flush(); });
     });
+}
+
+/// Returns whether the caller must see to the delivery.
+bool queue(Level level, const char* text) noexcept {
+    watch_forks();
+    Destination& to = destination();
+    const std::lock_guard lock(to.mutex);
+    ++to.written;
+    try {
+        if (to.waiting.size() < most_waiting)
+            to.waiting.push_back({level, text});
+        else
+            ++to.dropped;
+    } catch (const std::bad_alloc&) {
+        ++to.dropped;
+    }
+    return !std::exchange(to.delivering, true);
 }
 
 }  // namespace
@@ -222,7 +225,6 @@ void write(Level level, const char* text, const char* more) noexcept {
 
 void post(Level level, const char* text) noexcept {
     if (!wants(level)) return;
-    watch_forks();
     if (!queue(level, text)) return;
     try {
         std::thread(deliver).detach();
@@ -274,7 +276,8 @@ void set_log_handler(void (*handler)(int level, const char* text, void* user), v
     to.handler = handler;
     to.user = user;
     // The one that was replaced may go: it is not called any more, unless it is the one that calls here.
-    if (was_set && !log::delivers_here) to.progress.wait(lock, [&] { return !to.calling; });
+    const std::uint64_t call = to.calls;  // a later one is of the new handler, which may block until this returns
+    if (was_set && !log::delivers_here) to.progress.wait(lock, [&] { return !to.calling || to.calls != call; });
 }
 
 }  // namespace kmm
