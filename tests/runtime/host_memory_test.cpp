@@ -389,6 +389,7 @@ TEST(HostMemory, a_synchronize_that_waits_when_the_reserve_is_used_up_too_says_s
 }
 
 std::optional<TakesReserve> taken_at_first_failure;
+std::atomic<bool> is_taken{false};
 
 TEST(HostMemory, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runtime_ends) {
     SKIP_WHERE_RACES_ARE_TRACKED();
@@ -408,17 +409,22 @@ TEST(HostMemory, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runti
                 } catch (const std::bad_alloc&) {}
             };
             rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) { v[0] = 1; }), write(y));
-            at_first_failure = [] { taken_at_first_failure.emplace(); };
+            is_taken = false;
+            at_first_failure = [] {
+                taken_at_first_failure.emplace();
+                is_taken = true;
+                is_taken.notify_all();
+            };
             fail_after(at, 1'000'000'000);
             // More readers of one chunk than are remembered: joins are made on the way.
             attempt([&] { rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), y); });
             attempt([&] { x.copy_from(values); });
             for (int i = 0; i < 10; i++) attempt([&] { x.copy_to(values); });
-            attempt([&] { rt.synchronize(); });
+            if (at_first_failure.exchange(nullptr) == nullptr) is_taken.wait(false);
             fail_no_more();
+            taken_at_first_failure.reset();
+            attempt([&] { rt.synchronize(); });
         }
-        at_first_failure = nullptr;
-        taken_at_first_failure.reset();
         if (failed_so_far == 0 || HasFailure()) break;
     }
     expect_usable(kmm::make_runtime(tight_config()));
