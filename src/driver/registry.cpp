@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 
 #include "driver/byte_size.hpp"
@@ -137,9 +138,13 @@ std::vector<Candidate> candidates() {
 }
 
 std::shared_ptr<Driver> host_if_open() noexcept {
-    Registry& r = registry();
-    std::lock_guard lock(r.host_mutex);
-    return r.host;
+    try {
+        Registry& r = registry();
+        std::lock_guard lock(r.host_mutex);
+        return r.host;
+    } catch (const std::bad_alloc&) {
+        return nullptr;  // there was no registry yet, so none is open
+    }
 }
 
 std::shared_ptr<Driver> make_host_driver(const HostOptions& options) {

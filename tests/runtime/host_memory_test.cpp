@@ -2,6 +2,7 @@
 // clearly missing, and the runtime goes on.
 #include <cstdlib>
 #include <new>
+#include <optional>
 
 #include "harness.hpp"
 #include "kmm/graph/host_reserve.hpp"
@@ -12,6 +13,7 @@ namespace {
 std::atomic<long> allocations_left{-1};
 std::atomic<long> failures_left{0};
 std::atomic<long> failed_so_far{0};
+std::atomic<void (*)()> at_first_failure{nullptr};
 
 /// Likewise of those that not even the whole reserve could serve.
 std::atomic<long> large_left{-1};
@@ -31,6 +33,7 @@ void* allocate(std::size_t bytes) {
         while (left > 0 && !allocations_left.compare_exchange_weak(left, left - 1)) {}
         if (left == 0 && failures_left.fetch_sub(1) > 0) {
             ++failed_so_far;
+            if (const auto f = at_first_failure.exchange(nullptr)) f();
             throw std::bad_alloc();
         }
     }
@@ -383,6 +386,48 @@ TEST(HostMemory, a_synchronize_that_waits_when_the_reserve_is_used_up_too_says_s
     fail_no_more();
     EXPECT_EQ(said.load(), Said::out_of_memory);
     EXPECT_THROW(rt.submit(host(), Host([] {})), kmm::OutOfMemory);
+}
+
+std::optional<TakesReserve> taken_at_first_failure;
+std::atomic<bool> is_taken{false};
+
+TEST(HostMemory, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runtime_ends) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const long step = repeat(1, 7);
+    for (long at = 0;; at += step) {
+        ASSERT_LT(at, 20000);
+        SCOPED_TRACE("from allocation " + std::to_string(at));
+        {
+            const RuntimeHandle rt = kmm::make_runtime(tight_config());
+            auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
+            auto y = one_chunk<std::int64_t>(rt, n);
+            std::vector<std::int64_t> values = counting<std::int64_t>(size);
+            const auto attempt = [](auto&& f) {
+                try {
+                    f();
+                } catch (const kmm::Error&) {
+                } catch (const std::bad_alloc&) {}
+            };
+            rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) { v[0] = 1; }), write(y));
+            is_taken = false;
+            at_first_failure = [] {
+                taken_at_first_failure.emplace();
+                is_taken = true;
+                is_taken.notify_all();
+            };
+            fail_after(at, 1'000'000'000);
+            // More readers of one chunk than are remembered: joins are made on the way.
+            attempt([&] { rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), y); });
+            attempt([&] { x.copy_from(values); });
+            for (int i = 0; i < 10; i++) attempt([&] { x.copy_to(values); });
+            if (at_first_failure.exchange(nullptr) == nullptr) is_taken.wait(false);
+            fail_no_more();
+            taken_at_first_failure.reset();
+            attempt([&] { rt.synchronize(); });
+        }
+        if (failed_so_far == 0 || HasFailure()) break;
+    }
+    expect_usable(kmm::make_runtime(tight_config()));
 }
 
 }  // namespace

@@ -68,8 +68,7 @@ void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.counters.capacity_bytes += bytes;
-    space.unfit_bytes = ~std::size_t{0};
-    if (memory == 0) host_has_changed();
+    may_fit_again(space);
     add(space, address, bytes, sealed);
 }
 
@@ -91,8 +90,7 @@ void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, Fe
 
 void Residency::tell_again(Space& space) {
     if (space.unfreed.empty() && space.unadded.empty()) return;
-    space.unfit_bytes = ~std::size_t{0};  // what did not fit may fit in what the heap learns of now
-    if (&space == &spaces_[0]) host_has_changed();
+    may_fit_again(space);
     for (auto late = std::exchange(space.unadded, {}); const Unadded& u : late)
         add(space, u.address, u.bytes, u.sealed);
     for (auto late = std::exchange(space.unfreed, {}); Unfreed & u : late)

@@ -234,6 +234,11 @@ class Residency {
     std::size_t host_refuses_from() noexcept;
     /// What could not be saved on the host may find a place now.
     void host_has_changed() noexcept { host_refuses_bytes_ = ~std::size_t{0}; }
+    /// What did not fit may fit now: the heap learns of more memory.
+    void may_fit_again(Space& space) noexcept {
+        space.unfit_bytes = ~std::size_t{0};
+        if (&space == &spaces_[0]) host_has_changed();
+    }
     void reindex_all(Chunk& chunk);
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(Chunk& chunk);
