@@ -389,13 +389,22 @@ Status HostDriver::allocate_async(PoolHandle handle, std::size_t bytes, StreamHa
 
 Status HostDriver::free_async(void* pointer, StreamHandle stream_handle) noexcept {
     if (pointer == nullptr) return {};
+    // Needs no memory of the host: there may be none when a program gives up what it has.
     return guarded([&]() -> Status {
-        Stream* stream = resolve(stream_handle);
+        const auto allocation = memory_.find_exactly(pointer, Origin::pool);
+        Stream* stream = nullptr;
+        try {
+            stream = resolve(stream_handle);
+        } catch (const std::bad_alloc&) {
+            // The thread's own stream, not made yet: it has no work, and would wait for the legacy stream alone.
+            if (!allocation) return {Code::invalid_argument};
+            Stream& legacy = *devices_[thread_state().device].legacy;
+            return {pools_.free(*allocation->pool, pointer, legacy, legacy.enqueued())};
+        }
         if (stream == nullptr) return {Code::invalid_handle};
         if (const Status status = refuse_captured(*stream); !status.ok()) return status;
-        const auto allocation = memory_.find_exactly(pointer, Origin::pool);
         if (!allocation) return {Code::invalid_argument};
-        return {pools_.free(*allocation->pool, pointer, *stream, tail_of(*stream))};
+        return {pools_.free(*allocation->pool, pointer, *stream, certain_tail_of(*stream))};
     });
 }
 

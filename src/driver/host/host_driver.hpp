@@ -174,6 +174,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     void wait_for_streams(int device) noexcept;
     Status finish_synchronization(Stream& stream, std::uint64_t position) noexcept;
     std::uint64_t tail_of(Stream& stream);
+    std::uint64_t certain_tail_of(Stream& stream) noexcept;
     bool captured(StreamHandle handle);
     void record(Event& event, Queue& queue, Stream& stream);
 

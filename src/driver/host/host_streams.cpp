@@ -37,10 +37,30 @@ bool HostDriver::captured(StreamHandle handle) {
     return stream != nullptr && stream->capture.load(std::memory_order_acquire) != nullptr;
 }
 
-/// The position after all work so far, implicit waits included.
+/// The position after all work so far, implicit waits included. Throws std::bad_alloc.
 std::uint64_t HostDriver::tail_of(Stream& stream) {
     Queue queue(*this, stream);
     return queue.tail();
+}
+
+/// As `tail_of`, for calls that must not fail: if there is no memory to queue the implicit waits, the thread waits instead.
+std::uint64_t HostDriver::certain_tail_of(Stream& stream) noexcept {
+    try {
+        return tail_of(stream);
+    } catch (const std::bad_alloc&) {
+        Stream& legacy = *devices_[stream.device].legacy;
+        if (&stream != &legacy) {
+            legacy.wait_until(legacy.enqueued(), executor_.spins());  // only a blocking stream has something to queue
+        } else {
+            for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+                Stream& other = streams_[i];
+                if (other.device.load(std::memory_order_relaxed) == stream.device &&
+                    other.blocking.load(std::memory_order_relaxed))
+                    other.wait_until(other.enqueued(), executor_.spins());
+            }
+        }
+        return stream.enqueued();
+    }
 }
 
 Status HostDriver::create_stream(int device, bool non_blocking, int priority, StreamHandle* out) noexcept {
@@ -72,7 +92,7 @@ Status HostDriver::synchronize_stream(StreamHandle handle) noexcept {
         Stream* stream = resolve(handle);
         if (stream == nullptr) return {Code::invalid_handle};
         if (const Status status = refuse_captured(*stream); !status.ok()) return status;
-        const std::uint64_t position = stream->legacy ? tail_of(*stream) : stream->enqueued();
+        const std::uint64_t position = stream->legacy ? certain_tail_of(*stream) : stream->enqueued();
         stream->wait_until(position, executor_.spins());
         return finish_synchronization(*stream, position);
     });

@@ -1,6 +1,8 @@
 // What a resource does when the host has no memory left: a free needs none, whatever came before, and nothing is lost.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <random>
 #include <string>
@@ -18,11 +20,13 @@ namespace {
 
 /// Every allocation of this thread fails.
 thread_local bool host_is_full = false;
-thread_local std::size_t num_refused = 0;
+/// Of all threads, so that work of a driver can end when a call has been refused memory.
+std::atomic<int> num_refused{0};
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
     if (host_is_full) {
         ++num_refused;
+        num_refused.notify_all();
         return nullptr;
     }
     if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
@@ -161,6 +165,79 @@ TEST(FullHost, what_a_capture_has_taken_comes_back_in_parts_without_memory_of_th
     EXPECT_EQ(after.largest_free_bytes, 64 * MiB) << "a part of it was lost";
     ASSERT_TRUE(driver().destroy_stream(raw).ok());
     ASSERT_TRUE(driver().destroy_stream(raw_other).ok());
+}
+
+/// A host driver of its own, whose streams have queued nothing yet.
+class FullHostDriver : public testing::Test {
+  protected:
+    kmm::driver::Driver& host() { return *host_; }
+    kmm::driver::StreamHandle blocking_stream() {
+        kmm::driver::StreamHandle stream;
+        EXPECT_TRUE(host().create_stream(0, false, 0, &stream).ok());
+        return stream;
+    }
+    void* allocate(kmm::driver::StreamHandle stream) {
+        kmm::driver::PoolHandle pool;
+        EXPECT_TRUE(host().default_pool(0, &pool).ok());
+        void* ptr = nullptr;
+        EXPECT_TRUE(host().allocate_async(pool, MiB, stream, &ptr).ok());
+        return ptr;
+    }
+    /// Keeps the stream busy until a call of `free_on` is refused memory or has returned.
+    void keep_busy(kmm::driver::StreamHandle stream) {
+        before_ = num_refused;
+        const auto wait = [](void* before) { num_refused.wait(*static_cast<int*>(before)); };
+        ASSERT_TRUE(host().host_callback(stream, wait, &before_).ok());
+    }
+    kmm::driver::Status free_on(kmm::driver::StreamHandle stream, void* ptr) {
+        kmm::driver::Status status;
+        {
+            const full_host full;
+            status = host().free_async(ptr, stream);
+        }
+        ++num_refused;
+        num_refused.notify_all();
+        return status;
+    }
+    void expect_that_all_memory_came_back() {
+        ASSERT_TRUE(host().synchronize_device(0).ok());
+        std::size_t free_bytes = 0, total_bytes = 0;
+        ASSERT_TRUE(host().memory_info(0, &free_bytes, &total_bytes).ok());
+        EXPECT_EQ(free_bytes, total_bytes);
+    }
+
+  private:
+    std::shared_ptr<kmm::driver::Driver> host_ = kmm::driver::make_host_driver({1, 64 * MiB, 2});
+    int before_ = 0;
+};
+
+TEST_F(FullHostDriver, frees_on_a_stream_that_must_wait_for_the_default_stream) {
+    const auto stream = blocking_stream();
+    void* ptr = allocate(stream);
+    keep_busy(kmm::driver::legacy_stream());
+    EXPECT_TRUE(free_on(stream, ptr).ok());
+    expect_that_all_memory_came_back();
+}
+
+TEST_F(FullHostDriver, frees_on_the_default_stream_that_must_wait_for_many) {
+    void* ptr = allocate(kmm::driver::legacy_stream());
+    const auto first = blocking_stream();
+    keep_busy(first);
+    kmm::driver::EventHandle event;
+    ASSERT_TRUE(host().create_event(0, false, false, &event).ok());
+    ASSERT_TRUE(host().record_event(event, first).ok());
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(host().wait_event(blocking_stream(), event).ok());
+    EXPECT_TRUE(free_on(kmm::driver::legacy_stream(), ptr).ok());
+    expect_that_all_memory_came_back();
+}
+
+TEST_F(FullHostDriver, frees_on_the_own_stream_of_a_thread_that_it_has_not_seen) {
+    void* ptr = allocate(kmm::driver::legacy_stream());
+    keep_busy(kmm::driver::legacy_stream());
+    kmm::driver::Status status{kmm::driver::Code::not_ready};
+    std::thread([&] { status = free_on(kmm::driver::per_thread_stream(), ptr); }).join();
+    EXPECT_TRUE(status.ok());
+    expect_that_all_memory_came_back();
 }
 
 }  // namespace
