@@ -152,7 +152,8 @@ void report_misuse(std::string_view text, std::string_view second, std::string_v
                    std::string_view fourth) noexcept {
     flockfile(stderr);  // the parts of a line stay together
     std::fputs("rmm: ", stderr);
-    for (const std::string_view part : {text, second, third, fourth}) std::fwrite(part.data(), 1, part.size(), stderr);
+    for (const std::string_view part : {text, second, third, fourth})
+        if (!part.empty()) std::fwrite(part.data(), 1, part.size(), stderr);
     std::fputc('\n', stderr);
     funlockfile(stderr);
 }
