@@ -11,7 +11,7 @@ namespace {
 
 thread_local const void* current_runtime = nullptr;
 thread_local const TaskStream* current_stream = nullptr;
-thread_local HostPool* helping_pool = nullptr;  // while a thread of it helps the planner
+thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the planner
 
 }  // namespace
 
@@ -40,15 +40,15 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
 }
 
 // A thread of the pool that pushes while it helps the planner takes the first task itself.
-void HostPool::push(graph::Task& task) { enqueue(task, helping_pool == this); }
+void HostPool::push(graph::Task& task) { enqueue(task, helping == this); }
 
 void HostPool::run() {
     const RuntimeThread mark(runtime_);
     while (graph::Task* const task = take()) {
         execute(*task);
-        helping_pool = this;
+        helping = this;
         reports_.help();
-        helping_pool = nullptr;
+        helping = nullptr;
     }
 }
 
@@ -106,24 +106,38 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lan
 
 /// The lane with the fewest functions: more than one only where the others wait. A thread keeps to one while it can, whose
 /// DeviceResource it has.
-Launchers::Lane& Launchers::begin_function(std::size_t preferred) noexcept {
+Launchers::Turn Launchers::begin_function(std::size_t preferred) noexcept {
     std::lock_guard<std::mutex> guard(lanes_mutex_);
     Lane* best = &own_lanes_[preferred];
     for (Lane& l : own_lanes_)
         if (l.functions < best->functions) best = &l;
     ++best->functions;
-    return *best;
+    return {best, best->position};
 }
 
-/// What the function enqueued ends at the lane's next position, and is told in the order of positions.
-void Launchers::end_function(Lane& lane, Message&& launched) {
+/// What the function enqueued ends at the lane's next position, and is told in the order of positions. On the host driver the
+/// function itself is most of the work: where nothing is left on the stream, nobody needs to watch it.
+void Launchers::end_function(const Turn& turn, Message&& launched) {
+    Lane& lane = *turn.lane;
+    const bool idle = device_views_ && launched.error == nullptr && is_idle(lane);
     std::lock_guard<std::mutex> guard(lanes_mutex_);
     --lane.functions;
+    // Another function on this lane may have enqueued something since.
+    launched.finished = idle && lane.functions == 0 && lane.position == turn.before;
     launched.lane = lane.id;
     launched.position = ++lane.position;
     lanes_.enqueued(lane.id, lane.position);
+    if (launched.finished) lanes_.completed(lane.id, lane.position);
     reports_.post(std::move(launched));
 }
+
+bool Launchers::is_idle(const Lane& lane) noexcept {
+    Status status;
+    const StreamHandle stream = lanes_.stream(lane.id, &status);
+    return status.ok() && lanes_.driver().query_stream(stream).ok();
+}
+
+void Launchers::push(graph::Task& task) { enqueue(task, helping == this); }
 
 void Launchers::run() {
     const RuntimeThread mark(runtime_);
@@ -137,11 +151,13 @@ void Launchers::run() {
         Message m;
         m.what = Message::What::launched;
         m.task = task;
-        Lane& lane = begin_function(preferred);
-        m.error = execute(*task, lane.id, scratch);
+        const Turn turn = begin_function(preferred);
+        m.error = execute(*task, turn.lane->id, scratch);
         if (m.error != nullptr) failed_.add(task->number);
-        end_function(lane, std::move(m));
+        end_function(turn, std::move(m));
+        helping = this;
         reports_.help();
+        helping = nullptr;
     }
 }
 

@@ -77,18 +77,24 @@ class Launchers final : public Workers {
     Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams, FailedTasks& failed,
               const void* runtime, bool device_views, Runner& runner, Reports& reports);
     ~Launchers() { end_threads(); }
-    void push(graph::Task& task) { enqueue(task, false); }
+    void push(graph::Task& task);
 
   private:
     struct Lane {
         LaneId id = LaneId::none;
-        graph::Position position = 0;
-        std::uint32_t functions = 0;  ///< that have begun and not returned
+        graph::Position position = 0;  ///< of the function that returned last
+        std::uint32_t functions = 0;   ///< that have begun and not returned
     };
 
     void run() override;
-    Lane& begin_function(std::size_t preferred) noexcept;
-    void end_function(Lane& lane, Message&& launched);
+    /// Where a function runs, and who ran there last when it began.
+    struct Turn {
+        Lane* lane;
+        graph::Position before;
+    };
+    Turn begin_function(std::size_t preferred) noexcept;
+    void end_function(const Turn& turn, Message&& launched);
+    bool is_idle(const Lane& lane) noexcept;
     std::exception_ptr execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch);
     void end_payload(graph::Task& task) noexcept;
 

@@ -48,11 +48,12 @@ class Lanes {
     Position enqueued(LaneId lane) const noexcept {
         return lanes_[index(lane)].enqueued.load(std::memory_order_acquire);
     }
-    /// The device has finished everything up to `position`.
+    /// The device has finished everything up to `position`. Any thread, in any order: the furthest counts.
     void completed(LaneId lane, Position position) noexcept {
         Lane& l = lanes_[index(lane)];
-        l.completed.store(position, std::memory_order_release);
-        l.completed.notify_all();
+        Position seen = l.completed.load(std::memory_order_relaxed);
+        while (seen < position && !l.completed.compare_exchange_weak(seen, position, std::memory_order_release)) {}
+        if (seen < position) l.completed.notify_all();
     }
     bool passed(graph::Fence fence) const noexcept {
         return lanes_[index(fence.lane)].completed.load(std::memory_order_acquire) >= fence.position;

@@ -19,7 +19,7 @@ struct Message {
     enum class What : std::uint8_t {
         submit,       ///< task and those that follow it (Task::next_published): published
         advance,      ///< lane, position: done up to there; error: none of it can be trusted
-        launched,     ///< task, lane, position, error
+        launched,     ///< task, lane, position, error, finished
         host_done,    ///< task, error
         task_failed,  ///< task, error; before the lane advances past it
         copy_failed,  ///< chunk, from, to, copied_at, error; likewise
@@ -39,7 +39,8 @@ struct Message {
     std::uintptr_t address = 0;
     std::size_t bytes = 0;
     std::uint64_t copied_at = 0;
-    bool sealed = false;  ///< see memory::Residency::grown
+    bool sealed = false;    ///< see memory::Residency::grown
+    bool finished = false;  ///< the lane is done up to `position`
     std::exception_ptr error;
 };
 

@@ -152,7 +152,10 @@ void RuntimeCore::handle(Message& m) {
         scheduler_->advance(m.lane, m.position);
         memory_service_->device_advanced();
         break;
-    case Message::What::launched: scheduler_->launched(*m.task, m.lane, m.position, m.error); break;
+    case Message::What::launched:
+        scheduler_->launched(*m.task, m.lane, m.position, m.error, m.finished);
+        if (m.finished) memory_service_->device_advanced();
+        break;
     case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
     case Message::What::task_failed: scheduler_->task_failed(*m.task, m.error); break;
     case Message::What::copy_failed:

@@ -575,7 +575,7 @@ void Scheduler::executed(Task& task) {
     if (task.unsettled_predecessors == 0) steps_.push_back({Step::What::settle, &task});
 }
 
-void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown) {
+void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown, bool finished) {
     Lane& l = lanes_[index_of(lane_id)];
     const Fence fence{lane_id, position};
     l.issued = position;
@@ -590,6 +590,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
         task.thrown = thrown;
     else
         announce(task);
+    if (finished) return advance(lane_id, position);
     Instruction watch;
     watch.op = Instruction::Op::watch;
     watch.lane = lane_id;

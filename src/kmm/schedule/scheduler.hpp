@@ -137,8 +137,9 @@ class Scheduler final : private memory::Requests {
     void submit(Task& task);
     /// Everything on the lane up to `completed` is done.
     void advance(LaneId lane, Position completed);
-    /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed.
-    void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown);
+    /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed. `finished`: the lane is done
+    /// up to there, so that nobody needs to watch it.
+    void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown, bool finished = false);
     void host_done(Task& task, std::exception_ptr thrown);
     /// Nothing that was put on the lane can be trusted: its tasks up to `position` fail. Comes before the lane advances.
     void lane_failed(LaneId lane, Position position, std::exception_ptr error);

@@ -229,6 +229,25 @@ TEST(Scheduler, a_device_function_is_launched_at_once_unless_it_touches_memory_b
     }
 }
 
+TEST(Scheduler, a_device_function_that_left_nothing_on_its_lane_is_not_watched_and_the_next_is_launched_at_once) {
+    SchedulerOptions options;
+    options.functions_touch_memory = true;
+    Stage s({64 * unit, 64 * unit}, options);
+    Array& a = s.make_array(1);
+    Task& first = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, true}});
+    Task& second = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, false}}, {first.number});
+    s.dispatch();
+    ASSERT_EQ(s.launches, std::vector<Task*>{&first});
+    const LaneId launcher = s.scheduler->lane(0, LaneRole::launcher);
+    s.scheduler->launched(first, launcher, 1, nullptr, true);
+    s.dispatch();
+    EXPECT_EQ(s.launches, (std::vector<Task*>{&first, &second}));
+    s.scheduler->launched(second, launcher, 2, nullptr, true);
+    s.dispatch();
+    EXPECT_TRUE(s.instructions.empty());
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
 TEST(Scheduler, a_device_function_that_waits_for_memory_that_is_lost_is_never_launched) {
     SchedulerOptions options;
     options.functions_touch_memory = true;
