@@ -137,6 +137,30 @@ TEST(DeviceFunctions, those_that_wait_for_another_runtime_give_their_threads_to_
     }
 }
 
+TEST(DeviceFunctions, those_that_wait_for_each_other_by_means_of_the_program_all_begin) {
+    KMM_NEED_DEVICES(1);
+    for_each_configuration(working_set({4000}), [](RuntimeHandle rt) {
+        constexpr int num_meeting = 5;
+        for (int round = 0; round < 2; round++) {
+            Gate all_here;
+            const OpenAtEnd open(all_here);
+            auto missing = std::make_shared<std::atomic<int>>(num_meeting);
+            auto a = one_chunk<int>(rt, 1000);
+            rt.submit(device(0), GPU([](kmm::DeviceResource& d, kmm::GPUViewMut<int> v) { d.fill(v, 1); }),
+                      overwrite(a));
+            std::vector<EventId> events;
+            for (int i = 0; i < num_meeting; i++)
+                events.push_back(rt.submit(device(0), GPU([missing, all_here](kmm::DeviceResource&, kmm::GPUView<int>) {
+                                               if (--*missing == 0) all_here.open();
+                                               all_here.wait();
+                                           }),
+                                           a));
+            for (const EventId e : events) EXPECT_TRUE(rt.wait_for(e, std::chrono::seconds(20)));
+            EXPECT_EQ(a.copy_to_vector(), std::vector<int>(1000, 1));
+        }
+    });
+}
+
 TEST(DeviceFunctions, too_many_that_wait_for_another_runtime_are_told_of_a_deadlock) {
     KMM_NEED_DEVICES(1);
     const RuntimeHandle rt = kmm::make_runtime(config_with(1)), other = kmm::make_runtime(config_with(1));

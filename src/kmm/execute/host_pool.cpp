@@ -11,6 +11,9 @@ namespace {
 
 thread_local const void* current_runtime = nullptr;
 thread_local const TaskStream* current_stream = nullptr;
+// So long no function may have begun, though some are queued, before a launcher more begins them.
+constexpr std::chrono::milliseconds launchers_patience{50};
+
 thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the planner
 
 }  // namespace
@@ -101,7 +104,7 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lan
       runner_(runner),
       reports_(reports) {
     for (const LaneId id : lanes) own_lanes_.push_back({id});
-    start(lanes.size());
+    start(lanes.size(), launchers_patience);
 }
 
 /// The lane with the fewest functions: more than one only where the others wait. A thread keeps to one while it can, whose

@@ -61,8 +61,9 @@ class HostPool final : public Workers {
 };
 
 /// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose function
-/// waits for another runtime is replaced, so that there may be more functions than lanes: then a lane has the work of
-/// several of them, one behind the other as they enqueue it, and each comes after its own inputs all the same.
+/// waits for another runtime is replaced, and one more comes where none begins for a while, so that there may be more functions
+/// than lanes: then a lane has the work of several of them, one behind the other as they enqueue it, and each comes after its
+/// own inputs all the same.
 class Launchers final : public Workers {
   public:
     /// Makes the DeviceResource and runs the body; throws what the body threw.

@@ -19,7 +19,8 @@ Workers::UserCode::UserCode(Workers& workers) noexcept : previous_(these_workers
 
 Workers::UserCode::~UserCode() { these_workers = previous_; }
 
-void Workers::start(std::size_t num_threads) {
+void Workers::start(std::size_t num_threads, std::chrono::milliseconds patience) {
+    patience_ = patience;
     try {
         std::lock_guard<std::mutex> guard(mutex_);
         for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
@@ -49,6 +50,8 @@ void Workers::end_threads() noexcept {
         stop_ = true;
     }
     wake_.notify_all();
+    alarm_.notify_all();
+    if (supervisor_.joinable()) supervisor_.join();
     for (std::thread& t : threads_) t.join();
     for (std::thread& t : gone_) t.join();
 }
@@ -59,6 +62,7 @@ void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
         std::lock_guard<std::mutex> guard(mutex_);
         queue_.push_back(&task);
         wake = sleeping_ > 0 && (!takes_one_itself || queue_.size() > 1);
+        if (!watched_ && patience_.count() != 0 && stands_still(takes_one_itself ? 1 : 0)) watch();
     }
     if (wake) wake_.notify_one();
 }
@@ -76,7 +80,40 @@ graph::Task* Workers::take() {
     }
     graph::Task* const task = queue_.front();
     queue_.pop_front();
+    ++taken_;
     return task;
+}
+
+/// Under the lock. Where the system gives no thread, the queue is looked at again with its next task.
+void Workers::watch() noexcept {
+    try {
+        if (!supervisor_.joinable()) supervisor_ = std::thread([this] { supervise(); });
+        watched_ = true;
+    } catch (const std::exception&) {
+        return;
+    }
+    alarm_.notify_one();
+}
+
+void Workers::supervise() noexcept {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!stop_) {
+        if (!stands_still()) {
+            watched_ = false;
+            alarm_.wait(lock, [this] { return watched_ || stop_; });
+            continue;
+        }
+        const std::uint64_t seen = taken_;
+        alarm_.wait_for(lock, patience_, [this] { return stop_; });
+        if (stop_ || taken_ != seen || !stands_still() || threads_.size() >= size_ + most_waiting) continue;
+        try {
+            threads_.emplace_back([this] { run(); });
+            ++started_;
+            ++surplus_;  // who finds the queue empty first ends
+        } catch (const std::exception&) {
+            continue;  // the system gives no more threads; those that run go on
+        }
+    }
 }
 
 /// The calling thread is one too many. Under the lock.

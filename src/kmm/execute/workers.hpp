@@ -1,11 +1,12 @@
 // Threads that take tasks from one queue, and give their place to others while user code on them waits.
 //
 // Owns: the threads and their queue. Must not know: what is done with a task, devices. A task that waits for another runtime
-// may wait for one that stands behind it in the queue: another thread takes the place of its own meanwhile.
+// may wait for one that stands behind it in the queue: another thread takes the place of its own meanwhile. A wait that the
+// library does not see (a latch of the program's) looks like a queue that stands still: more threads come then, if asked for.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -68,8 +69,9 @@ class Workers {
   protected:
     Workers() = default;
     ~Workers() = default;
-    /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left.
-    void start(std::size_t num_threads);
+    /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left. `patience`, if not
+    /// zero: while no task was taken for so long though some are queued, one thread more takes them, up to `most_waiting`.
+    void start(std::size_t num_threads, std::chrono::milliseconds patience);
     /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives none.
     void start_most(std::size_t num_threads);
     /// For the destructor of the last class, at its beginning: ends the threads when the queue is empty.
@@ -83,13 +85,22 @@ class Workers {
 
   private:
     void leave() noexcept;
+    /// There is a task for which no thread is awake or about to be.
+    bool stands_still(std::size_t others = 0) const noexcept { return queue_.size() > sleeping_ + others; }
+    void watch() noexcept;
+    void supervise() noexcept;
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;
     graph::Deque<graph::Task*> queue_;
     std::size_t sleeping_ = 0;
     std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
-    std::size_t surplus_ = 0;  ///< threads that were added for them and should end
+    std::size_t surplus_ = 0;  ///< threads that were added for them, or for want of progress, and should end
+    std::uint64_t taken_ = 0;
+    std::chrono::milliseconds patience_{0};
+    std::condition_variable alarm_;
+    bool watched_ = false;    ///< the supervisor looks whether tasks are taken
+    std::thread supervisor_;  ///< from the first time on that the queue stood still
     bool stop_ = false;
     std::size_t started_ = 0;
     std::size_t size_ = 0;
