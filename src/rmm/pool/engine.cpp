@@ -47,7 +47,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       options_(options),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
-      timelines_(driver_, device_),
+      timelines_(driver_, device_, mutex_.gone()),
       large_frees_per_poll_(large_frees_per_poll) {
     uncovered_.reserve(most_uncovered);
     common_uncovered_.reserve(most_uncovered);
@@ -74,8 +74,10 @@ pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options&
 void pool_engine::take_initial_block() {
     const std::size_t bytes = options_.initial_bytes;
     void* const base = ask_upstream_for(bytes);
+    const cuda_stream_view stream;
+    tell_added(reinterpret_cast<std::uintptr_t>(base), bytes, &stream);
     try {
-        const arena_call a = arena_of(cuda_stream_view{});
+        const arena_call a = arena_of(stream);
         heap::fence_set fences;
         if (options_.ordered_upstream) {
             timeline& home = *a->home.load();
@@ -83,9 +85,10 @@ void pool_engine::take_initial_block() {
             home.mark_used(epoch);
             fences.add({a->number, epoch});
         }
-        add_upstream_block(base, bytes, fences, cuda_stream_view{});
+        add_upstream_block(base, bytes, fences);
     } catch (...) {
-        return_upstream(base, bytes, cuda_stream_view{});
+        tell_removed(reinterpret_cast<std::uintptr_t>(base), bytes);
+        return_upstream(base, bytes, stream);
         throw;
     }
 }

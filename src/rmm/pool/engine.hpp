@@ -35,7 +35,7 @@
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/arena.hpp"
 #include "rmm/pool/capture.hpp"
-#include "rmm/pool/short_lock.hpp"
+#include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
 #include "rmm/pool/virtual_source.hpp"
@@ -96,6 +96,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::uint64_t num_steps();
     /// Timelines and arenas: what the pool remembers of streams.
     std::size_t num_remembered();
+    /// Whether a thread has the engine's lock or that of an arena just now: what tests ask in each call of the driver.
+    bool is_locked() noexcept;
     /// In use under a tag. O(blocks in use).
     std::size_t in_use_bytes(const char* tag);
     /// A free of a large block that leaves more than this unused in the heap trims down to it.
@@ -110,7 +112,7 @@ class pool_engine final : public rmm::detail::memory_holder {
 
   private:
     friend class growth_mark;
-    using lock = std::unique_lock<rmm::detail::short_lock>;
+    using lock = std::unique_lock<engine_mutex>;
     using reach = timelines::reach;
 
     /// A block on its way out: of an arena, where it counts as in use already, or of the heap.
@@ -261,6 +263,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
+    virtual_source::trimming trim_source(const heap::range& pieces);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
     /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
     void note_source() noexcept {
@@ -270,7 +273,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void take_initial_block();
     std::size_t trim(lock& held, std::size_t keep_bytes);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
-    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences, cuda_stream_view stream);
+    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
     void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
         if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
     }
@@ -308,7 +311,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<std::size_t> num_captures_{0};
     std::atomic<std::size_t> release_above_{~std::size_t{0}};
 
-    rmm::detail::short_lock mutex_;
+    engine_mutex mutex_;
     std::string name_;
     std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
@@ -376,18 +379,6 @@ class growth_mark {
     pool_engine& pool_;
     const rmm::detail::transit_scope transit_;
     bool outermost_;
-};
-
-/// Lets a lock go for a scope; it is back whichever way the scope ends.
-class unlocked {
-  public:
-    explicit unlocked(std::unique_lock<rmm::detail::short_lock>& held) noexcept : held_(held) { held_.unlock(); }
-    ~unlocked() { held_.lock(); }
-    unlocked(const unlocked&) = delete;
-    unlocked& operator=(const unlocked&) = delete;
-
-  private:
-    std::unique_lock<rmm::detail::short_lock>& held_;
 };
 
 }  // namespace detail

@@ -117,14 +117,14 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
     {
         const unlocked without(held);
         grown = source_->grow(bytes, span_area());
-        if (grown.status.ok()) tell_added(grown.made.address, grown.made.size_bytes, nullptr);
+        if (grown.status.ok())
+            tell_added(grown.made.address, grown.made.size_bytes, nullptr);
+        else
+            (void)driver_.take_last_error();
     }
     note_source();
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
-    if (!grown.status.ok()) {
-        (void)driver_.take_last_error();
-        return false;
-    }
+    if (!grown.status.ok()) return false;
     if (!add_mapped(held, span_area(), grown.made)) return false;
     heap::heap& h = heaps_[span_area()];
     peak_bytes_ = std::max(peak_bytes_, held_bytes() - free_bytes() + bytes);
@@ -165,6 +165,7 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
     {
         const unlocked without(held);
         base = ask_upstream(&attempt, size, stream, why);
+        if (base != nullptr) tell_added(reinterpret_cast<std::uintptr_t>(base), attempt, &stream);
     }
     if (base == nullptr) {
         why->why = refusal::cause::exhausted;
@@ -179,13 +180,14 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
             home.mark_used(epoch);
             fences.add({home.number, epoch});
         }
-        add_upstream_block(base, attempt, fences, stream);
+        add_upstream_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
         const heap::block block = heaps_[0].take(address, size);
         return {block.address, block.size_bytes, {}, nullptr, 0, false, 0};
     } catch (...) {
         if (regions_.count(address) == 0) {
             const unlocked without(held);
+            tell_removed(address, attempt);
             return_upstream(base, attempt, stream);
         }
         throw;
@@ -268,7 +270,6 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
         throw;
     }
     if (!status.ok() || out_of_reach) {
-        (void)driver_.take_last_error();
         give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         return false;
     }
@@ -374,6 +375,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
             for (const heap::range& m : plan.moved) tell_removed(m.address, m.size_bytes);
             made = source_->remap(plan);
             for (const heap::range& m : made.ranges) tell_added(m.address, m.size_bytes, nullptr);
+            if (!made.status.ok()) (void)driver_.take_last_error();
         }
         note_source();
         status = made.status;
@@ -397,7 +399,6 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
     if (!status.ok()) {
-        (void)driver_.take_last_error();
         why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
         why->device_is_full = status.code == driver::Code::out_of_memory;
         why->status = status;
@@ -438,8 +439,8 @@ bool pool_engine::cut_behind(lock& held, piece* taken) {
                 taken->fences.clear();
                 const unlocked without(held);
                 done = source_->cut(at);
+                if (!done.status.ok()) (void)driver_.take_last_error();
             }
-            if (!done.status.ok()) (void)driver_.take_last_error();
             note_source();
         }
     } catch (const std::bad_alloc&) {
@@ -488,8 +489,7 @@ void pool_engine::return_upstream(void* base, std::size_t size, cuda_stream_view
     }
 }
 
-void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences,
-                                     cuda_stream_view stream) {
+void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     RMM_EXPECTS(address % unit == 0, "the upstream of a pool gave memory that is not aligned to 256 bytes");
     const auto noted = regions_.emplace(address, bytes).first;
@@ -500,7 +500,6 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
         regions_.erase(noted);
         throw;
     }
-    tell_added(address, bytes, &stream);
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
@@ -517,13 +516,16 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     {
         const unlocked without(held);
         refusal ignored;
-        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), cuda_stream_view{}, &ignored);
+        const cuda_stream_view stream;
+        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), stream, &ignored);
+        if (base != nullptr) tell_added(reinterpret_cast<std::uintptr_t>(base), attempt, &stream);
     }
     if (base == nullptr) return false;
     try {
-        add_upstream_block(base, attempt, {}, cuda_stream_view{});
+        add_upstream_block(base, attempt, {});
     } catch (...) {
         const unlocked without(held);
+        tell_removed(reinterpret_cast<std::uintptr_t>(base), attempt);
         return_upstream(base, attempt, cuda_stream_view{});
         throw;
     }
@@ -567,22 +569,36 @@ std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
     return given_back;
 }
 
+/// Without the lock.
+virtual_source::trimming pool_engine::trim_source(const heap::range& pieces) {
+    tell_removed(pieces.address, pieces.size_bytes);
+    virtual_source::trimming done{{}, 0, pieces};
+    try {
+        done = source_->trim(pieces);
+    } catch (...) {
+        tell_added(pieces.address, pieces.size_bytes, nullptr);
+        throw;
+    }
+    if (done.left.size_bytes != 0) tell_added(done.left.address, done.left.size_bytes, nullptr);
+    return done;
+}
+
 /// Gives whole pieces of free memory back. The host waits for their last users.
 std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
-    const auto note = [&](const virtual_source::trimming& t) {
+    const auto without_lock = [&](auto&& trim_some) {
+        virtual_source::trimming t;
+        {
+            const unlocked without(held);
+            t = trim_some();
+            if (!t.status.ok()) (void)driver_.take_last_error();
+        }
         given_back += t.released_bytes;
         note_source();
-        if (!t.status.ok()) (void)driver_.take_last_error();
-        return t.status.ok();
+        return t;
     };
     if (held_bytes() <= keep_bytes) return given_back;
-    virtual_source::trimming spare;
-    {
-        const unlocked without(held);
-        spare = source_->release_spare();
-    }
-    if (!note(spare)) return given_back;
+    if (!without_lock([&] { return source_->release_spare(); }).status.ok()) return given_back;
     for (std::uint8_t area = 0; area < num_areas; ++area) {
         heap::heap& h = heaps_[area];
         h.merge_all();  // a physical piece may lie under several pieces with different fences
@@ -604,19 +620,18 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
             }
             if (!status.ok() || out_of_reach) {
                 give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
-                (void)driver_.take_last_error();
                 return given_back;
             }
-            virtual_source::trimming t{{}, 0, r};
-            {
-                const unlocked without(held);
-                tell_removed(r.address, r.size_bytes);
-                t = source_->trim(r);
-                if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
+            virtual_source::trimming t;
+            try {
+                t = without_lock([&] { return trim_source(r); });
+            } catch (...) {
+                give_or_lose(area, taken.address, taken.size_bytes, {});
+                throw;
             }
             h.remove_taken(r.address, r.size_bytes);
             if (t.left.size_bytes != 0) return_region(area, t.left, {});
-            if (!note(t)) return given_back;
+            if (!t.status.ok()) return given_back;
         }
     }
     return given_back;
@@ -667,6 +682,14 @@ std::uint64_t pool_engine::num_steps() {
 std::size_t pool_engine::num_remembered() {
     const lock held(mutex_);
     return arenas_.size() + timelines_.size();
+}
+
+bool pool_engine::is_locked() noexcept {
+    const lock held(mutex_, std::try_to_lock);
+    return !held || std::any_of(arenas_.begin(), arenas_.end(), [](const auto& a) {
+        const std::unique_lock in(a->mutex, std::try_to_lock);
+        return !in.owns_lock();
+    });
 }
 
 void pool_engine::set_name(std::string name) {

@@ -241,7 +241,7 @@ void timelines::finish(std::vector<pending_wait>& waits) {
             else
                 add_recorded(*t, {w.epoch, ++counter_, w.event, w.event != w.spare, false});
         }
-        if (w.owned != nullptr) w.owned->release();
+        gone_.release(w.owned);
     }
     waits.clear();
 }
@@ -390,8 +390,7 @@ std::vector<timelines::question> timelines::questions(std::size_t most) {
         }
     } catch (...) {
         // Nobody answers them.
-        for (const question& q : all)
-            if (q.owned != nullptr) q.owned->release();
+        for (const question& q : all) gone_.release(q.owned);
         throw;
     }
     return all;
@@ -443,7 +442,7 @@ void timelines::ask(std::vector<question>& questions) noexcept {
 
 void timelines::answer(const std::vector<question>& answers) {
     for (const question& q : answers) {
-        if (q.owned != nullptr) q.owned->release();
+        gone_.release(q.owned);
         if (!q.has_passed) continue;
         timeline* const t = q.number == of_device ? nullptr : find(q.number);
         if (t == nullptr && q.number != of_device) continue;
@@ -473,6 +472,7 @@ void timelines::forget_idle() {
         ++num_steps_;
         if (is_idle(t)) {
             timelines_.take(t.number + 1);
+            gone_.release(std::exchange(t.owned, nullptr));
             delete &t;
         } else {
             left_.push_back(t);

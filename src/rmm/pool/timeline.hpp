@@ -103,8 +103,9 @@ struct pending_wait {
 
 class timelines {
   public:
-    timelines(driver::Driver& driver, int device)
-        : driver_(driver), device_(device), has_device_events_(driver.capabilities().device_event) {}
+    /// `gone` gets the streams of ours that are referred to no more.
+    timelines(driver::Driver& driver, int device, rmm::detail::gone_streams& gone)
+        : driver_(driver), device_(device), gone_(gone), has_device_events_(driver.capabilities().device_event) {}
     /// Calls the driver: destroys all events.
     ~timelines();
 
@@ -251,6 +252,7 @@ class timelines {
 
     driver::Driver& driver_;
     int device_;
+    rmm::detail::gone_streams& gone_;
     const bool has_device_events_;
     heap::address_map<timeline*, 0> timelines_;  // by number and one
     std::vector<driver::EventHandle> spare_;
