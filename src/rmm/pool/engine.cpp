@@ -273,7 +273,8 @@ void pool_engine::put_back(piece taken) noexcept {
     try {
         arena& a = *taken.from;
         const std::lock_guard in(a.mutex);
-        if (!taken.was_away) {
+        taken.fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+        if (!taken.was_away || taken.fences.empty()) {
             a.heap.free(taken.address, taken.position);
             return;
         }
@@ -381,10 +382,20 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     if (should_record(*recorder)) record(*recorder, stream);
 }
 
-/// The arena's block comes back when the fences have passed. Its size; 0 if it is none in use.
+/// The arena's block comes back when the fences have passed: at once, if the arena's stream need not wait for them. Its size; 0
+/// if it is none in use.
 std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::fence_set fences) {
     std::size_t size = 0;
     const std::lock_guard in(owner.mutex);
+    const bool is_own = fences.size() == 1 && &owner != common_ &&
+                        fences.begin()->timeline == owner.number.load(std::memory_order_relaxed);
+    if (fences.empty() || is_own) {
+        const std::uint64_t position = fences.empty() ? 0 : fences.begin()->position;
+        size = owner.heap.free(address, position);
+        if (size != 0) owner.last_freed = std::max(owner.last_freed, position);
+        if (owner.heap.num_unused_spans() > 0) note_change(owner);
+        return size;
+    }
     owner.away.push_back({0, std::move(fences)});
     away_block& away = owner.away.back();
     away.block = owner.heap.detach(address, &size);
@@ -392,9 +403,7 @@ std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::f
         owner.away.pop_back();
         return 0;
     }
-    // There is nothing to wait for, or no stream but the arena's own.
-    if (away.fences.size() != 1 || away.fences.begin()->timeline == owner.number.load(std::memory_order_relaxed))
-        owner.drained_at = arena::never;
+    if (away.fences.size() > 1) owner.drained_at = arena::never;  // some may have passed
     if (&owner == common_) note_uncovered(common_uncovered_, away.fences);
     note_change(owner);
     return size;
