@@ -79,12 +79,7 @@ void pool_engine::take_initial_block() {
     try {
         const arena_call a = arena_of(stream);
         heap::fence_set fences;
-        if (options_.ordered_upstream) {
-            timeline& home = *a->home.load();
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
-            fences.add({a->number, epoch});
-        }
+        if (options_.ordered_upstream) fences.add(a->home.load()->fence_now());
         add_upstream_block(base, bytes, fences);
     } catch (...) {
         tell_removed(reinterpret_cast<std::uintptr_t>(base), bytes);
@@ -340,10 +335,8 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
         timeline& home = *a->home.load(std::memory_order_relaxed);
         if ((works_for == handle && !home.has_ended()) ||
             a->kind.load(std::memory_order_relaxed) == stream_kind::unknown) {
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
             a->count_free(bytes);
-            return {home.number, epoch};
+            return home.fence_now();
         }
         a = nullptr;
     }

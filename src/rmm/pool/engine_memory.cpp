@@ -174,12 +174,7 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     try {
         heap::fence_set fences;
-        if (options_.ordered_upstream) {
-            timeline& home = *a.home.load();
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
-            fences.add({home.number, epoch});
-        }
+        if (options_.ordered_upstream) fences.add(a.home.load()->fence_now());
         add_upstream_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
         const heap::block block = heaps_[0].take(address, size);
@@ -289,12 +284,7 @@ void pool_engine::take_again(lock& held, const std::vector<heap::range>& given_b
         refusal ignored;
         piece again = take_from_upstream(held, block.size_bytes, block.size_bytes, a, stream, &ignored);
         if (!again) continue;
-        if (options_.ordered_upstream) {
-            timeline& home = *a.home.load();
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
-            again.fences.add({home.number, epoch});
-        }
+        if (options_.ordered_upstream) again.fences.add(a.home.load()->fence_now());
         put_back(std::move(again));
     }
 }

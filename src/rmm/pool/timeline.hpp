@@ -73,6 +73,12 @@ struct alignas(64) timeline {
         std::uint64_t last = last_used.load(std::memory_order_relaxed);
         while (last < e && !last_used.compare_exchange_weak(last, e, std::memory_order_relaxed)) {}
     }
+    /// Of what is freed now, and counts as freed. Any thread.
+    heap::fence fence_now() noexcept {
+        const heap::fence now{number, epoch_now()};
+        mark_used(now.position);
+        return now;
+    }
 
     rmm::detail::stream_kind kind;
     std::uint64_t number;
