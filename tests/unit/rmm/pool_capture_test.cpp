@@ -14,6 +14,7 @@
 #include "rmm/pool/engine.hpp"
 #include "rmm/status.hpp"
 #include "stream_tools.hpp"
+#include "uncovered_pieces.hpp"
 
 namespace {
 
@@ -425,6 +426,25 @@ TEST_F(PoolCapture, virtual_memory_of_small_captures_goes_back) {
     while (vmm.statistics().captured_bytes != 0) std::this_thread::yield();
     vmm.trim();
     EXPECT_EQ(vmm.pool_size(), 0u);
+}
+
+// An event of the device, or a wait for it, would spoil a capture that goes on elsewhere.
+TEST_F(PoolCapture, virtual_memory_grows_where_only_the_whole_device_covers_what_could_be_moved) {
+    {
+        const foreign_stream s;
+        const captured_graph any(s.view(), [&] { pool_.deallocate(pool_.allocate(KiB, s.view()), KiB, s.view()); });
+    }
+    for (const bool device_events : {true, false}) {
+        rmm_test::uncovered_pieces pieces(device_events, 128 * MiB);
+        mr::detail::refusal why;
+        void* const large = pieces.pool().try_allocate(32 * MiB, pieces.other(), &why);
+        EXPECT_NE(large, nullptr) << why.reason;
+        EXPECT_EQ(pieces.num_waits(), 0);
+        EXPECT_TRUE(pieces.is_busy());
+        EXPECT_EQ(pieces.pool().held_bytes(), 96 * MiB);
+        const cuda_stream_view other = pieces.other();
+        if (large != nullptr) pieces.pool().free(large, 32 * MiB, {&other, 1});
+    }
 }
 
 TEST(PoolCaptureLocks, none_is_held_over_a_call_of_the_driver) {
