@@ -242,6 +242,7 @@ class pool_engine final : public rmm::detail::memory_holder {
                             reach how_far, bool* out_of_reach, std::uint64_t* unreachable = nullptr);
     driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                  std::vector<pending_wait>* waits, bool* out_of_reach);
+    driver::Status make_events(lock& held, std::size_t count);
     driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach);
     void wait_for_device() noexcept;
 

@@ -54,15 +54,23 @@ driver::Status pool_engine::prepare_waits(lock& held, const heap::fence_set& fen
             *out_of_reach = true;
             return {};
         }
-        std::vector<driver::EventHandle> made;
-        driver::Status status;
-        {
-            const unlocked without(held);
-            status = timelines_.create_events(missing, &made);
-        }
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
-        if (!status.ok()) return status;
+        if (const driver::Status status = make_events(held, missing); !status.ok()) return status;
     }
+}
+
+/// Spare ones. Lets the lock go. Throws std::bad_alloc, with nothing done.
+driver::Status pool_engine::make_events(lock& held, std::size_t count) {
+    std::vector<driver::EventHandle> made;
+    made.reserve(count);
+    timelines_.expect_events(count);
+    driver::Status status;
+    {
+        const unlocked without(held);
+        status = timelines_.create_events(count, &made);
+    }
+    timelines_.expect_fewer_events(count - made.size());
+    for (driver::EventHandle e : made) timelines_.give_spare(e);
+    return status;
 }
 
 /// As `wait_for`, but the host waits, for as long as the device needs. Lets the lock go.
@@ -149,16 +157,12 @@ void pool_engine::cover(lock& held) {
     // Nothing fails from here on, so that what is prepared is finished.
     std::vector<pending_wait> events;
     events.reserve(2 * latest.size());
-    std::vector<driver::EventHandle> made;
-    made.reserve(latest.size());
     if (const std::size_t missing = timelines_.prepare_cover(latest, how_far, &events); missing > 0) {
-        driver::Status status;
-        {
-            const unlocked without(held);
-            status = timelines_.create_events(missing, &made);
+        try {
+            if (make_events(held, missing).ok()) (void)timelines_.prepare_cover(latest, how_far, &events);
+        } catch (const std::bad_alloc&) {
+            // Then these stay uncovered.
         }
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
-        if (status.ok()) (void)timelines_.prepare_cover(latest, how_far, &events);
     }
     if (events.empty()) return;
     {

@@ -332,12 +332,7 @@ void pool_engine::forget_what_left(lock& held) {
 void pool_engine::cover_by_device(lock& held) {
     recording now;
     if (!timelines_.begin_device_recording(&now)) {
-        std::vector<driver::EventHandle> made;
-        {
-            const unlocked without(held);
-            (void)timelines_.create_events(1, &made);
-        }
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        (void)make_events(held, 1);
         if (!timelines_.begin_device_recording(&now)) return;
     }
     binds_since_device_event_ = 0;
@@ -380,19 +375,13 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     timeline& home = *a.home;
     recording now;
     if (!timelines_.begin_recording(home, &now)) {
-        std::vector<driver::EventHandle> made;
-        try {
-            made.reserve(1);
-        } catch (const std::bad_alloc&) {
-            return;
-        }
         timelines_.hold(home);  // while the lock is let go
-        {
-            const unlocked without(held);
-            (void)timelines_.create_events(1, &made);
+        try {
+            (void)make_events(held, 1);
+        } catch (const std::bad_alloc&) {
+            // As if there were none spare.
         }
         timelines_.let_go(home);
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
         if (a.home != &home || !timelines_.begin_recording(home, &now)) return;
     }
     timelines_.hold(home);

@@ -164,14 +164,16 @@ class timelines {
     void destroy_event(driver::EventHandle event) noexcept { (void)driver_.destroy_event(event); }
     /// Null if none is spare.
     driver::EventHandle take_spare() noexcept;
-    /// An event for which the host has no memory left is lost: nothing else.
-    void give_spare(driver::EventHandle event) noexcept {
-        try {
-            spare_.push_back(event);
-        } catch (const std::bad_alloc&) {
-            return;
-        }
+    /// So many events are to be made: room for all of them to be spare at once. Throws std::bad_alloc.
+    void expect_events(std::size_t more) {
+        const std::size_t wanted = num_events_ + more;
+        if (wanted > spare_.capacity()) spare_.reserve(2 * wanted);
+        num_events_ = wanted;
     }
+    /// So many of them were not made.
+    void expect_fewer_events(std::size_t fewer) noexcept { num_events_ -= fewer; }
+    /// One that was expected.
+    void give_spare(driver::EventHandle event) noexcept { spare_.push_back(event); }
 
     /// Everything freed on `t` so far gets the epoch of the result, whose event the caller records on the stream without the
     /// lock, and hands in with what came of it. The stream must be the timeline's, which the caller has verified. A timeline
@@ -262,7 +264,8 @@ class timelines {
     const bool has_device_events_;
     heap::address_map<timeline*, 0> timelines_;  // by number and one
     std::vector<driver::EventHandle> spare_;
-    std::uint64_t counter_ = 0;  // epochs, versions, stamps: one source, so that none repeats when a stream comes back
+    std::size_t num_events_ = 0;  // ours: spare, recorded, or on their way
+    std::uint64_t counter_ = 0;   // epochs, versions, stamps: one source, so that none repeats when a stream comes back
     std::size_t num_recorded_ = 0;
 
     std::atomic<std::uint64_t> device_epoch_{0};

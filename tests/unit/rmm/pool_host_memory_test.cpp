@@ -142,6 +142,7 @@ TEST(PoolHostMemory, questions_that_cannot_all_be_noted_let_go_of_the_streams_th
             rmm::detail::gone_streams gone;
             timelines t(driver, 0, gone);
             std::vector<kmm::driver::EventHandle> events;
+            t.expect_events(64);
             EXPECT_TRUE(t.create_events(64, &events).ok());
             for (const kmm::driver::EventHandle e : events) t.give_spare(e);
             // As many of the device as there can be; the first covers nothing.
@@ -161,6 +162,37 @@ TEST(PoolHostMemory, questions_that_cannot_all_be_noted_let_go_of_the_streams_th
         return failed;
     });
     EXPECT_GE(num_failed, 1);
+}
+
+TEST(PoolHostMemory, frees_of_many_streams_that_cannot_be_covered_leave_none_of_the_streams_behind) {
+    const auto host = kmm::driver::make_host_driver({1, 128 * MiB, 1});
+    counting_driver driver(*host);
+    const rmm::detail::driver_scope scope(driver);
+    mr::cuda_memory_resource cuda;
+    constexpr std::size_t num_frees = 128;  // as many are covered together
+    const int num_failed = for_every_allocation([&](int n) {
+        bool failed = false;
+        {
+            pool_engine pool(cuda, options_of(64 * MiB));
+            std::vector<cuda_stream> streams;
+            for (int i = 0; i < 80; ++i) streams.push_back(non_blocking());
+            std::vector<void*> blocks;
+            for (std::size_t i = 0; i < num_frees; ++i)
+                blocks.push_back(pool.allocate(400 * KiB, streams[i % streams.size()]));
+            for (std::size_t i = 0; i < num_frees; ++i) {
+                const cuda_stream_view stream = streams[i % streams.size()];
+                pool.free(blocks[i], 400 * KiB, {&stream, 1});
+            }
+            mr::detail::refusal why;
+            void* ptr = nullptr;
+            failed = fails_at(n, [&] { ptr = pool.try_allocate(400 * KiB, streams.front(), &why); });
+            const cuda_stream_view stream = streams.front();
+            if (ptr != nullptr) pool.free(ptr, 400 * KiB, {&stream, 1});
+        }
+        EXPECT_EQ(driver.num_created, driver.num_destroyed) << "allocation " << n;
+        return failed;
+    });
+    EXPECT_GE(num_failed, 5);
 }
 
 // Pools behave otherwise once a stream was captured in the process: this one is the last.
