@@ -20,7 +20,8 @@ namespace {
 
 using rmm::detail::stream_kind;
 
-// After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many of them.
+// After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many
+// of them.
 constexpr std::size_t requests_per_refused_span = 256;
 
 // The memory of so many streams that are captured is passed over in the search for other.
@@ -92,8 +93,8 @@ pool_engine::~pool_engine() {
     const rmm::detail::transit_scope until_it_is_the_drivers(device_);
     rmm::detail::leave_ledger(*this);
     driver::DeviceGuard on(driver_, device_);
-    // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any more
-    // have left events, or the device is fenced.
+    // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any
+    // more have left events, or the device is fenced.
     try {
         lock held(mutex_);
         bool out_of_reach = false;
@@ -178,8 +179,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
                 return try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why);
             spans_refused_ = requests_per_refused_span;
         }
-        // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
-        // but a program that captures streams may be capturing one now, and such an event would spoil that.
+        // What streams that are gone have left is reached by events of the device alone. Growing instead would have no
+        // end, but a program that captures streams may be capturing one now, and such an event would spoil that.
         if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), why)) return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
         if (!polled && (more_to_clear_ || timelines_.num_recorded() > 0)) {
@@ -202,9 +203,9 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     }
 }
 
-/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
-/// that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away than allowed),
-/// and (with the cause in `*why`) where the driver refuses.
+/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for
+/// one that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away
+/// than allowed), and (with the cause in `*why`) where the driver refuses.
 void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far,
                              refusal* why, std::uint64_t* unreachable) {
     if (!taken) return nullptr;
@@ -375,8 +376,8 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     if (should_record(*recorder)) record(*recorder, stream);
 }
 
-/// The arena's block comes back when the fences have passed: at once, if the arena's stream need not wait for them. Its size; 0
-/// if it is none in use.
+/// The arena's block comes back when the fences have passed: at once, if the arena's stream need not wait for them. Its
+/// size; 0 if it is none in use.
 std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::fence_set fences) {
     std::size_t size = 0;
     const std::lock_guard in(owner.mutex);

@@ -1,13 +1,14 @@
-// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it uses them.
+// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it
+// uses them.
 //
-// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a free
-// on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The heap
-// (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all comes from
-// the heap.
+// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a
+// free on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The
+// heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
+// comes from the heap.
 //
 // Owns: the blocks from upstream, the heap and the arenas over them, the streams' fences. Must not know: the public
-// templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool must
-// be current, as for every resource.
+// templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
+// must be current, as for every resource.
 #pragma once
 
 #include <array>
@@ -65,34 +66,37 @@ class pool_engine final : public rmm::detail::memory_holder {
     pool_engine(const pool_engine&) = delete;
     pool_engine& operator=(const pool_engine&) = delete;
 
-    /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null, with
-    /// the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
+    /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null,
+    /// with the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
     void* try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    /// The same, and asks others to free memory rather than fail; a refusal is an exception with the pool's figures. O(1) for what the stream's arena has; else
-    /// O(log free pieces + streams), and O(free pieces) where only neighbours that are not merged yet fit.
+    /// The same, but asks others to free memory before it fails, and throws an exception with the pool's figures. O(1)
+    /// where the stream's arena has a block, else O(log free pieces + streams); O(free pieces) where only neighbours
+    /// that are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
-    /// Takes a block back that may be used again once the work queued now on every one of `streams` is done (none: at
-    /// once, and then the caller has waited for the stream that it was allocated on, too). O(1) for blocks of arenas, O(log free pieces) for others.
+    /// Takes a block back, which may be used again once the work queued now on every one of `streams` is done. Without
+    /// streams it may be used at once: the caller has waited for all its users. O(1) for blocks of arenas, O(log free
+    /// pieces) for others.
     void free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept;
 
     /// Only of a pool that has one.
     device_async_resource_ref upstream() const noexcept { return *upstream_; }
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
     const pool_options& options() const noexcept { return options_; }
-    /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller of others.
+    /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller
+    /// of others.
     memory_registration* registration() const noexcept { return registration_.get(); }
     pool_statistics statistics();
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();
     std::size_t trim(std::size_t keep_bytes);
-    /// Takes `bytes` more from upstream, or as much as a request needs that waits for it now; for a thread that grows the pool
-    /// ahead of its users. At most until `target_bytes` are held. False if nothing was taken: upstream refused, or it is enough.
-    /// Not for an upstream whose memory is ordered on a stream.
+    /// Takes `bytes` more from upstream, or as much as a request needs that waits for it now; for a thread that grows
+    /// the pool ahead of its users. At most until `target_bytes` are held. False if nothing was taken: upstream
+    /// refused, or it is enough. Not for an upstream whose memory is ordered on a stream.
     bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
     void set_name(std::string name);
-    /// Of the streams, arenas, events and pieces that the pool keeps, how many it has looked at so far: what the tests of its
-    /// complexity compare.
+    /// Of the streams, arenas, events and pieces that the pool keeps, how many it has looked at so far: what the tests
+    /// of its complexity compare.
     std::uint64_t num_steps();
     /// Timelines and arenas: what the pool remembers of streams.
     std::size_t num_remembered();
@@ -133,9 +137,10 @@ class pool_engine final : public rmm::detail::memory_holder {
         capture_heap* capture = nullptr;  // of a block that a captured stream asked for
         cudaStream_t stream = nullptr;    // which asked for it
     };
-    // Large blocks of different streams merge, and are cut where they fit best, only when their fences are known to have passed:
-    // the heap of a pool that many streams use would fall to pieces without. Eight streams that fill a pool of 40 GiB reach 88.6 %
-    // so, and 78.9 % with a poll every 32 frees (H200, medians of 15 seeds).
+    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
+    // have passed. With rare polls the heap of a pool that many streams use breaks into small pieces: eight streams
+    // that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32 (H200, medians of
+    // 15 seeds).
     static constexpr std::size_t large_frees_per_poll = 4;
     // As many timelines are asked about then; the next poll asks others.
     static constexpr std::size_t timelines_per_poll = 32;
@@ -357,8 +362,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
 };
 
-/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing again;
-/// it leaves the marks to the outer call.
+/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing
+/// again; it leaves the marks to the outer call.
 class growth_mark {
   public:
     explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.device_), outermost_(!pool.growing_) {

@@ -13,21 +13,23 @@ namespace {
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
-// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up to these.
+// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up
+// to these.
 constexpr std::size_t most_large_frees_per_poll = 64;
-// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes milliseconds, under
-// the lock.
+// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes
+// milliseconds, under the lock.
 constexpr std::size_t most_cleared_per_poll = 512;
 
-// As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the host driver.
+// As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
+// host driver.
 constexpr std::size_t frees_per_cover = 128;
 constexpr std::size_t few_arenas = 64;
 
 }  // namespace
 
 /// Makes `stream` (whose own fences, of number `own`, need nothing) wait for `fences`. Lets the lock go for the driver.
-/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it. `*unreachable`: the
-/// timeline that is so far away, or whose stream is captured.
+/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it.
+/// `*unreachable`: the timeline that is so far away, or whose stream is captured.
 driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream,
                                      std::uint64_t own, reach how_far, bool* out_of_reach, std::uint64_t* unreachable) {
     std::vector<pending_wait> waits;
@@ -90,8 +92,8 @@ void pool_engine::wait_for_device() noexcept {
     rmm::detail::report_failure(driver_.synchronize_device(device_), "wait for the users of a pool's memory");
 }
 
-/// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what is asked +
-/// pieces of the timelines that have moved).
+/// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what
+/// is asked + pieces of the timelines that have moved).
 void pool_engine::poll(lock& held, std::size_t most_timelines) {
     std::vector<timelines::question> questions = timelines_.questions(most_timelines);
     large_frees_ = 0;  // others that come meanwhile need not ask too
@@ -109,8 +111,8 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     if (most_timelines >= timelines_.num_recorded()) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }
 
-/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(pieces of the timelines that
-/// have moved).
+/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(pieces of the
+/// timelines that have moved).
 void pool_engine::clear_passed() {
     const timelines::progress moved = timelines_.moved();
     const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
@@ -140,8 +142,8 @@ bool pool_engine::should_cover() const noexcept {
            num_arenas_.load(std::memory_order_relaxed) > few_arenas;
 }
 
-/// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others, if it may
-/// be. Lets the lock go.
+/// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others,
+/// if it may be. Lets the lock go.
 void pool_engine::cover(lock& held) {
     std::vector<heap::fence> latest;
     latest.reserve(2 * most_uncovered);

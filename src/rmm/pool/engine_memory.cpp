@@ -108,8 +108,8 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     return {};
 }
 
-/// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the span would
-/// not begin where spans must.
+/// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the
+/// span would not begin where spans must.
 bool pool_engine::grow_by_span(lock& held, arena& a) {
     const std::size_t bytes = span_bytes();
     const growth_mark growing(*this);
@@ -136,8 +136,8 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
     return true;
 }
 
-/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes back to the
-/// driver: false.
+/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes
+/// back to the driver: false.
 bool pool_engine::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
     try {
         heaps_[area].add_region(made.address, made.size_bytes, heap::border::open);
@@ -191,8 +191,8 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
 
 // ---- what is free lies in several blocks of upstream, each too small
 
-/// Blocks of upstream in which nothing is in use, of `bytes` together at least: as few bytes as that takes, small blocks
-/// first. None if there is not as much. O(blocks of upstream log free pieces).
+/// Blocks of upstream in which nothing is in use, of `bytes` together at least: as few bytes as that takes, small
+/// blocks first. None if there is not as much. O(blocks of upstream log free pieces).
 std::vector<heap::range> pool_engine::unused_blocks(std::size_t bytes) {
     std::vector<heap::range> unused;
     for (const auto& [address, size_bytes] : regions_)
@@ -213,8 +213,9 @@ std::vector<heap::range> pool_engine::unused_blocks(std::size_t bytes) {
     return unused;
 }
 
-/// Gives blocks back that nobody uses, in the order of the stream, and asks upstream for one that the request fits into: after a
-/// refusal, of the pool's maximum or of upstream. If upstream refuses again, it is asked for what it was given.
+/// Gives blocks back that nobody uses, in the order of the stream, and asks upstream for one that the request fits
+/// into: after a refusal, of the pool's maximum or of upstream. If upstream refuses again, it is asked for what it
+/// was given.
 pool_engine::piece pool_engine::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
                                          refusal* why) {
     if (!options_.grows || options_.block_bytes != 0) return {};
@@ -250,8 +251,8 @@ pool_engine::piece pool_engine::exchange(lock& held, std::size_t size, const are
     return {};
 }
 
-/// In the order of the stream, whose own fences need nothing. False if its last users cannot be waited for: then nothing has
-/// changed. Lets the lock go.
+/// In the order of the stream, whose own fences need nothing. False if its last users cannot be waited for: then
+/// nothing has changed. Lets the lock go.
 bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own) {
     // What is taken is nobody's while the lock is let go.
     heap::block taken = heaps_[0].take(block.address, block.size_bytes);
@@ -277,7 +278,8 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
     return true;
 }
 
-/// Upstream has refused what it was given blocks for. What it does not give again, the pool may grow by when there is more.
+/// Upstream has refused what it was given blocks for. What it does not give again, the pool may grow by when there
+/// is more.
 void pool_engine::take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a,
                              cuda_stream_view stream) {
     for (const heap::range& block : given_back) {
@@ -399,9 +401,9 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
-/// Of virtual memory: a block that ends inside a large physical piece keeps what is free behind it in that piece from being moved.
-/// Where memory is scarce the piece is cut there, while nobody uses it. False if memory was lost to the driver on the way: the
-/// rest of the block is in the heap again.
+/// Of virtual memory: a block that ends inside a large physical piece keeps the free rest of that piece from being
+/// moved. Where memory is scarce, the piece is cut at the block's end while nobody uses it. False if memory was lost to
+/// the driver on the way; what is left of the block is in the heap again.
 bool pool_engine::cut_behind(lock& held, piece* taken) {
     if (source_ == nullptr || !*taken || taken->from != nullptr) return true;
     if (growing_ && grower_ != std::this_thread::get_id()) return true;  // the source is at work
@@ -531,8 +533,8 @@ std::size_t pool_engine::trim(std::size_t keep_bytes) {
 /// While nobody else grows or shrinks the pool.
 std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
     const growth_mark shrinking(*this);
-    // What goes back upstream is ordered on the legacy stream, which cannot be touched while streams that wait for it are
-    // captured.
+    // Memory goes back upstream in the order of the legacy stream, which must not be touched while a stream that waits
+    // for it is captured.
     bool spoils = false;
     {
         const unlocked without(held);

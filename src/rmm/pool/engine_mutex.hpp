@@ -1,7 +1,8 @@
 // The lock of a pool's engine.
 //
-// Owns: the lock, and the streams whose last reference was dropped under it: `unlock` destroys them, for which the driver is
-// called, when the lock is free again. Must not know: the engine. Any thread; a Lockable, for std::unique_lock.
+// Owns: the lock, and the streams whose last reference was dropped under it: `unlock` destroys them, for
+// which the driver is called, when the lock is free again. Must not know: the engine. Any thread; a Lockable,
+// for std::unique_lock.
 #pragma once
 
 #include <mutex>
