@@ -1,7 +1,7 @@
 // Replays a log of allocations and frees on a resource: in the order of the log, or each thread at its own pace.
 //
-// Owns: its streams and threads, for the length of a replay. Must not know: where resources come from, and files. A replay
-// runs a thread for each thread of the log and returns when all have ended.
+// Owns: its streams and threads, for the length of a replay. Must not know: where resources come from, and files. A
+// replay runs a thread for each thread of the log and returns when all have ended.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,8 @@ class ReplayLog {
     static constexpr std::size_t most_threads = 4096;
     static constexpr std::size_t most_streams = 16384;
 
-    /// Throws rmm::logic_error, with the line, for more threads or streams than that, and for live memory beyond 64 bits.
+    /// Throws rmm::logic_error, with the line, for more threads or streams than that, and for live memory beyond
+    /// 64 bits.
     explicit ReplayLog(std::vector<Event> events);
 
     const std::vector<Event>& events() const { return events_; }
@@ -45,8 +46,8 @@ class ReplayLog {
 
     /// The most bytes that were live at once if everything is served.
     std::size_t peak_bytes() const { return peak_bytes_; }
-    /// Events that no program has done: frees of what is not live or with another size, addresses that are given out twice. They
-    /// are replayed as far as they make sense. The first of them in words.
+    /// Events that no program has done: frees of what is not live or with another size, addresses that are given out
+    /// twice. They are replayed as far as they make sense. The first of them in words.
     std::size_t num_odd() const { return num_odd_; }
     const std::vector<std::string>& odd() const { return odd_; }
     std::size_t num_leaked() const { return num_leaked_; }
@@ -96,10 +97,10 @@ class ReplayStreams {
     std::map<std::uintptr_t, rmm::cuda_stream> streams_;
 };
 
-/// Replays all events but `allocate failure`. A request that the resource refuses is reported and its free left out; a
-/// free of an address that the log has not allocated frees null; a block is freed with the size that it was allocated with. `before_cleanup` runs behind the last event; then what
-/// the log leaks is freed. Throws only what the driver does, and rmm::logic_error
-/// where the system does not give the threads.
+/// Replays all events but `allocate failure`. A request that the resource refuses is reported, and its free is left
+/// out. A free of an address that the log has not allocated frees null; every block is freed with the size that it was
+/// allocated with. `before_cleanup` runs after the last event; then what the log leaks is freed. Throws what the driver
+/// throws, and rmm::logic_error where the system refuses to start the threads.
 ReplayResult replay(const ReplayLog& log, rmm::mr::device_memory_resource& resource, const ReplayStreams& streams,
                     ReplayOrder order, void (*before_cleanup)(void*) = nullptr, void* user = nullptr);
 

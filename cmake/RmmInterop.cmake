@@ -1,6 +1,6 @@
 # Makes CCCL::CCCL, unless the program has found one itself. The toolkit's own, because its compiler looks there as well;
-# CCCL_DIR names another. A toolkit without CMake files for it has at least the headers: in include/cccl from CUDA 13 on,
-# and in include/ before.
+# CCCL_DIR names another. Of a toolkit without CMake files for it the headers serve: in include/cccl from CUDA 13 on, in
+# include/ before. Where there are none either, there is no target: who links with it is told so by CMake.
 function(rmm_find_cccl)
   if(TARGET CCCL::CCCL)
     return()
@@ -11,19 +11,24 @@ function(rmm_find_cccl)
   if(TARGET CCCL::CCCL)
     return()
   endif()
-  add_library(CCCL::CCCL INTERFACE IMPORTED GLOBAL)
+  set(found)
   foreach(directory ${CUDAToolkit_INCLUDE_DIRS})
     if(EXISTS ${directory}/cccl/cuda/std/version)
-      target_include_directories(CCCL::CCCL INTERFACE ${directory}/cccl)
+      list(APPEND found ${directory}/cccl)
     elseif(EXISTS ${directory}/cuda/std/version)
-      target_include_directories(CCCL::CCCL INTERFACE ${directory})
+      list(APPEND found ${directory})
     endif()
   endforeach()
+  if(found)
+    add_library(CCCL::CCCL INTERFACE IMPORTED GLOBAL)
+    target_include_directories(CCCL::CCCL INTERFACE ${found})
+  endif()
 endfunction()
 
 # rmm_add_interop(target): makes an interface target the drop-in for RMM. Where a CUDA toolkit is found, its users get
 # the CUDA runtime, CCCL (Thrust, CUB, libcu++) and NVTX, and our headers include their interoperability headers;
-# without a toolkit the target stays as light as rmm::core. Used by this build and by the installed package.
+# without a toolkit the target stays as light as rmm::core. Of a toolkit without CCCL they get the CUDA runtime alone, and our
+# headers that need CCCL refuse to compile, with the reason. Used by this build and by the installed package.
 function(rmm_add_interop target)
   if(RMM_NVTX)
     target_compile_definitions(${target} INTERFACE RMM_NVTX)
@@ -46,6 +51,15 @@ function(rmm_add_interop target)
     target_link_libraries(${target} INTERFACE CUDA::nvtx3)
   endif()
   rmm_find_cccl()
-  target_link_libraries(${target} INTERFACE CCCL::CCCL)
-  target_compile_definitions(${target} INTERFACE RMM_WITH_CCCL LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+  target_compile_definitions(${target} INTERFACE LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
+  if(TARGET CCCL::CCCL)
+    target_link_libraries(${target} INTERFACE CCCL::CCCL)
+    target_compile_definitions(${target} INTERFACE RMM_WITH_CCCL)
+  else()
+    target_compile_definitions(${target} INTERFACE RMM_CCCL_WAS_NOT_FOUND)
+    if(NOT rmm_FIND_QUIETLY)
+      message(STATUS "rmm: no headers of CCCL (Thrust, CUB, libcu++) in ${CUDAToolkit_INCLUDE_DIRS}: there is no target "
+        "CCCL::CCCL, and rmm::rmm comes without the headers that name its types. CCCL_DIR says where CCCL is")
+    endif()
+  endif()
 endfunction()

@@ -1,9 +1,7 @@
 // Thrust's vector over our resources. Interop only: units of target rmm::rmm.
 #pragma once
 
-#ifndef RMM_WITH_CCCL
-#error "this header names types of Thrust: link with target rmm::rmm, which brings Thrust and defines RMM_WITH_CCCL"
-#endif
+#include <rmm/detail/needs_cccl.hpp>
 
 #include <thrust/device_vector.h>
 

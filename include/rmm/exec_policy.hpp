@@ -1,9 +1,7 @@
 // How Thrust's algorithms use a stream and a resource. Interop only: units of target rmm::rmm.
 #pragma once
 
-#ifndef RMM_WITH_CCCL
-#error "this header names types of Thrust: link with target rmm::rmm, which brings Thrust and defines RMM_WITH_CCCL"
-#endif
+#include <rmm/detail/needs_cccl.hpp>
 
 #include <thrust/detail/execute_with_allocator.h>
 #include <thrust/system/cuda/execution_policy.h>

@@ -1,23 +1,29 @@
-// The C interface of rmm: memory resources for bindings (Python, Julia, ..) and for the allocator hooks of other libraries.
+// The C interface of rmm: memory resources for bindings (Python, Julia, ..) and for the allocator hooks of
+// other libraries.
 //
 // C11, and C++. Owns the names that begin with rmm_ and RMM_C_. Must not know: C++, CUDA's headers.
 //
 // What holds for every function
 // - Threads: any function, from any thread, at any time. Texts and figures of errors are the calling thread's.
-// - Errors: a function that can fail returns an `int` of `rmm_status`, 0 for success. Where it fails it has done nothing and written
-//   nothing but what it says; `rmm_last_error` has the reason. No C++ exception leaves it, and nothing is printed. (The
-//   library itself reports wrong frees on stderr, and nothing else.) A null pointer where one is needed is RMM_INVALID_ARGUMENT.
-// - Streams: CUDA's handle as it is; 0 or 1 is the legacy default stream, 2 the calling thread's. Memory is ordered on its stream as in
-//   C++: it may be used at once there, and elsewhere after ordering. No function waits for the host unless its resource does.
-// - Devices: numbers of the driver. A resource belongs to the device that was current when it was opened; its calls make that
-//   device current, and then the one of before again.
-// - After fork, in a child whose parent had used a device: what allocates or asks fails with RMM_LOGIC_ERROR, what frees does nothing.
+// - Errors: a function that can fail returns an `int` of `rmm_status`, 0 for success. A call that fails has changed
+//   nothing, and written nothing but what its comment says; `rmm_last_error` gives the reason. No C++ exception
+//   leaves the library, and it prints nothing except reports of wrong frees on stderr. A null pointer where one is
+//   needed is RMM_INVALID_ARGUMENT.
+// - Streams: CUDA's handles; 0 or 1 is the legacy default stream, 2 the calling thread's. Memory is ordered on its
+//   stream as in C++: it may be used at once on that stream, and on others after synchronization. No function waits for
+//   the device unless its resource does.
+// - Devices: numbers of the driver. A resource belongs to the device that was current when it was opened; its calls
+//   make that device current, and then the one of before again.
+// - After fork, in a child whose parent had used a device: calls that allocate or ask fail with RMM_LOGIC_ERROR, calls
+//   that free do nothing.
 //
 // What stays
-// - Numbers of codes, names of kinds and options, signatures: none is changed or taken away, some are added. Options are text, so
-//   that a new one changes no struct and no signature; a library that does not know one says so and names those that it knows.
-// - Structs that the library fills begin with their size, which the caller sets (`rmm_statistics s = {sizeof s};`). The library writes no
-//   more than that, so that an old program runs with a new library; what a new program knows and an old library does not stays 0.
+// - Numbers of codes, names of kinds and options, signatures: none is changed or taken away, some are added. Options
+//   are text, so that a new one changes no struct and no signature; a library that does not know one says so and names
+//   those that it knows.
+// - Structs that the library fills begin with their size, which the caller sets (`rmm_statistics s = {sizeof s};`). The
+//   library writes no more than that, so that an old program runs with a new library; fields that an old library does
+//   not know stay 0.
 #ifndef RMM_RMM_H
 #define RMM_RMM_H
 
@@ -52,8 +58,8 @@ enum rmm_status {
     RMM_ERROR = 6              ///< anything else
 };
 
-/// Why the last call that failed on this thread did so: UTF-8, the same words as the exception of C++, cut after 4095 bytes. "" if
-/// none has. Valid until the next failure on this thread; a success leaves it.
+/// The error text of the last call that failed on this thread: UTF-8, the text of the C++ exception, cut after 4095
+/// bytes; "" if none has failed. Valid until the next failure on this thread; calls that succeed do not change it.
 RMM_C_API const char* rmm_last_error(void);
 
 enum rmm_limit {
@@ -81,24 +87,25 @@ typedef struct rmm_shortage {
     size_t elsewhere_bytes;          ///< of the device, in use and not known to this library
 } rmm_shortage;
 
-/// The figures of the last failure of this thread, if it was RMM_OUT_OF_MEMORY; else RMM_INVALID_ARGUMENT, and `rmm_last_error` stays
-/// as it is.
+/// The figures of this thread's last failure, if that was RMM_OUT_OF_MEMORY; else RMM_INVALID_ARGUMENT, which leaves
+/// `rmm_last_error` as it is.
 RMM_C_API int rmm_last_shortage(rmm_shortage* out);
 
-// ---- Resources -------------------------------------------------------------------------------------------------------------
+// ---- Resources
 
-/// A memory resource with a count of references. It goes, and its memory back to where it came from, with its last reference; what
-/// was allocated from it must have been freed then.
+/// A reference-counted memory resource. It is closed with its last reference, and its memory goes back to where it came
+/// from; all blocks that were allocated from it must have been freed by then.
 typedef struct rmm_resource rmm_resource;
 
 /// Opens a resource on the current device. `*out` is one reference, the caller's; null where it fails.
 ///
-/// `options`: entries `key=value` with blanks or commas between them, or null. A value with blanks, commas or quotes stands in
-/// double quotes, a double quote in it twice. Bytes: "1048576", "4GiB", "1.5GB", "50%" (of the device's memory, rounded down to a
-/// multiple of 256). Booleans: 0, 1, false, true. A key that is unknown, stands twice or is missing though needed: RMM_INVALID_ARGUMENT.
+/// `options`: entries `key=value`, separated by blanks or commas, or null. A value that contains blanks, commas or
+/// quotes stands in double quotes, with each double quote in it doubled. Bytes: "1048576", "4GiB", "1.5GB", "50%" (of
+/// the device's memory, rounded down to a multiple of 256). Booleans: 0, 1, false, true. RMM_INVALID_ARGUMENT for a key
+/// that is unknown, given twice, or missing though needed.
 ///
-/// `upstream`: where the memory comes from, of the same device; the resource keeps a reference. (p) may be null, which means "cuda";
-/// (a) must not be null; all others take none.
+/// `upstream`: the resource that the memory comes from, of the same device; the new resource keeps a reference to it.
+/// Kinds marked (p) take null for the kind "cuda"; (a) must have one; all others take none.
 ///
 ///   kind                    options
 ///   cuda                                                          each request goes to the driver
@@ -125,21 +132,23 @@ typedef struct rmm_resource rmm_resource;
 /// What each does is said in docs/choosing-a-memory-resource.md and in the header of its name.
 RMM_C_API int rmm_open(const char* kind, const char* options, rmm_resource* upstream, rmm_resource** out);
 
-/// Memory of the caller's. `allocate` returns a code of rmm_status: RMM_OK and the memory in `*out`, RMM_OUT_OF_MEMORY (others may be
-/// asked to make room), or another. `deallocate` cannot fail. Both are called by any thread that uses the resource, with no lock held,
-/// and must be thread-safe; `bytes` is never 0. They must not throw or jump. `stream` 0 is the legacy default stream: a caller built
-/// with CUDA_API_PER_THREAD_DEFAULT_STREAM, whose 0 is its thread's, comes with that one's handle.
+/// A resource that the caller implements. `allocate` returns a code of rmm_status: RMM_OK with the memory in `*out`,
+/// RMM_OUT_OF_MEMORY (reclaimers may then be asked to make room), or another. `deallocate` cannot fail. Both are called
+/// by any thread that uses the resource, with no lock held, and must be thread-safe; `bytes` is never 0. They must not
+/// throw or longjmp. `stream` 0 is the legacy default stream; a caller built with CUDA_API_PER_THREAD_DEFAULT_STREAM
+/// passes the handle of its thread's stream instead.
 typedef int (*rmm_allocate_function)(void* user, size_t bytes, struct CUstream_st* stream, void** out);
 typedef void (*rmm_deallocate_function)(void* user, void* pointer, size_t bytes, struct CUstream_st* stream);
 
-/// A resource of the current device over these functions. `on_close`, if not null, is called once with `user` when the last
-/// reference has gone (not where this fails), on the thread that let it go.
+/// A resource of the current device over these functions. `on_close`, if not null, is called once with `user` when the
+/// last reference has gone (not where this fails), on the thread that let it go.
 RMM_C_API int rmm_open_callbacks(rmm_allocate_function allocate, rmm_deallocate_function deallocate,
                                  void (*on_close)(void* user), void* user, rmm_resource** out);
 
 /// One more reference; its argument. Null is null. Constant time, no lock.
 RMM_C_API rmm_resource* rmm_retain(rmm_resource* resource);
-/// One reference less. Null is nothing. The last one closes the resource as its destructor does, and may take as long as that.
+/// One reference less. Null is nothing. The last one closes the resource as its destructor does, and may take as long
+/// as that.
 RMM_C_API void rmm_release(rmm_resource* resource);
 
 /// As given to `rmm_open`; "callbacks"; "external" for what C++ made. Lives as long as the resource.
@@ -149,16 +158,17 @@ RMM_C_API int rmm_device(const rmm_resource* resource);
 /// What it was opened over, as a new reference; null if nothing.
 RMM_C_API rmm_resource* rmm_upstream(rmm_resource* resource);
 
-/// At least `bytes` bytes for use on `stream`, into `*out` (null where it fails). 0 bytes may be null. `alignment` is a power of two
-/// up to 256, to which all memory is aligned, or 0; for more there is the kind "aligned".
+/// Allocates at least `bytes` bytes for use on `stream`, and writes the address to `*out` (null where it fails). 0
+/// bytes may give null. `alignment` is 0 or a power of two up to 256, to which all memory is aligned; the kind
+/// "aligned" gives more.
 RMM_C_API int rmm_allocate(rmm_resource* resource, size_t bytes, size_t alignment, struct CUstream_st* stream,
                            void** out);
-/// Gives memory back that may be used again on `stream` at once; `bytes` as it was asked for. A null `pointer` is nothing. Fails only
-/// for a null resource, and where a resource of the program's own throws, whose block then counts as freed.
+/// Gives memory back, which may be used again on `stream` at once; `bytes` as it was asked for. A null `pointer` is
+/// ignored. Fails only for a null resource, and where a resource of the program throws; the block then counts as freed.
 RMM_C_API int rmm_deallocate(rmm_resource* resource, void* pointer, size_t bytes, struct CUstream_st* stream);
 
-/// Gives unused memory back to where it came from, until `keep_bytes` are held; `*given_back`, if not null, says how many bytes. Of a
-/// resource that keeps none its upstream is asked, and so on; if nobody does, it is 0.
+/// Gives unused memory back to where it came from, until `keep_bytes` are held; `*given_back`, if not null, gets the
+/// number of bytes. A resource that keeps no memory itself asks its upstream; if none keeps any, `*given_back` is 0.
 RMM_C_API int rmm_trim(rmm_resource* resource, size_t keep_bytes, size_t* given_back);
 /// What errors and reports call the resource. RMM_INVALID_ARGUMENT for a kind that has no names.
 RMM_C_API int rmm_set_name(rmm_resource* resource, const char* name);
@@ -190,40 +200,44 @@ typedef struct rmm_statistics {
 
 /// What the resource itself knows, not its upstream. Constant time but for pools, which look at their free memory.
 RMM_C_API int rmm_get_statistics(rmm_resource* resource, rmm_statistics* out);
-/// Begins and ends a section of the counters of "statistics" (else RMM_INVALID_ARGUMENT). `out`, which may be null: the section around
-/// it as it is; the section that has ended. The last one cannot be ended: RMM_LOGIC_ERROR.
+/// Begins (push) and ends (pop) a section of the counters of a "statistics" resource; RMM_INVALID_ARGUMENT for any
+/// other. `out`, which may be null, gets the counters of the outer section (push) or of the section that has ended
+/// (pop). The outermost section cannot be ended: RMM_LOGIC_ERROR.
 RMM_C_API int rmm_push_counters(rmm_resource* resource, rmm_statistics* out);
 RMM_C_API int rmm_pop_counters(rmm_resource* resource, rmm_statistics* out);
 
-// ---- Devices ----------------------------------------------------------------------------------------------------------------
+// ---- Devices
 // `device` is a number of the driver's, or -1 for the current one.
 
 /// The resource that the device's allocations use unless they say otherwise, of C and of C++; a new reference.
 RMM_C_API int rmm_get_device_resource(int device, rmm_resource** out);
-/// Replaces it; null: the initial one, "cuda". The library keeps a reference until it is replaced again. Whoever still has memory
-/// of the one before needs a reference of his own; the hooks for PyTorch free to the one that is set at the free.
+/// Replaces it; null: the initial one, "cuda". The library keeps a reference until it is replaced again. Whoever
+/// still has memory of the one before needs a reference of his own; the hooks for PyTorch free to the one that is set
+/// at the free.
 RMM_C_API int rmm_set_device_resource(int device, rmm_resource* resource);
 
 /// Free and total bytes, as the driver counts. Either pointer may be null.
 RMM_C_API int rmm_memory_info(int device, size_t* free_bytes, size_t* total_bytes);
 
-/// Who in this process holds memory of the device, for people. Up to `*size` bytes are written to `text`, the last of them 0; `*size`
-/// becomes what the whole text needs with its 0. With `*size` 0, `text` may be null.
+/// A readable report of who in this process holds memory of the device. At most `*size` bytes are written to `text`,
+/// with a terminating 0; `*size` becomes the size of the whole text with its 0. With `*size` 0, `text` may be null.
 RMM_C_API int rmm_memory_report(int device, char* text, size_t* size);
 /// The same of all devices as JSON; `with_blocks` not 0: with every block.
 RMM_C_API int rmm_memory_snapshot(int with_blocks, char* text, size_t* size);
 
-// ---- Hooks of other libraries ------------------------------------------------------------------------------------------------
+// ---- Hooks of other libraries
 // Null means failure here, with the reason in `rmm_last_error`; 0 bytes are null too, and no failure.
 
-/// With the signature that PyTorch's CUDAPluggableAllocator wants: the current resource of `device`, on `stream`. (PyTorch may not look
-/// for null: a program that lives close to the limit wants a resource with reclaimers, or of virtual memory.)
+/// With the signature that PyTorch's CUDAPluggableAllocator wants: allocates from the current resource of `device`, on
+/// `stream`. PyTorch may not check for null: a program that comes close to the memory limit should use a resource with
+/// reclaimers, or one of virtual memory.
 RMM_C_API void* rmm_torch_allocate(ptrdiff_t bytes, int device, struct CUstream_st* stream);
 RMM_C_API void rmm_torch_deallocate(void* pointer, ptrdiff_t bytes, int device, struct CUstream_st* stream);
 
-/// With the signature that CuPy's CFunctionAllocator wants; `resource` is an rmm_resource, of which CuPy's user keeps a reference. CuPy
-/// names no stream, and no size at the free: memory is asked for on the thread's hook stream, the size is kept here, and the
-/// memory is freed on the stream that it was asked for on. `device` must be the resource's.
+/// With the signature that CuPy's CFunctionAllocator wants; `resource` is an rmm_resource to which CuPy's user
+/// keeps a reference. CuPy passes no stream, and no size to the free: memory is allocated on the thread's hook
+/// stream, the library remembers the size, and the memory is freed on the stream that it was allocated on. `device`
+/// must be the resource's.
 RMM_C_API void* rmm_cupy_allocate(void* resource, size_t bytes, int device);
 RMM_C_API void rmm_cupy_deallocate(void* resource, void* pointer, int device);
 /// The stream of hooks of this thread that name none; at first 0. Returns the one of before.

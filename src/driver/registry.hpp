@@ -32,19 +32,20 @@ struct HostOptions {
     bool device_events = true;  ///< see Capabilities::device_event; without them as drivers before CUDA 12.5
 };
 
-/// A new host driver of its own (a runtime with its own virtual devices; tests). Fails for want of memory, and with LostInFork
-/// (fork.hpp).
+/// A new host driver, for a runtime with its own virtual devices and for tests. Throws std::bad_alloc, and LostInFork
+/// (fork.hpp) in the child of a fork whose parent had used a driver.
 std::shared_ptr<Driver> make_host_driver(const HostOptions&);
-/// The options that KMM_VIRTUAL_DEVICES, KMM_VIRTUAL_DEVICE_MEM and, for tests, KMM_TEST_NO_DEVICE_EVENTS=1 ask for. Throws std::invalid_argument naming variable and text.
+/// The options that KMM_VIRTUAL_DEVICES, KMM_VIRTUAL_DEVICE_MEM and, for tests, KMM_TEST_NO_DEVICE_EVENTS=1 ask for.
+/// Throws std::invalid_argument with the variable and its text.
 HostOptions host_options_from_environment();
 
 /// The process's driver of this kind, or null with the reason in `*reason`.
 std::shared_ptr<Driver> open(Kind kind, std::string* reason);
 /// The process's host driver, or null while nobody has opened it.
 std::shared_ptr<Driver> host_if_open() noexcept;
-/// The driver of all free functions of rmm and of runtimes that ask for no other: KMM_DRIVER, else the first usable of
-/// cuda, hip, host. Chosen once. Throws std::runtime_error if KMM_DRIVER names one that cannot be used, LostInFork (fork.hpp) in a
-/// child that a fork has left without.
+/// The driver of all free functions of rmm, and of runtimes that ask for no other: the one that KMM_DRIVER names, else
+/// the first usable of cuda, hip, host. Chosen once. Throws std::runtime_error if KMM_DRIVER names one that cannot be
+/// used, and LostInFork (fork.hpp) in the child of a fork whose parent had used a driver.
 Driver& process_default();
 std::shared_ptr<Driver> process_default_shared();
 

@@ -2,6 +2,7 @@
 #include "rmm/driver_pool.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -46,14 +47,22 @@ driver_pool::~driver_pool() {
 
 driver_pool& record_of_pool(cudaMemPool_t pool, driver_pool::whose owner) {
     known_pools& known = the_known_pools();
-    const std::lock_guard in(known.mutex);
-    // The latest: the driver may use the handle of a foreign pool again.
-    const auto at = std::find_if(known.all.rbegin(), known.all.rend(), [&](auto* p) { return p->pool_ == pool; });
-    if (at != known.all.rend()) return **at;
-    known.all.reserve(known.all.size() + 1);
+    const auto find = [&]() -> driver_pool* {
+        // The latest: the driver may use the handle of a foreign pool again.
+        const auto at = std::find_if(known.all.rbegin(), known.all.rend(), [&](auto* p) { return p->pool_ == pool; });
+        return at == known.all.rend() ? nullptr : *at;
+    };
+    {
+        const std::lock_guard in(known.mutex);
+        if (driver_pool* const p = find()) return *p;
+    }
     const char* const kind =
         owner == driver_pool::managed ? "cuda_async_managed_memory_resource" : "cuda_async_view_memory_resource";
-    return *known.all.emplace_back(new driver_pool(kind, pool, current_device(), 0, owner));
+    std::unique_ptr<driver_pool> made(new driver_pool(kind, pool, current_device(), 0, owner));
+    const std::lock_guard in(known.mutex);
+    if (driver_pool* const meanwhile = find()) return *meanwhile;
+    known.all.push_back(made.get());
+    return *made.release();
 }
 
 void driver_pool::raise(std::size_t to) noexcept {

@@ -26,9 +26,12 @@ struct headroom {
     /// it throws passes through.
     template<typename FreeBytes>
     std::size_t bytes_on_device(std::size_t bytes, FreeBytes free_bytes) {
-        std::lock_guard lock(mutex);
+        std::unique_lock lock(mutex);
         if (bytes >= small_below_bytes || small_blocks_left == 0) {
+            // Of several that ask at once the last answer counts.
+            lock.unlock();
             const std::size_t free = free_bytes();
+            lock.lock();
             room_bytes = free > headroom_bytes ? free - headroom_bytes : 0;
             small_blocks_left = small_blocks_per_answer;
         }

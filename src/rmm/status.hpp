@@ -20,13 +20,12 @@ namespace detail {
 
 namespace driver = ::kmm::driver;
 
-/// The driver of the process, or of the innermost `driver_scope` of this thread. Throws rmm::logic_error where KMM_DRIVER names
-/// one that cannot be used, and in the child of a fork that
-/// left it without.
+/// The driver of the process, or of the innermost `driver_scope` of this thread. Throws rmm::logic_error where
+/// KMM_DRIVER names one that cannot be used, and in the child of a fork whose parent had used a driver.
 driver::Driver& the_driver();
 
-/// In the child of a fork that left it without the driver (driver/fork.hpp): whatever allocates or queues work refuses, before it
-/// takes a lock; whatever frees or ends does nothing, before it takes a lock.
+/// In the child of a fork that left it without the driver (driver/fork.hpp): whatever allocates or queues work refuses,
+/// before it takes a lock; whatever frees or ends does nothing, before it takes a lock.
 inline bool lost_in_fork() noexcept { return driver::lost_in_fork(); }
 [[noreturn]] void throw_lost_in_fork();
 /// Throws rmm::logic_error there, which names fork and spawn.
@@ -35,8 +34,8 @@ inline void refuse_after_fork() {
         throw_lost_in_fork();
 }
 
-/// While it lives, this thread's calls of rmm go to another driver than the process's: for a runtime that has one of its own.
-/// What is made in such a scope is used and destroyed in scopes of the same driver only.
+/// While it lives, this thread's calls of rmm go to another driver than the process's: for a runtime that has one of
+/// its own. What is made in such a scope is used and destroyed in scopes of the same driver only.
 class driver_scope {
   public:
     explicit driver_scope(driver::Driver& driver) noexcept;
@@ -64,8 +63,8 @@ enum class memory_place { device, host };
 /// Throws rmm::out_of_memory: the host's allocator refused `bytes` of pageable memory.
 [[noreturn]] void throw_host_out_of_memory(std::size_t bytes, const char* what);
 
-/// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down. The words are put
-/// together where they are written, so that this needs no memory of the host.
+/// For destructors and deallocate, which do not throw: one line on stderr. Silent once the driver has shut down. The
+/// parts of the line are written one by one, so that no memory of the host is needed.
 void report_failure(driver::Status status, const char* attempted) noexcept;
 void report_misuse(std::string_view text, std::string_view second = {}, std::string_view third = {},
                    std::string_view fourth = {}) noexcept;

@@ -110,7 +110,7 @@ owned_stream::~owned_stream() {
 }
 
 void owned_stream::release() noexcept {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (drop_reference()) delete this;
 }
 
 void owned_stream::close() noexcept {

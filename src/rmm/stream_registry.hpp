@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 #include "driver/driver.hpp"
 #include "rmm/cuda_stream_view.hpp"
@@ -28,6 +29,7 @@ class owned_stream {
     void close() noexcept;
 
     void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+    /// May call the driver; where that must not be, `gone_streams`.
     void release() noexcept;
 
     std::uint64_t id() const noexcept { return id_; }
@@ -45,8 +47,11 @@ class owned_stream {
     bool has_closed(kmm::driver::EventHandle* end) noexcept;
 
   private:
+    friend class gone_streams;
     owned_stream() = default;
     ~owned_stream();
+    /// True for the last reference: the caller destroys the object.
+    bool drop_reference() noexcept { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
     enum class state : std::uint8_t { open, closing, closed };
 
@@ -62,6 +67,29 @@ class owned_stream {
     state state_ = state::open;
     int num_recording_ = 0;  // calls of `fence` that are using the handle
     kmm::driver::EventHandle end_;
+    owned_stream* next_gone_ = nullptr;
+};
+
+/// Streams whose last reference was dropped under a lock. To destroy one calls the driver, which is done without the lock.
+/// Needs no memory of the host. Not thread-safe.
+class gone_streams {
+  public:
+    gone_streams() = default;
+    gone_streams(gone_streams&& other) noexcept : first_(std::exchange(other.first_, nullptr)) {}
+    gone_streams& operator=(gone_streams&&) = delete;
+    /// Calls the driver.
+    ~gone_streams() {
+        while (first_ != nullptr) delete std::exchange(first_, first_->next_gone_);
+    }
+    bool empty() const noexcept { return first_ == nullptr; }
+    /// Drops the caller's reference. Null is ignored.
+    void release(owned_stream* stream) noexcept {
+        if (stream == nullptr || !stream->drop_reference()) return;
+        stream->next_gone_ = std::exchange(first_, stream);
+    }
+
+  private:
+    owned_stream* first_ = nullptr;
 };
 
 enum class stream_kind : std::uint8_t {

@@ -5,6 +5,9 @@
 #ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
 #error "RMM requires LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE to be defined: target rmm::rmm defines it"
 #endif
+#ifdef RMM_CCCL_WAS_NOT_FOUND
+#include <rmm/detail/needs_cccl.hpp>
+#endif
 
 #include <cuda/memory_resource>
 

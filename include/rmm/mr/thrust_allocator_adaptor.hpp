@@ -1,9 +1,7 @@
 // A resource as an allocator of Thrust. Interop only: units of target rmm::rmm.
 #pragma once
 
-#ifndef RMM_WITH_CCCL
-#error "this header names types of Thrust: link with target rmm::rmm, which brings Thrust and defines RMM_WITH_CCCL"
-#endif
+#include <rmm/detail/needs_cccl.hpp>
 
 #include <cstddef>
 #include <limits>

@@ -37,11 +37,10 @@ class nvtx_registration final : public memory_registration {
     }
 
     void remove_region(void* base, std::size_t) noexcept override {
-        const std::lock_guard lock(mutex_);
-        const auto at = heaps_.find(reinterpret_cast<std::uintptr_t>(base));
-        if (at == heaps_.end()) return;
-        nvtx::unregister_heap(at->second.handle);
-        heaps_.erase(at);
+        std::unique_lock lock(mutex_);
+        const auto removed = heaps_.extract(reinterpret_cast<std::uintptr_t>(base));
+        lock.unlock();
+        if (!removed.empty()) nvtx::unregister_heap(removed.mapped().handle);
     }
 
     void give(void* block, std::size_t bytes) noexcept override {

@@ -1,5 +1,5 @@
-// A table from addresses to small values: open addressing with linear probing in one array, so that a look-up touches one or
-// two cache lines and nothing is allocated for an entry.
+// A table from addresses to small values: open addressing with linear probing in one array, so that a look-up touches
+// one or two cache lines and nothing is allocated for an entry.
 //
 // Owns the table; must not know what the values are for. Not thread-safe. All operations O(1) on average.
 #pragma once

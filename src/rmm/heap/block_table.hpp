@@ -1,8 +1,9 @@
-// From addresses to descriptors, for very many of them: eight bytes an entry, so that the table of a hundred thousand blocks
-// stays in a core's cache.
+// From addresses to descriptors, for very many of them: eight bytes an entry, so that the table of a hundred thousand
+// blocks stays in a core's cache.
 //
-// An entry holds 32 bits of the address and the index of a descriptor, which knows the whole address. Owns the table; must not
-// know what a descriptor is. Open addressing with linear probing. Not thread-safe. All operations O(1) on average.
+// An entry holds 32 bits of the address and the index of a descriptor, which knows the whole address. Owns the
+// table; must not know what a descriptor is. Open addressing with linear probing. Not thread-safe. All operations
+// O(1) on average.
 #pragma once
 
 #include <cstddef>

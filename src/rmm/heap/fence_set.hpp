@@ -21,8 +21,8 @@ struct fence {
     friend bool operator==(const fence&, const fence&) = default;
 };
 
-/// At most one fence for each timeline (the latest); kept sorted by timeline. One fence, the common case, allocates nothing, nor
-/// does a set that takes over the fences of the same timelines, or that becomes smaller.
+/// At most one fence for each timeline (the latest); kept sorted by timeline. One fence, the common case, allocates
+/// nothing, nor does a set that takes over the fences of the same timelines, or that becomes smaller.
 class fence_set {
   public:
     fence_set() = default;

@@ -1,8 +1,8 @@
 // Owns: the algorithms of heap.hpp. Must not know: drivers, streams, threads, kmm. Runs on whichever thread holds the
 // lock of the pool that owns the heap.
 //
-// Every public call either does all of its work or throws and leaves the heap as it was: nodes and copies of fences are made
-// before anything is linked, and what an allocation splits or shrinks keeps its nodes.
+// Every public call either does all of its work or throws and leaves the heap as it was: nodes and copies of fences are
+// made before anything is linked, and what an allocation splits or shrinks keeps its nodes.
 #include "rmm/heap/heap.hpp"
 
 #include <algorithm>
@@ -315,7 +315,8 @@ heap::piece* heap::find_fenced(std::size_t size, std::span<const std::uint64_t> 
     return at;
 }
 
-/// A heap of one user never searches there, and need not keep the tree for it: as many changes as there are pieces pay for it.
+/// A heap of one user never searches there, and need not keep the tree for it: as many changes as there are pieces pay
+/// for it.
 void heap::keep_fenced() noexcept {
     num_changes_ = 0;
     if (fenced_is_kept_) return;

@@ -38,8 +38,8 @@ enum class border : std::uint8_t {
     sealed,  ///< no block ever crosses it (two allocations of a driver that happen to touch)
 };
 
-/// Best fit over address ranges. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log free
-/// pieces), however many timelines there are, where nothing else is said.
+/// Best fit over address ranges. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log
+/// free pieces), however many timelines there are, where nothing else is said.
 ///
 /// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none.
 class heap {
@@ -58,10 +58,10 @@ class heap {
     /// Who asks needs no fence for memory of none.
     static constexpr std::uint64_t no_timeline = ~std::uint64_t{0};
 
-    /// An empty block if nothing fits (or `size_bytes` is 0). Among fitting pieces: those without fences, or with fences of
-    /// timeline `own` only, first; then the smallest, then the lowest. Where none fits, the beginning of the lowest row of touching
-    /// pieces that does. The block's size is rounded up. Nothing with fences of the timelines `avoided`: O(pieces of these) more, and
-    /// O(free pieces) where only a row of pieces would do.
+    /// An empty block if nothing fits (or `size_bytes` is 0). Prefers pieces without fences, or with fences of timeline
+    /// `own` only; among these the smallest that fits, then the lowest address. Where no piece fits, the beginning of
+    /// the lowest row of touching pieces that does. The block's size is rounded up. Pieces with fences of the timelines
+    /// `avoided` are left out, which costs O(their pieces) more, and O(free pieces) where only a row of pieces fits.
     block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline,
                        std::span<const std::uint64_t> avoided = {});
     /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
@@ -74,17 +74,18 @@ class heap {
     block take(std::uintptr_t address, std::size_t size_bytes);
     /// What was given out by one call, and not freed, leaves the heap for good. Needs no memory of the host.
     void remove_taken(std::uintptr_t address, std::size_t size_bytes) noexcept;
-    /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked for.
-    /// Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
+    /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked
+    /// for. Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
     /// So many frees more than allocations are to come: of a block that goes back in parts. Throws std::bad_alloc.
     void expect_frees(std::size_t more);
     /// So many of them will not.
     void expect_fewer_frees(std::size_t fewer) noexcept { num_expected_ -= std::min(fewer, num_expected_); }
-    /// Drops the fences for which passed(fence) is true, and merges the pieces that had such with their neighbours. `moved`, in ascending order: the
-    /// timelines (below 2^63 - 1) that have passed something since they were named last; fences that are given must not have passed before that.
-    /// Looks only at pieces of theirs (one of several timelines is one's of them, which the heap chooses), and changes at most `most`,
-    /// of each timeline the largest first; false if that was not all. O(log free pieces) for each piece looked at.
+    /// Drops the fences for which passed(fence) is true, and merges pieces that lost some with their neighbours.
+    /// `moved`: the timelines (below 2^63 - 1) that have passed something since they were named last, in ascending
+    /// order; no fence that is given to the heap may have passed before that. Looks only at pieces that are owned by
+    /// these timelines (the heap chooses one owner for a piece with several), and changes at most `most` pieces, the
+    /// largest of each timeline first; false if there were more. O(log free pieces) for each piece looked at.
     template<typename P>
     bool prune(std::span<const std::uint64_t> moved, P&& passed, std::size_t most = ~std::size_t{0}) noexcept {
         for (const bool several : {false, true}) {
@@ -118,8 +119,8 @@ class heap {
         }
     }
 
-    /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for an
-    /// owner that has just emptied the heap because the pieces lay in each other's way.
+    /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for
+    /// an owner that has just emptied the heap because the pieces lay in each other's way.
     void merge_all();
 
     std::size_t round_up(std::size_t size_bytes) const noexcept {
@@ -139,15 +140,15 @@ class heap {
     std::size_t largest_free_bytes() const noexcept {
         return by_address_.empty() ? 0 : by_address_.root()->below.longest_bytes;
     }
-    /// Free space that [address, address + size) would become part of if it were freed now: the whole contiguous extent.
-    /// O(log free pieces + pieces in it).
+    /// Free space that [address, address + size) would become part of if it were freed now: the whole contiguous
+    /// extent. O(log free pieces + pieces in it).
     std::size_t extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const;
     /// Elements of its trees that were looked at in all: what the tests of its complexity count.
     std::size_t num_steps() const noexcept { return num_steps_; }
 
   private:
-    /// Whose fences a piece carries: nobody's, one timeline's (its number and one), or those of several. Of these one is watched: as
-    /// long as that has not moved, the piece is not ready.
+    /// Whose fences a piece carries: nobody's, one timeline's (its number plus one), or those of several timelines. Of
+    /// several, one is chosen and watched: the piece cannot be ready before that one has moved.
     using owner = std::uint64_t;
     static constexpr owner nobody = 0;
     static constexpr owner of_several = owner{1} << 63;
@@ -261,8 +262,8 @@ class heap {
     piece* find_row(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept;
     block cut(piece* at, std::size_t size);
     block take_range(piece* first, std::uintptr_t address, std::size_t size);
-    /// Takes [begin, end), which is free from the piece `at` on, out of the pieces. A node, and `copy` of the piece's fences, are
-    /// needed where that leaves two parts of one piece.
+    /// Takes [begin, end), which is free from the piece `at` on, out of the pieces. A node, and `copy` of the piece's
+    /// fences, are needed where that leaves two parts of one piece.
     void remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end, fence_set copy) noexcept;
     void remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcept;
     static bool is_inside(const piece& p, std::uintptr_t begin, std::uintptr_t end) noexcept {

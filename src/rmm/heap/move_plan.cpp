@@ -73,8 +73,8 @@ class attempt {
     const piece_costs& costs_;
 };
 
-/// Ready ones first, then large ones. Of equal pieces those of the smallest extents: they empty small extents, which are
-/// of little use to anybody, and leave large ones whole.
+/// Ready ones first, then large ones. Of equal pieces those of the smallest extents: they empty small extents, which
+/// are of little use to anybody, and leave large ones whole.
 std::vector<std::uint32_t> in_order(std::span<const free_extent> extents, std::span<const movable_piece> pieces) {
     std::vector<std::uint32_t> order(pieces.size());
     std::iota(order.begin(), order.end(), std::uint32_t{0});
@@ -148,8 +148,8 @@ move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, st
         best_chosen.swap(chosen);
     };
 
-    // Of the extents that have the room the largest needs least beside it; smaller ones are tried too, as its own pieces
-    // may be what is needed.
+    // Of the extents that have the room the largest needs least beside it; smaller ones are tried too, as its own
+    // pieces may be what is needed.
     constexpr std::size_t num_tried = 4;
     std::vector<std::uint32_t> by_size;
     for (std::size_t i = 0; i < extents.size(); ++i)

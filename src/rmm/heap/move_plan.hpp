@@ -14,8 +14,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-/// What the driver takes, measured on an H200 for pieces of 2 MiB to 1 GiB: so much for each piece, and very little for its
-/// size. Only their relations matter to a choice.
+/// What the driver takes, measured on an H200 for pieces of 2 MiB to 1 GiB: so much for each piece, and very little for
+/// its size. Only their relations matter to a choice.
 struct piece_costs {
     std::uint32_t move_ns = 33000;   ///< unmap 13 us, map 0.5, set access 19
     std::uint32_t fresh_ns = 28000;  ///< create 8 us, map 0.5, set access 19
@@ -69,32 +69,32 @@ struct move_plan {
     std::size_t new_bytes = 0;    ///< to be mapped beside `kept`: the least that makes the request fit
     std::size_t fresh_bytes = 0;  ///< of these, what must be taken from the driver
     std::size_t num_moved = 0;    ///< pieces in `moved`
-    /// For whoever carries the plan out: where `moved` is more than what is needed, what is too much of a piece that is worth
-    /// cutting (`is_worth_cutting`) is not mapped. 0: `moved` is mapped as it is.
+    /// For whoever carries the plan out: where `moved` is more than what is needed, what is too much of a piece that is
+    /// worth cutting (`is_worth_cutting`) is not mapped. 0: `moved` is mapped as it is.
     std::size_t fitting_bytes = 0;
     bool waits = false;         ///< `moved` has pieces that are not ready
     std::uint64_t cost_ns = 0;  ///< what the driver will take, about
 };
 
-/// The cheapest way to `bytes` (> 0) of contiguous memory, extents sorted by address.
-/// O(pieces log pieces).
+/// The cheapest way to `bytes` (> 0) of contiguous memory, extents sorted by address. O(pieces log pieces).
 move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, std::span<const movable_piece> pieces,
                      const supply& from, std::size_t granularity, std::size_t largest_piece_bytes,
                      const piece_costs& costs = {});
 
-/// `bytes` of fresh memory are made of pieces of the largest size and one of what is left: few pieces, which end where the
-/// request does.
+/// `bytes` of fresh memory are made of pieces of the largest size and one of what is left: few pieces, which end where
+/// the request does.
 inline std::size_t num_pieces(std::size_t bytes, std::size_t largest_piece_bytes) noexcept {
     return bytes / largest_piece_bytes + (bytes % largest_piece_bytes != 0 ? 1 : 0);
 }
 
-/// The largest piece for a source that can hold `most_bytes`: a 512th. Large pieces make moving cheap, but whatever small
-/// block lies in one keeps all of it from being moved.
+/// The largest piece for a source that can hold `most_bytes`: a 512th. Large pieces make moving cheap, but whatever
+/// small block lies in one keeps all of it from being moved.
 std::size_t best_largest_piece(std::size_t most_bytes, std::size_t granularity) noexcept;
 
-/// How large a piece may be of which only a part is used, when `used_bytes` of at most `most_bytes` are in use: the largest
-/// size up to half, then less and less (by the third power of what can still be used), down to a 32nd of it. While there is
-/// room, few large pieces make moving cheap; when there is little, whatever a large piece keeps from being moved is missed.
+/// How large a piece may be of which only a part is used, when `used_bytes` of at most `most_bytes` are in use: the
+/// largest size up to half, then less and less (by the third power of what can still be used), down to a 32nd of it.
+/// While there is room, few large pieces make moving cheap; when there is little, whatever a large piece keeps from
+/// being moved is missed.
 std::size_t fitting_piece(std::size_t used_bytes, std::size_t most_bytes, std::size_t largest_piece_bytes,
                           std::size_t granularity) noexcept;
 
@@ -103,18 +103,19 @@ inline bool is_worth_cutting(std::size_t piece_bytes, std::size_t fitting_bytes)
     return piece_bytes >= 2 * fitting_bytes;
 }
 
-/// Requests of so much are rounded up to the granularity: blocks then begin and end where pieces do, or can be made to. What
-/// that costs is little in a large source, and too much for all but the largest requests in a small one.
+/// Requests of so much are rounded up to the granularity: blocks then begin and end where pieces do, or can be made to.
+/// What that costs is little in a large source, and too much for all but the largest requests in a small one.
 std::size_t whole_granules_from(std::size_t most_bytes, std::size_t granularity) noexcept;
 
-/// Requests below this had better live in an area of their own (`free_range::area`): they are few bytes, and each makes a
-/// whole piece immovable. That made moves a quarter rarer in the simulation.
+/// Requests below this had better live in an area of their own (`free_range::area`): they are few bytes, and each makes
+/// a whole piece immovable. That made moves a quarter rarer in the simulation.
 std::size_t small_request_limit(std::size_t most_bytes, std::size_t granularity) noexcept;
 
-/// What a pool may take from the driver rather than move memory (`supply::eager_fresh_bytes`), when `peak_bytes` was the
-/// most that was in use (with the request) and `held_bytes` are held. Up to 1.4375 times the peak: with less the mix of sizes
-/// keeps memory moving, with more the holes that the mix leaves are not filled when the pool is used up. (1.375: half a percent more of the
-/// memory can be used, and the driver takes 1.7 times as long; 1.5: half a percent less, 0.9 times.)
+/// How much a pool may take from the driver rather than move memory (`supply::eager_fresh_bytes`): until it holds
+/// 1.4375 times `peak_bytes`, the most that was in use (the request counted); `held_bytes` are held now. With a lower
+/// factor the mix of sizes keeps memory moving; with a higher one the holes that the mix leaves are not filled when the
+/// pool is full. (1.375: half a percent more of the memory can be used, and the driver's calls take 1.7 times as long;
+/// 1.5: half a percent less, and 0.9 times as long.)
 std::size_t eager_growth(std::size_t peak_bytes, std::size_t held_bytes) noexcept;
 
 }  // namespace heap

@@ -1,5 +1,5 @@
-// Owns: the algorithms of span_heap.hpp. Must not know: streams, drivers, locks. Runs on whichever thread holds the lock of
-// the arena that owns the heap.
+// Owns: the algorithms of span_heap.hpp. Must not know: streams, drivers, locks. Runs on whichever thread holds the
+// lock of the arena that owns the heap.
 #include "rmm/heap/span_heap.hpp"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 // Constant-time allocation inside spans of addresses: the memory that one stream has for its small requests.
 //
-// Everything free in it may be used by its owner at once; `position`s only say up to where the owner's stream must have come
-// before somebody else may use a piece. Owns: descriptors of pieces, in host memory (device memory holds no headers), and
-// the table of blocks in use. Must not know: streams, drivers, locks. Not thread-safe.
+// Everything free in it may be used by its owner at once; `position`s only say up to where the owner's stream must have
+// come before somebody else may use a piece. Owns: descriptors of pieces, in host memory (device memory holds no
+// headers), and the table of blocks in use. Must not know: streams, drivers, locks. Not thread-safe.
 //
-// The search is that of two-level segregated fit (Masmano, Ripoll, Crespo, Real: TLSF, ECRTS 2004): a power of two, then
-// sixteen steps between two powers, each with a list; two bit scans find the first list in which every piece fits.
+// The search is that of two-level segregated fit (Masmano, Ripoll, Crespo, Real: TLSF, ECRTS 2004): a power of two,
+// then sixteen steps between two powers, each with a list; two bit scans find the first list in which every piece fits.
 #pragma once
 
 #include <array>
@@ -43,12 +43,12 @@ class span_heap {
 
     /// Adds free memory, freed at `position`. Throws std::bad_alloc, with nothing done.
     void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position);
-    /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. Looks at those from number
-    /// `*from` on, and sets that to where to go on: calls with one number that begins as 0 take all of them out in O(spans +
-    /// their pieces).
+    /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. Looks at those from
+    /// number `*from` on, and sets that to where to go on: calls with one number that begins as 0 take all of them out
+    /// in O(spans + their pieces).
     span remove_empty_span(std::size_t* from) noexcept;
-    /// The same of one in which nothing is in use. Before, f(address, size in bytes, position, detached block or `whole`) is
-    /// called for each of its pieces; it may throw, and then nothing is done.
+    /// The same of one in which nothing is in use. Before, f(address, size in bytes, position, detached block or
+    /// `whole`) is called for each of its pieces; it may throw, and then nothing is done.
     template<typename F>
     span remove_unused_span(std::size_t* from, F&& f) {
         for (; *from < spans_.size(); ++*from) {
@@ -63,8 +63,8 @@ class span_heap {
         return {};
     }
 
-    /// `size_bytes` is a multiple of the unit, above 0. O(1). Throws std::bad_alloc, with nothing done. `tag` is whatever the
-    /// owner wants to know of the block.
+    /// `size_bytes` is a multiple of the unit, above 0. O(1). Throws std::bad_alloc, with nothing done. `tag` is
+    /// whatever the owner wants to know of the block.
     taken try_allocate(std::size_t size_bytes, std::uint16_t tag = 0);
     /// Gives a block in use back. Returns its size; 0, and nothing done, if there is none at the address. O(1).
     std::size_t free(std::uintptr_t address, std::uint64_t position) noexcept;
@@ -75,7 +75,8 @@ class span_heap {
     void free_detached(detached block, std::uint64_t position) noexcept;
     /// Puts a detached block to use again. Throws std::bad_alloc, with nothing done.
     taken take_detached(detached block, std::uint16_t tag = 0);
-    /// Cuts a detached block to its first `size_bytes`; the rest is detached too. Throws std::bad_alloc, with nothing done.
+    /// Cuts a detached block to its first `size_bytes`; the rest is detached too. Throws std::bad_alloc, with
+    /// nothing done.
     detached split_detached(detached block, std::size_t size_bytes);
     std::size_t size_of(detached block) const noexcept { return bytes(pieces_[block].units); }
 
@@ -118,8 +119,8 @@ class span_heap {
         std::uint32_t num_live = 0;
     };
 
-    // Sixteen steps between two powers of two waste at most a sixteenth in a search; below sixteen units each count has a
-    // list of its own.
+    // Sixteen steps between two powers of two waste at most a sixteenth in a search; below sixteen units each count has
+    // a list of its own.
     static constexpr unsigned steps_log2 = 4;
     static constexpr unsigned steps = 1u << steps_log2;
     static constexpr unsigned num_rows = 32 - steps_log2 + 1;

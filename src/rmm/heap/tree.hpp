@@ -1,9 +1,10 @@
 // A sorted tree whose links lie in its elements: nothing is allocated for an element, and one can be in several trees.
 //
-// A treap (Seidel, Aragon: Randomized search trees, 1996): sorted by key from left to right, by a random priority of the
-// element from top to bottom, so that it is balanced whatever the order of changes. A tree may keep sums over subtrees up to
-// date (`Order::update`). Which way a descent goes cannot be predicted, so that it does not branch. Owns: the links. Must not know: what the elements are, where they live. Not thread-safe.
-// All operations O(log elements) on average.
+// A treap (Seidel, Aragon: Randomized search trees, 1996): sorted by key from left to right, and by a random priority
+// of the element from top to bottom, so that it is balanced whatever the order of changes. A tree may keep sums over
+// subtrees up to date (`Order::update`). The direction of a descent cannot be predicted, so the code avoids branches.
+// All operations are O(log elements) on average. Owns: the links. Must not know: what the elements are, where they
+// live. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,9 @@ struct tree_links {
     T* child[2] = {nullptr, nullptr};  // on the left what comes before, on the right what comes behind
 };
 
-/// `Order`: `static bool less(const T&, const T&)`, and, if there are sums, `static bool update(T&)`, which computes those of
-/// an element from itself and the two below it, and says whether that changed anything. T has a `std::uint32_t priority`.
+/// `Order`: `static bool less(const T&, const T&)`, and, if there are sums, `static bool update(T&)`, which computes
+/// those of an element from itself and the two below it, and says whether that changed anything. T has a
+/// `std::uint32_t priority`.
 template<typename T, tree_links<T> T::* Links, typename Order>
 class tree {
   public:
@@ -49,8 +51,8 @@ class tree {
         while (parent(at) != nullptr && left(parent(at)) == at) at = parent(at);
         return parent(at);
     }
-    /// The first element for which `is_before(element)` is false; null if there is none. It must be true for the elements up
-    /// to some point, and false for the others. Adds the elements looked at to `*steps`.
+    /// The first element for which `is_before(element)` is false; null if there is none. It must be true for the
+    /// elements up to some point, and false for the others. Adds the elements looked at to `*steps`.
     template<typename P>
     T* lower_bound(P&& is_before, std::size_t* steps) const noexcept {
         T* found = nullptr;

@@ -1,9 +1,12 @@
 // The memory that a pool keeps at hand for one stream.
 //
-// An arena holds spans. What is free in them may be used on the arena's stream without any wait. A block that was freed on
-// another stream is *away*: it comes back when that stream has passed the point of the free. When its stream is gone, an
-// arena goes over to another one. One arena of a pool is nobody's: what is free in it is ready for every stream. Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`;
-// lock order: the engine's, then an arena's; only what is atomic is read without.
+// An arena holds spans. What is free in them may be used on the arena's stream without a wait. A block that was freed
+// on another stream is *away*: it comes back when that stream has passed the point of the free. When its stream has
+// ended, an arena is given to another one. One arena of each pool belongs to no stream: what is free in it is ready for
+// every stream.
+//
+// Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`, which is taken after the
+// engine's lock; only what is atomic is read without.
 #pragma once
 
 #include <atomic>
@@ -46,13 +49,14 @@ struct alignas(64) arena {
     std::uint64_t drained_at = never;
     std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
 
-    // Frees on the home stream, of blocks of whichever arena, since an event was recorded on it. Approximate: threads that
-    // share the stream may lose counts.
+    // Frees on the home stream, of blocks of whichever arena, since an event was recorded on it. Approximate: threads
+    // that share the stream may lose counts.
     std::atomic<std::uint32_t> num_unrecorded{0};
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
 
-    // Whether the stream was seen since somebody looked for arenas that are not used; and calls that rely on its being the stream's.
+    // `is_used`: the stream was seen since unused arenas were last looked for. `num_callers`: calls in progress that
+    // rely on the arena's being their stream's.
     std::atomic<bool> is_used{true};
     std::atomic<std::uint32_t> num_callers{0};
     // A span has become free, or a block came back that is away: stands in the engine's list of what to look at.
@@ -72,8 +76,8 @@ struct alignas(64) arena {
     std::vector<away_block> away;
     heap::span_heap heap;
 
-    /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs memory of
-    /// the host. Throws std::bad_alloc, with nothing done.
+    /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs
+    /// memory of the host. Throws std::bad_alloc, with nothing done.
     heap::span_heap::taken try_allocate(std::size_t size_bytes, std::uint16_t tag) {
         reserve_away(1);
         return heap.try_allocate(size_bytes, tag);

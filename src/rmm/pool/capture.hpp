@@ -1,9 +1,10 @@
-// The memory that a pool gives to a stream capture: it stays with the capture's graph, whose launches use it again and again.
+// The memory that a pool gives to a stream capture: it stays with the capture's graph, whose launches use it again
+// and again.
 //
-// A block that is freed in the capture is used again in it, on the stream that freed it; nothing waits for an event of the
-// outside, and no event of the capture is recorded. What is left goes back to the pool when the graph and everything made of
-// it are gone. Owns: what is free in the capture. Must not know: the driver. Not thread-safe: the engine brings the lock;
-// `capture_state` alone is told of the end by any thread.
+// A block that is freed in the capture is used again in it, on the stream that freed it; nothing waits for an event of
+// the outside, and no event of the capture is recorded. What is left goes back to the pool when the graph and
+// everything made of it are gone. Owns: what is free in the capture. Must not know: the driver. Not thread-safe: the
+// engine brings the lock; `capture_state` alone is told of the end by any thread.
 #pragma once
 
 #include <array>

@@ -20,7 +20,8 @@ namespace {
 
 using rmm::detail::stream_kind;
 
-// After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many of them.
+// After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many
+// of them.
 constexpr std::size_t requests_per_refused_span = 256;
 
 // The memory of so many streams that are captured is passed over in the search for other.
@@ -47,7 +48,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       options_(options),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
-      timelines_(driver_, device_),
+      timelines_(driver_, device_, mutex_.gone()),
       large_frees_per_poll_(large_frees_per_poll) {
     uncovered_.reserve(most_uncovered);
     common_uncovered_.reserve(most_uncovered);
@@ -74,18 +75,16 @@ pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options&
 void pool_engine::take_initial_block() {
     const std::size_t bytes = options_.initial_bytes;
     void* const base = ask_upstream_for(bytes);
+    const cuda_stream_view stream;
+    tell_added(reinterpret_cast<std::uintptr_t>(base), bytes, &stream);
     try {
-        const arena_call a = arena_of(cuda_stream_view{});
+        const arena_call a = arena_of(stream);
         heap::fence_set fences;
-        if (options_.ordered_upstream) {
-            timeline& home = *a->home.load();
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
-            fences.add({a->number, epoch});
-        }
-        add_upstream_block(base, bytes, fences, cuda_stream_view{});
+        if (options_.ordered_upstream) fences.add(a->home.load()->fence_now());
+        add_upstream_block(base, bytes, fences);
     } catch (...) {
-        return_upstream(base, bytes, cuda_stream_view{});
+        tell_removed(reinterpret_cast<std::uintptr_t>(base), bytes);
+        return_upstream(base, bytes, stream);
         throw;
     }
 }
@@ -94,8 +93,8 @@ pool_engine::~pool_engine() {
     const rmm::detail::transit_scope until_it_is_the_drivers(device_);
     rmm::detail::leave_ledger(*this);
     driver::DeviceGuard on(driver_, device_);
-    // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any more
-    // have left events, or the device is fenced.
+    // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any
+    // more have left events, or the device is fenced.
     try {
         lock held(mutex_);
         bool out_of_reach = false;
@@ -180,8 +179,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
                 return try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why);
             spans_refused_ = requests_per_refused_span;
         }
-        // What streams that are gone have left is reached by events of the device alone. Growing instead would have no end,
-        // but a program that captures streams may be capturing one now, and such an event would spoil that.
+        // What streams that are gone have left is reached by events of the device alone. Growing instead would have no
+        // end, but a program that captures streams may be capturing one now, and such an event would spoil that.
         if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), why)) return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
         if (!polled && (more_to_clear_ || timelines_.num_recorded() > 0)) {
@@ -204,9 +203,9 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     }
 }
 
-/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for one
-/// that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away than allowed),
-/// and (with the cause in `*why`) where the driver refuses.
+/// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for
+/// one that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away
+/// than allowed), and (with the cause in `*why`) where the driver refuses.
 void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far,
                              refusal* why, std::uint64_t* unreachable) {
     if (!taken) return nullptr;
@@ -270,7 +269,8 @@ void pool_engine::put_back(piece taken) noexcept {
     try {
         arena& a = *taken.from;
         const std::lock_guard in(a.mutex);
-        if (!taken.was_away) {
+        taken.fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+        if (!taken.was_away || taken.fences.empty()) {
             a.heap.free(taken.address, taken.position);
             return;
         }
@@ -336,10 +336,8 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
         timeline& home = *a->home.load(std::memory_order_relaxed);
         if ((works_for == handle && !home.has_ended()) ||
             a->kind.load(std::memory_order_relaxed) == stream_kind::unknown) {
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
             a->count_free(bytes);
-            return {home.number, epoch};
+            return home.fence_now();
         }
         a = nullptr;
     }
@@ -378,10 +376,20 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     if (should_record(*recorder)) record(*recorder, stream);
 }
 
-/// The arena's block comes back when the fences have passed. Its size; 0 if it is none in use.
+/// The arena's block comes back when the fences have passed: at once, if the arena's stream need not wait for them. Its
+/// size; 0 if it is none in use.
 std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::fence_set fences) {
     std::size_t size = 0;
     const std::lock_guard in(owner.mutex);
+    const bool is_own = fences.size() == 1 && &owner != common_ &&
+                        fences.begin()->timeline == owner.number.load(std::memory_order_relaxed);
+    if (fences.empty() || is_own) {
+        const std::uint64_t position = fences.empty() ? 0 : fences.begin()->position;
+        size = owner.heap.free(address, position);
+        if (size != 0) owner.last_freed = std::max(owner.last_freed, position);
+        if (owner.heap.num_unused_spans() > 0) note_change(owner);
+        return size;
+    }
     owner.away.push_back({0, std::move(fences)});
     away_block& away = owner.away.back();
     away.block = owner.heap.detach(address, &size);
@@ -389,9 +397,7 @@ std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::f
         owner.away.pop_back();
         return 0;
     }
-    // There is nothing to wait for, or no stream but the arena's own.
-    if (away.fences.size() != 1 || away.fences.begin()->timeline == owner.number.load(std::memory_order_relaxed))
-        owner.drained_at = arena::never;
+    if (away.fences.size() > 1) owner.drained_at = arena::never;  // some may have passed
     if (&owner == common_) note_uncovered(common_uncovered_, away.fences);
     note_change(owner);
     return size;

@@ -1,13 +1,14 @@
-// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it uses them.
+// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it
+// uses them.
 //
-// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a free
-// on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The heap
-// (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all comes from
-// the heap.
+// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a
+// free on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The
+// heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
+// comes from the heap.
 //
 // Owns: the blocks from upstream, the heap and the arenas over them, the streams' fences. Must not know: the public
-// templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool must
-// be current, as for every resource.
+// templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
+// must be current, as for every resource.
 #pragma once
 
 #include <array>
@@ -35,7 +36,7 @@
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/arena.hpp"
 #include "rmm/pool/capture.hpp"
-#include "rmm/pool/short_lock.hpp"
+#include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
 #include "rmm/pool/virtual_source.hpp"
@@ -65,37 +66,42 @@ class pool_engine final : public rmm::detail::memory_holder {
     pool_engine(const pool_engine&) = delete;
     pool_engine& operator=(const pool_engine&) = delete;
 
-    /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null, with
-    /// the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
+    /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null,
+    /// with the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
     void* try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    /// The same, and asks others to free memory rather than fail; a refusal is an exception with the pool's figures. O(1) for what the stream's arena has; else
-    /// O(log free pieces + streams), and O(free pieces) where only neighbours that are not merged yet fit.
+    /// The same, but asks others to free memory before it fails, and throws an exception with the pool's figures. O(1)
+    /// where the stream's arena has a block, else O(log free pieces + streams); O(free pieces) where only neighbours
+    /// that are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
-    /// Takes a block back that may be used again once the work queued now on every one of `streams` is done (none: at
-    /// once, and then the caller has waited for the stream that it was allocated on, too). O(1) for blocks of arenas, O(log free pieces) for others.
+    /// Takes a block back, which may be used again once the work queued now on every one of `streams` is done. Without
+    /// streams it may be used at once: the caller has waited for all its users. O(1) for blocks of arenas, O(log free
+    /// pieces) for others.
     void free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept;
 
     /// Only of a pool that has one.
     device_async_resource_ref upstream() const noexcept { return *upstream_; }
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
     const pool_options& options() const noexcept { return options_; }
-    /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller of others.
+    /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller
+    /// of others.
     memory_registration* registration() const noexcept { return registration_.get(); }
     pool_statistics statistics();
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();
     std::size_t trim(std::size_t keep_bytes);
-    /// Takes `bytes` more from upstream, or as much as a request needs that waits for it now; for a thread that grows the pool
-    /// ahead of its users. At most until `target_bytes` are held. False if nothing was taken: upstream refused, or it is enough.
-    /// Not for an upstream whose memory is ordered on a stream.
+    /// Takes `bytes` more from upstream, or as much as a request needs that waits for it now; for a thread that grows
+    /// the pool ahead of its users. At most until `target_bytes` are held. False if nothing was taken: upstream
+    /// refused, or it is enough. Not for an upstream whose memory is ordered on a stream.
     bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
     void set_name(std::string name);
-    /// Of the streams, arenas, events and pieces that the pool keeps, how many it has looked at so far: what the tests of its
-    /// complexity compare.
+    /// Of the streams, arenas, events and pieces that the pool keeps, how many it has looked at so far: what the tests
+    /// of its complexity compare.
     std::uint64_t num_steps();
     /// Timelines and arenas: what the pool remembers of streams.
     std::size_t num_remembered();
+    /// Whether a thread has the engine's lock or that of an arena just now: what tests ask in each call of the driver.
+    bool is_locked() noexcept;
     /// In use under a tag. O(blocks in use).
     std::size_t in_use_bytes(const char* tag);
     /// A free of a large block that leaves more than this unused in the heap trims down to it.
@@ -110,7 +116,7 @@ class pool_engine final : public rmm::detail::memory_holder {
 
   private:
     friend class growth_mark;
-    using lock = std::unique_lock<rmm::detail::short_lock>;
+    using lock = std::unique_lock<engine_mutex>;
     using reach = timelines::reach;
 
     /// A block on its way out: of an arena, where it counts as in use already, or of the heap.
@@ -131,9 +137,10 @@ class pool_engine final : public rmm::detail::memory_holder {
         capture_heap* capture = nullptr;  // of a block that a captured stream asked for
         cudaStream_t stream = nullptr;    // which asked for it
     };
-    // Large blocks of different streams merge, and are cut where they fit best, only when their fences are known to have passed:
-    // the heap of a pool that many streams use would fall to pieces without. Eight streams that fill a pool of 40 GiB reach 88.6 %
-    // so, and 78.9 % with a poll every 32 frees (H200, medians of 15 seeds).
+    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
+    // have passed. With rare polls the heap of a pool that many streams use breaks into small pieces: eight streams
+    // that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32 (H200, medians of
+    // 15 seeds).
     static constexpr std::size_t large_frees_per_poll = 4;
     // As many timelines are asked about then; the next poll asks others.
     static constexpr std::size_t timelines_per_poll = 32;
@@ -240,6 +247,7 @@ class pool_engine final : public rmm::detail::memory_holder {
                             reach how_far, bool* out_of_reach, std::uint64_t* unreachable = nullptr);
     driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                  std::vector<pending_wait>* waits, bool* out_of_reach);
+    driver::Status make_events(lock& held, std::size_t count);
     driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach);
     void wait_for_device() noexcept;
 
@@ -261,6 +269,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
     std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
     std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
+    virtual_source::trimming trim_source(const heap::range& pieces);
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
     /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
     void note_source() noexcept {
@@ -270,7 +279,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void take_initial_block();
     std::size_t trim(lock& held, std::size_t keep_bytes);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
-    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences, cuda_stream_view stream);
+    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
     void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
         if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
     }
@@ -308,7 +317,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<std::size_t> num_captures_{0};
     std::atomic<std::size_t> release_above_{~std::size_t{0}};
 
-    rmm::detail::short_lock mutex_;
+    engine_mutex mutex_;
     std::string name_;
     std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
@@ -353,8 +362,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
 };
 
-/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing again;
-/// it leaves the marks to the outer call.
+/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing
+/// again; it leaves the marks to the outer call.
 class growth_mark {
   public:
     explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.device_), outermost_(!pool.growing_) {
@@ -376,18 +385,6 @@ class growth_mark {
     pool_engine& pool_;
     const rmm::detail::transit_scope transit_;
     bool outermost_;
-};
-
-/// Lets a lock go for a scope; it is back whichever way the scope ends.
-class unlocked {
-  public:
-    explicit unlocked(std::unique_lock<rmm::detail::short_lock>& held) noexcept : held_(held) { held_.unlock(); }
-    ~unlocked() { held_.lock(); }
-    unlocked(const unlocked&) = delete;
-    unlocked& operator=(const unlocked&) = delete;
-
-  private:
-    std::unique_lock<rmm::detail::short_lock>& held_;
 };
 
 }  // namespace detail

@@ -52,10 +52,10 @@ void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, 
         {
             const unlocked without(held);
             status = driver_.keep_with_capture(handle_of(stream), &end_capture, user);
+            if (!status.ok()) (void)driver_.take_last_error();
         }
         if (!status.ok()) {
             delete user;
-            (void)driver_.take_last_error();
             why->why = refusal::cause::driver;
             why->status = status;
             return nullptr;
@@ -167,7 +167,6 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
         bool out_of_reach = false;
         if (wait_on_host(held, found.fences, reach::streams, &out_of_reach).ok() && !out_of_reach)
             return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
-        (void)driver_.take_last_error();
         put_back(std::move(found));
     }
     if (source_ != nullptr) {
@@ -182,6 +181,7 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
     {
         const unlocked without(held);
         status = driver_.create_stream(device_, true, 0, &own);
+        if (!status.ok()) (void)driver_.take_last_error();
     }
     if (!status.ok()) {
         why->why = refusal::cause::driver;
@@ -223,7 +223,6 @@ pool_engine::piece pool_engine::idle_or_nothing(lock& held, piece taken, refusal
         taken.fences.clear();
         return taken;
     }
-    (void)driver_.take_last_error();
     put_back(std::move(taken));
     why->why = refusal::cause::exhausted;
     why->reason = "what is free is used by streams that cannot be waited for during a capture";

@@ -13,21 +13,23 @@ namespace {
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
-// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up to these.
+// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up
+// to these.
 constexpr std::size_t most_large_frees_per_poll = 64;
-// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes milliseconds, under
-// the lock.
+// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes
+// milliseconds, under the lock.
 constexpr std::size_t most_cleared_per_poll = 512;
 
-// As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the host driver.
+// As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
+// host driver.
 constexpr std::size_t frees_per_cover = 128;
 constexpr std::size_t few_arenas = 64;
 
 }  // namespace
 
 /// Makes `stream` (whose own fences, of number `own`, need nothing) wait for `fences`. Lets the lock go for the driver.
-/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it. `*unreachable`: the
-/// timeline that is so far away, or whose stream is captured.
+/// `*out_of_reach`: nothing was done, because only an event of the device would do and `how_far` forbids it.
+/// `*unreachable`: the timeline that is so far away, or whose stream is captured.
 driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream,
                                      std::uint64_t own, reach how_far, bool* out_of_reach, std::uint64_t* unreachable) {
     std::vector<pending_wait> waits;
@@ -54,15 +56,23 @@ driver::Status pool_engine::prepare_waits(lock& held, const heap::fence_set& fen
             *out_of_reach = true;
             return {};
         }
-        std::vector<driver::EventHandle> made;
-        driver::Status status;
-        {
-            const unlocked without(held);
-            status = timelines_.create_events(missing, &made);
-        }
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
-        if (!status.ok()) return status;
+        if (const driver::Status status = make_events(held, missing); !status.ok()) return status;
     }
+}
+
+/// Spare ones. Lets the lock go. Throws std::bad_alloc, with nothing done.
+driver::Status pool_engine::make_events(lock& held, std::size_t count) {
+    std::vector<driver::EventHandle> made;
+    made.reserve(count);
+    timelines_.expect_events(count);
+    driver::Status status;
+    {
+        const unlocked without(held);
+        status = timelines_.create_events(count, &made);
+    }
+    timelines_.expect_fewer_events(count - made.size());
+    for (driver::EventHandle e : made) timelines_.give_spare(e);
+    return status;
 }
 
 /// As `wait_for`, but the host waits, for as long as the device needs. Lets the lock go.
@@ -82,8 +92,8 @@ void pool_engine::wait_for_device() noexcept {
     rmm::detail::report_failure(driver_.synchronize_device(device_), "wait for the users of a pool's memory");
 }
 
-/// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what is asked +
-/// pieces of the timelines that have moved).
+/// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what
+/// is asked + pieces of the timelines that have moved).
 void pool_engine::poll(lock& held, std::size_t most_timelines) {
     std::vector<timelines::question> questions = timelines_.questions(most_timelines);
     large_frees_ = 0;  // others that come meanwhile need not ask too
@@ -101,8 +111,8 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     if (most_timelines >= timelines_.num_recorded()) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }
 
-/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(pieces of the timelines that
-/// have moved).
+/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(pieces of the
+/// timelines that have moved).
 void pool_engine::clear_passed() {
     const timelines::progress moved = timelines_.moved();
     const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
@@ -132,8 +142,8 @@ bool pool_engine::should_cover() const noexcept {
            num_arenas_.load(std::memory_order_relaxed) > few_arenas;
 }
 
-/// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others, if it may
-/// be. Lets the lock go.
+/// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others,
+/// if it may be. Lets the lock go.
 void pool_engine::cover(lock& held) {
     std::vector<heap::fence> latest;
     latest.reserve(2 * most_uncovered);
@@ -149,16 +159,12 @@ void pool_engine::cover(lock& held) {
     // Nothing fails from here on, so that what is prepared is finished.
     std::vector<pending_wait> events;
     events.reserve(2 * latest.size());
-    std::vector<driver::EventHandle> made;
-    made.reserve(latest.size());
     if (const std::size_t missing = timelines_.prepare_cover(latest, how_far, &events); missing > 0) {
-        driver::Status status;
-        {
-            const unlocked without(held);
-            status = timelines_.create_events(missing, &made);
+        try {
+            if (make_events(held, missing).ok()) (void)timelines_.prepare_cover(latest, how_far, &events);
+        } catch (const std::bad_alloc&) {
+            // Then these stay uncovered.
         }
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
-        if (status.ok()) (void)timelines_.prepare_cover(latest, how_far, &events);
     }
     if (events.empty()) return;
     {

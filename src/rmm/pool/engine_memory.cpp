@@ -108,8 +108,8 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
     return {};
 }
 
-/// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the span would
-/// not begin where spans must.
+/// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the
+/// span would not begin where spans must.
 bool pool_engine::grow_by_span(lock& held, arena& a) {
     const std::size_t bytes = span_bytes();
     const growth_mark growing(*this);
@@ -117,14 +117,14 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
     {
         const unlocked without(held);
         grown = source_->grow(bytes, span_area());
-        if (grown.status.ok()) tell_added(grown.made.address, grown.made.size_bytes, nullptr);
+        if (grown.status.ok())
+            tell_added(grown.made.address, grown.made.size_bytes, nullptr);
+        else
+            (void)driver_.take_last_error();
     }
     note_source();
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
-    if (!grown.status.ok()) {
-        (void)driver_.take_last_error();
-        return false;
-    }
+    if (!grown.status.ok()) return false;
     if (!add_mapped(held, span_area(), grown.made)) return false;
     heap::heap& h = heaps_[span_area()];
     peak_bytes_ = std::max(peak_bytes_, held_bytes() - free_bytes() + bytes);
@@ -136,8 +136,8 @@ bool pool_engine::grow_by_span(lock& held, arena& a) {
     return true;
 }
 
-/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes back to the
-/// driver: false.
+/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes
+/// back to the driver: false.
 bool pool_engine::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
     try {
         heaps_[area].add_region(made.address, made.size_bytes, heap::border::open);
@@ -165,6 +165,7 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
     {
         const unlocked without(held);
         base = ask_upstream(&attempt, size, stream, why);
+        if (base != nullptr) tell_added(reinterpret_cast<std::uintptr_t>(base), attempt, &stream);
     }
     if (base == nullptr) {
         why->why = refusal::cause::exhausted;
@@ -173,19 +174,15 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     try {
         heap::fence_set fences;
-        if (options_.ordered_upstream) {
-            timeline& home = *a.home.load();
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
-            fences.add({home.number, epoch});
-        }
-        add_upstream_block(base, attempt, fences, stream);
+        if (options_.ordered_upstream) fences.add(a.home.load()->fence_now());
+        add_upstream_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
         const heap::block block = heaps_[0].take(address, size);
         return {block.address, block.size_bytes, {}, nullptr, 0, false, 0};
     } catch (...) {
         if (regions_.count(address) == 0) {
             const unlocked without(held);
+            tell_removed(address, attempt);
             return_upstream(base, attempt, stream);
         }
         throw;
@@ -194,8 +191,8 @@ pool_engine::piece pool_engine::take_from_upstream(lock& held, std::size_t attem
 
 // ---- what is free lies in several blocks of upstream, each too small
 
-/// Blocks of upstream in which nothing is in use, of `bytes` together at least: as few bytes as that takes, small blocks
-/// first. None if there is not as much. O(blocks of upstream log free pieces).
+/// Blocks of upstream in which nothing is in use, of `bytes` together at least: as few bytes as that takes, small
+/// blocks first. None if there is not as much. O(blocks of upstream log free pieces).
 std::vector<heap::range> pool_engine::unused_blocks(std::size_t bytes) {
     std::vector<heap::range> unused;
     for (const auto& [address, size_bytes] : regions_)
@@ -216,8 +213,9 @@ std::vector<heap::range> pool_engine::unused_blocks(std::size_t bytes) {
     return unused;
 }
 
-/// Gives blocks back that nobody uses, in the order of the stream, and asks upstream for one that the request fits into: after a
-/// refusal, of the pool's maximum or of upstream. If upstream refuses again, it is asked for what it was given.
+/// Gives blocks back that nobody uses, in the order of the stream, and asks upstream for one that the request fits
+/// into: after a refusal, of the pool's maximum or of upstream. If upstream refuses again, it is asked for what it
+/// was given.
 pool_engine::piece pool_engine::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
                                          refusal* why) {
     if (!options_.grows || options_.block_bytes != 0) return {};
@@ -253,8 +251,8 @@ pool_engine::piece pool_engine::exchange(lock& held, std::size_t size, const are
     return {};
 }
 
-/// In the order of the stream, whose own fences need nothing. False if its last users cannot be waited for: then nothing has
-/// changed. Lets the lock go.
+/// In the order of the stream, whose own fences need nothing. False if its last users cannot be waited for: then
+/// nothing has changed. Lets the lock go.
 bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own) {
     // What is taken is nobody's while the lock is let go.
     heap::block taken = heaps_[0].take(block.address, block.size_bytes);
@@ -268,7 +266,6 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
         throw;
     }
     if (!status.ok() || out_of_reach) {
-        (void)driver_.take_last_error();
         give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         return false;
     }
@@ -281,19 +278,15 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
     return true;
 }
 
-/// Upstream has refused what it was given blocks for. What it does not give again, the pool may grow by when there is more.
+/// Upstream has refused what it was given blocks for. What it does not give again, the pool may grow by when there
+/// is more.
 void pool_engine::take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a,
                              cuda_stream_view stream) {
     for (const heap::range& block : given_back) {
         refusal ignored;
         piece again = take_from_upstream(held, block.size_bytes, block.size_bytes, a, stream, &ignored);
         if (!again) continue;
-        if (options_.ordered_upstream) {
-            timeline& home = *a.home.load();
-            const std::uint64_t epoch = home.epoch_now();
-            home.mark_used(epoch);
-            again.fences.add({home.number, epoch});
-        }
+        if (options_.ordered_upstream) again.fences.add(a.home.load()->fence_now());
         put_back(std::move(again));
     }
 }
@@ -374,6 +367,7 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
             for (const heap::range& m : plan.moved) tell_removed(m.address, m.size_bytes);
             made = source_->remap(plan);
             for (const heap::range& m : made.ranges) tell_added(m.address, m.size_bytes, nullptr);
+            if (!made.status.ok()) (void)driver_.take_last_error();
         }
         note_source();
         status = made.status;
@@ -397,7 +391,6 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
     if (!status.ok()) {
-        (void)driver_.take_last_error();
         why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
         why->device_is_full = status.code == driver::Code::out_of_memory;
         why->status = status;
@@ -408,9 +401,9 @@ pool_engine::piece pool_engine::grow_virtual(lock& held, std::size_t size, std::
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
-/// Of virtual memory: a block that ends inside a large physical piece keeps what is free behind it in that piece from being moved.
-/// Where memory is scarce the piece is cut there, while nobody uses it. False if memory was lost to the driver on the way: the
-/// rest of the block is in the heap again.
+/// Of virtual memory: a block that ends inside a large physical piece keeps the free rest of that piece from being
+/// moved. Where memory is scarce, the piece is cut at the block's end while nobody uses it. False if memory was lost to
+/// the driver on the way; what is left of the block is in the heap again.
 bool pool_engine::cut_behind(lock& held, piece* taken) {
     if (source_ == nullptr || !*taken || taken->from != nullptr) return true;
     if (growing_ && grower_ != std::this_thread::get_id()) return true;  // the source is at work
@@ -438,8 +431,8 @@ bool pool_engine::cut_behind(lock& held, piece* taken) {
                 taken->fences.clear();
                 const unlocked without(held);
                 done = source_->cut(at);
+                if (!done.status.ok()) (void)driver_.take_last_error();
             }
-            if (!done.status.ok()) (void)driver_.take_last_error();
             note_source();
         }
     } catch (const std::bad_alloc&) {
@@ -488,8 +481,7 @@ void pool_engine::return_upstream(void* base, std::size_t size, cuda_stream_view
     }
 }
 
-void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences,
-                                     cuda_stream_view stream) {
+void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     RMM_EXPECTS(address % unit == 0, "the upstream of a pool gave memory that is not aligned to 256 bytes");
     const auto noted = regions_.emplace(address, bytes).first;
@@ -500,7 +492,6 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
         regions_.erase(noted);
         throw;
     }
-    tell_added(address, bytes, &stream);
     held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
     update_small_limit();
@@ -517,13 +508,16 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     {
         const unlocked without(held);
         refusal ignored;
-        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), cuda_stream_view{}, &ignored);
+        const cuda_stream_view stream;
+        base = ask_upstream(&attempt, std::min(attempt, smallest_step_ahead), stream, &ignored);
+        if (base != nullptr) tell_added(reinterpret_cast<std::uintptr_t>(base), attempt, &stream);
     }
     if (base == nullptr) return false;
     try {
-        add_upstream_block(base, attempt, {}, cuda_stream_view{});
+        add_upstream_block(base, attempt, {});
     } catch (...) {
         const unlocked without(held);
+        tell_removed(reinterpret_cast<std::uintptr_t>(base), attempt);
         return_upstream(base, attempt, cuda_stream_view{});
         throw;
     }
@@ -539,8 +533,8 @@ std::size_t pool_engine::trim(std::size_t keep_bytes) {
 /// While nobody else grows or shrinks the pool.
 std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
     const growth_mark shrinking(*this);
-    // What goes back upstream is ordered on the legacy stream, which cannot be touched while streams that wait for it are
-    // captured.
+    // Memory goes back upstream in the order of the legacy stream, which must not be touched while a stream that waits
+    // for it is captured.
     bool spoils = false;
     {
         const unlocked without(held);
@@ -567,22 +561,36 @@ std::size_t pool_engine::trim_upstream(lock& held, std::size_t keep_bytes) {
     return given_back;
 }
 
+/// Without the lock.
+virtual_source::trimming pool_engine::trim_source(const heap::range& pieces) {
+    tell_removed(pieces.address, pieces.size_bytes);
+    virtual_source::trimming done{{}, 0, pieces};
+    try {
+        done = source_->trim(pieces);
+    } catch (...) {
+        tell_added(pieces.address, pieces.size_bytes, nullptr);
+        throw;
+    }
+    if (done.left.size_bytes != 0) tell_added(done.left.address, done.left.size_bytes, nullptr);
+    return done;
+}
+
 /// Gives whole pieces of free memory back. The host waits for their last users.
 std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
-    const auto note = [&](const virtual_source::trimming& t) {
+    const auto without_lock = [&](auto&& trim_some) {
+        virtual_source::trimming t;
+        {
+            const unlocked without(held);
+            t = trim_some();
+            if (!t.status.ok()) (void)driver_.take_last_error();
+        }
         given_back += t.released_bytes;
         note_source();
-        if (!t.status.ok()) (void)driver_.take_last_error();
-        return t.status.ok();
+        return t;
     };
     if (held_bytes() <= keep_bytes) return given_back;
-    virtual_source::trimming spare;
-    {
-        const unlocked without(held);
-        spare = source_->release_spare();
-    }
-    if (!note(spare)) return given_back;
+    if (!without_lock([&] { return source_->release_spare(); }).status.ok()) return given_back;
     for (std::uint8_t area = 0; area < num_areas; ++area) {
         heap::heap& h = heaps_[area];
         h.merge_all();  // a physical piece may lie under several pieces with different fences
@@ -604,19 +612,18 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
             }
             if (!status.ok() || out_of_reach) {
                 give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
-                (void)driver_.take_last_error();
                 return given_back;
             }
-            virtual_source::trimming t{{}, 0, r};
-            {
-                const unlocked without(held);
-                tell_removed(r.address, r.size_bytes);
-                t = source_->trim(r);
-                if (t.left.size_bytes != 0) tell_added(t.left.address, t.left.size_bytes, nullptr);
+            virtual_source::trimming t;
+            try {
+                t = without_lock([&] { return trim_source(r); });
+            } catch (...) {
+                give_or_lose(area, taken.address, taken.size_bytes, {});
+                throw;
             }
             h.remove_taken(r.address, r.size_bytes);
             if (t.left.size_bytes != 0) return_region(area, t.left, {});
-            if (!note(t)) return given_back;
+            if (!t.status.ok()) return given_back;
         }
     }
     return given_back;
@@ -667,6 +674,14 @@ std::uint64_t pool_engine::num_steps() {
 std::size_t pool_engine::num_remembered() {
     const lock held(mutex_);
     return arenas_.size() + timelines_.size();
+}
+
+bool pool_engine::is_locked() noexcept {
+    const lock held(mutex_, std::try_to_lock);
+    return !held || std::any_of(arenas_.begin(), arenas_.end(), [](const auto& a) {
+        const std::unique_lock in(a->mutex, std::try_to_lock);
+        return !in.owns_lock();
+    });
 }
 
 void pool_engine::set_name(std::string name) {

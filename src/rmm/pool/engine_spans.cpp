@@ -1,8 +1,9 @@
-// Implements the part of engine.hpp that searches memory: the spans of arenas, what is free in them and away from them, and the
-// heap behind.
+// Implements the part of engine.hpp that searches memory: the spans of arenas, what is free in them and away from them,
+// and the heap behind.
 //
-// A stream's small requests have spans of their own, as long as few streams have. Those of the others share one arena that is
-// nobody's: what they free is away until it has passed, whoever asks next. A stream that asks often enough gets its own.
+// A stream's small requests have spans of their own, as long as few streams have. Those of the others share one arena
+// that is nobody's: what they free is away until it has passed, whoever asks next. A stream that asks often enough gets
+// its own.
 #include <algorithm>
 #include <exception>
 #include <functional>
@@ -18,18 +19,18 @@ namespace mr {
 namespace detail {
 namespace {
 
-// Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the spans
-// that streams get before they need them are no more of it than this.
+// Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
+// spans that streams get before they need them are no more of it than this.
 constexpr std::size_t largest_share_of_own_spans = 16;
 
-// A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks once in a
-// while would take a span from the next that does.
+// A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
+// once in a while would take a span from the next that does.
 constexpr std::size_t most_holders = 128;
 constexpr std::size_t fewest_holders = 8;
 // And together no more of a pool than this.
 constexpr std::size_t share_of_holders = 4;
-// A stream of which come as many requests for shared memory, while all streams together make most_holders times as many, gets its
-// own.
+// A stream gets a span of its own after so many requests for shared memory, if all streams together made fewer than
+// most_holders times as many meanwhile.
 constexpr std::uint32_t requests_of_busy_stream = 64;
 
 // Arenas that wait for fences of blocks which are away and are looked at in one search; the next one goes on.
@@ -37,8 +38,8 @@ constexpr std::size_t most_waiting_asked = 64;
 
 }  // namespace
 
-/// Of virtual memory, which begins with nothing, every stream gets a span of its own with its first small request: with what it finds
-/// in the heap, all of its requests would go there, behind the lock of all streams.
+/// A pool of virtual memory begins empty, so every stream gets a span of its own with its first small request.
+/// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
 bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
     if (source_ == nullptr || growing_ || a.heap.span_bytes() != 0) return false;
     // The limit of small requests stays when the spans become smaller again.
@@ -52,8 +53,8 @@ bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
            (holders_.size() + 1) * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
 }
 
-/// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of which
-/// it would have to wait.
+/// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
+/// which it would have to wait.
 bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexcept {
     if (source_ == nullptr || growing_ || size > small_limit_.load(std::memory_order_relaxed)) return false;
     return (a.heap.span_bytes() == 0 && spans_refused_ == 0) ||
@@ -216,8 +217,8 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
     update_small_limit();
 }
 
-/// Takes back what was away and may be used again. Under both locks. O(1) where no fence has passed since the last time, else
-/// O(blocks away).
+/// Takes back what was away and may be used again. Under both locks. O(1) where no fence has passed since the last
+/// time, else O(blocks away).
 void pool_engine::drain(arena& a) {
     if (a.away.empty() || a.drained_at == timelines_.num_passes()) return;
     a.drained_at = timelines_.num_passes();
@@ -249,8 +250,9 @@ void pool_engine::note_change(arena& a) noexcept {
     while (!changed_.compare_exchange_weak(first, &a, std::memory_order_release, std::memory_order_relaxed));
 }
 
-/// Gives every span in which nothing is in use back to the heap, so that it merges; `also_away`: also those in which blocks
-/// are away. O(arenas in which something has changed), or with `also_away` O(spans + pieces of the spans that go + blocks away).
+/// Gives every span in which nothing is in use back to the heap, so that it merges; `also_away`: also those in which
+/// blocks are away. O(arenas in which something has changed), or with `also_away` O(spans + pieces of the spans that go
+/// + blocks away).
 void pool_engine::collect_spans(bool also_away) {
     for (arena* a = changed_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
         arena* const next = a->next_changed;

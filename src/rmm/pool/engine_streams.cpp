@@ -1,10 +1,11 @@
-// Implements the part of engine.hpp that knows streams: whose a handle is, which arena works for it, when its events are
-// recorded.
+// Implements the part of engine.hpp that knows streams: which stream a handle is, which arena works for it, when events
+// are recorded.
 //
-// A handle does not identify a stream. An arena is bound to a stream that was identified, and stays so while nobody can tell
-// that the handle has become another stream: an allocation asks (14 ns on a GPU) and rebinds; a free does not, and may so be
-// put down to the stream of before. That is harmless, because what it frees there stays unfenced until either an allocation
-// has found that the stream still is the same (then it was all the time), or an event of the whole device covers both.
+// A handle does not identify a stream. An arena is bound to a stream that was identified, and stays so while nobody can
+// tell that the handle has become another stream: an allocation asks (14 ns on a GPU) and rebinds; a free does not, and
+// may so be put down to the stream of before. That is harmless, because what it frees there stays unfenced until either
+// an allocation has found that the stream still is the same (then it was all the time), or an event of the whole device
+// covers both.
 #include <algorithm>
 #include <array>
 #include <new>
@@ -31,8 +32,8 @@ struct remembered {
     arena* at = nullptr;
     std::uint64_t generation = 0;  // of our own streams
 };
-// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place. One that looks up thousands
-// again and again gets more slots, 32 bytes each.
+// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place. One that looks up
+// thousands again and again gets more slots, 32 bytes each.
 constexpr unsigned first_slots_log2 = 8;
 constexpr unsigned most_slots_log2 = 14;
 // Trivial, so that what is freed while a thread's objects are destroyed finds them.
@@ -89,25 +90,28 @@ void remember(const remembered& what, bool again) noexcept {
     *slot = what;
 }
 
-// One event covers as many frees of a stream as this: some nanoseconds a free, even where 16 threads record
-// at the same time and wait for each other in the driver. What no event covers yet is fenced, when it is needed, by an event
-// of that time: of the stream if it is ours, else of the whole device. Whoever needs it waits longer than it must.
+// One event covers as many frees of a stream as this: some nanoseconds a free, even where 16 threads record at the same
+// time and wait for each other in the driver. What no event covers yet is fenced, when it is needed, by an event of
+// that time: of the stream if it is ours, else of the whole device. Whoever needs it waits longer than it must.
 constexpr std::uint32_t frees_per_event = 64;
-// Or as many bytes: of all streams together this share of the pool, so that a free of a large block has no event as a rule.
+// Or as many bytes: of all streams together this share of the pool, so that a free of a large block has no event as
+// a rule.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
 constexpr std::size_t unrecorded_share = 8;
-// Where streams are captured there are no events of the device, and none of a stream while it is captured: so many frees of a
-// stream have an event each, that one which lives shortly leaves nothing behind.
+// Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
+// frees of a stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
 
 // As many orphans are looked at for a new stream before it gets an arena of its own.
 constexpr std::size_t max_orphans_asked = 4;
-// And so many arenas, each time the next ones, in case their streams are gone: more than come with a new stream, so that those that
-// are gone stay a small part of all.
+// For each new stream so many arenas are checked, in turn, for streams that have ended: more than one, so that arenas
+// of ended streams stay a small part of all.
 constexpr std::size_t arenas_looked_at = 8;
-// That a foreign stream is gone nobody can tell; beyond so many arenas one that was not used for two rounds goes to others.
+// That a foreign stream is gone nobody can tell; beyond so many arenas one that was not used for two rounds goes
+// to others.
 constexpr std::size_t arenas_kept_unused = 64;
-// An orphan whose stream left no event is covered by one of the device: so many timelines cost that driver as much as one new stream.
+// The frees of an orphan whose stream left no event are covered by an event of the device. The driver needs as long for
+// that as for one new stream for every so many timelines.
 constexpr std::size_t timelines_per_bind = 64;
 // Timelines that are nobody's own and gather meanwhile.
 constexpr std::size_t most_left = 64;
@@ -138,8 +142,8 @@ bool pool_engine::is_of_other_device(cuda_stream_view stream) noexcept {
     return device != device_;
 }
 
-/// The arena that this thread used last for the handle. `*same_stream`, if asked for: whether the handle still is the stream
-/// that the arena works for, and is not captured.
+/// The arena that this thread used last for the handle. `*same_stream`, if asked for: whether the handle still is the
+/// stream that the arena works for, and is not captured.
 arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept {
     if (handle == rmm::detail::per_thread_stream_handle() && rmm::detail::this_thread_is_ending()) return nullptr;
     remembered* const known = recall(uid_, handle);
@@ -239,7 +243,8 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     return *a;
 }
 
-/// The arena works for its stream no more: that is gone, or was not seen for long, and gets another one if it comes back.
+/// The arena works for its stream no more: that is gone, or was not seen for long, and gets another one if it
+/// comes back.
 void pool_engine::orphan(arena& a) noexcept {
     arena_by_number_.take(a.number + 1);
     arena_by_handle_.erase(a.handle);
@@ -332,12 +337,7 @@ void pool_engine::forget_what_left(lock& held) {
 void pool_engine::cover_by_device(lock& held) {
     recording now;
     if (!timelines_.begin_device_recording(&now)) {
-        std::vector<driver::EventHandle> made;
-        {
-            const unlocked without(held);
-            (void)timelines_.create_events(1, &made);
-        }
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
+        (void)make_events(held, 1);
         if (!timelines_.begin_device_recording(&now)) return;
     }
     binds_since_device_event_ = 0;
@@ -365,8 +365,8 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
 }
 
-/// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be recorded now
-/// is left to the next call.
+/// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be
+/// recorded now is left to the next call.
 void pool_engine::record(arena& a, cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
@@ -380,19 +380,13 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     timeline& home = *a.home;
     recording now;
     if (!timelines_.begin_recording(home, &now)) {
-        std::vector<driver::EventHandle> made;
-        try {
-            made.reserve(1);
-        } catch (const std::bad_alloc&) {
-            return;
-        }
         timelines_.hold(home);  // while the lock is let go
-        {
-            const unlocked without(held);
-            (void)timelines_.create_events(1, &made);
+        try {
+            (void)make_events(held, 1);
+        } catch (const std::bad_alloc&) {
+            // As if there were none spare.
         }
         timelines_.let_go(home);
-        for (driver::EventHandle e : made) timelines_.give_spare(e);
         if (a.home != &home || !timelines_.begin_recording(home, &now)) return;
     }
     timelines_.hold(home);

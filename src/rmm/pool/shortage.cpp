@@ -1,4 +1,5 @@
-// Implements the part of engine.hpp that tells who holds what, and what a pool does and says when it is short of memory.
+// Implements the part of engine.hpp that tells who holds what, and what a pool does and says when it is short
+// of memory.
 //
 // Must not know: how blocks are found. Any thread; nobody else is called with a lock held.
 #include <algorithm>

@@ -12,7 +12,8 @@ using rmm::detail::stream_identity;
 
 namespace {
 
-// So many events of a stream tell points of it apart. More would cost an event for each, and a question when memory is short.
+// So many events of a stream tell points of it apart. More would cost an event for each, and a question when memory
+// is short.
 constexpr std::size_t max_recorded = 8;
 // Timelines that are nobody's own any more, and whose work goes on, are looked at by so many calls each.
 constexpr std::size_t most_kept_asked = 16;
@@ -241,7 +242,7 @@ void timelines::finish(std::vector<pending_wait>& waits) {
             else
                 add_recorded(*t, {w.epoch, ++counter_, w.event, w.event != w.spare, false});
         }
-        if (w.owned != nullptr) w.owned->release();
+        gone_.release(w.owned);
     }
     waits.clear();
 }
@@ -301,7 +302,8 @@ driver::EventHandle timelines::take_spare() noexcept {
 
 /// Of a timeline or of the device: everything freed so far has the result at most, everything freed from here on more.
 std::uint64_t timelines::close_epoch(std::atomic<std::uint64_t>& epoch) noexcept {
-    // Whoever reads the epoch from here on is not covered by the event; whoever read it before has queued its work already.
+    // Whoever reads the epoch from here on is not covered by the event; whoever read it before has queued its
+    // work already.
     const std::uint64_t covered = counter_;
     epoch.store(++counter_, std::memory_order_seq_cst);
     return covered;
@@ -390,8 +392,7 @@ std::vector<timelines::question> timelines::questions(std::size_t most) {
         }
     } catch (...) {
         // Nobody answers them.
-        for (const question& q : all)
-            if (q.owned != nullptr) q.owned->release();
+        for (const question& q : all) gone_.release(q.owned);
         throw;
     }
     return all;
@@ -431,8 +432,8 @@ void timelines::ask(std::vector<question>& questions) noexcept {
         if (!status.ok() && status.code != driver::Code::not_ready) (void)driver_.take_last_error();
         return q.has_passed;
     };
-    // The epochs of a timeline pass in order and stand in order here: the newest first, which mostly settles them all; else
-    // from the oldest to the first that has not passed.
+    // The epochs of a timeline pass in order and stand in order here: the newest first, which mostly settles them all;
+    // else from the oldest to the first that has not passed.
     for (auto first = questions.begin(); first != questions.end();) {
         auto last = std::find_if(first, questions.end(), [&](const question& q) { return q.number != first->number; });
         if (!has_passed(*(last - 1)))
@@ -443,7 +444,7 @@ void timelines::ask(std::vector<question>& questions) noexcept {
 
 void timelines::answer(const std::vector<question>& answers) {
     for (const question& q : answers) {
-        if (q.owned != nullptr) q.owned->release();
+        gone_.release(q.owned);
         if (!q.has_passed) continue;
         timeline* const t = q.number == of_device ? nullptr : find(q.number);
         if (t == nullptr && q.number != of_device) continue;
@@ -473,6 +474,7 @@ void timelines::forget_idle() {
         ++num_steps_;
         if (is_idle(t)) {
             timelines_.take(t.number + 1);
+            gone_.release(std::exchange(t.owned, nullptr));
             delete &t;
         } else {
             left_.push_back(t);

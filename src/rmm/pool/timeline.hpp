@@ -1,16 +1,17 @@
 // The streams that a pool has seen, and the events that fence what was freed on them.
 //
-// Everything freed on a stream since its last event was recorded belongs to the stream's current epoch, and carries the fence
-// {stream, epoch}. Every now and then a call that brings the stream records an event (`begin_recording`). What the last event
-// does not cover is fenced when a block leaves the stream: the default stream and our own streams may be touched then, and of
-// the default stream there are no other events; for any other handle the whole device has an event recorded.
+// Everything freed on a stream since its last event was recorded belongs to the stream's current epoch, and carries
+// the fence {stream, epoch}. Every now and then a call that brings the stream records an event (`begin_recording`).
+// What the last event does not cover is fenced when a block leaves the stream: the default stream and our own streams
+// may be touched then, and of the default stream there are no other events; for any other handle the whole device has
+// an event recorded.
 //
-// Epochs of all streams come from one counter, so that an event of the device covers everything freed up to a number, on
-// whichever stream. What is done for each event, question or stream that goes costs as much as these, not as much as there are
-// streams: what changed stands in chains.
+// Epochs of all streams come from one counter, so that an event of the device covers everything freed up to a number,
+// on whichever stream. What is done for each event, question or stream that goes costs as much as these, not as much as
+// there are streams: what changed stands in chains.
 //
-// Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe but for what
-// is atomic: the engine brings the lock; functions that call the driver say so and are called without it.
+// Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe but
+// for what is atomic: the engine brings the lock; functions that call the driver say so and are called without it.
 #pragma once
 
 #include <algorithm>
@@ -73,6 +74,12 @@ struct alignas(64) timeline {
         std::uint64_t last = last_used.load(std::memory_order_relaxed);
         while (last < e && !last_used.compare_exchange_weak(last, e, std::memory_order_relaxed)) {}
     }
+    /// Of what is freed now, and counts as freed. Any thread.
+    heap::fence fence_now() noexcept {
+        const heap::fence now{number, epoch_now()};
+        mark_used(now.position);
+        return now;
+    }
 
     rmm::detail::stream_kind kind;
     std::uint64_t number;
@@ -103,8 +110,9 @@ struct pending_wait {
 
 class timelines {
   public:
-    timelines(driver::Driver& driver, int device)
-        : driver_(driver), device_(device), has_device_events_(driver.capabilities().device_event) {}
+    /// `gone` gets the streams of ours that are referred to no more.
+    timelines(driver::Driver& driver, int device, rmm::detail::gone_streams& gone)
+        : driver_(driver), device_(device), gone_(gone), has_device_events_(driver.capabilities().device_event) {}
     /// Calls the driver: destroys all events.
     ~timelines();
 
@@ -123,17 +131,19 @@ class timelines {
     std::uint64_t num_passes() const noexcept { return num_passes_; }
 
     bool has_device_events() const noexcept { return has_device_events_; }
-    /// How far a wait may go. `device`: to an event of the whole device, which invalidates captures in progress; of a driver that
-    /// has no such event, the host waits for the device.
+    /// How far a wait may go. `device`: to an event of the whole device, which invalidates captures in progress; of a
+    /// driver that has no such event, the host waits for the device.
     enum class reach : std::uint8_t { streams, device };
     enum class readiness : std::uint8_t { ready, needs_events, needs_device };
-    /// Appends to `*out` the waits that stand for `fences` on another stream than `own`; nothing where the answer is not
-    /// `ready`. `needs_events`: `*missing` more spare ones. `needs_device`: an event of the device, which `how_far` forbids.
+    /// Appends to `*out` the waits that stand for `fences` on another stream than `own`; nothing where the answer is
+    /// not `ready`. `needs_events`: `*missing` more spare ones. `needs_device`: an event of the device, which
+    /// `how_far` forbids.
     readiness prepare_waits(const heap::fence_set& fences, std::uint64_t own, reach how_far,
                             std::vector<pending_wait>* out, std::size_t* missing);
     /// The timeline for which `prepare_waits` would answer `needs_device` with `reach::streams`; `no_timeline`: none.
     std::uint64_t first_out_of_reach(const heap::fence_set& fences, std::uint64_t own);
-    /// Of waits that were carried out and failed: the timeline that could not be fenced; `no_timeline`: it was not that.
+    /// Of waits that were carried out and failed: the timeline that could not be fenced; `no_timeline`: it was
+    /// not that.
     static std::uint64_t first_not_recorded(const std::vector<pending_wait>& waits) noexcept;
     /// Without the lock: records what must be recorded, and makes `stream` wait. Stops at the first failure.
     driver::Status carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
@@ -141,35 +151,38 @@ class timelines {
     }
     /// The same, but the host waits.
     driver::Status carry_out_on_host(std::vector<pending_wait>& waits) noexcept { return carry_out(waits, nullptr); }
-    /// Appends the events that would cover these frees and are not recorded yet: one for each stream of ours, and one of the device
-    /// for all others, if `how_far` allows it. The default stream is left alone. No more than there are spare events: how many are
-    /// missing.
+    /// Appends the events that would cover these frees and are not recorded yet: one for each stream of ours, and one
+    /// of the device for all other streams, if `how_far` allows it. The default stream is left out. Uses spare events
+    /// only; returns how many more it would need.
     std::size_t prepare_cover(std::span<const heap::fence> frees, reach how_far, std::vector<pending_wait>* out);
     /// Without the lock: records them, and nobody waits. What fails is left as it was.
     void record(std::vector<pending_wait>& waits) noexcept;
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
 
-    /// Without the lock: whether an event recorded on the stream, or a wait, would become part of a capture or spoil one.
+    /// Without the lock: whether an event recorded on the stream, or a wait, would become part of a capture or
+    /// spoil one.
     bool is_part_of_capture(driver::StreamHandle stream) noexcept;
     /// Without the lock: makes events.
     driver::Status create_events(std::size_t count, std::vector<driver::EventHandle>* out);
     void destroy_event(driver::EventHandle event) noexcept { (void)driver_.destroy_event(event); }
     /// Null if none is spare.
     driver::EventHandle take_spare() noexcept;
-    /// An event for which the host has no memory left is lost: nothing else.
-    void give_spare(driver::EventHandle event) noexcept {
-        try {
-            spare_.push_back(event);
-        } catch (const std::bad_alloc&) {
-            return;
-        }
+    /// So many events are to be made: room for all of them to be spare at once. Throws std::bad_alloc.
+    void expect_events(std::size_t more) {
+        const std::size_t wanted = num_events_ + more;
+        if (wanted > spare_.capacity()) spare_.reserve(2 * wanted);
+        num_events_ = wanted;
     }
+    /// So many of them were not made.
+    void expect_fewer_events(std::size_t fewer) noexcept { num_events_ -= fewer; }
+    /// One that was expected.
+    void give_spare(driver::EventHandle event) noexcept { spare_.push_back(event); }
 
-    /// Everything freed on `t` so far gets the epoch of the result, whose event the caller records on the stream without the
-    /// lock, and hands in with what came of it. The stream must be the timeline's, which the caller has verified. A timeline
-    /// that has enough events records its latest again: what that covered waits a little longer then, if at all. False if a
-    /// spare event is needed and there is none.
+    /// Everything freed on `t` so far gets the epoch of the result, whose event the caller records on the stream
+    /// without the lock, and hands in with what came of it. The stream must be the timeline's, which the caller has
+    /// verified. A timeline that has enough events records its latest again: what that covered waits a little longer
+    /// then, if at all. False if a spare event is needed and there is none.
     bool begin_recording(timeline& t, recording* out) noexcept;
     void end_recording(timeline& t, const recording& what, bool recorded);
 
@@ -179,12 +192,13 @@ class timelines {
         bool has_passed = false;
         rmm::detail::owned_stream* owned = nullptr;  // to which a borrowed event belongs; retained until the answer
     };
-    /// The recorded epochs of the device and of `most` timelines, each call of the next ones; to be asked (`ask`) without the lock.
+    /// The recorded epochs of the device and of at most `most` timelines, beginning after those of the last call. The
+    /// caller asks the driver about them (`ask`) without the lock.
     std::vector<question> questions(std::size_t most);
     /// Those of the device alone.
     std::vector<question> questions_of_device() const;
-    /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing does. What ended with its stream
-    /// is recorded by that.
+    /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing covers it. A stream
+    /// that has ended is covered by the event of its end.
     std::vector<question> question_about(timeline& t, std::uint64_t position);
     void ask(std::vector<question>& questions) noexcept;
     void answer(const std::vector<question>& answers);
@@ -251,10 +265,12 @@ class timelines {
 
     driver::Driver& driver_;
     int device_;
+    rmm::detail::gone_streams& gone_;
     const bool has_device_events_;
     heap::address_map<timeline*, 0> timelines_;  // by number and one
     std::vector<driver::EventHandle> spare_;
-    std::uint64_t counter_ = 0;  // epochs, versions, stamps: one source, so that none repeats when a stream comes back
+    std::size_t num_events_ = 0;  // ours: spare, recorded, or on their way
+    std::uint64_t counter_ = 0;   // epochs, versions, stamps: one source, so that none repeats when a stream comes back
     std::size_t num_recorded_ = 0;
 
     std::atomic<std::uint64_t> device_epoch_{0};

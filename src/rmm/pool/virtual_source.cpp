@@ -17,8 +17,8 @@ using heap::range;
 constexpr Status no_memory{Code::out_of_memory, 0};
 constexpr Status refused{Code::invalid_argument, 0};
 
-// Pieces smaller than this part of the largest are melted where several are moved: to release one and to map one take the same
-// time.
+// Pieces smaller than this share of the largest are melted (released and made anew as larger ones) where several are
+// moved: the driver needs as long to release a piece as to map it.
 constexpr std::size_t small_pieces_in_largest = 4;
 constexpr std::size_t least_melted = 4;
 
@@ -172,8 +172,9 @@ void virtual_source::note_ceiling(Status created) noexcept {
         ceiling_bytes_ = held_bytes();
 }
 
-/// Brings a row that will get up to `num_expected` pieces with `has_bytes` from elsewhere to what the plan wants, by spare
-/// pieces and then fresh ones; makes room for everything that the row may meet. On failure the row is empty again.
+/// Brings a row that will get up to `num_expected` pieces with `has_bytes` from elsewhere to what the plan wants,
+/// by spare pieces and then fresh ones; makes room for everything that the row may meet. On failure the row is
+/// empty again.
 Status virtual_source::complete(row& r, std::size_t has_bytes, const heap::move_plan& plan, std::size_t num_expected) {
     const std::size_t may_create = headroom();
     const std::size_t missing = plan.new_bytes - std::min(plan.new_bytes, has_bytes);
@@ -246,7 +247,8 @@ Status virtual_source::create(row& r) noexcept {
     return {};
 }
 
-/// Maps the row at `target`, whose addresses have been taken. On failure nothing is mapped there and the addresses are free.
+/// Maps the row at `target`, whose addresses have been taken. On failure nothing is mapped there and the addresses
+/// are free.
 Status virtual_source::map_row(row& r, range target) noexcept {
     Status status;
     std::uintptr_t at = target.address;
@@ -384,8 +386,8 @@ virtual_source::melting virtual_source::prepare_melting(const heap::move_plan& p
     return how;
 }
 
-/// The pieces of the row that are melted are mapped nowhere. The driver has just got what it is asked for; if it has it no more,
-/// the parts so far become spare when the row is put back.
+/// The pieces of the row that are melted are mapped nowhere. The driver has just got what it is asked for; if it has it
+/// no more, the parts so far become spare when the row is put back.
 Status virtual_source::melt(row& r, melting& how) noexcept {
     if (how.homes.capacity() == 0) return {};
     for (std::size_t i = r.size(); i != 0; --i) {

@@ -1,8 +1,9 @@
 // A pool's memory, made of virtual memory: physical pieces that can be mapped elsewhere when free memory is in pieces.
 //
-// Owns: one reservation of addresses, the physical pieces, which of them is mapped where. Must not know: which bytes are
-// free or in use, streams, fences (whoever calls has waited), other sources. One thread at a time; no lock inside. No call
-// throws anything but std::bad_alloc of the host, and then nothing has changed; failures of the driver are statuses.
+// Owns: one reservation of addresses, the physical pieces, which of them is mapped where. Must not know: which bytes
+// are free or in use, streams, fences (whoever calls has waited), other sources. One thread at a time; no lock
+// inside. No call throws anything but std::bad_alloc of the host, and then nothing has changed; failures of the
+// driver are statuses.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +51,8 @@ struct virtual_source_counts {
 
 class virtual_source {
   public:
-    /// Reserves addresses: as many as the options say, half as many as long as the driver refuses. A source that could not
-    /// (see `status`) answers every call with that status.
+    /// Reserves addresses: as many as the options say, half as many as long as the driver refuses. A source that could
+    /// not (see `status`) answers every call with that status.
     virtual_source(driver::Driver& driver, int device, const virtual_source_options& options = {});
     /// Unmaps and releases everything. Nothing on the device may use it any more.
     ~virtual_source();
@@ -73,14 +74,15 @@ class virtual_source {
         return address - reservation_.address < reservation_.size_bytes;
     }
 
-    /// `made`: new memory that the device and its peers can use, `bytes` rounded up to the granularity; empty on failure.
+    /// `made`: new memory that the device and its peers can use, `bytes` rounded up to the granularity; empty
+    /// on failure.
     struct growth {
         driver::Status status;
         heap::range made;
     };
-    /// Maps spare pieces and fresh memory, right behind the last growth of that area (a small number) if these addresses are
-    /// free.
-    /// out_of_memory where that would exceed the maximum, or the driver has no more; nothing has changed then.
+    /// Maps spare pieces and fresh memory, right behind the last growth of that area (a small number) if these
+    /// addresses are free. out_of_memory where that would exceed the maximum, or where the driver has no more; nothing
+    /// has changed then.
     growth grow(std::size_t bytes, std::uint32_t area = 0);
 
     /// The part of a free range that consists of whole pieces, and so could be moved or given back; empty if none.
@@ -92,38 +94,41 @@ class virtual_source {
         std::size_t fresh_bytes = std::numeric_limits<std::size_t>::max();  ///< may be taken at all; within the maximum
         std::size_t step_bytes = 0;  ///< where only fresh memory is needed, so much at least
     };
-    /// How a request of `bytes` is best made to fit. `free` sorted by address (ranges may touch); what comes out of the plan is
-    /// for the given area, other areas only give pieces. Changes nothing; not `possible` where nothing helps. The plan is for
-    /// the next call of `remap` and for the source as it is now. O(free ranges + n log n for the n pieces in them).
+    /// How a request of `bytes` is best made to fit. `free` sorted by address (ranges may touch); what comes out of the
+    /// plan is for the given area, other areas only give pieces. Changes nothing; not `possible` where nothing helps.
+    /// The plan is for the next call of `remap` and for the source as it is now. O(free ranges + n log n for the n
+    /// pieces in them).
     heap::move_plan plan(std::size_t bytes, std::span<const heap::free_range> free, std::uint32_t area,
                          const growth_limits& limits) const;
 
     struct remapping {
         driver::Status status;
-        /// What is mapped now in place of `plan.moved`: after success one range, of `plan.new_bytes` or up to a piece more,
-        /// which lies where the plan said; after a failure what was moved, where it was. (Missing is what could not be mapped
-        /// again even there: it is spare, and the next growth uses it; and pieces that were being melted: they are spare, or
-        /// given back to the driver.)
+        /// What is mapped now in place of `plan.moved`: after success one range, of `plan.new_bytes` or up to a piece
+        /// more, which lies where the plan said; after a failure what was moved, where it was. (Missing is what could
+        /// not be mapped again even there: it is spare, and the next growth uses it; and pieces that were being melted:
+        /// they are spare, or given back to the driver.)
         std::vector<heap::range> ranges;
     };
-    /// Does what `plan` said: unmaps `plan.moved`, and maps that memory, what is spare and fresh memory at one row of
-    /// addresses. Nobody may use `plan.moved` any more, and the caller forgets these ranges before it adds what is returned.
-    /// After out_of_memory (the driver had less fresh memory than the plan thought) plan again with less of it.
+    /// Does what `plan` said: unmaps `plan.moved`, and maps that memory, what is spare and fresh memory at one row
+    /// of addresses. Nobody may use `plan.moved` any more, and the caller forgets these ranges before it adds what
+    /// is returned. After out_of_memory (the driver had less fresh memory than the plan thought) plan again with
+    /// less of it.
     remapping remap(const heap::move_plan& plan);
 
     /// `heap::fitting_piece`, when so much is in use.
     std::size_t fitting_piece(std::size_t used_bytes) const noexcept;
-    /// The piece that has `at` inside it, neither as its beginning nor as its end; empty if there is none. O(log pieces).
+    /// The piece that has `at` inside it, neither as its beginning nor as its end; empty if there is none.
+    /// O(log pieces).
     heap::range piece_across(std::uintptr_t at) const noexcept;
 
     struct cutting {
         driver::Status status;
-        /// The piece's addresses, where memory is mapped now: after success, and after a failure that changed nothing. Else
-        /// nothing is, and the memory is spare, or was given back to the driver.
+        /// The piece's addresses, where memory is mapped now: after success, and after a failure that changed nothing.
+        /// Else nothing is, and the memory is spare, or was given back to the driver.
         heap::range mapped;
     };
-    /// Makes two pieces, which meet at `at` (a multiple of the granularity), of the piece across it; they lie where it was.
-    /// Nobody may use the piece.
+    /// Makes two pieces, which meet at `at` (a multiple of the granularity), of the piece across it; they lie where it
+    /// was. Nobody may use the piece.
     cutting cut(std::uintptr_t at);
 
     struct trimming {
@@ -159,8 +164,8 @@ class virtual_source {
     }
     std::size_t headroom() const noexcept;
     std::size_t count_whole(heap::range r) const noexcept;
-    /// Pieces that `remap` gives back to the driver, to take of it again only what is needed, in few pieces. That costs no more
-    /// than mapping small pieces one by one.
+    /// Pieces that `remap` gives back to the driver, to take of it again only what is needed, in few pieces. That costs
+    /// no more than mapping small pieces one by one.
     struct melting {
         std::size_t below_bytes = 0;     // all pieces smaller than this,
         std::uintptr_t last = 0;         // and the one at this address

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 
+#include "host_allocations.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace {
@@ -375,6 +377,31 @@ TEST_F(FullTiers, smaller_chunks_that_still_find_a_place_are_found_behind_any_nu
     };
     EXPECT_LE(tried_with(40), 12u);
     EXPECT_LE(tried_with(80), 12u);
+}
+
+// The first failure leaves the new memory unnoted, the second one comes where it is to be noted before the next search.
+TEST_F(ResidencyTest, memory_that_the_heap_hears_of_late_serves_what_did_not_fit_before) {
+    kmm::graph::HostReserve::prepare();
+    int num_failed_twice = 0;
+    for (int first = 0; first < 8; ++first)
+        for (int second = 0; second < 8; ++second) {
+            base_.clear();
+            start({8 * unit, 4 * unit});
+            auto a = make_array(1, 4 * unit);
+            Task& t = make_task(1, {{&a->chunks[0], true, true}});
+            ASSERT_EQ(residency_->place(t), Placement::wait_growth);
+            rmm_test::has_failed = false;
+            rmm_test::allocations_left = first;
+            residency_->grown(1, base_[1], script_.growths.back().second);
+            const bool failed = std::exchange(rmm_test::has_failed, false);
+            rmm_test::allocations_left = second;
+            Placement now = residency_->place(t);
+            rmm_test::allocations_left = -1;
+            num_failed_twice += failed && rmm_test::has_failed;
+            if (now != Placement::granted) now = residency_->place(t);
+            EXPECT_EQ(now, Placement::granted) << "allocations " << first << " and " << second;
+        }
+    EXPECT_GE(num_failed_twice, 1);
 }
 
 TEST_F(ResidencyTest, a_chunk_that_fits_nowhere_on_the_host_does_not_spoil_the_walk_over_victims) {

@@ -1,12 +1,17 @@
 // <rmm/mr/cuda_async_memory_resource.hpp> and its view, beyond the conformance suite.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <thread>
 #include <type_traits>
 
 #include "driver/registry.hpp"
+#include "forwarding_driver.hpp"
+#include "rmm/driver_pool.hpp"
 #include "rmm/error.hpp"
 #include "rmm/mr/device/cuda_async_memory_resource.hpp"
 #include "rmm/mr/device/cuda_async_view_memory_resource.hpp"
+#include "rmm/status.hpp"
 
 namespace {
 
@@ -81,6 +86,33 @@ TEST(CudaAsyncView, does_not_own_the_pool) {
     ASSERT_TRUE(driver.create_pool(0, {}, &pool).ok());
     { cuda_async_view_memory_resource view{static_cast<cudaMemPool_t>(pool.native)}; }
     EXPECT_TRUE(driver.destroy_pool(pool).ok());
+}
+
+/// Looks a known record up, on another thread, while whoever makes a new one asks for the device.
+class asks_meanwhile final : public kmm::driver::testing::ForwardingDriver {
+  public:
+    using ForwardingDriver::ForwardingDriver;
+    cudaMemPool_t known = nullptr;
+    rmm::detail::driver_pool* found = nullptr;
+
+  protected:
+    void called(const char* call) noexcept override {
+        if (known == nullptr || std::string(call) != "current_device") return;
+        std::thread([this] { found = &rmm::detail::record_of_pool(known); }).join();
+    }
+};
+
+// Waits for ever where the lock is held.
+TEST(CudaAsync, records_of_pools_are_found_while_a_new_one_asks_the_driver) {
+    // Records of foreign pools stay, and name their driver.
+    static auto& driver = *new asks_meanwhile(kmm::driver::process_default());
+    const rmm::detail::driver_scope scope(driver);
+    static int handles[2];
+    const auto known = reinterpret_cast<cudaMemPool_t>(&handles[0]);
+    rmm::detail::driver_pool& record = rmm::detail::record_of_pool(known);
+    driver.known = known;
+    (void)rmm::detail::record_of_pool(reinterpret_cast<cudaMemPool_t>(&handles[1]));
+    EXPECT_EQ(driver.found, &record);
 }
 
 }  // namespace

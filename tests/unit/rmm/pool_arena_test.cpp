@@ -256,6 +256,24 @@ TEST_F(PoolArenas, a_block_can_be_freed_behind_several_streams_or_none) {
     EXPECT_EQ(engine.statistics().in_use_bytes, 0u);
 }
 
+TEST_F(PoolArenas, a_block_for_which_its_stream_need_not_wait_is_free_at_once) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_engine engine{cuda,
+                                   {.initial_bytes = 64 * MiB, .maximum_bytes = 64 * MiB, .ordered_upstream = false}};
+    cuda_stream a = non_blocking();
+    gate g;
+    void* const block = engine.allocate(100 * KiB, a);
+    engine.free(block, 100 * KiB, {});
+    EXPECT_EQ(engine.allocate(100 * KiB, a), block);
+    // Behind nobody but the arena's own stream.
+    g.close(a);
+    const cuda_stream_view users[] = {a, a};
+    engine.free(block, 100 * KiB, users);
+    EXPECT_EQ(engine.allocate(100 * KiB, a), block);
+    engine.free(block, 100 * KiB, {});
+    EXPECT_EQ(engine.statistics().in_use_bytes, 0u);
+}
+
 TEST_F(PoolArenas, no_byte_is_ever_in_two_hands_while_threads_and_streams_come_and_go) {
     EXPECT_EQ(rmm_test::count_wrong_words(pool_, 4, 3000), 0);
     EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);

@@ -5,12 +5,16 @@
 #include <thread>
 #include <vector>
 
+#include "lock_watch.hpp"
 #include "rmm/device_buffer.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "rmm/pool/engine.hpp"
+#include "rmm/status.hpp"
 #include "stream_tools.hpp"
+#include "uncovered_pieces.hpp"
 
 namespace {
 
@@ -79,7 +83,7 @@ void wait_until_released(cuda_pool& pool) {
     while (pool.statistics().captured_bytes != 0) std::this_thread::yield();
 }
 
-class PoolCapture : public testing::Test {
+class PoolCapture : public ::testing::Test {
   protected:
     /// Until no more of the stream's first frees have an event each.
     void free_with_events(cuda_stream_view stream) {
@@ -422,6 +426,51 @@ TEST_F(PoolCapture, virtual_memory_of_small_captures_goes_back) {
     while (vmm.statistics().captured_bytes != 0) std::this_thread::yield();
     vmm.trim();
     EXPECT_EQ(vmm.pool_size(), 0u);
+}
+
+// An event of the device, or a wait for it, would spoil a capture that goes on elsewhere.
+TEST_F(PoolCapture, virtual_memory_grows_where_only_the_whole_device_covers_what_could_be_moved) {
+    {
+        const foreign_stream s;
+        const captured_graph any(s.view(), [&] { pool_.deallocate(pool_.allocate(KiB, s.view()), KiB, s.view()); });
+    }
+    for (const bool device_events : {true, false}) {
+        rmm_test::uncovered_pieces pieces(device_events, 128 * MiB);
+        mr::detail::refusal why;
+        void* const large = pieces.pool().try_allocate(32 * MiB, pieces.other(), &why);
+        EXPECT_NE(large, nullptr) << why.reason;
+        EXPECT_EQ(pieces.num_waits(), 0);
+        EXPECT_TRUE(pieces.is_busy());
+        EXPECT_EQ(pieces.pool().held_bytes(), 96 * MiB);
+        const cuda_stream_view other = pieces.other();
+        if (large != nullptr) pieces.pool().free(large, 32 * MiB, {&other, 1});
+    }
+}
+
+TEST(PoolCaptureLocks, none_is_held_over_a_call_of_the_driver) {
+    rmm_test::lock_watch watched(driver());
+    const rmm::detail::driver_scope scope(watched);
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_options options;
+    options.initial_bytes = 16 * MiB;
+    mr::detail::pool_engine pool(cuda, options);
+    const rmm_test::watching here(watched, pool);
+    for (int i = 0; i < 20; ++i) {
+        const cuda_stream stream = non_blocking();
+        const cuda_stream_view s = stream.view();
+        void* const before = pool.allocate(1 * MiB, s);
+        pool.free(before, 1 * MiB, {&s, 1});
+        void* kept = nullptr;
+        const captured_graph graph(s, [&] {
+            void* const ptr = pool.allocate(4 * MiB, s);
+            pool.free(ptr, 4 * MiB, {&s, 1});
+            kept = pool.allocate(std::size_t{i % 2 == 0 ? 1u : 20u} * MiB, s);  // what is there, and what it grows by
+        });
+        pool.free(kept, std::size_t{i % 2 == 0 ? 1u : 20u} * MiB, {&s, 1});
+        pool.trim(0);
+    }
+    EXPECT_EQ(watched.under_lock(), "");
+    EXPECT_GE(watched.num_calls("keep_with_capture"), 20u);
 }
 
 TEST(PoolCaptureGrowth, a_pool_may_grow_in_a_capture) {

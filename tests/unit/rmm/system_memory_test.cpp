@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include "driver/registry.hpp"
 #include "rmm/cuda_device.hpp"
@@ -144,6 +146,17 @@ TEST(Headroom, what_the_question_throws_passes_through_and_the_next_one_is_asked
     detail::headroom h{0};
     EXPECT_THROW(h.bytes_on_device(256, []() -> std::size_t { throw std::runtime_error("lost"); }), std::runtime_error);
     EXPECT_EQ(h.bytes_on_device(256, [] { return std::size_t{512}; }), 256u);
+}
+
+TEST(Headroom, the_question_is_asked_without_the_lock) {
+    detail::headroom h{0};
+    (void)h.bytes_on_device(256, [&h] {
+        std::thread([&h] {
+            const std::unique_lock free(h.mutex, std::try_to_lock);
+            EXPECT_TRUE(free.owns_lock());
+        }).join();
+        return std::size_t{512};
+    });
 }
 
 TEST(CudaAsyncManaged, uses_the_pool_of_the_current_device_and_does_not_own_it) {

@@ -1,12 +1,12 @@
 // Owns: what a pool's virtual memory does when the host has no memory for its books: it throws, and nothing has changed.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <vector>
 
 #include "driver/registry.hpp"
+#include "host_allocations.hpp"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/pool/engine.hpp"
 #include "rmm/pool/virtual_source.hpp"
@@ -14,37 +14,11 @@
 
 namespace {
 
-/// The allocation after so many more fails, once; negative: none does.
-thread_local int allocations_left = -1;
-thread_local bool has_failed = false;
-
-void* allocate(std::size_t bytes) {
-    if (allocations_left == 0) {
-        allocations_left = -1;
-        has_failed = true;
-        throw std::bad_alloc();
-    }
-    if (allocations_left > 0) --allocations_left;
-    if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
-    throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes); }
-void* operator new[](std::size_t bytes) { return allocate(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-
-namespace {
-
 using rmm::heap::free_range;
 using rmm::heap::range;
 using rmm::mr::detail::virtual_source;
+using rmm_test::allocations_left;
+using rmm_test::has_failed;
 
 constexpr std::size_t unit = std::size_t{2} << 20;
 

@@ -11,6 +11,7 @@
 #include "rmm/mr/vmm_memory_resource.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
+#include "uncovered_pieces.hpp"
 
 namespace {
 
@@ -127,6 +128,19 @@ TEST(Vmm, waits_for_the_users_of_what_it_moves) {
     mr.deallocate(large, 32 * MiB, b);
     mr.deallocate(blocks[1], 16 * MiB, a);
     mr.deallocate(blocks[3], 16 * MiB, a);
+}
+
+TEST(Vmm, what_only_the_whole_device_covers_is_waited_for_where_nothing_else_is_left) {
+    for (const bool device_events : {true, false}) {
+        rmm_test::uncovered_pieces pieces(device_events, 64 * MiB);
+        mr::detail::refusal why;
+        void* const large = pieces.pool().try_allocate(24 * MiB, pieces.other(), &why);
+        EXPECT_NE(large, nullptr) << why.reason;
+        EXPECT_GE(pieces.num_waits(), 1);
+        EXPECT_FALSE(pieces.is_busy()) << "memory was moved that is in use";
+        const cuda_stream_view other = pieces.other();
+        if (large != nullptr) pieces.pool().free(large, 24 * MiB, {&other, 1});
+    }
 }
 
 TEST(Vmm, what_a_block_leaves_of_a_physical_piece_can_be_moved_when_memory_is_scarce) {

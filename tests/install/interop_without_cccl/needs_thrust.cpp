@@ -1,0 +1,1 @@
+#include <rmm/device_vector.hpp>
