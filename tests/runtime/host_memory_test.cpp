@@ -262,6 +262,31 @@ TEST(HostMemory, a_reserve_that_was_drawn_on_is_whole_again_when_what_it_was_for
     EXPECT_EQ(kmm::graph::HostReserve::used_bytes(), 0u);
 }
 
+TEST(HostMemory, a_failure_that_a_synchronize_has_no_memory_to_tell_is_told_by_the_next) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    for (long at = 0;; at++) {
+        ASSERT_LT(at, 1000);
+        SCOPED_TRACE("allocation " + std::to_string(at));
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        const EventId failed = rt.submit(host(), Host([] { throw std::runtime_error("its own"); }));
+        const EventId other = rt.submit(host(), Host([] { throw std::runtime_error("another"); }));
+        while (!rt.is_done(failed) || !rt.is_done(other)) std::this_thread::yield();
+        bool told = false;
+        fail_after(at, 1);
+        try {
+            rt.synchronize();
+        } catch (const kmm::TaskError&) {
+            told = true;
+        } catch (const std::bad_alloc&) {}
+        fail_no_more();
+        if (!told) {
+            EXPECT_THROW(rt.synchronize(), kmm::TaskError);
+        }
+        EXPECT_NO_THROW(rt.synchronize());
+        if (failed_so_far == 0 || HasFailure()) return;
+    }
+}
+
 constexpr std::int64_t many = 300'000;  // a list of so many predecessors is larger than the reserve
 
 RuntimeConfig config_for_many() {

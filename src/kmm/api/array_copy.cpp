@@ -155,20 +155,7 @@ struct Batch final : graph::JoinMaker {
         tasks.push_back(t);
         return n;
     }
-    graph::TaskNumber join(const graph::TaskNumbers& numbers) override {
-        Task* t = nullptr;
-        try {
-            graph::room_for_one_more(tasks);
-            core.table().reserve(1);
-            t = core.pool().take();
-            t->predecessors.reserve(numbers.size());
-        } catch (const std::bad_alloc&) {
-            if (t != nullptr) core.pool().give(t);
-            return 0;
-        }
-        for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
-        return number(t);
-    }
+    graph::TaskNumber join(const graph::TaskNumbers& numbers) override { return core.add_join(numbers, tasks); }
     /// Before the first number nothing has changed; after it even the reserve of host memory was used up.
     void lose_order() noexcept {
         if (tasks.empty()) return;

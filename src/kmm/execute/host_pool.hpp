@@ -53,7 +53,6 @@ class HostPool final : public Workers {
   private:
     void run() override;
     void execute(graph::Task& task);
-    void end_payload(graph::Task& task) noexcept;
 
     const void* runtime_;
     bool device_views_;
@@ -90,7 +89,6 @@ class Launchers final : public Workers {
     Lane& begin_function(std::size_t preferred) noexcept;
     void end_function(Lane& lane, Message&& launched);
     std::exception_ptr execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch);
-    void end_payload(graph::Task& task) noexcept;
 
     std::uint32_t device_;
     Lanes& lanes_;

@@ -5,6 +5,7 @@
 
 #include "driver/check.hpp"
 #include "kmm/execute/device_resource.hpp"
+#include "kmm/graph/room.hpp"
 #include "kmm/values/log.hpp"
 #include "kmm/values/text.hpp"
 
@@ -364,6 +365,22 @@ void RuntimeCore::admit() {
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) < most; });
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+graph::TaskNumber RuntimeCore::add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept {
+    Task* t = nullptr;
+    try {
+        graph::room_for_one_more(joins);
+        table_.reserve(1);
+        t = pool_.take();
+        t->predecessors.reserve(numbers.size());
+    } catch (const std::bad_alloc&) {
+        if (t != nullptr) pool_.give(t);
+        return 0;
+    }
+    joins.push_back(t);
+    for (const TaskNumber n : numbers) t->predecessors.push_back({n, false});
+    return table_.add(t);
 }
 
 void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {

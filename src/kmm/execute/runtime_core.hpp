@@ -90,6 +90,8 @@ class RuntimeCore final : public Runtime,
         graph::HostReserve::require();
         table_.reserve(count);
     }
+    /// A numbered task that comes after `numbers`, for `joins`; 0 where there is no memory for one. Under the order lock.
+    TaskNumber add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept;
     /// They could not all be published: the runtime gives up. Those without a number stay in the list.
     void lose_order(graph::TaskList& tasks) noexcept;
     /// After `publish`, without the lock: sees to it that somebody plans.
@@ -140,6 +142,7 @@ class RuntimeCore final : public Runtime,
     /// lock: they may call the driver and the program's code.
     std::exception_ptr error_of(graph::Failure& failure) const;
     std::exception_ptr error_of(graph::RootFailure& root) const;
+    std::exception_ptr error_of(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) const;
     /// What a task lacks that can never run, before it is submitted. Nothing of the planner's is looked at.
     OutOfMemory never_fits(const Task& task, std::size_t needed_bytes) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
