@@ -37,7 +37,8 @@ void RuntimeCore::give_up() noexcept {
     }
     read_after_giving_up();
     // What was never handed out keeps nobody waiting on a lane; functions that have returned since may have put more there.
-    for (const auto& thread : device_threads_) thread->no_more_instructions();
+    if (!ends_)
+        for (const auto& thread : device_threads_) thread->no_more_instructions();
     settle_what_is_over();
 }
 

@@ -268,7 +268,7 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
     return while_planning([&] {
         if (!inbox_.empty()) turn_or_give_up();  // arrays that were released just now
         memory::Reclaimed reclaimed;
-        if (gave_up_from_.load() != 0) return reclaimed;
+        if (gave_up_from_.load() != 0 || ends_) return reclaimed;
         struct Flush {
             RuntimeCore& core;
             ~Flush() {

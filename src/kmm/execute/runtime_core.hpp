@@ -309,6 +309,7 @@ class RuntimeCore final : public Runtime,
     graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
     std::uint64_t more_news_ = 0;
     bool has_given_up_ = false;
+    bool ends_ = false;  ///< the threads of devices are going: nothing is handed out any more
     struct KnownHolders {
         std::shared_ptr<const execute::Holders> holders;
         std::size_t largest_free_bytes = 0;

@@ -350,6 +350,7 @@ RuntimeCore::~RuntimeCore() {
         planner_thread_.join();
     }
     shares_.clear();
+    while_planning([this] { ends_ = true; });  // the memory service may still plan
     host_pool_.reset();
     launchers_.clear();
     device_threads_.clear();
