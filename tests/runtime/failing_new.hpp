@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <new>
-#include <optional>
-#include <utility>
 
 #include "harness.hpp"
 #include "kmm/graph/host_reserve.hpp"
@@ -123,31 +121,35 @@ inline void expect_usable(const RuntimeHandle& rt) {
     for (std::int64_t i = 0; i < size; i++) ASSERT_EQ(again.values[static_cast<std::size_t>(i)], 2 * (i + 1) + 1);
 }
 
-/// All of the reserve, for a scope in which the system gives nothing either.
+/// All of the reserve, for a scope in which the system gives nothing either. It may be in many pieces.
 class TakesReserve {
   public:
     TakesReserve() {
-        for (std::size_t bytes = kmm::graph::HostReserve::size_bytes; bytes >= 32; bytes /= 2) {
-            for (;;) {
-                try {
-                    blocks_[num_blocks_] = {kmm::graph::HostReserve::allocate(bytes), bytes};
-                } catch (const std::bad_alloc&) {
-                    break;
-                }
-                ++num_blocks_;
+        for (std::size_t bytes = kmm::graph::HostReserve::size_bytes; bytes >= smallest_block; bytes /= 2) {
+            try {
+                for (;;) first_ = new (kmm::graph::HostReserve::allocate(bytes)) Piece{first_, bytes};
+            } catch (const std::bad_alloc&) {
+                // None of this size is left.
             }
         }
     }
     ~TakesReserve() {
-        while (num_blocks_ > 0) {
-            --num_blocks_;
-            kmm::graph::HostReserve::release(blocks_[num_blocks_].first, blocks_[num_blocks_].second);
+        while (first_ != nullptr) {
+            const Piece piece = *first_;
+            kmm::graph::HostReserve::release(first_, piece.bytes);
+            first_ = piece.next;
         }
     }
+    TakesReserve(const TakesReserve&) = delete;
+    TakesReserve& operator=(const TakesReserve&) = delete;
 
   private:
-    std::pair<void*, std::size_t> blocks_[1024];
-    std::size_t num_blocks_ = 0;
+    static constexpr std::size_t smallest_block = 32;
+    struct Piece {
+        Piece* next;
+        std::size_t bytes;
+    };
+    Piece* first_ = nullptr;
 };
 
 }  // namespace

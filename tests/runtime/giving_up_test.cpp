@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <optional>
 
 #include "failing_new.hpp"
 #include "kmm/values/log.hpp"
