@@ -417,8 +417,29 @@ TEST(GivingUp, a_flush_of_what_no_thread_could_be_made_for_is_not_held_up_by_a_h
     kmm::set_log_handler(nullptr, nullptr);
 }
 
-std::optional<TakesReserve> taken_at_first_failure;
-std::atomic<bool> is_taken{false};
+/// From the allocation after so many more on the host has no memory, and from then on none of the reserve either.
+class NoMemoryFrom {
+  public:
+    explicit NoMemoryFrom(long allocations) {
+        is_taken = false;
+        at_first_failure = [] {
+            taken.emplace();
+            is_taken = true;
+            is_taken.notify_all();
+        };
+        fail_after(allocations, 1'000'000'000);
+    }
+    /// The host has memory again. The reserve is taken to the end before, as that is when nothing is given.
+    void ends() {
+        if (at_first_failure.exchange(nullptr) == nullptr) is_taken.wait(false);
+        fail_no_more();
+        taken.reset();
+    }
+
+  private:
+    static inline std::optional<TakesReserve> taken;
+    static inline std::atomic<bool> is_taken{false};
+};
 
 TEST(GivingUp, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runtime_ends) {
     SKIP_WHERE_RACES_ARE_TRACKED();
@@ -438,20 +459,12 @@ TEST(GivingUp, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runtime
                 } catch (const std::bad_alloc&) {}
             };
             rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) { v[0] = 1; }), write(y));
-            is_taken = false;
-            at_first_failure = [] {
-                taken_at_first_failure.emplace();
-                is_taken = true;
-                is_taken.notify_all();
-            };
-            fail_after(at, 1'000'000'000);
+            NoMemoryFrom none(at);
             // More readers of one chunk than are remembered: joins are made on the way.
             attempt([&] { rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), y); });
             attempt([&] { x.copy_from(values); });
             for (int i = 0; i < 10; i++) attempt([&] { x.copy_to(values); });
-            if (at_first_failure.exchange(nullptr) == nullptr) is_taken.wait(false);
-            fail_no_more();
-            taken_at_first_failure.reset();
+            none.ends();
             attempt([&] { rt.synchronize(); });
         }
         if (failed_so_far == 0 || HasFailure()) break;
@@ -490,15 +503,11 @@ TEST(GivingUp,
                 else
                     last = rt.parallel_submit(places, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
             }
-            at_first_failure = [] { taken_at_first_failure.emplace(); };
-            fail_after(at, 1'000'000'000);
+            NoMemoryFrom none(at);
             gate.open();
             wait_whatever_is_thrown(rt, last);
-            fail_no_more();
-            // A thread that is about to take the reserve has failed already, and ends that before the runtime does.
-            at_first_failure = nullptr;
+            none.ends();
         }
-        taken_at_first_failure.reset();
         if (failed_so_far == 0 || HasFailure()) break;
     }
     expect_usable(kmm::make_runtime(tight_config()));
