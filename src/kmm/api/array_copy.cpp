@@ -170,7 +170,7 @@ struct SourceWriters {
     std::vector<graph::TaskNumber> writers;
     std::vector<std::size_t> ends;  ///< of each part's in `writers`
 
-    /// `all` are those of the parts so far; only what is new in it belongs to this one.
+    /// `all` are those of the parts so far; what is new at its end belongs to this one.
     void end_part(const graph::Predecessors& all) {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
@@ -310,8 +310,13 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                                       " can be used; try " + core.memory_remedy(0, bytes));
         }
         if (gate != nullptr) {
+            // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with the
+            // square of their number, and coming after it twice does no harm.
+            graph::Predecessors of_part;
             for (const std::size_t i : chunks) {
-                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), gate->predecessors);
+                of_part.clear();
+                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), of_part);
+                gate->predecessors.insert(gate->predecessors.end(), of_part.begin(), of_part.end());
                 writers.end_part(gate->predecessors);
             }
         }
