@@ -28,11 +28,16 @@ struct registry {
     std::atomic<std::uint64_t> generation{1};
 };
 
-// Never destroyed: streams in static objects may outlive any order of destruction.
-registry& all() {
-    static registry& instance = *new registry;
+/// Never destroyed, and made without memory of the host: who looks for a stream may be unable to fail.
+template<typename T>
+T& in_static_memory() noexcept {
+    alignas(T) static std::byte memory[sizeof(T)];
+    static T& instance = *new (memory) T;
     return instance;
 }
+
+// Streams in static objects may outlive any order of destruction.
+registry& all() noexcept { return in_static_memory<registry>(); }
 
 struct remembered {
     cudaStream_t handle = nullptr;
@@ -44,11 +49,8 @@ struct threads {
     std::mutex mutex;
     std::unordered_set<std::uint64_t> living;
 };
-// Never destroyed: threads may end after any static object.
-threads& all_threads() {
-    static threads& instance = *new threads;
-    return instance;
-}
+// Threads may end after any static object.
+threads& all_threads() noexcept { return in_static_memory<threads>(); }
 thread_local bool thread_is_ending = false;  // trivial, so that it can be read after everything else is gone
 struct this_thread {
     std::uint64_t number = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2);

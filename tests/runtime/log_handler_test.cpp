@@ -143,6 +143,52 @@ TEST(LogHandler, that_a_thread_of_the_parent_is_in_is_not_waited_for_in_the_chil
     EXPECT_TRUE(WIFEXITED(status));
 }
 
+TEST(LogHandler, that_is_replaced_has_returned_when_the_replacing_has) {
+    struct Shared {
+        Gate begins, may_return;
+        std::atomic<bool> has_returned{false};
+    } shared;
+    kmm::set_log_handler(
+        [](int, const char*, void* user) {
+            auto& s = *static_cast<Shared*>(user);
+            s.begins.open();
+            s.may_return.wait();
+            s.has_returned = true;
+        },
+        &shared);
+    const OpenAtEnd open(shared.may_return);
+    std::thread writer([] { kmm::log::write(kmm::log::warn, "a line"); });
+    shared.begins.wait();
+    std::promise<bool> replaced;
+    std::future<bool> had_returned = replaced.get_future();
+    std::thread replacer([&] {
+        kmm::set_log_handler(nullptr, nullptr);
+        replaced.set_value(shared.has_returned);
+    });
+    // Longer than what was written so far is waited for.
+    EXPECT_EQ(had_returned.wait_for(std::chrono::milliseconds(1200)), std::future_status::timeout);
+    shared.may_return.open();
+    EXPECT_TRUE(had_returned.get()) << "who replaced it may let go of what it uses";
+    replacer.join();
+    writer.join();
+}
+
+TEST(LogHandler, that_replaces_itself_or_flushes_does_not_wait_for_itself) {
+    static std::atomic<int> calls;
+    calls = 0;
+    kmm::set_log_handler(
+        [](int, const char*, void*) {
+            ++calls;
+            kmm::log::write(kmm::log::warn, "inner");  // for the next handler, behind this call
+            kmm::log::flush();
+            kmm::set_log_handler([](int, const char*, void*) { calls += 10; }, nullptr);
+        },
+        nullptr);
+    kmm::log::write(kmm::log::warn, "outer");
+    EXPECT_EQ(calls.load(), 11);
+    kmm::set_log_handler(nullptr, nullptr);
+}
+
 TEST(LogHandler, a_pipe_of_standard_error_that_nobody_reads_holds_no_task_up) {
     const RuntimeHandle rt = kmm::make_runtime(small_config());
     int ends[2];

@@ -155,20 +155,7 @@ struct Batch final : graph::JoinMaker {
         tasks.push_back(t);
         return n;
     }
-    graph::TaskNumber join(const graph::TaskNumbers& numbers) override {
-        Task* t = nullptr;
-        try {
-            graph::room_for_one_more(tasks);
-            core.table().reserve(1);
-            t = core.pool().take();
-            t->predecessors.reserve(numbers.size());
-        } catch (const std::bad_alloc&) {
-            if (t != nullptr) core.pool().give(t);
-            return 0;
-        }
-        for (const graph::TaskNumber n : numbers) t->predecessors.push_back({n, false});
-        return number(t);
-    }
+    graph::TaskNumber join(const graph::TaskNumbers& numbers) override { return core.add_join(numbers, tasks); }
     /// Before the first number nothing has changed; after it even the reserve of host memory was used up.
     void lose_order() noexcept {
         if (tasks.empty()) return;
@@ -183,7 +170,7 @@ struct SourceWriters {
     std::vector<graph::TaskNumber> writers;
     std::vector<std::size_t> ends;  ///< of each part's in `writers`
 
-    /// `all` are those of the parts so far; only what is new in it belongs to this one.
+    /// `all` are those of the parts so far; what is new at its end belongs to this one.
     void end_part(const graph::Predecessors& all) {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
@@ -323,8 +310,13 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                                       " can be used; try " + core.memory_remedy(0, bytes));
         }
         if (gate != nullptr) {
+            // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with the
+            // square of their number, and coming after it twice does no harm.
+            graph::Predecessors of_part;
             for (const std::size_t i : chunks) {
-                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), gate->predecessors);
+                of_part.clear();
+                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), of_part);
+                gate->predecessors.insert(gate->predecessors.end(), of_part.begin(), of_part.end());
                 writers.end_part(gate->predecessors);
             }
         }

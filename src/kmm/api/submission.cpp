@@ -362,21 +362,7 @@ void Submission::Draft::describe_tasks() {
 
 // ---------------------------------------------------------------------------------------------------- the order
 
-TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) {
-    Task* t = nullptr;
-    try {
-        graph::room_for_one_more(joins);
-        core->table().reserve(1);
-        t = core->pool().take();
-        t->predecessors.reserve(numbers.size());
-    } catch (const std::bad_alloc&) {
-        if (t != nullptr) core->pool().give(t);
-        return 0;
-    }
-    joins.push_back(t);
-    for (const TaskNumber n : numbers) t->predecessors.push_back({n, false});
-    return core->table().add(t);
-}
+TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) { return core->add_join(numbers, joins); }
 
 // Whatever can fail is done first. From the first number on nothing does: the books of the order are kept in memory that is there.
 EventId Submission::Draft::take_places() {

@@ -1,5 +1,7 @@
 #include "kmm/execute/device_thread.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 
 #include "kmm/execute/debug_pattern.hpp"
@@ -28,8 +30,8 @@ Link link_of(const Instruction& copy) noexcept {
 
 }  // namespace
 
-DeviceThread::DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime,
-                           Reports& reports, ErrorMaker& errors)
+DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
+                           const void* runtime, Reports& reports, ErrorMaker& errors)
     : device_(device),
       lanes_(lanes),
       driver_(lanes.driver()),
@@ -38,6 +40,7 @@ DeviceThread::DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& fail
       reports_(reports),
       errors_(errors),
       states_(lanes.size() / lanes.num_devices()),
+      num_own_lanes_(states_.size() - num_launcher_lanes),
       first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
       scratch_(lanes) {
     thread_ = std::thread([this] { run(); });
@@ -47,11 +50,6 @@ DeviceThread::~DeviceThread() {
     stop_.store(true);
     sleeper_.wake();
     thread_.join();
-    for (std::size_t slot = 0; lost_track_ && slot < states_.size(); ++slot) {
-        Status status;
-        const auto lane = static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
-        (void)driver_.synchronize_stream(lanes_.stream(lane, &status));  // nobody knows what is still there
-    }
     for (const Lane& l : states_) {
         if (l.watch_stream.native == nullptr) continue;
         (void)driver_.synchronize_stream(l.watch_stream);  // its callbacks name this object
@@ -66,14 +64,21 @@ void DeviceThread::push(graph::Vector<Instruction>& instructions) {
         if (queue_.empty())
             queue_.swap(instructions);
         else
-            for (Instruction& i : instructions) queue_.push_back(std::move(i));
+            queue_.insert(queue_.end(), std::make_move_iterator(instructions.begin()),
+                          std::make_move_iterator(instructions.end()));
         queue_filled_.store(true, std::memory_order_seq_cst);
     }
     instructions.clear();
     sleeper_.wake();
 }
 
-bool DeviceThread::take() {
+void DeviceThread::no_more_instructions() noexcept {
+    no_more_instructions_.store(true);
+    queue_filled_.store(true, std::memory_order_seq_cst);  // there is something to look at
+    sleeper_.wake();
+}
+
+bool DeviceThread::take() noexcept {
     if (!queue_filled_.load(std::memory_order_seq_cst)) return false;
     std::lock_guard<graph::SpinLock> guard(queue_lock_);
     batch_.swap(queue_);
@@ -86,29 +91,70 @@ void DeviceThread::run() {
     (void)driver_.set_current_device(lanes_.ordinal(device_));
     for (;;) {
         try {
-            if (!step()) break;
+            if (!(lost_track_ ? step_without_memory() : step())) break;
         } catch (const std::bad_alloc&) {
             lose_track();
         }
     }
 }
 
-// The reserve of host memory is used up as well: what was not handed to the device never will be, and nobody waits for it.
+// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime hears of it before
+// anybody can go on as if it had been done.
 void DeviceThread::lose_track() noexcept {
     lost_track_ = true;
-    batch_.clear();
-    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
-        states_[slot].pending.clear();
-        const auto lane = static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
-        constexpr Position all = ~Position{0} >> 1;
-        lanes_.enqueued(lane, all);
-        lanes_.completed(lane, all);
-    }
     reports_.lost();
+    failed_.add_all();
+    batch_.clear();
+    touched_.clear();
+    for (Lane& l : states_) {
+        for (const Pending& p : l.pending)
+            if (p.event.native != nullptr) (void)driver_.destroy_event(p.event);
+        l.pending.clear();
+        if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
+    }
+}
+
+/// What is on the lanes is waited for without books, and nothing more is put there. False: the thread should stop.
+bool DeviceThread::step_without_memory() noexcept {
+    const bool stopping = stop_.load();
+    (void)take();
+    batch_.clear();
+    for (std::size_t slot = 0; slot < num_own_lanes_; ++slot) lanes_.enqueued(lane_at(slot), Lanes::end_of_lane);
+    bool progress = false;
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        const LaneId lane = lane_at(slot);
+        const Position end = lanes_.enqueued(lane);
+        if (lanes_.passed({lane, end})) continue;
+        Status status;
+        if (const StreamHandle stream = lanes_.stream(lane, &status); status.ok())
+            (void)driver_.synchronize_stream(stream);
+        lanes_.completed(lane, end);
+        progress = true;
+    }
+    if (progress) reports_.lost();  // tasks may have ended
+    if (stopping) return false;
+    sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
+    return true;
+}
+
+/// Once no instruction comes any more.
+void DeviceThread::look_at_all_lanes() {
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        Lane& l = states_[slot];
+        const LaneId lane = lane_at(slot);
+        const bool own = slot < num_own_lanes_;
+        if (own)
+            lanes_.enqueued(lane, Lanes::end_of_lane);
+        else
+            l.fed = std::max(l.fed, lanes_.enqueued(lane));
+        record(lane);
+        if (own && l.pending.empty()) lanes_.completed(lane, Lanes::end_of_lane);
+    }
 }
 
 /// False: everything is done, and the thread should stop.
 bool DeviceThread::step() {
+    const bool stopping = stop_.load();
     if (take()) {
         std::size_t fed = 0;
         for (Instruction& i : batch_) {
@@ -120,8 +166,9 @@ bool DeviceThread::step() {
     }
     if (poll()) reports_.help();
     if (queue_filled_.load(std::memory_order_seq_cst)) return true;
+    if (no_more_instructions_.load(std::memory_order_relaxed)) look_at_all_lanes();
     const bool pending = anything_pending();
-    if (stop_.load() && !pending) return false;
+    if (stopping && !pending) return false;
     signalled_.store(false, std::memory_order_seq_cst);
     if (!pending) {
         sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
@@ -280,7 +327,7 @@ bool DeviceThread::poll() {
     for (std::size_t slot = 0; slot < states_.size(); ++slot) {
         Lane& l = states_[slot];
         Position done = 0;
-        const LaneId lane = static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
+        const LaneId lane = lane_at(slot);
         while (!l.pending.empty()) {
             const Pending& head = l.pending.front();
             if (head.event.native != nullptr) {
@@ -313,9 +360,8 @@ bool DeviceThread::poll() {
 // The device reports an error that stays: nothing that was put on the lane can be trusted. Its tasks fail with it.
 void DeviceThread::lane_lost(LaneId lane, Status status) {
     Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
-    for (const Pending& p : l.pending)
-        if (p.event.native != nullptr) events_.push_back(p.event);
-    l.pending.clear();
+    for (; !l.pending.empty(); l.pending.pop_front())
+        if (const EventHandle e = l.pending.front().event; e.native != nullptr) events_.push_back(e);
     l.recorded = l.fed;
     if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
     lanes_.completed(lane, l.fed);

@@ -60,13 +60,17 @@ class BusyTime {
 
 class DeviceThread {
   public:
-    DeviceThread(std::uint32_t device, Lanes& lanes, FailedTasks& failed, const void* runtime, Reports& reports,
-                 ErrorMaker& errors);
+    /// `num_launcher_lanes`: the device's last lanes, which launchers feed.
+    DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
+                 const void* runtime, Reports& reports, ErrorMaker& errors);
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
-    /// Appends instructions (and empties the vector, whose memory it keeps). Planner only.
+    /// Appends instructions (and empties the vector, whose memory it keeps): all of them, or none if it throws. Planner only.
     void push(graph::Vector<Instruction>& instructions);
+    /// No instruction comes any more, and every task counts as failed: nobody waits for a position that was not handed in, and the
+    /// thread looks by itself how far the launchers' lanes are. To be called again when a device function has returned. Planner only.
+    void no_more_instructions() noexcept;
     /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
     /// seen as done: what it waited for on the device counts. Any thread.
     std::int64_t busy_ns(Link link) const noexcept { return links_[static_cast<std::size_t>(link)].busy_ns(); }
@@ -88,8 +92,10 @@ class DeviceThread {
 
     void run();
     bool step();
+    bool step_without_memory() noexcept;
     void lose_track() noexcept;
-    bool take();
+    void look_at_all_lanes();
+    bool take() noexcept;
     void feed(Instruction& instruction);
     Status feed_kernel(Instruction& instruction, StreamHandle stream);
     void record(LaneId lane);
@@ -98,6 +104,9 @@ class DeviceThread {
     void lane_lost(LaneId lane, Status status);
     void arm_watches();
     bool anything_pending() const noexcept;
+    LaneId lane_at(std::size_t slot) const noexcept {
+        return static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
+    }
     EventHandle take_event(Status* status);
     static void watch_fired(void* self);
 
@@ -115,10 +124,12 @@ class DeviceThread {
     graph::Vector<Instruction> batch_;
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
-    bool lost_track_ = false;  ///< for want of host memory; the runtime has given up
+    std::atomic<bool> no_more_instructions_{false};
+    bool lost_track_ = false;  ///< for want of host memory: the runtime gives up
 
     BusyTime links_[num_links];
-    std::vector<Lane> states_;  ///< by index within the device
+    std::vector<Lane> states_;   ///< by index within the device
+    std::size_t num_own_lanes_;  ///< the first ones: this thread feeds them
     graph::Vector<LaneId> touched_;
     graph::Vector<EventHandle> events_;  ///< free
     struct PreparedKernel {

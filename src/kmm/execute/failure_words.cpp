@@ -70,6 +70,17 @@ std::exception_ptr worded_once(std::mutex& mutex, std::exception_ptr* kept, Make
     return *kept;
 }
 
+/// Throws std::bad_alloc where there is no memory for the words, so that it is not kept in their place.
+std::exception_ptr task_error(TaskFailure failure, const std::exception_ptr& cause,
+                              std::vector<std::exception_ptr> also_failed = {}) {
+    std::exception_ptr error = TaskError::with_cause(std::move(failure), cause, std::move(also_failed));
+    try {
+        std::rethrow_exception(error);
+    } catch (const TaskError&) {
+        return error;
+    }
+}
+
 }  // namespace
 
 std::string RuntimeCore::place_text(const ResourceId& where) const {
@@ -145,8 +156,19 @@ std::exception_ptr RuntimeCore::error_of(graph::RootFailure& root) const {
         const std::exception_ptr cause = cause_of(root);
         TaskFailure text = describe_failure(root.task);
         text.cause = text_of(cause);
-        return TaskError::with_cause(std::move(text), cause);
+        return task_error(std::move(text), cause);
     });
+}
+
+/// At least one: the first of them, which tells the others.
+std::exception_ptr RuntimeCore::error_of(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) const {
+    if (roots.size() == 1) return error_of(*roots.front());
+    std::vector<std::exception_ptr> others;
+    for (std::size_t i = 1; i < roots.size(); ++i) others.push_back(error_of(*roots[i]));
+    const std::exception_ptr cause = cause_of(*roots.front());
+    TaskFailure first = describe_failure(roots.front()->task);
+    first.cause = text_of(cause);
+    return task_error(std::move(first), cause, std::move(others));
 }
 
 std::exception_ptr RuntimeCore::error_of(graph::Failure& failure) const {
@@ -158,7 +180,7 @@ std::exception_ptr RuntimeCore::error_of(graph::Failure& failure) const {
         text.cause = text_of(cause);
         text.needed_by = std::make_shared<TaskLabel>(describe_failure(failure.task).task);
         if (failure.keeps_content) text.hint = "replace the data with overwrite() or reset() the array to go on";
-        return TaskError::with_cause(std::move(text), cause);
+        return task_error(std::move(text), cause);
     });
 }
 

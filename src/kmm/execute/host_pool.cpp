@@ -16,6 +16,14 @@ constexpr std::chrono::milliseconds launchers_patience{50};
 
 thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the planner
 
+// What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one of
+// them must be refused, or give its place to another thread, like a wait in the function.
+void end_payload(graph::Task& task, const void* runtime, bool device_views, Workers& workers) noexcept {
+    const TaskScope scope(runtime, device_views);
+    const Workers::UserCode user_code(workers);
+    task.drop_payload();
+}
+
 }  // namespace
 
 TaskScope::TaskScope(const void* runtime, bool device_views, const TaskStream* stream) noexcept
@@ -57,7 +65,8 @@ void HostPool::run() {
 
 void HostPool::execute(graph::Task& task) {
     if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
-        end_payload(task);  // it was cancelled: only what the user's function captured is left
+        end_payload(task, runtime_, device_views_,
+                    *this);  // it was cancelled: only what the user's function captured is left
         reports_.discard(task);
         return;
     }
@@ -79,17 +88,9 @@ void HostPool::execute(graph::Task& task) {
     } catch (...) {
         m.error = std::current_exception();
     }
-    end_payload(task);
+    end_payload(task, runtime_, device_views_, *this);
     task.in_user_code.store(false, std::memory_order_relaxed);
     reports_.post(std::move(m));
-}
-
-// What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one of
-// them must be refused, or give its place to another thread, like a wait in the function.
-void HostPool::end_payload(graph::Task& task) noexcept {
-    const TaskScope scope(runtime_, device_views_);
-    const UserCode user_code(*this);
-    task.drop_payload();
 }
 
 // ---------------------------------------------------------------------------------------------------- device functions
@@ -164,12 +165,6 @@ void Launchers::run() {
     }
 }
 
-void Launchers::end_payload(graph::Task& task) noexcept {
-    const TaskScope scope(runtime_, device_views_);
-    const UserCode user_code(*this);
-    task.drop_payload();
-}
-
 std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch) {
     try {
         // Here, where the task can fail: when the thread begins, the host may have no memory.
@@ -185,7 +180,7 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, std::optio
         if (failed_.concern(task)) {
             // What is known now spares the function; kernels of a task before that still run are asked at their turn.
             failed_.add(task.number);
-            end_payload(task);
+            end_payload(task, runtime_, device_views_, *this);
             return nullptr;
         }
         // Where the function may touch its views, its inputs have arrived (schedule sees to it), and so must the pattern.

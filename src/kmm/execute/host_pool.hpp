@@ -53,7 +53,6 @@ class HostPool final : public Workers {
   private:
     void run() override;
     void execute(graph::Task& task);
-    void end_payload(graph::Task& task) noexcept;
 
     const void* runtime_;
     bool device_views_;
@@ -97,7 +96,6 @@ class Launchers final : public Workers {
     void end_function(const Turn& turn, Message&& launched);
     bool is_idle(const Lane& lane) noexcept;
     std::exception_ptr execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch);
-    void end_payload(graph::Task& task) noexcept;
 
     std::uint32_t device_;
     Lanes& lanes_;

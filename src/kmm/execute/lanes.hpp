@@ -39,6 +39,8 @@ class Lanes {
         return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_;
     }
 
+    /// Behind every position of a lane on which nothing more is put.
+    static constexpr Position end_of_lane = ~Position{0} >> 1;
     /// The feeder has put everything up to `position` on the stream.
     void enqueued(LaneId lane, Position position) noexcept {
         Lane& l = lanes_[index(lane)];
@@ -118,6 +120,12 @@ class FailedTasks {
         } catch (const std::bad_alloc&) {
             all_ = true;
         }
+        count_.store(numbers_.size() + 1, std::memory_order_release);
+    }
+    /// From now on every task counts as failed.
+    void add_all() noexcept {
+        std::lock_guard<std::mutex> guard(mutex_);
+        all_ = true;
         count_.store(numbers_.size() + 1, std::memory_order_release);
     }
     bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }

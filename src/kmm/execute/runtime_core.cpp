@@ -5,6 +5,7 @@
 
 #include "driver/check.hpp"
 #include "kmm/execute/device_resource.hpp"
+#include "kmm/graph/room.hpp"
 #include "kmm/values/log.hpp"
 #include "kmm/values/text.hpp"
 
@@ -67,7 +68,10 @@ void RuntimeCore::planner_loop() {
 
 void RuntimeCore::turn() {
     messages_.clear();
+    next_message_ = 0;
     inbox_.take(messages_);
+    if (must_give_up_.load())
+        return;  // a message before these may be lost, and they would tell another story without it
     std::size_t handled = 0;
     const auto count = [&] {
         if (++handled % messages_per_dispatch == 0) plan_more();
@@ -75,9 +79,11 @@ void RuntimeCore::turn() {
     for (Message& m : messages_) {
         if (m.what != Message::What::submit) {
             handle(m);
+            ++next_message_;
             count();
             continue;
         }
+        ++next_message_;
         for (Task *t = m.task, *next = nullptr; t != nullptr; t = next) {
             next = t->next_published;  // its record may be somebody else's soon
             scheduler_->submit(*t);
@@ -92,56 +98,15 @@ void RuntimeCore::turn() {
 }
 
 void RuntimeCore::turn_or_give_up() noexcept {
-    if (gave_up_from_.load() != 0) {
-        give_up();  // there may be tasks that were published since
-        return;
-    }
-    try {
-        turn();
-        if (!must_give_up_.load()) return;
-    } catch (...) {
-        // Books are kept in reserved memory, and nothing else throws here: that is used up too.
+    if (!has_given_up_) {
+        try {
+            turn();
+            if (!must_give_up_.load()) return;
+        } catch (...) {
+            // Books are kept in reserved memory, and nothing else throws here: that is used up too.
+        }
     }
     give_up();
-}
-
-void RuntimeCore::begin_to_give_up() noexcept {
-    must_give_up_.store(true);
-    if (gave_up_from_.load() == 0) gave_up_from_.store(table_.settled_up_to() + 1);
-}
-
-// Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, whoever waits is told,
-// no new task is accepted, and what devices may still use stays until the runtime's end. Allocates nothing.
-void RuntimeCore::give_up() noexcept {
-    begin_to_give_up();
-    if (!std::exchange(said_given_up_, true))
-        log::post(log::Level::critical, "the host has no memory for the books of a kmm runtime: its tasks fail");
-    messages_.clear();
-    inbox_.take(messages_);
-    TaskNumber last = 0;
-    {
-        // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for the baton under it.
-        std::lock_guard<std::mutex> guard(order_);
-        last = table_.last();
-    }
-    for (TaskNumber next = table_.settled_up_to() + 1; next <= last; ++next)
-        if (Task* const task = table_.find(next)) settle_after_giving_up(*task);
-    for (Message& m : messages_) {
-        if (m.what != Message::What::release) continue;
-        auto* const array = static_cast<memory::Array*>(m.object);
-        array->next_dropped = std::exchange(dropped_arrays_, array);
-    }
-    messages_.clear();
-}
-
-void RuntimeCore::settle_after_giving_up(Task& task) noexcept {
-    const TaskState state = task.state.load(std::memory_order_relaxed);
-    const bool runs = state == TaskState::launching || state == TaskState::issued || state == TaskState::executed;
-    task.failure = nullptr;
-    task.state.store(TaskState::settled, std::memory_order_release);
-    settled(task);
-    if (runs || task.payload == nullptr) return;  // whoever runs it drops its payload
-    task.next_published = std::exchange(dropped_payloads_, &task);
 }
 
 void RuntimeCore::handle(Message& m) {
@@ -175,19 +140,39 @@ void RuntimeCore::handle(Message& m) {
 void RuntimeCore::flush() {
     for (std::size_t d = 0; d < outgoing_.size(); ++d)
         if (!outgoing_[d].empty()) device_threads_[d]->push(outgoing_[d]);
-    for (Task* t : to_host_) host_pool_->push(*t);
+    std::size_t pushed = 0;
+    try {
+        for (; pushed < to_host_.size(); ++pushed) host_pool_->push(*to_host_[pushed]);
+    } catch (const std::bad_alloc&) {
+        to_host_.erase(to_host_.begin(), to_host_.begin() + static_cast<std::ptrdiff_t>(pushed));
+        throw;  // what is left in the lists was not handed out
+    }
     to_host_.clear();
 }
 
 // ---------------------------------------------------------------------------------------------------- Outbox
 
 void RuntimeCore::instruct(std::uint32_t device, schedule::Instruction&& instruction) {
+    const bool kernel = instruction.op == schedule::Instruction::Op::kernel;
+    Task* const task = instruction.task;
     outgoing_[device].push_back(std::move(instruction));
+    if (kernel) task->custody.store(graph::Custody::given_away, std::memory_order_relaxed);
 }
 
-void RuntimeCore::launch(std::uint32_t device, Task& task) { launchers_[device]->push(task); }
+void RuntimeCore::launch(std::uint32_t device, Task& task) {
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+    try {
+        launchers_[device]->push(task);
+    } catch (const std::bad_alloc&) {
+        task.custody.store(graph::Custody::planner, std::memory_order_relaxed);
+        throw;
+    }
+}
 
-void RuntimeCore::run_on_host(Task& task) { to_host_.push_back(&task); }
+void RuntimeCore::run_on_host(Task& task) {
+    to_host_.push_back(&task);
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+}
 
 void RuntimeCore::grow(memory::MemoryIndex memory, std::size_t bytes) { memory_service_->grow(memory, bytes); }
 
@@ -261,6 +246,7 @@ void RuntimeCore::post(Message&& message) {
     try {
         inbox_.push(std::move(message));
     } catch (const std::bad_alloc&) {
+        came_back(message);
         lost();
     }
 }
@@ -285,7 +271,7 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
     return while_planning([&] {
         if (!inbox_.empty()) turn_or_give_up();  // arrays that were released just now
         memory::Reclaimed reclaimed;
-        if (gave_up_from_.load() != 0) return reclaimed;
+        if (gave_up_from_.load() != 0 || ends_) return reclaimed;
         struct Flush {
             RuntimeCore& core;
             ~Flush() {
@@ -382,6 +368,22 @@ void RuntimeCore::admit() {
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) < most; });
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+graph::TaskNumber RuntimeCore::add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept {
+    Task* t = nullptr;
+    try {
+        graph::room_for_one_more(joins);
+        table_.reserve(1);
+        t = pool_.take();
+        t->predecessors.reserve(numbers.size());
+    } catch (const std::bad_alloc&) {
+        if (t != nullptr) pool_.give(t);
+        return 0;
+    }
+    joins.push_back(t);
+    for (const TaskNumber n : numbers) t->predecessors.push_back({n, false});
+    return table_.add(t);
 }
 
 void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {

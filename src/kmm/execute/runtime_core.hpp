@@ -90,6 +90,8 @@ class RuntimeCore final : public Runtime,
         graph::HostReserve::require();
         table_.reserve(count);
     }
+    /// A numbered task that comes after `numbers`, for `joins`; 0 where there is no memory for one. Under the order lock.
+    TaskNumber add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept;
     /// They could not all be published: the runtime gives up. Those without a number stay in the list.
     void lose_order(graph::TaskList& tasks) noexcept;
     /// After `publish`, without the lock: sees to it that somebody plans.
@@ -140,6 +142,7 @@ class RuntimeCore final : public Runtime,
     /// lock: they may call the driver and the program's code.
     std::exception_ptr error_of(graph::Failure& failure) const;
     std::exception_ptr error_of(graph::RootFailure& root) const;
+    std::exception_ptr error_of(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) const;
     /// What a task lacks that can never run, before it is submitted. Nothing of the planner's is looked at.
     OutOfMemory never_fits(const Task& task, std::size_t needed_bytes) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
@@ -206,10 +209,21 @@ class RuntimeCore final : public Runtime,
     void turn();
     /// `turn`, after which the books are whole or given up.
     void turn_or_give_up() noexcept;
+    // ---- giving_up.cpp
     void give_up() noexcept;
     /// From here on no task is known to have ended well.
     void begin_to_give_up() noexcept;
+    void take_back_what_is_not_on_its_way() noexcept;
+    void read_after_giving_up() noexcept;
+    void came_back(execute::Message& message) noexcept;
+    void settle_what_is_over() noexcept;
+    bool settle_left_over() noexcept;
+    bool is_over(Task& task) noexcept;
+    bool may_run(const Task& task) const noexcept;
     void settle_after_giving_up(Task& task) noexcept;
+    void drop_at_end(memory::Array& array) noexcept;
+    void add_to_dropped(memory::Array& array) noexcept;
+    void delete_dropped_arrays() noexcept;
     bool take_turn() noexcept;
     void let_go_of_baton() noexcept;
     /// Runs `f` while nobody plans. For questions of the program: short, and nothing is issued.
@@ -272,6 +286,7 @@ class RuntimeCore final : public Runtime,
     execute::Inbox inbox_;
     std::atomic<bool> baton_{false};
     graph::Vector<execute::Message> messages_;
+    std::size_t next_message_ = 0;  ///< the first of them that was not handled to the end
     std::unique_ptr<schedule::Scheduler> scheduler_;
     std::vector<graph::Vector<schedule::Instruction>> outgoing_;
     graph::TaskList to_host_;
@@ -287,11 +302,14 @@ class RuntimeCore final : public Runtime,
     const std::exception_ptr no_host_memory_;   ///< made while there was some
     std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from gave_up_from_ on
     Task* dropped_payloads_ = nullptr;          ///< to be destroyed without the baton; by next_published
-    memory::Array* dropped_arrays_ = nullptr;   ///< that devices may still look at; by next_dropped
+    Task* left_over_ = nullptr;                 ///< not settled when the runtime gave up, by number; by next_published
+    TaskNumber looked_at_ = 0;                  ///< the last that was looked at since
+    std::atomic<memory::Array*> dropped_arrays_{nullptr};  ///< to be deleted at the runtime's end; by next_dropped
     // For the log, when the baton is free again; under the baton.
     graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
     std::uint64_t more_news_ = 0;
-    bool said_given_up_ = false;
+    bool has_given_up_ = false;
+    bool ends_ = false;  ///< the threads of devices are going: nothing is handed out any more
     struct KnownHolders {
         std::shared_ptr<const execute::Holders> holders;
         std::size_t largest_free_bytes = 0;

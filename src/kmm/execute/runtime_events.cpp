@@ -100,13 +100,14 @@ void RuntimeCore::throw_undelivered(TaskNumber number) {
         if (is_given_up(number)) std::rethrow_exception(no_host_memory_);
         return;
     }
-    if (open.size() == 1) std::rethrow_exception(error_of(*open.front()));
-    std::vector<std::exception_ptr> others;
-    for (std::size_t i = 1; i < open.size(); ++i) others.push_back(error_of(*open[i]));
-    const std::exception_ptr cause = cause_of(*open.front());
-    TaskFailure first = describe_failure(open.front()->task);
-    first.cause = text_of(cause);
-    std::rethrow_exception(TaskError::with_cause(std::move(first), cause, std::move(others)));
+    std::exception_ptr error;
+    try {
+        error = error_of(open);
+    } catch (const std::bad_alloc&) {
+        failures_.take_back(open);  // nobody was told
+        throw;
+    }
+    std::rethrow_exception(error);
 }
 
 void RuntimeCore::synchronize() {

@@ -304,9 +304,9 @@ void RuntimeCore::start_threads() {
     memory_service_ = std::make_unique<execute::MemoryService>(
         *lanes_, ordinals_, limits_, config_, config_.device_memory_kind, this, static_cast<execute::Reports&>(*this));
     for (std::uint32_t d = 0; d < num_devices(); ++d) {
-        device_threads_.push_back(std::make_unique<execute::DeviceThread>(d, *lanes_, failed_tasks_, this,
-                                                                          static_cast<execute::Reports&>(*this),
-                                                                          static_cast<execute::ErrorMaker&>(*this)));
+        device_threads_.push_back(std::make_unique<execute::DeviceThread>(
+            d, launchers_per_device, *lanes_, failed_tasks_, this, static_cast<execute::Reports&>(*this),
+            static_cast<execute::ErrorMaker&>(*this)));
         std::vector<graph::LaneId> lanes;
         for (std::uint32_t i = 0; i < launchers_per_device; ++i)
             lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
@@ -350,15 +350,13 @@ RuntimeCore::~RuntimeCore() {
         planner_thread_.join();
     }
     shares_.clear();
+    while_planning([this] { ends_ = true; });  // the memory service may still plan
     host_pool_.reset();
     launchers_.clear();
     device_threads_.clear();
     help();
     memory_service_.reset();
-    for (memory::Array* next = nullptr; dropped_arrays_ != nullptr; dropped_arrays_ = next) {
-        next = dropped_arrays_->next_dropped;
-        delete dropped_arrays_;
-    }
+    delete_dropped_arrays();
     log_undelivered();
     log::flush();
 }

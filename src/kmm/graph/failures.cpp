@@ -10,10 +10,7 @@ void Failures::add(const Task& task) {
     any_.store(true, std::memory_order_release);
     RootFailure& root = *task.failure->root;
     if (root.number != task.number || root.delivered) return;
-    root.next = first_undelivered_;
-    if (root.next != nullptr) root.next->previous = &root;
-    first_undelivered_ = &root;
-    root.listed = true;
+    link(root);
 }
 
 std::shared_ptr<Failure> Failures::find(TaskNumber number) const {
@@ -21,6 +18,14 @@ std::shared_ptr<Failure> Failures::find(TaskNumber number) const {
     std::lock_guard<std::mutex> guard(mutex_);
     const auto it = failures_.find(number);
     return it == failures_.end() ? nullptr : it->second;
+}
+
+// With the lock held.
+void Failures::link(RootFailure& root) noexcept {
+    root.next = first_undelivered_;
+    if (root.next != nullptr) root.next->previous = &root;
+    first_undelivered_ = &root;
+    root.listed = true;
 }
 
 // With the lock held.
@@ -53,6 +58,14 @@ std::vector<std::shared_ptr<RootFailure>> Failures::deliver_before(TaskNumber nu
     }
     std::sort(roots.begin(), roots.end(), [](const auto& a, const auto& b) { return a->number < b->number; });
     return roots;
+}
+
+void Failures::take_back(const std::vector<std::shared_ptr<RootFailure>>& roots) noexcept {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto& r : roots) {
+        r->delivered = false;
+        if (!r->listed) link(*r);
+    }
 }
 
 std::uint64_t Failures::num_looked_at() const {

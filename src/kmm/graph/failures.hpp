@@ -24,11 +24,14 @@ class Failures {
     /// The roots before `number` that were not delivered, in the order of their numbers; from now on they are. O(k log k) for k
     /// roots that were not delivered: those that were cost nothing.
     std::vector<std::shared_ptr<RootFailure>> deliver_before(TaskNumber number);
+    /// They were delivered to somebody who could not be told: they are open again. O(k).
+    void take_back(const std::vector<std::shared_ptr<RootFailure>>& roots) noexcept;
 
     /// How many roots calls of `deliver_before` have looked at.
     std::uint64_t num_looked_at() const;
 
   private:
+    void link(RootFailure& root) noexcept;
     void unlink(RootFailure& root) noexcept;
 
     mutable std::mutex mutex_;

@@ -103,6 +103,7 @@ void Task::recycle() noexcept {
     waits_at_ready = 0;
     waited_for_memory = false;
     in_user_code.store(false, std::memory_order_relaxed);
+    custody.store(Custody::planner, std::memory_order_relaxed);
     failure.reset();
     thrown = nullptr;
     unworded.reset();

@@ -44,6 +44,13 @@ enum class TaskState : std::uint8_t {
     settled,    ///< finished, well or not
 };
 
+/// Who has a task that was issued: what was given away cannot be settled before it has come back.
+enum class Custody : std::uint8_t {
+    planner,
+    given_away,  ///< to a thread or a lane, which reports when it is done
+    returned,  ///< by its thread, which could not report for want of memory; a device function's position is in the record
+};
+
 /// One region that a task uses.
 struct Access {
     memory::Chunk* chunk = nullptr;  ///< null: an empty region
@@ -256,6 +263,7 @@ struct Task {
 
     // ---- running (execute)
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
+    std::atomic<Custody> custody{Custody::planner};
 
     // ---- result
     std::shared_ptr<Failure> failure;

@@ -765,8 +765,8 @@ void Scheduler::release(memory::Array& array) {
 void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
     array.users -= users;
     if (array.users != 0 || !array.released) return;
-    residency_.free_array(array);
     freed_arrays_.push_back(&array);
+    residency_.free_array(array);
 }
 
 }  // namespace kmm::schedule

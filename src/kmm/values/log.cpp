@@ -63,9 +63,11 @@ struct Destination {
     std::uint64_t written = 0;    ///< lines that were to be delivered, those included that were dropped
     std::uint64_t delivered = 0;  ///< likewise
     std::uint64_t dropped = 0;    ///< and nobody was told yet
-    bool delivering = false;      ///< some thread is at it
-    bool calling = false;         ///< and inside the handler
-    std::uint64_t calls = 0;      ///< of the handler, this one included
+    Level last_level = critical;
+    const char* last_words = nullptr;  ///< a line for which there was no memory
+    bool delivering = false;           ///< some thread is at it
+    bool calling = false;              ///< and inside the handler
+    std::uint64_t calls = 0;           ///< of the handler, this one included
     void (*handler)(int level, const char* text, void* user) = nullptr;
     void* user = nullptr;
 };
@@ -143,6 +145,9 @@ void deliver() noexcept {
             line = std::move(to.waiting.front());
             to.waiting.pop_front();
             text = line.text.c_str();
+        } else if (to.last_words != nullptr) {
+            line.level = to.last_level;
+            text = std::exchange(to.last_words, nullptr);
         } else if (to.dropped != 0) {
             count = std::exchange(to.dropped, 0);
             std::snprintf(lost, sizeof lost,
@@ -178,6 +183,7 @@ void watch_forks() noexcept {
                                  to.waiting.clear();
                                  to.delivered = to.written;
                                  to.dropped = 0;
+                                 to.last_words = nullptr;
                                  to.delivering = delivers_here;
                                  to.calling = delivers_here;
                                  to.mutex.unlock();
@@ -186,21 +192,46 @@ void watch_forks() noexcept {
     });
 }
 
-/// Returns whether the caller must see to the delivery.
-bool queue(Level level, const char* text) noexcept {
+/// Returns whether the caller must see to the delivery. `stays`: the text is there until the process ends.
+bool queue(Level level, const char* text, bool stays) noexcept {
     watch_forks();
     Destination& to = destination();
     const std::lock_guard lock(to.mutex);
     ++to.written;
+    bool queued = false;
     try {
-        if (to.waiting.size() < most_waiting)
+        if (to.waiting.size() < most_waiting) {
             to.waiting.push_back({level, text});
-        else
-            ++to.dropped;
+            queued = true;
+        }
     } catch (const std::bad_alloc&) {
+        // It is counted below.
+    }
+    if (!queued && stays && to.last_words == nullptr) {
+        to.last_level = level;
+        to.last_words = text;
+    } else if (!queued) {
         ++to.dropped;
     }
     return !std::exchange(to.delivering, true);
+}
+
+/// The caller has set `delivering`. False: the system gives no thread, or no memory for one, and nobody delivers.
+bool deliver_on_a_thread() noexcept {
+    try {
+        std::thread(deliver).detach();
+        return true;
+    } catch (...) {
+        Destination& to = destination();
+        const std::lock_guard lock(to.mutex);
+        to.delivering = false;
+        to.progress.notify_all();
+        return false;
+    }
+}
+
+void post(Level level, const char* text, bool stays) noexcept {
+    if (wants(level) && queue(level, text, stays)) (void)deliver_on_a_thread();  // else whoever writes or flushes next
 }
 
 }  // namespace
@@ -211,7 +242,7 @@ void write(Level level, const char* text) noexcept {
         post(level, text);
         return;
     }
-    if (queue(level, text)) deliver();
+    if (queue(level, text, false)) deliver();
 }
 
 void write(Level level, const char* text, const char* more) noexcept {
@@ -223,19 +254,9 @@ void write(Level level, const char* text, const char* more) noexcept {
     }
 }
 
-void post(Level level, const char* text) noexcept {
-    if (!wants(level)) return;
-    if (!queue(level, text)) return;
-    try {
-        std::thread(deliver).detach();
-    } catch (...) {
-        // The system gives no thread, or no memory: whoever writes or flushes next delivers.
-        Destination& to = destination();
-        const std::lock_guard lock(to.mutex);
-        to.delivering = false;
-        to.progress.notify_all();
-    }
-}
+void post(Level level, const char* text) noexcept { post(level, text, false); }
+
+void last_words(Level level, const char* text) noexcept { post(level, text, true); }
 
 void prepare() { (void)destination(); }
 
@@ -247,8 +268,12 @@ void flush() noexcept {
     if (to.delivered >= until) return;
     if (!std::exchange(to.delivering, true)) {
         lock.unlock();
-        deliver();
-        return;
+        const bool on_a_thread = deliver_on_a_thread();
+        lock.lock();
+        if (!on_a_thread && !std::exchange(to.delivering, true)) {
+            lock.unlock();
+            return deliver();
+        }
     }
     (void)to.progress.wait_for(lock, longest_flush, [&] { return to.delivered >= until || !to.delivering; });
 }

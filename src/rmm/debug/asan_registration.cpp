@@ -55,6 +55,7 @@ class poison_book {
 
     void remove_region(std::uintptr_t base, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
+        ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(base), bytes);  // first, as the rest needs memory
         const std::uintptr_t end = base + bytes;
         auto at = regions_.upper_bound(base);
         if (at != regions_.begin()) --at;
@@ -70,7 +71,6 @@ class poison_book {
         }
         for (auto block = blocks_.lower_bound(base); block != blocks_.end() && block->first < end;)
             block = block->second.kept ? blocks_.erase(block) : std::next(block);
-        ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(base), bytes);
     }
 
     void remove_all() {
@@ -151,11 +151,13 @@ std::uintptr_t address_of(const void* p) { return reinterpret_cast<std::uintptr_
 
 /// Memory that the program has called its own is left alone when the host has no memory for the book.
 template<typename F>
-void without_throwing(F&& f) noexcept {
+bool without_throwing(F&& f) noexcept {
     try {
         f();
+        return true;
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("AddressSanitizer is not told of a block: ", e.what());
+        return false;
     }
 }
 
@@ -175,10 +177,11 @@ class asan_registration final : public memory_registration {
         });
     }
     void remove_region(void* base, std::size_t bytes) noexcept override {
-        without_throwing([&] { book_->remove_region(address_of(base), bytes); });
+        // What is not in the book must not be poisoned with what is: then nothing of the regions so far is.
+        if (!without_throwing([&] { book_->remove_region(address_of(base), bytes); })) book_->remove_all();
     }
     void give(void* block, std::size_t bytes) noexcept override {
-        without_throwing([&] { book_->give(address_of(block), bytes); });
+        if (!without_throwing([&] { book_->give(address_of(block), bytes); })) book_->remove_all();
     }
     void take(void* block, std::size_t, cuda_stream_view stream) noexcept override {
         without_throwing([&] {

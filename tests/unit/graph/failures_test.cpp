@@ -47,6 +47,15 @@ TEST(Failures, those_before_a_number_are_delivered_once_in_the_order_of_submissi
     EXPECT_TRUE(failures.deliver_before(100).empty());
 }
 
+TEST(Failures, what_could_not_be_told_is_delivered_to_the_next_who_asks) {
+    Failures failures;
+    for (const TaskNumber n : {7, 3, 9}) fail(failures, n);
+    failures.take_back(failures.deliver_before(8));
+    EXPECT_EQ(root_number(failures.deliver(3)), 3u);
+    EXPECT_EQ(numbers_of(failures.deliver_before(100)), (std::vector<TaskNumber>{7, 9}));
+    EXPECT_TRUE(failures.deliver_before(100).empty());
+}
+
 TEST(Failures, a_cancelled_task_delivers_its_root) {
     Failures failures;
     const auto root = root_of(3);

@@ -106,6 +106,22 @@ TEST(Log, what_a_handler_is_too_slow_for_is_counted) {
     EXPECT_EQ(b.lines.back().rfind("1976 messages more were dropped", 0), 0u) << b.lines.back();
 }
 
+TEST(Log, last_words_are_said_where_no_line_has_room_and_nothing_is_lost_but_the_others) {
+    Blocking b;
+    {
+        const Handles handles(block_first, &b);
+        kmm::log::post(kmm::log::error, "first");
+        b.inside.get_future().wait();
+        for (int i = 0; i < 1024; ++i) kmm::log::write(kmm::log::error, "more");
+        kmm::log::last_words(kmm::log::critical, "the end");
+        kmm::log::last_words(kmm::log::critical, "the end of another");
+        b.go_on.set_value();
+    }
+    ASSERT_EQ(b.lines.size(), 1027u);
+    EXPECT_EQ(b.lines[1025], "the end");
+    EXPECT_EQ(b.lines[1026].rfind("1 messages more were dropped", 0), 0u) << b.lines.back();
+}
+
 TEST(Log, what_was_written_before_is_for_the_handler_that_is_replaced) {
     Blocking b;
     b.go_on.set_value();

@@ -1,0 +1,518 @@
+// A host without memory, the reserve of the library included: the runtime gives up. Every task that has not ended fails, whoever waits
+// is told, and nothing is let go of that is still used.
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <optional>
+
+#include "failing_new.hpp"
+#include "kmm/values/log.hpp"
+
+namespace {
+
+TEST(GivingUp, when_not_even_the_reserve_is_left_every_unfinished_task_fails_and_nobody_waits_for_ever) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    {
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        auto x = one_chunk<std::int64_t>(rt, n);
+        const EventId before = rt.submit(host(), Host([] {}));
+        rt.wait(before);
+        Gate gate;
+        const OpenAtEnd open(gate);
+        rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> v) {
+                      gate.wait();
+                      v[0] = 1;
+                  }),
+                  overwrite(x));
+        std::vector<EventId> events;
+        for (int i = 0; i < 200; i++)
+            events.push_back(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)),
+                                                _x, write(x[_x])));
+        const EventId last = events.back();
+        fail_after(0, 1'000'000'000);
+        {
+            const TakesReserve takes;
+            gate.open();
+            bool failed = false;
+            try {
+                rt.wait(last);
+            } catch (const kmm::OutOfMemory& e) {
+                failed = true;
+            } catch (const std::bad_alloc&) {
+                failed = true;
+            }
+            EXPECT_TRUE(failed);
+        }
+        fail_no_more();
+        EXPECT_NO_THROW(rt.wait(before));
+        EXPECT_EQ(rt.status(last), kmm::EventStatus::Failed);
+        EXPECT_THROW(rt.submit(host(), Host([] {})), kmm::OutOfMemory);
+        EXPECT_FALSE(rt.report().empty());
+    }
+    expect_usable(kmm::make_runtime(tight_config()));
+}
+
+TEST(GivingUp, a_synchronize_that_waits_when_the_reserve_is_used_up_too_says_so) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const RuntimeHandle rt = kmm::make_runtime(tight_config());
+    auto x = one_chunk<std::int64_t>(rt, n);
+    Gate gate;
+    const OpenAtEnd open(gate);
+    rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> v) {
+                  gate.wait();
+                  v[0] = 1;
+              }),
+              overwrite(x));
+    for (int i = 0; i < 200; i++)
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
+    const EventId before = rt.barrier();
+    enum class Said { nothing, out_of_memory, something_else };
+    std::atomic<Said> said{Said::something_else};
+    std::thread waiting([&] {
+        try {
+            rt.synchronize();
+            said = Said::nothing;
+        } catch (const kmm::OutOfMemory&) {
+            said = Said::out_of_memory;
+        } catch (const std::exception&) {}
+    });
+    for (bool submitted = false; !submitted; std::this_thread::yield()) {
+        try {
+            (void)rt.is_done(EventId(before.get() + 1));
+            submitted = true;
+        } catch (const kmm::InvalidArgument&) {}
+    }
+    fail_after(0, 1'000'000'000);
+    {
+        const TakesReserve takes;
+        gate.open();
+        waiting.join();
+    }
+    fail_no_more();
+    EXPECT_EQ(said.load(), Said::out_of_memory);
+    EXPECT_THROW(rt.submit(host(), Host([] {})), kmm::OutOfMemory);
+}
+
+/// Until the end of the scope the host has no memory, the reserve included.
+struct NoMemory {
+    NoMemory() { fail_after(0, 1'000'000'000); }
+    ~NoMemory() { fail_no_more(); }
+    NoMemory(const NoMemory&) = delete;
+    NoMemory& operator=(const NoMemory&) = delete;
+};
+struct NoMemoryAtAll : NoMemory {
+    TakesReserve takes;
+};
+
+void wait_whatever_is_thrown(const RuntimeHandle& rt, EventId event) {
+    while (!rt.is_done(event)) {
+        try {
+            rt.wait(event);
+        } catch (const std::exception&) {
+            std::this_thread::yield();  // where there is no memory to say how it ended
+        }
+    }
+}
+
+/// A runtime that gives up when it is told to: its planner needs memory then.
+class GivesUp {
+  public:
+    explicit GivesUp(const RuntimeHandle& rt) : rt_(rt), x_(one_chunk<std::int64_t>(rt, n)) {
+        rt.submit(host(), Host([gate = gate_](kmm::ViewMut<std::int64_t> v) {
+                      gate.wait();
+                      v[0] = 1;
+                  }),
+                  overwrite(x_));
+        for (int i = 0; i < 200; i++)
+            last_ = rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)), _x,
+                                       write(x_[_x]));
+    }
+    ~GivesUp() { gate_.open(); }
+    GivesUp(const GivesUp&) = delete;
+    GivesUp& operator=(const GivesUp&) = delete;
+    /// Returns when it has.
+    void now() {
+        const NoMemoryAtAll none;
+        gate_.open();
+        wait_whatever_is_thrown(rt_, last_);
+    }
+
+  private:
+    RuntimeHandle rt_;
+    Array<std::int64_t> x_;
+    Gate gate_;
+    EventId last_;
+};
+
+Gate* kernel_begins = nullptr;
+Gate* kernel_goes_on = nullptr;
+
+__global__ void wait_for_gate() {
+    kernel_begins->open();
+    kernel_goes_on->wait();
+}
+
+/// Each kind of work that something of the program may be used by.
+enum class Work { host_function, device_function, kernel, kernel_of_a_function };
+constexpr Work all_work[] = {Work::host_function, Work::device_function, Work::kernel, Work::kernel_of_a_function};
+
+/// Begins work of this kind, which ends when the gate opens.
+EventId begin_work(const RuntimeHandle& rt, Work work, Gate& ends) {
+    Gate begins, returns;
+    kernel_begins = &begins;
+    kernel_goes_on = &ends;
+    EventId event;
+    switch (work) {
+    case Work::host_function:
+        event = rt.submit(host(), Host([begins, ends] {
+                              begins.open();
+                              ends.wait();
+                          }));
+        break;
+    case Work::device_function:
+        event = rt.submit(device(1), GPU([begins, ends](kmm::DeviceResource&) {
+                              begins.open();
+                              ends.wait();
+                          }));
+        break;
+    case Work::kernel:
+        event = rt.parallel_submit(std::vector{chunk_of(device(1), 0, 1)}, GPUKernel(wait_for_gate, dim3(1)));
+        break;
+    case Work::kernel_of_a_function:
+        event = rt.submit(device(1), GPU([](kmm::DeviceResource& d) { d.launch(dim3(1), dim3(1), 0, wait_for_gate); }));
+        break;
+    }
+    begins.wait();
+    return event;
+}
+
+TEST(GivingUp, a_task_whose_work_has_not_ended_when_the_runtime_gives_up_is_settled_when_it_has) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    for (const Work work : all_work) {
+        SCOPED_TRACE("work " + std::to_string(static_cast<int>(work)));
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        Gate ends;
+        GivesUp gives_up(rt);
+        const EventId event = begin_work(rt, work, ends);
+        const OpenAtEnd open(ends);
+        gives_up.now();
+        EXPECT_FALSE(rt.is_done(event)) << "who waits may free what the work still uses";
+        EXPECT_EQ(rt.status(event), kmm::EventStatus::Pending);
+        ends.open();
+        EXPECT_THROW(rt.wait(event), kmm::OutOfMemory);
+        EXPECT_EQ(rt.status(event), kmm::EventStatus::Failed);
+    }
+}
+
+TEST(GivingUp,
+     a_function_that_launched_a_kernel_and_returns_when_the_runtime_has_given_up_is_settled_after_the_kernel) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const RuntimeHandle rt = kmm::make_runtime(tight_config());
+    Gate kernel_runs, function_goes_on, kernel_ends;
+    kernel_begins = &kernel_runs;
+    kernel_goes_on = &kernel_ends;
+    GivesUp gives_up(rt);
+    const EventId event = rt.submit(device(1), GPU([function_goes_on](kmm::DeviceResource& d) {
+                                        d.launch(dim3(1), dim3(1), 0, wait_for_gate);
+                                        function_goes_on.wait();
+                                    }));
+    const OpenAtEnd open_kernel(kernel_ends), open_function(function_goes_on);
+    kernel_runs.wait();
+    gives_up.now();
+    function_goes_on.open();
+    // Its launcher runs nothing else before it has told of this one.
+    EXPECT_FALSE(rt.wait_for(event, std::chrono::milliseconds(20)));
+    kernel_ends.open();
+    EXPECT_THROW(rt.wait(event), kmm::OutOfMemory);
+}
+
+TEST(GivingUp, when_the_runtime_gives_up_nothing_is_settled_before_what_it_comes_after) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const RuntimeHandle rt = kmm::make_runtime(tight_config());
+    auto x = one_chunk<std::int64_t>(rt, n);
+    Gate begins, ends;
+    GivesUp gives_up(rt);
+    const EventId both = rt.parallel_submit(2, 1, Host([begins, ends](kmm::Range<std::int64_t> r) {
+                                                if (r.begin != 0) return;
+                                                begins.open();
+                                                ends.wait();
+                                            }),
+                                            _x);
+    const OpenAtEnd open(ends);
+    const EventId after = rt.join({both});
+    const EventId other = rt.submit(host(), Host([](kmm::ViewMut<std::int64_t>) {}), overwrite(x));
+    const EventId barrier = rt.barrier();
+    begins.wait();
+    gives_up.now();
+    wait_whatever_is_thrown(rt, other);
+    EXPECT_FALSE(rt.is_done(both)) << "one of its tasks runs";
+    EXPECT_FALSE(rt.is_done(after));
+    EXPECT_FALSE(rt.is_done(barrier));
+    ends.open();
+    EXPECT_THROW(rt.wait(both), kmm::OutOfMemory);
+    EXPECT_THROW(rt.wait(after), kmm::OutOfMemory);
+    EXPECT_THROW(rt.wait(barrier), kmm::OutOfMemory);
+}
+
+TEST(GivingUp, a_task_whose_end_cannot_be_told_for_want_of_memory_is_settled_all_the_same) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    for (const Work work : all_work) {
+        SCOPED_TRACE("work " + std::to_string(static_cast<int>(work)));
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        Gate ends;
+        const EventId event = begin_work(rt, work, ends);
+        const OpenAtEnd open(ends);
+        {
+            const NoMemoryAtAll none;
+            ends.open();
+            wait_whatever_is_thrown(rt, event);
+        }
+        // What the launcher told left room for what the device tells.
+        if (work == Work::kernel_of_a_function) continue;
+        EXPECT_EQ(rt.status(event), kmm::EventStatus::Failed) << "its end was told: the test shows nothing";
+        EXPECT_THROW(rt.wait(event), kmm::OutOfMemory);
+    }
+}
+
+std::atomic<bool> said_that_it_gives_up{false};
+
+TEST(GivingUp, that_a_runtime_gives_up_is_said_although_there_is_no_memory_for_the_words) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    said_that_it_gives_up = false;
+    kmm::set_log_handler(
+        [](int, const char* text, void*) {
+            if (std::strstr(text, "no memory for the books of a kmm runtime") != nullptr) said_that_it_gives_up = true;
+        },
+        nullptr);
+    {
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        GivesUp(rt).now();
+    }
+    kmm::set_log_handler(nullptr, nullptr);
+    EXPECT_TRUE(said_that_it_gives_up.load());
+}
+
+TEST(GivingUp, arrays_that_go_while_a_runtime_gives_up_go_with_it) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    constexpr std::int64_t num_chunks = 20'000;  // what an array keeps of them is one large block
+    for (const bool before : {true, false}) {
+        SCOPED_TRACE(before ? "let go of before" : "let go of after");
+        const long blocks = large_blocks;
+        {
+            const RuntimeHandle rt = kmm::make_runtime(tight_config());
+            std::optional<Array<char>> gone = rt.array<char>(Dim<1>(num_chunks), Dim<1>(1));
+            Gate begins, ends;
+            GivesUp gives_up(rt);
+            const OpenAtEnd open(ends);
+            rt.parallel_submit(std::vector{chunk_of(host(), 0, 1)}, Host([begins, ends](kmm::SubviewMut<char>) {
+                                   begins.open();
+                                   ends.wait();
+                               }),
+                               write((*gone)[_x]));
+            begins.wait();
+            EXPECT_GT(large_blocks, blocks) << "the test shows nothing";
+            if (before) {
+                gone.reset();
+                rt.wait(rt.submit(device(0), GPU([](kmm::DeviceResource&) {})));
+            }
+            gives_up.now();
+        }
+        EXPECT_EQ(large_blocks, blocks);
+    }
+}
+
+struct Middle {
+    RuntimeHandle rt;
+    Gate gate;
+    EventId settled;  ///< after one that is not
+    EventId pending;
+    std::optional<TakesReserve> takes;
+    bool was_there = false;
+};
+Middle* middle = nullptr;
+
+/// The runtime gives up while its submit is on its way; no longer is waited, as the submit may hold what it needs for that.
+void give_up_in_the_middle() {
+    middle->was_there = true;
+    fail_after(0, 1'000'000'000);
+    middle->takes.emplace();
+    is_spared = true;
+    middle->gate.open();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (middle->rt.status(middle->settled) != kmm::EventStatus::Failed && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+    (void)middle->rt.wait_for(middle->pending, std::chrono::milliseconds(20));
+}
+
+TEST(GivingUp, a_runtime_that_gives_up_leaves_alone_what_a_submit_has_not_published_yet) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const long step = repeat(3, 29);
+    for (long at = 0;; at += step) {
+        ASSERT_LT(at, 1000);
+        SCOPED_TRACE("allocation " + std::to_string(at));
+        bool over = false;
+        {
+            Middle m{kmm::make_runtime(tight_config()), {}, {}, {}, {}};
+            middle = &m;
+            auto x = one_chunk<std::int64_t>(m.rt, n);
+            m.rt.submit(host(), Host([gate = m.gate](kmm::ViewMut<std::int64_t>) { gate.wait(); }), overwrite(x));
+            const OpenAtEnd open(m.gate);
+            for (int i = 0; i < 50; i++)
+                m.pending = m.rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)),
+                                                 _x, write(x[_x]));
+            m.settled = m.rt.submit(host(), Host([] {}));
+            m.rt.wait(m.settled);
+            in_the_middle = give_up_in_the_middle;
+            calls_until = at;
+            EventId event = m.pending;
+            try {
+                // More readers of one chunk than are remembered: joins are made on the way.
+                event = m.rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), x);
+            } catch (const kmm::OutOfMemory&) {}
+            calls_until = -1;
+            m.gate.open();
+            wait_whatever_is_thrown(m.rt, event);
+            EXPECT_TRUE(!m.was_there || m.rt.status(event) == kmm::EventStatus::Failed);
+            over = !m.was_there;
+            is_spared = false;
+            m.takes.reset();
+            fail_no_more();
+        }
+        if (over || HasFailure()) return;
+    }
+}
+
+/// In a process of its own: nothing was ever logged.
+void give_up_first_of_all() {
+    {
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        GivesUp(rt).now();
+    }
+    std::exit(0);
+}
+
+TEST(GivingUp, a_runtime_that_gives_up_before_anything_was_logged_says_so) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(give_up_first_of_all(), testing::ExitedWithCode(0), "no memory for the books of a kmm runtime");
+}
+
+TEST(GivingUp, a_flush_of_what_no_thread_could_be_made_for_is_not_held_up_by_a_handler_that_blocks) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    static Gate* gate;
+    Gate closed;
+    gate = &closed;
+    kmm::set_log_handler([](int, const char*, void*) { gate->wait(); }, nullptr);
+    const OpenAtEnd open(closed);
+    std::promise<void> begins;
+    std::future<void> flushed = std::async(std::launch::async, [&] {
+        begins.get_future().wait();
+        kmm::log::flush();
+    });
+    fail_after(0, 1'000'000);
+    kmm::log::post(kmm::log::warn, "a line");
+    fail_no_more();
+    EXPECT_GT(failed_so_far, 0) << "a thread was made: the test shows nothing";
+    begins.set_value();
+    EXPECT_EQ(flushed.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    closed.open();
+    kmm::set_log_handler(nullptr, nullptr);
+}
+
+/// From the allocation after so many more on the host has no memory, and from then on none of the reserve either.
+class NoMemoryFrom {
+  public:
+    explicit NoMemoryFrom(long allocations) {
+        is_taken = false;
+        at_first_failure = [] {
+            taken.emplace();
+            is_taken = true;
+            is_taken.notify_all();
+        };
+        fail_after(allocations, 1'000'000'000);
+    }
+    /// The host has memory again. The reserve is taken to the end before, as that is when nothing is given.
+    void ends() {
+        if (at_first_failure.exchange(nullptr) == nullptr) is_taken.wait(false);
+        fail_no_more();
+        taken.reset();
+    }
+
+  private:
+    static inline std::optional<TakesReserve> taken;
+    static inline std::atomic<bool> is_taken{false};
+};
+
+TEST(GivingUp, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runtime_ends) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const long step = repeat(1, 7);
+    for (long at = 0;; at += step) {
+        ASSERT_LT(at, 20000);
+        SCOPED_TRACE("from allocation " + std::to_string(at));
+        {
+            const RuntimeHandle rt = kmm::make_runtime(tight_config());
+            auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
+            auto y = one_chunk<std::int64_t>(rt, n);
+            std::vector<std::int64_t> values = counting<std::int64_t>(size);
+            const auto attempt = [](auto&& f) {
+                try {
+                    f();
+                } catch (const kmm::Error&) {
+                } catch (const std::bad_alloc&) {}
+            };
+            rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) { v[0] = 1; }), write(y));
+            NoMemoryFrom none(at);
+            // More readers of one chunk than are remembered: joins are made on the way.
+            attempt([&] { rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), y); });
+            attempt([&] { x.copy_from(values); });
+            for (int i = 0; i < 10; i++) attempt([&] { x.copy_to(values); });
+            none.ends();
+            attempt([&] { rt.synchronize(); });
+        }
+        if (failed_so_far == 0 || HasFailure()) break;
+    }
+    expect_usable(kmm::make_runtime(tight_config()));
+}
+
+TEST(GivingUp,
+     from_whichever_allocation_on_the_reserve_is_used_up_too_devices_that_wait_for_each_other_come_to_an_end) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const long step = repeat(1, 7);
+    for (long at = 0;; at += step) {
+        ASSERT_LT(at, 20000);
+        SCOPED_TRACE("from allocation " + std::to_string(at));
+        {
+            const RuntimeHandle rt = kmm::make_runtime(tight_config());
+            auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
+            Gate gate;
+            std::vector<DomainChunk> on_host;
+            for (std::int64_t c = 0; c < chunks; c++) on_host.push_back(chunk_of(host(), c * n, n));
+            rt.parallel_submit(on_host,
+                               Host([gate](kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>) { gate.wait(); }),
+                               _x, overwrite(x[_x]));
+            EventId last;
+            for (int i = 0; i < 12; i++) {
+                // Each chunk goes from one device to the other and back: every lane comes after others.
+                std::vector<DomainChunk> places;
+                for (std::int64_t c = 0; c < chunks; c++)
+                    places.push_back(chunk_of(device(static_cast<std::size_t>((c + i) % 2)), c * n, n));
+                if (i % 3 == 2)
+                    last =
+                        rt.parallel_submit(places, GPU([](kmm::DeviceResource& d, kmm::Range<std::int64_t> r, auto v) {
+                                               d.launch(dim3(4), dim3(64), 0, add_one, r, v);
+                                           }),
+                                           _x, write(x[_x]));
+                else
+                    last = rt.parallel_submit(places, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
+            }
+            NoMemoryFrom none(at);
+            gate.open();
+            wait_whatever_is_thrown(rt, last);
+            none.ends();
+        }
+        if (failed_so_far == 0 || HasFailure()) break;
+    }
+    expect_usable(kmm::make_runtime(tight_config()));
+}
+
+}  // namespace
