@@ -3,7 +3,7 @@
 
 #ifndef RMM_WITH_CCCL
 #ifdef RMM_CCCL_WAS_NOT_FOUND
-#error "this header names types of CCCL, whose headers CMake did not find beside the CUDA toolkit: set CCCL_DIR to where CCCL's CMake package is"
+#error "types of CCCL are needed, which CMake did not find beside the CUDA toolkit: set CCCL_DIR to its package"
 #else
 #error "this header names types of Thrust: link with target rmm::rmm, which brings Thrust and defines RMM_WITH_CCCL"
 #endif
