@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 #include "rmm/aligned.hpp"
@@ -28,11 +29,13 @@ struct headroom {
     std::size_t bytes_on_device(std::size_t bytes, FreeBytes free_bytes) {
         std::unique_lock lock(mutex);
         if (bytes >= small_below_bytes || small_blocks_left == 0) {
-            // Of several that ask at once the last answer counts.
+            const std::uint64_t seen = num_answers;
             lock.unlock();
             const std::size_t free = free_bytes();
             lock.lock();
-            room_bytes = free > headroom_bytes ? free - headroom_bytes : 0;
+            const std::size_t room = free > headroom_bytes ? free - headroom_bytes : 0;
+            // What was answered meanwhile is given out in part already: the smaller of both is right for both.
+            room_bytes = num_answers++ == seen ? room : std::min(room, room_bytes);
             small_blocks_left = small_blocks_per_answer;
         }
         if (bytes < small_below_bytes) --small_blocks_left;
@@ -44,6 +47,7 @@ struct headroom {
     const std::size_t headroom_bytes;
     std::mutex mutex;
     std::size_t room_bytes = 0;
+    std::uint64_t num_answers = 0;
     int small_blocks_left = 0;
 };
 

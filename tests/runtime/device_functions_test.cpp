@@ -1,4 +1,6 @@
 // What GPU(f) may rely on: its inputs, where f touches them by itself, and a thread, where others of them wait.
+#include <fstream>
+
 #include "harness.hpp"
 
 namespace {
@@ -159,6 +161,36 @@ TEST(DeviceFunctions, those_that_wait_for_each_other_by_means_of_the_program_all
             EXPECT_EQ(a.copy_to_vector(), std::vector<int>(1000, 1));
         }
     });
+}
+
+std::size_t address_space_bytes() {
+    std::ifstream file("/proc/self/statm");
+    std::size_t pages = 0;
+    file >> pages;
+    return pages * 4096;
+}
+
+TEST(DeviceFunctions, threads_that_came_for_those_that_met_leave_nothing_behind) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    constexpr int num_meeting = 10;
+    const auto meet = [&] {
+        Gate all_here;
+        const OpenAtEnd open(all_here);
+        auto missing = std::make_shared<std::atomic<int>>(num_meeting);
+        for (int i = 0; i < num_meeting; i++)
+            rt.submit(device(0), GPU([missing, all_here](kmm::DeviceResource&) {
+                          if (--*missing == 0) all_here.open();
+                          all_here.wait();
+                      }));
+        rt.synchronize();
+    };
+    meet();
+    const std::size_t before = address_space_bytes();
+    const int rounds = repeat(20, 5);
+    for (int round = 0; round < rounds; round++) meet();
+    // Each has a stack of megabytes, which an ended thread keeps until it is joined.
+    EXPECT_LT(address_space_bytes(), before + static_cast<std::size_t>(rounds) * (std::size_t{20} << 20));
 }
 
 TEST(DeviceFunctions, too_many_that_wait_for_another_runtime_are_told_of_a_deadlock) {

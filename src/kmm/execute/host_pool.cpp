@@ -11,8 +11,8 @@ namespace {
 
 thread_local const void* current_runtime = nullptr;
 thread_local const TaskStream* current_stream = nullptr;
-// So long no function may have begun, though some are queued, before a launcher more begins them.
-constexpr std::chrono::milliseconds launchers_patience{50};
+// So long no function may have begun and no launcher used the processor, though functions are queued, before more come.
+constexpr std::chrono::milliseconds launchers_patience{100};
 
 thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the planner
 
@@ -141,7 +141,8 @@ bool Launchers::is_idle(const Lane& lane) noexcept {
     return status.ok() && lanes_.driver().query_stream(stream).ok();
 }
 
-void Launchers::push(graph::Task& task) { enqueue(task, helping == this); }
+// Of a chain on the host driver nobody else need be woken. On GPUs planning is what a launcher does least of all.
+void Launchers::push(graph::Task& task) { enqueue(task, device_views_ && helping == this); }
 
 void Launchers::run() {
     const RuntimeThread mark(runtime_);

@@ -1,5 +1,8 @@
 #include "kmm/execute/workers.hpp"
 
+#include <pthread.h>
+#include <time.h>
+
 #include <algorithm>
 
 namespace kmm::execute {
@@ -45,13 +48,15 @@ void Workers::start_most(std::size_t num_threads) {
 }
 
 void Workers::end_threads() noexcept {
+    std::thread supervisor;
     {
         std::lock_guard<std::mutex> guard(mutex_);
         stop_ = true;
+        supervisor.swap(supervisor_);
     }
     wake_.notify_all();
     alarm_.notify_all();
-    if (supervisor_.joinable()) supervisor_.join();
+    if (supervisor.joinable()) supervisor.join();
     for (std::thread& t : threads_) t.join();
     for (std::thread& t : gone_) t.join();
 }
@@ -62,7 +67,7 @@ void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
         std::lock_guard<std::mutex> guard(mutex_);
         queue_.push_back(&task);
         wake = sleeping_ > 0 && (!takes_one_itself || queue_.size() > 1);
-        if (!watched_ && patience_.count() != 0 && stands_still(takes_one_itself ? 1 : 0)) watch();
+        if (!watched_ && patience_.count() != 0 && stands_still()) watch();
     }
     if (wake) wake_.notify_one();
 }
@@ -86,6 +91,7 @@ graph::Task* Workers::take() {
 
 /// Under the lock. Where the system gives no thread, the queue is looked at again with its next task.
 void Workers::watch() noexcept {
+    if (stop_) return;
     try {
         if (!supervisor_.joinable()) supervisor_ = std::thread([this] { supervise(); });
         watched_ = true;
@@ -98,21 +104,50 @@ void Workers::watch() noexcept {
 void Workers::supervise() noexcept {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!stop_) {
-        if (!stands_still()) {
-            watched_ = false;
+        if (!watched_) {
             alarm_.wait(lock, [this] { return watched_ || stop_; });
             continue;
         }
         const std::uint64_t seen = taken_;
+        const std::chrono::nanoseconds used = processor_time();
         alarm_.wait_for(lock, patience_, [this] { return stop_; });
-        if (stop_ || taken_ != seen || !stands_still() || threads_.size() >= size_ + most_waiting) continue;
+        if (stop_) return;
+        std::list<std::thread> gone;
+        gone.swap(gone_);
+        watched_ = stands_still();
+        if (watched_ && taken_ == seen && processor_time() - used < patience_ / 10) add_threads();
+        if (gone.empty()) continue;
+        lock.unlock();
+        for (std::thread& t : gone) t.join();  // they are past their last look at the queue
+        lock.lock();
+    }
+}
+
+/// Of all threads, since each began: those that left in between make it smaller, which does no harm. Under the lock.
+std::chrono::nanoseconds Workers::processor_time() const noexcept {
+    std::chrono::nanoseconds total{0};
+    for (const std::thread& t : threads_) {
+        clockid_t clock{};
+        timespec used{};
+        // A thread in this list has not ended: it leaves the list first.
+        const auto handle = const_cast<std::thread&>(t).native_handle();
+        if (pthread_getcpuclockid(handle, &clock) != 0 || clock_gettime(clock, &used) != 0) continue;
+        total += std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+    }
+    return total;
+}
+
+/// Under the lock.
+void Workers::add_threads() noexcept {
+    const std::size_t most = size_ + most_waiting;
+    for (std::size_t i = queue_.size(); i > 0 && threads_.size() < most; --i) {
         try {
             threads_.emplace_back([this] { run(); });
-            ++started_;
-            ++surplus_;  // who finds the queue empty first ends
         } catch (const std::exception&) {
-            continue;  // the system gives no more threads; those that run go on
+            return;  // the system gives no more threads; those that run go on
         }
+        ++started_;
+        ++surplus_;  // who finds the queue empty first ends
     }
 }
 

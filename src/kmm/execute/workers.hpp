@@ -70,7 +70,8 @@ class Workers {
     Workers() = default;
     ~Workers() = default;
     /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left. `patience`, if not
-    /// zero: while no task was taken for so long though some are queued, one thread more takes them, up to `most_waiting`.
+    /// zero: where tasks are queued and for so long none was taken and no thread used the processor, all threads wait for what the
+    /// library does not see; a thread more for each task in the queue takes them, up to `most_waiting` at a time.
     void start(std::size_t num_threads, std::chrono::milliseconds patience);
     /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives none.
     void start_most(std::size_t num_threads);
@@ -86,9 +87,11 @@ class Workers {
   private:
     void leave() noexcept;
     /// There is a task for which no thread is awake or about to be.
-    bool stands_still(std::size_t others = 0) const noexcept { return queue_.size() > sleeping_ + others; }
+    bool stands_still() const noexcept { return queue_.size() > sleeping_; }
     void watch() noexcept;
     void supervise() noexcept;
+    std::chrono::nanoseconds processor_time() const noexcept;
+    void add_threads() noexcept;
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;

@@ -45,7 +45,7 @@ struct alignas(64) arena {
     std::atomic<rmm::detail::stream_kind> kind{rmm::detail::stream_kind::foreign};
     std::atomic<timeline*> home{nullptr};
 
-    // With so many passes of fences the blocks away were compared last; none, where one came that waits for nothing.
+    // With so many passes of fences the blocks away were compared last; none, where one came whose fences may have passed.
     std::uint64_t drained_at = never;
     std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
 

@@ -191,7 +191,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
         if (growing_ && grower_ != std::this_thread::get_id()) {
             // Whoever grows goes on at once if it grows ahead: each step is a reason to look again.
             largest_missed_ = std::max(largest_missed_, size);
-            grown_.wait(held, [this, seen = num_growths_] { return !growing_ || num_growths_ != seen; });
+            wait(grown_, held, [this, seen = num_growths_] { return !growing_ || num_growths_ != seen; });
             polled = false;
             continue;
         }
@@ -381,7 +381,9 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
 std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::fence_set fences) {
     std::size_t size = 0;
     const std::lock_guard in(owner.mutex);
+    // An arena without a stream may be on its way to another one, which would wait for nothing.
     const bool is_own = fences.size() == 1 && &owner != common_ &&
+                        owner.handle.load(std::memory_order_relaxed) != arena::no_stream() &&
                         fences.begin()->timeline == owner.number.load(std::memory_order_relaxed);
     if (fences.empty() || is_own) {
         const std::uint64_t position = fences.empty() ? 0 : fences.begin()->position;

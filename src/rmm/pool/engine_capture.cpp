@@ -212,7 +212,7 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
 }
 
 void pool_engine::wait_for_growth(lock& held) {
-    grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    wait(grown_, held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
 }
 
 /// The piece after the host has waited for its users; nothing, and it is put back, if these cannot be waited for.

@@ -499,7 +499,7 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
 
 bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     lock held(mutex_);
-    grown_.wait(held, [this] { return !growing_; });
+    wait(grown_, held, [this] { return !growing_; });
     const growth_mark growing(*this);
     const std::size_t room = target_bytes - std::min(target_bytes, align_up(held_bytes(), unit));
     std::size_t attempt = std::min(room, std::max(bytes, std::exchange(largest_missed_, 0)));
@@ -526,7 +526,7 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
 
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
     lock held(mutex_);
-    grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    wait(grown_, held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
     return trim(held, keep_bytes);
 }
 
@@ -631,7 +631,7 @@ std::size_t pool_engine::trim_virtual(lock& held, std::size_t keep_bytes) {
 
 virtual_source_counts pool_engine::mappings() {
     lock held(mutex_);
-    grown_.wait(held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    wait(grown_, held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
     return source_ == nullptr ? virtual_source_counts{} : source_->counts();
 }
 

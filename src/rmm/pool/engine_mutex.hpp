@@ -5,6 +5,7 @@
 // for std::unique_lock.
 #pragma once
 
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 
@@ -45,6 +46,17 @@ class unlocked {
   private:
     std::unique_lock<engine_mutex>& held_;
 };
+
+/// Until `done()`. The condition variable lets the lock go under a lock of its own: streams that have gone are destroyed before.
+template<typename Done>
+void wait(std::condition_variable_any& wake, std::unique_lock<engine_mutex>& held, Done done) {
+    while (!done()) {
+        if (held.mutex()->gone().empty())
+            wake.wait(held);
+        else
+            const unlocked without(held);
+    }
+}
 
 }  // namespace detail
 }  // namespace mr

@@ -142,6 +142,17 @@ TEST(Headroom, small_blocks_do_not_ask_each_time_and_share_the_room) {
     EXPECT_EQ(d.num_questions, 2);
 }
 
+TEST(Headroom, requests_that_ask_at_once_do_not_share_out_the_same_room_twice) {
+    detail::headroom h{0};
+    std::size_t other = 0;
+    const std::size_t first = h.bytes_on_device(16 * MiB, [&] {
+        other = h.bytes_on_device(16 * MiB, [] { return 20 * MiB; });
+        return 20 * MiB;  // before the other one took its part
+    });
+    EXPECT_EQ(other, 16 * MiB);
+    EXPECT_EQ(first, 4 * MiB);
+}
+
 TEST(Headroom, what_the_question_throws_passes_through_and_the_next_one_is_asked_again) {
     detail::headroom h{0};
     EXPECT_THROW(h.bytes_on_device(256, []() -> std::size_t { throw std::runtime_error("lost"); }), std::runtime_error);
