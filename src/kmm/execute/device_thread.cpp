@@ -131,7 +131,10 @@ bool DeviceThread::step_without_memory() noexcept {
         lanes_.completed(lane, end);
         progress = true;
     }
-    if (progress) reports_.lost();  // tasks may have ended
+    if (progress) {  // tasks may have ended
+        reports_.lost();
+        reports_.help();
+    }
     if (stopping) return false;
     sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
     return true;
@@ -165,8 +168,10 @@ bool DeviceThread::step() {
         if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
     }
     if (poll()) reports_.help();
+    // In this order: what was handed in before the flag was set is still fed.
+    const bool is_over = no_more_instructions_.load(std::memory_order_seq_cst);
     if (queue_filled_.load(std::memory_order_seq_cst)) return true;
-    if (no_more_instructions_.load(std::memory_order_relaxed)) look_at_all_lanes();
+    if (is_over) look_at_all_lanes();
     const bool pending = anything_pending();
     if (stopping && !pending) return false;
     signalled_.store(false, std::memory_order_seq_cst);

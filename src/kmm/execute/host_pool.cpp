@@ -11,7 +11,7 @@ namespace {
 
 thread_local const void* current_runtime = nullptr;
 thread_local const TaskStream* current_stream = nullptr;
-// So long no function may have begun and no launcher used the processor, though functions are queued, before more come.
+// So long no function may have ended, though some are queued, before more launchers come.
 constexpr std::chrono::milliseconds launchers_patience{100};
 
 thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the planner

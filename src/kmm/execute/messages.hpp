@@ -65,7 +65,10 @@ class Inbox {
         filled_.store(true, std::memory_order_seq_cst);
     }
     /// There is something to do that no message says.
-    void ring() noexcept { filled_.store(true, std::memory_order_seq_cst); }
+    void ring() noexcept {
+        std::lock_guard<graph::SpinLock> guard(lock_);
+        filled_.store(true, std::memory_order_seq_cst);
+    }
     bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }
     /// Swaps everything into `out` (which must be empty; its memory is reused).
     void take(graph::Vector<Message>& out) {

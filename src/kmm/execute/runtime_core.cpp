@@ -39,6 +39,7 @@ void RuntimeCore::let_go_of_baton() noexcept {
     baton_.store(false, std::memory_order_seq_cst);
     for (Task* next = nullptr; dropped != nullptr; dropped = next) {
         next = dropped->next_published;
+        const execute::TaskScope scope(this, false);  // a wait in a destructor of the program's is refused, not begun
         dropped->drop_payload();
     }
     if (news.empty()) return;

@@ -4,15 +4,20 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace kmm::execute {
 
 namespace {
 
 thread_local Workers* these_workers = nullptr;
+thread_local bool has_task = false;  // a thread of a queue, between two calls of `take`
 
 // Where the system gives no more threads, so many are left to whoever asks next.
 constexpr std::size_t most_left_to_others = 16;
+
+// Threads that use the processor more likely work than wait: so many times longer they are given for a task.
+constexpr int patience_with_the_busy = 10;
 
 }  // namespace
 
@@ -74,6 +79,7 @@ void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
 
 graph::Task* Workers::take() {
     std::unique_lock<std::mutex> lock(mutex_);
+    ended_ += std::exchange(has_task, false);
     while (queue_.empty() && !stop_ && surplus_ == 0) {
         ++sleeping_;
         wake_.wait(lock);
@@ -85,7 +91,7 @@ graph::Task* Workers::take() {
     }
     graph::Task* const task = queue_.front();
     queue_.pop_front();
-    ++taken_;
+    has_task = true;
     return task;
 }
 
@@ -103,19 +109,30 @@ void Workers::watch() noexcept {
 
 void Workers::supervise() noexcept {
     std::unique_lock<std::mutex> lock(mutex_);
+    std::size_t step = 1;
+    int busy_for = 0;
     while (!stop_) {
         if (!watched_) {
             alarm_.wait(lock, [this] { return watched_ || stop_; });
             continue;
         }
-        const std::uint64_t seen = taken_;
+        const std::uint64_t seen = ended_;
         const std::chrono::nanoseconds used = processor_time();
         alarm_.wait_for(lock, patience_, [this] { return stop_; });
         if (stop_) return;
         std::list<std::thread> gone;
         gone.swap(gone_);
         watched_ = stands_still();
-        if (watched_ && taken_ == seen && processor_time() - used < patience_ / 10) add_threads();
+        if (!watched_ || ended_ != seen) {
+            step = 1;
+            busy_for = 0;
+        } else if (processor_time() - used < patience_ / 10) {
+            add_threads(step);
+            step *= 2;
+        } else if (++busy_for == patience_with_the_busy) {
+            add_threads(1);
+            busy_for = 0;
+        }
         if (gone.empty()) continue;
         lock.unlock();
         for (std::thread& t : gone) t.join();  // they are past their last look at the queue
@@ -138,9 +155,8 @@ std::chrono::nanoseconds Workers::processor_time() const noexcept {
 }
 
 /// Under the lock.
-void Workers::add_threads() noexcept {
-    const std::size_t most = size_ + most_waiting;
-    for (std::size_t i = queue_.size(); i > 0 && threads_.size() < most; --i) {
+void Workers::add_threads(std::size_t most) noexcept {
+    for (std::size_t i = std::min(most, queue_.size()); i > 0 && threads_.size() < size_ + most_waiting; --i) {
         try {
             threads_.emplace_back([this] { run(); });
         } catch (const std::exception&) {

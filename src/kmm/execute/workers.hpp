@@ -70,8 +70,8 @@ class Workers {
     Workers() = default;
     ~Workers() = default;
     /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left. `patience`, if not
-    /// zero: where tasks are queued and for so long none was taken and no thread used the processor, all threads wait for what the
-    /// library does not see; a thread more for each task in the queue takes them, up to `most_waiting` at a time.
+    /// zero: where tasks are queued and none has ended for so long, all threads may wait for what the library does not see, and
+    /// more come, up to `most_waiting`: one, two, four, .. while no thread uses the processor, else one in ten times as long.
     void start(std::size_t num_threads, std::chrono::milliseconds patience);
     /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives none.
     void start_most(std::size_t num_threads);
@@ -91,7 +91,7 @@ class Workers {
     void watch() noexcept;
     void supervise() noexcept;
     std::chrono::nanoseconds processor_time() const noexcept;
-    void add_threads() noexcept;
+    void add_threads(std::size_t most) noexcept;
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;
@@ -99,7 +99,7 @@ class Workers {
     std::size_t sleeping_ = 0;
     std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ = 0;  ///< threads that were added for them, or for want of progress, and should end
-    std::uint64_t taken_ = 0;
+    std::uint64_t ended_ = 0;  ///< tasks
     std::chrono::milliseconds patience_{0};
     std::condition_variable alarm_;
     bool watched_ = false;    ///< the supervisor looks whether tasks are taken
