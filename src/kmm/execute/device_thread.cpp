@@ -298,25 +298,21 @@ EventHandle DeviceThread::take_event(Status* status) {
 void DeviceThread::record(LaneId lane) {
     Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
     if (l.recorded == l.fed) return;
+    l.pending.push_back({{}, l.fed});  // first: where the host has no memory, no event has been taken
+    l.recorded = l.fed;
     Status status;
     const StreamHandle stream = lanes_.stream(lane, &status);
     EventHandle event;
     if (status.ok()) event = take_event(&status);
     if (status.ok()) status = driver_.record_event(event, stream);
-    if (!status.ok()) {
-        // Without an event we cannot know when; with everything waited for we do.
-        if (event.native != nullptr) events_.push_back(event);
-        const Status waited = stream.native != nullptr ? driver_.synchronize_stream(stream) : Status{};
-        if (!waited.ok() && waited.code != driver::Code::launch_failed) {
-            l.recorded = l.fed;
-            l.pending.push_back({{}, l.fed});
-            lane_lost(lane, waited);
-            return;
-        }
-        event = {};
+    if (status.ok()) {
+        l.pending.back().event = event;
+        return;
     }
-    l.recorded = l.fed;
-    l.pending.push_back({event, l.fed});
+    // Without an event we cannot know when; with everything waited for we do.
+    if (event.native != nullptr) events_.push_back(event);
+    const Status waited = stream.native != nullptr ? driver_.synchronize_stream(stream) : Status{};
+    if (!waited.ok() && waited.code != driver::Code::launch_failed) lane_lost(lane, waited);
 }
 
 void DeviceThread::record_touched() {
