@@ -110,6 +110,17 @@ inline Outcome run_program(const RuntimeHandle& rt) {
     return outcome;
 }
 
+/// Calls `f` with the number of the first allocation to fail: 0, `step`, 2 `step`, .., until it was not reached.
+template<typename F>
+void from_whichever_allocation_on(long step, F&& f) {
+    for (long at = 0;; at += step) {
+        ASSERT_LT(at, 20000);
+        SCOPED_TRACE("from allocation " + std::to_string(at));
+        f(at);
+        if (failed_so_far == 0 || ::testing::Test::HasFailure()) return;
+    }
+}
+
 /// Nothing of what was before stands in the way. What failed and was not asked for is told once.
 inline void expect_usable(const RuntimeHandle& rt) {
     try {

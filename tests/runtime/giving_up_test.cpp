@@ -445,73 +445,60 @@ class NoMemoryFrom {
 
 TEST(GivingUp, from_whichever_allocation_on_the_reserve_is_used_up_too_a_runtime_ends) {
     SKIP_WHERE_RACES_ARE_TRACKED();
-    const long step = repeat(1, 7);
-    for (long at = 0;; at += step) {
-        ASSERT_LT(at, 20000);
-        SCOPED_TRACE("from allocation " + std::to_string(at));
-        {
-            const RuntimeHandle rt = kmm::make_runtime(tight_config());
-            auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
-            auto y = one_chunk<std::int64_t>(rt, n);
-            std::vector<std::int64_t> values = counting<std::int64_t>(size);
-            const auto attempt = [](auto&& f) {
-                try {
-                    f();
-                } catch (const kmm::Error&) {
-                } catch (const std::bad_alloc&) {}
-            };
-            rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) { v[0] = 1; }), write(y));
-            NoMemoryFrom none(at);
-            // More readers of one chunk than are remembered: joins are made on the way.
-            attempt([&] { rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), y); });
-            attempt([&] { x.copy_from(values); });
-            for (int i = 0; i < 10; i++) attempt([&] { x.copy_to(values); });
-            none.ends();
-            attempt([&] { rt.synchronize(); });
-        }
-        if (failed_so_far == 0 || HasFailure()) break;
-    }
+    from_whichever_allocation_on(repeat(1, 7), [](long at) {
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
+        auto y = one_chunk<std::int64_t>(rt, n);
+        std::vector<std::int64_t> values = counting<std::int64_t>(size);
+        const auto attempt = [](auto&& f) {
+            try {
+                f();
+            } catch (const kmm::Error&) {
+            } catch (const std::bad_alloc&) {}
+        };
+        rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v) { v[0] = 1; }), write(y));
+        NoMemoryFrom none(at);
+        // More readers of one chunk than are remembered: joins are made on the way.
+        attempt([&] { rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), y); });
+        attempt([&] { x.copy_from(values); });
+        for (int i = 0; i < 10; i++) attempt([&] { x.copy_to(values); });
+        none.ends();
+        attempt([&] { rt.synchronize(); });
+    });
     expect_usable(kmm::make_runtime(tight_config()));
 }
 
 TEST(GivingUp,
      from_whichever_allocation_on_the_reserve_is_used_up_too_devices_that_wait_for_each_other_come_to_an_end) {
     SKIP_WHERE_RACES_ARE_TRACKED();
-    const long step = repeat(1, 7);
-    for (long at = 0;; at += step) {
-        ASSERT_LT(at, 20000);
-        SCOPED_TRACE("from allocation " + std::to_string(at));
-        {
-            const RuntimeHandle rt = kmm::make_runtime(tight_config());
-            auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
-            Gate gate;
-            std::vector<DomainChunk> on_host;
-            for (std::int64_t c = 0; c < chunks; c++) on_host.push_back(chunk_of(host(), c * n, n));
-            rt.parallel_submit(on_host,
-                               Host([gate](kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>) { gate.wait(); }),
-                               _x, overwrite(x[_x]));
-            EventId last;
-            for (int i = 0; i < 12; i++) {
-                // Each chunk goes from one device to the other and back: every lane comes after others.
-                std::vector<DomainChunk> places;
-                for (std::int64_t c = 0; c < chunks; c++)
-                    places.push_back(chunk_of(device(static_cast<std::size_t>((c + i) % 2)), c * n, n));
-                if (i % 3 == 2)
-                    last =
-                        rt.parallel_submit(places, GPU([](kmm::DeviceResource& d, kmm::Range<std::int64_t> r, auto v) {
-                                               d.launch(dim3(4), dim3(64), 0, add_one, r, v);
-                                           }),
-                                           _x, write(x[_x]));
-                else
-                    last = rt.parallel_submit(places, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
-            }
-            NoMemoryFrom none(at);
-            gate.open();
-            wait_whatever_is_thrown(rt, last);
-            none.ends();
+    from_whichever_allocation_on(repeat(1, 7), [](long at) {
+        const RuntimeHandle rt = kmm::make_runtime(tight_config());
+        auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
+        Gate gate;
+        std::vector<DomainChunk> on_host;
+        for (std::int64_t c = 0; c < chunks; c++) on_host.push_back(chunk_of(host(), c * n, n));
+        rt.parallel_submit(on_host,
+                           Host([gate](kmm::Range<std::int64_t>, kmm::SubviewMut<std::int64_t>) { gate.wait(); }), _x,
+                           overwrite(x[_x]));
+        EventId last;
+        for (int i = 0; i < 12; i++) {
+            // Each chunk goes from one device to the other and back: every lane comes after others.
+            std::vector<DomainChunk> places;
+            for (std::int64_t c = 0; c < chunks; c++)
+                places.push_back(chunk_of(device(static_cast<std::size_t>((c + i) % 2)), c * n, n));
+            if (i % 3 == 2)
+                last = rt.parallel_submit(places, GPU([](kmm::DeviceResource& d, kmm::Range<std::int64_t> r, auto v) {
+                                              d.launch(dim3(4), dim3(64), 0, add_one, r, v);
+                                          }),
+                                          _x, write(x[_x]));
+            else
+                last = rt.parallel_submit(places, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
         }
-        if (failed_so_far == 0 || HasFailure()) break;
-    }
+        NoMemoryFrom none(at);
+        gate.open();
+        wait_whatever_is_thrown(rt, last);
+        none.ends();
+    });
     expect_usable(kmm::make_runtime(tight_config()));
 }
 

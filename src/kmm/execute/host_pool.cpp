@@ -108,7 +108,7 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lan
     start(lanes.size(), launchers_patience);
 }
 
-/// The lane with the fewest functions: more than one only where the others wait. A thread keeps to one while it can, whose
+/// The lane with the fewest functions: more than one only where others wait, or seem to. A thread keeps to one while it can, whose
 /// DeviceResource it has.
 Launchers::Turn Launchers::begin_function(std::size_t preferred) noexcept {
     std::lock_guard<std::mutex> guard(lanes_mutex_);
@@ -141,7 +141,8 @@ bool Launchers::is_idle(const Lane& lane) noexcept {
     return status.ok() && lanes_.driver().query_stream(stream).ok();
 }
 
-// Of a chain on the host driver nobody else need be woken. On GPUs planning is what a launcher does least of all.
+// On the host driver a launcher that plans takes the next function of a chain itself. On GPUs it may be planning for long, as
+// completions come all the time, and the function should begin meanwhile: another launcher is woken.
 void Launchers::push(graph::Task& task) { enqueue(task, device_views_ && helping == this); }
 
 void Launchers::run() {

@@ -60,7 +60,7 @@ class HostPool final : public Workers {
 };
 
 /// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose function
-/// waits for another runtime is replaced, and one more comes where none begins for a while, so that there may be more functions
+/// waits for another runtime is replaced, and more come where no function ends for a while, so that there may be more functions
 /// than lanes: then a lane has the work of several of them, one behind the other as they enqueue it, and each comes after its
 /// own inputs all the same.
 class Launchers final : public Workers {
