@@ -26,6 +26,18 @@ if(KMM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 find_package(Threads REQUIRED)
 
+# Without libstdc++.so at hand g++ takes libstdc++.a, and each library gets a C++ library of its own. Where the process
+# has another one, of whatever version, the dynamic linker mixes the two.
+if(BUILD_SHARED_LIBS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND UNIX AND NOT APPLE)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.so
+    OUTPUT_VARIABLE kmm_libstdcxx OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT IS_ABSOLUTE "${kmm_libstdcxx}")
+    message(WARNING "${CMAKE_CXX_COMPILER} finds no libstdc++.so and links the C++ library statically. C++ programs "
+      "linked by it work; a process that has another C++ library (Python with compiled packages, say) may crash when it "
+      "loads what is built here. For that, build with a g++ that finds libstdc++.so (g++ -print-file-name=libstdc++.so).")
+  endif()
+endif()
+
 # Sanitizers hold for the whole tree: a program that is not instrumented hides what a library does wrong.
 if(KMM_SANITIZER STREQUAL "address")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined>
