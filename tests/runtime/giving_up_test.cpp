@@ -341,7 +341,9 @@ void give_up_in_the_middle() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
     while (middle->rt.status(middle->settled) != kmm::EventStatus::Failed && std::chrono::steady_clock::now() < until)
         std::this_thread::yield();
-    (void)middle->rt.wait_for(middle->pending, std::chrono::milliseconds(20));
+    try {
+        (void)middle->rt.wait_for(middle->pending, std::chrono::milliseconds(20));
+    } catch (const std::exception&) {}  // the submit must not get it: this is an allocation of its
 }
 
 TEST(GivingUp, a_runtime_that_gives_up_leaves_alone_what_a_submit_has_not_published_yet) {
@@ -368,7 +370,8 @@ TEST(GivingUp, a_runtime_that_gives_up_leaves_alone_what_a_submit_has_not_publis
             try {
                 // More readers of one chunk than are remembered: joins are made on the way.
                 event = m.rt.parallel_submit(20, 1, Host([](kmm::View<std::int64_t>) {}), x);
-            } catch (const kmm::OutOfMemory&) {}
+            } catch (const kmm::OutOfMemory&) {
+            } catch (const std::bad_alloc&) {}  // no memory for the words
             calls_until = -1;
             m.gate.open();
             wait_whatever_is_thrown(m.rt, event);
