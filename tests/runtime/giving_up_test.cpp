@@ -10,6 +10,19 @@
 
 namespace {
 
+/// A task that writes the chunk when the gate opens, and has begun: without memory one that has not would fail alone, what comes after
+/// it for that reason, and the runtime had no need to give up.
+void begin_to_write(const RuntimeHandle& rt, Array<std::int64_t>& x, const Gate& gate) {
+    const Gate begins;
+    rt.submit(host(), Host([begins, gate](kmm::ViewMut<std::int64_t> v) {
+                  begins.open();
+                  gate.wait();
+                  v[0] = 1;
+              }),
+              overwrite(x));
+    begins.wait();
+}
+
 TEST(GivingUp, when_not_even_the_reserve_is_left_every_unfinished_task_fails_and_nobody_waits_for_ever) {
     SKIP_WHERE_RACES_ARE_TRACKED();
     {
@@ -19,11 +32,7 @@ TEST(GivingUp, when_not_even_the_reserve_is_left_every_unfinished_task_fails_and
         rt.wait(before);
         Gate gate;
         const OpenAtEnd open(gate);
-        rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> v) {
-                      gate.wait();
-                      v[0] = 1;
-                  }),
-                  overwrite(x));
+        begin_to_write(rt, x, gate);
         std::vector<EventId> events;
         for (int i = 0; i < 200; i++)
             events.push_back(rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)),
@@ -58,11 +67,7 @@ TEST(GivingUp, a_synchronize_that_waits_when_the_reserve_is_used_up_too_says_so)
     auto x = one_chunk<std::int64_t>(rt, n);
     Gate gate;
     const OpenAtEnd open(gate);
-    rt.submit(host(), Host([gate](kmm::ViewMut<std::int64_t> v) {
-                  gate.wait();
-                  v[0] = 1;
-              }),
-              overwrite(x));
+    begin_to_write(rt, x, gate);
     for (int i = 0; i < 200; i++)
         rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)), _x, write(x[_x]));
     const EventId before = rt.barrier();
@@ -118,11 +123,7 @@ void wait_whatever_is_thrown(const RuntimeHandle& rt, EventId event) {
 class GivesUp {
   public:
     explicit GivesUp(const RuntimeHandle& rt) : rt_(rt), x_(one_chunk<std::int64_t>(rt, n)) {
-        rt.submit(host(), Host([gate = gate_](kmm::ViewMut<std::int64_t> v) {
-                      gate.wait();
-                      v[0] = 1;
-                  }),
-                  overwrite(x_));
+        begin_to_write(rt, x_, gate_);
         for (int i = 0; i < 200; i++)
             last_ = rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)), _x,
                                        write(x_[_x]));
@@ -357,7 +358,7 @@ TEST(GivingUp, a_runtime_that_gives_up_leaves_alone_what_a_submit_has_not_publis
             Middle m{kmm::make_runtime(tight_config()), {}, {}, {}, {}};
             middle = &m;
             auto x = one_chunk<std::int64_t>(m.rt, n);
-            m.rt.submit(host(), Host([gate = m.gate](kmm::ViewMut<std::int64_t>) { gate.wait(); }), overwrite(x));
+            begin_to_write(m.rt, x, m.gate);
             const OpenAtEnd open(m.gate);
             for (int i = 0; i < 50; i++)
                 m.pending = m.rt.parallel_submit(std::vector{chunk_of(device(0), 0, n)}, GPUKernel(add_one, dim3(64)),
