@@ -6,7 +6,11 @@ from rmm import _installation
 
 _installation.refuse_clash(__path__[0])
 
-from rmm import _cuda, _errors, _version, librmm, mr, pylibrmm, statistics  # noqa: E402
+from rmm import _cuda as _cuda  # noqa: E402
+from rmm import librmm as librmm  # noqa: E402
+from rmm import mr  # noqa: E402
+from rmm import pylibrmm as pylibrmm  # noqa: E402
+from rmm import statistics as statistics  # noqa: E402
 from rmm._core import native_version as _native_version  # noqa: E402
 from rmm._errors import OutOfMemoryError as OutOfMemoryError  # noqa: E402
 from rmm._reports import memory_report as memory_report  # noqa: E402

@@ -204,7 +204,7 @@ def _get_descriptive_name_of_object(obj: object) -> str:
         else:
             break
     name = getattr(obj, "__qualname__", None) or type(obj).__qualname__
-    code = getattr(obj, "__code__", None) or getattr(getattr(type(obj), "__call__", None), "__code__", None)
+    code = getattr(obj, "__code__", None)
     if code is not None:
         return f"{code.co_filename}:{code.co_firstlineno}({name})"
     return f"{getattr(obj, '__module__', None) or type(obj).__module__}:0({name})"

@@ -62,7 +62,7 @@ def native_allocator() -> Any:
 
 
 def _function_allocator(allocate: int, free: int) -> Any:
-    base = _cupy.cuda.memory.CFunctionAllocator
+    base: Any = _cupy.cuda.memory.CFunctionAllocator
 
     class NativeAllocator(base):  # type: ignore[misc]
         """CuPy's allocator over the C functions of rmm; the owner of the memory that it gives out."""

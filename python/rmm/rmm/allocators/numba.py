@@ -73,8 +73,8 @@ class RMMNumbaManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         status, handle = _bindings.cuIpcGetMemHandle(base)
         _check(
             status,
-            "this memory has no handle for other processes; memory of driver pools (CudaAsyncMemoryResource) and mapped "
-            "memory (VmmMemoryResource) has none, that of CudaMemoryResource, and of pools over it, has one",
+            "this memory has no handle for other processes: memory of driver pools (CudaAsyncMemoryResource) and "
+            "mapped memory (VmmMemoryResource) has none, that of CudaMemoryResource, and of pools over it, has one",
         )
         source = self.context.device.get_device_identity()
         return cuda.IpcHandle(memory, handle, memory.size, source, offset=address - int(base))

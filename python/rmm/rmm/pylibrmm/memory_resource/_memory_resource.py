@@ -134,9 +134,9 @@ def _has_no_device() -> bool:
 def _device_list(devices: int | Iterable[int] | None) -> list[int]:
     if devices is None:
         return [0]
-    if hasattr(devices, "__index__"):
-        return [index(devices)]
-    return [index(device) for device in devices]
+    if isinstance(devices, Iterable):
+        return [index(device) for device in devices]
+    return [index(devices)]
 
 
 def enable_logging(log_file_name: str | None = None) -> None:
