@@ -344,6 +344,9 @@ void bind_buffers() {
         .def("prefetch", &prefetch, nb::arg("device").none() = nb::none(), nb::arg("stream").none() = nb::none(),
              "Moves managed memory to the device (-1: the host); nothing for other memory.");
     m.def("to_device", &to_device, nb::arg("b").none(), on(), "A DeviceBuffer with a copy of a bytes-like object.");
+    // Functions of the module are pickled by their names, as those of Python are.
+    nb::module_::import_("copyreg").attr("pickle")(m.attr("to_device").type(),
+                                                   imported("operator", "attrgetter")("__qualname__"));
     m.def("copy_ptr_to_host", &copy_ptr_to_host, nb::arg("db").none(), nb::arg("hb").none(), on(),
           "Copies from an address to a bytes-like object, as much as that holds.");
     m.def("copy_host_to_ptr", &copy_host_to_ptr, nb::arg("hb").none(), nb::arg("db").none(), on(),

@@ -103,6 +103,20 @@ void translate(const std::exception_ptr& p, void*) {
 
 void bind_errors() { nb::register_exception_translator(&translate, nullptr); }
 
+void raise_in_python(const std::exception_ptr& error) noexcept {
+    try {
+        try {
+            translate(error, nullptr);
+        } catch (nb::python_error& e) {
+            e.restore();
+        } catch (const nb::builtin_exception& e) {
+            PyErr_SetString(PyExc_RuntimeError, e.what());
+        }
+    } catch (...) {
+        PyErr_SetString(PyExc_MemoryError, "no memory of the host is left to say what failed");
+    }
+}
+
 void rethrow_from_callback(nb::python_error& error) {
     const bool is_memory = error.matches(PyExc_MemoryError);
     std::string text;
