@@ -5,13 +5,13 @@ import weakref
 from typing import Any
 
 import pytest
-from support import MIB, ON_HOST, RESOURCES, check_round_trip, on_host_driver, recording_resource
 
 import rmm
 from rmm import DeviceBuffer, mr
 from rmm.mr.experimental import CudaAsyncManagedMemoryResource
 from rmm.pylibrmm.helper import parse_bytes
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
+from support import MIB, ON_HOST, RESOURCES, check_round_trip, on_host_driver, recording_resource
 
 ADAPTORS: dict[str, Any] = {
     "PoolMemoryResource": lambda up: mr.PoolMemoryResource(up, MIB),
@@ -338,7 +338,11 @@ def test_prefetching_new_blocks_does_not_fail(over: Any) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"initial_pool_size": 0, "release_threshold": 1024}, {"initial_pool_size": "1MiB", "release_threshold": "2MiB"}],
+    [
+        {},
+        {"initial_pool_size": 0, "release_threshold": 1024},
+        {"initial_pool_size": "1MiB", "release_threshold": "2MiB"},
+    ],
     ids=repr,
 )
 def test_a_pool_of_the_driver_serves_small_and_large_requests(arguments: dict[str, Any]) -> None:
