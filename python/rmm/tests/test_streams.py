@@ -55,7 +55,7 @@ def test_a_stream_of_a_stream_is_equal_and_hashes_the_same() -> None:
     first = Stream()
     second = Stream(first)
     assert first == second
-    assert not first != second
+    assert not first != second  # noqa: SIM202
     assert hash(first) == hash(second)
     assert second in {first}
 
@@ -63,7 +63,7 @@ def test_a_stream_of_a_stream_is_equal_and_hashes_the_same() -> None:
 @pytest.mark.parametrize("other", [0, None, "stream", object(), Protocol(0)], ids=repr)
 def test_a_stream_never_equals_another_type(other: object) -> None:
     assert other != DEFAULT_STREAM
-    assert not other == DEFAULT_STREAM
+    assert not other == DEFAULT_STREAM  # noqa: SIM201
 
 
 def test_a_handle_lives_as_long_as_any_stream_that_shares_it() -> None:
