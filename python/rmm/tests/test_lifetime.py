@@ -74,7 +74,6 @@ def test_a_stack_is_taken_apart_in_the_right_order_whatever_is_dropped_first(ord
     held: list[Any] = [recording, pool, limited, DeviceBuffer(size=10, mr=limited, stream=Stream())]
     del recording, pool, limited
     for which in order:
-        assert len(calls) == 1
         held[which] = None
     gc.collect()
     assert [kind for kind, _ in calls] == ["allocate", "deallocate"]

@@ -564,10 +564,3 @@ def test_text_that_is_no_size_is_refused_with_that_text(text: str) -> None:
 def test_sizes_of_other_types_are_refused(bad: Any) -> None:
     with pytest.raises(TypeError):
         parse_bytes(bad)
-
-
-def test_ipc_and_fabric_are_refused_with_text_on_the_host_driver() -> None:
-    if ON_HOST:
-        for arguments in ({"enable_ipc": True}, {"enable_fabric": True}):
-            with pytest.raises(RuntimeError, match="Requested IPC memory handle type not supported$"):
-                mr.CudaAsyncMemoryResource(**arguments)  # type: ignore[arg-type]
