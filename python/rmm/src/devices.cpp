@@ -105,7 +105,14 @@ void bind_devices(nb::module_& core) {
     core.def(
         "set_device", [](int device) { expect(rmm::detail::the_driver().set_current_device(device)); },
         nb::arg("device"));
-    core.def("device_count", [] { return rmm::detail::the_driver().device_count(); });
+    core.def("device_count", [] {
+        try {
+            return rmm::detail::the_driver().device_count();
+        } catch (const rmm::logic_error&) {
+            rmm::detail::refuse_after_fork();
+            return 0;  // the driver that is asked for cannot be used
+        }
+    });
     core.def(
         "device_attribute",
         [](int attribute, int device) {
