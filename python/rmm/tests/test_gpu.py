@@ -94,10 +94,11 @@ def test_a_status_of_cuda_bindings_compares_equal() -> None:
 
 
 @on_host_driver
-def test_with_the_cuda_driver_forced_and_no_gpu_calls_are_cuda_runtime_errors() -> None:
+def test_with_the_cuda_driver_forced_and_no_gpu_there_are_no_devices_and_none_can_be_set() -> None:
     result = run_python(
         "from rmm._cuda import gpu\n"
-        "try:\n    gpu.getDeviceCount()\nexcept gpu.CUDARuntimeError as error:\n    print(error.status != 0)",
+        "assert gpu.getDeviceCount() == 0\n"
+        "try:\n    gpu.setDevice(0)\nexcept RuntimeError as error:\n    print('cuda' in str(error).lower())",
         KMM_DRIVER="cuda",
         CUDA_VISIBLE_DEVICES="",
     )
