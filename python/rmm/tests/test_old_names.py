@@ -83,10 +83,10 @@ def test_upstream_is_an_old_name_of_a_parameter(name: str, tmp_path: Any) -> Non
         adaptor = make(upstream=upstream, **arguments[name])
     assert adaptor.upstream_mr is upstream
     with pytest.raises(TypeError):
-        make(no_such_parameter=upstream)
+        make(upstream, no_such_parameter=upstream, **arguments[name])
     with pytest.raises(TypeError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        make(upstream, upstream=upstream)
+        make(upstream, upstream=upstream, **arguments[name])
 
 
 @pytest.mark.parametrize("device", [0, 1])
