@@ -1,7 +1,7 @@
 # Options, and what every target of ours has in common.
 option(BUILD_SHARED_LIBS "Shared libraries" ON)
 include(KmmWheel)
-option(KMM_CUDA "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" ${KMM_CUDA_DEFAULT})
+option(KMM_CUDA "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" OFF)
 option(KMM_BUILD_RUNTIME "Build the runtime (libkmm) above rmm; OFF: rmm alone" ON)
 option(KMM_BUILD_EXAMPLES "Build examples/" ON)
 option(KMM_BUILD_BENCHMARKS "Build benchmarks/" ON)

@@ -1,16 +1,16 @@
 # What differs where a wheel is built (scikit-build-core sets SKBUILD; the rest of its settings is in pyproject.toml).
-#
-# KMM_CUDA_DEFAULT: whoever installs by pip sets no options, so a wheel has the cuda driver where a toolkit is found that has
-# what it needs. Such a wheel also works on machines without CUDA.
-set(KMM_CUDA_DEFAULT OFF)
+
+# Whoever installs by pip sets no options, so a wheel has the cuda driver where a toolkit is found that has what it needs. Such a
+# wheel also works on machines without CUDA. A plain variable, so that each build looks anew.
 if(SKBUILD AND NOT DEFINED KMM_CUDA)
+  set(KMM_CUDA OFF)
   find_package(CUDAToolkit QUIET)
-  if(CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_LESS 12.5)
-    message(WARNING "CUDA ${CUDAToolkit_VERSION} is older than 12.5: this wheel is made without the cuda driver.")
+  if(CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.5)
+    set(KMM_CUDA ON)
   elseif(CUDAToolkit_FOUND)
-    set(KMM_CUDA_DEFAULT ON)
+    message(WARNING "CUDA ${CUDAToolkit_VERSION} is older than 12.5: this wheel is made without the cuda driver.")
   endif()
-  message(STATUS "wheel with the cuda driver: ${KMM_CUDA_DEFAULT}")
+  message(STATUS "KMM_CUDA=${KMM_CUDA} for this wheel")
 endif()
 
 # kmm_library_version(target): file and soname of a library. In a wheel, which holds no links, both are lib<name>.so.<major>.
