@@ -212,8 +212,7 @@ RMM_C_API int rmm_pop_counters(rmm_resource* resource, rmm_statistics* out);
 /// The resource that the device's allocations use unless they say otherwise, of C and of C++; a new reference.
 RMM_C_API int rmm_get_device_resource(int device, rmm_resource** out);
 /// Replaces it; null: the initial one, "cuda". The library keeps a reference until it is replaced again. Whoever
-/// still has memory of the one before needs a reference of his own; the hooks for PyTorch free to the one that is set
-/// at the free.
+/// still has memory of the one before needs a reference of his own; the hooks for PyTorch have one for each block.
 RMM_C_API int rmm_set_device_resource(int device, rmm_resource* resource);
 
 /// Free and total bytes, as the driver counts. Either pointer may be null.
@@ -229,8 +228,9 @@ RMM_C_API int rmm_memory_snapshot(int with_blocks, char* text, size_t* size);
 // Null means failure here, with the reason in `rmm_last_error`; 0 bytes are null too, and no failure.
 
 /// With the signature that PyTorch's CUDAPluggableAllocator wants: allocates from the current resource of `device`, on
-/// `stream`. PyTorch may not check for null: a program that comes close to the memory limit should use a resource with
-/// reclaimers, or one of virtual memory.
+/// `stream`. A block goes back to the resource that it came from, which the library keeps until then. PyTorch may not
+/// check for null: a program that comes close to the memory limit should use a resource with reclaimers, or one of
+/// virtual memory.
 RMM_C_API void* rmm_torch_allocate(ptrdiff_t bytes, int device, struct CUstream_st* stream);
 RMM_C_API void rmm_torch_deallocate(void* pointer, ptrdiff_t bytes, int device, struct CUstream_st* stream);
 

@@ -1,6 +1,77 @@
-// The native module rmm._core.
+// The native module rmm._core. The Python modules of the package export what is defined here under RMM's names.
 #include <nanobind/nanobind.h>
 
+#include <atomic>
+#include <map>
+
+#include "binding.hpp"
+
+namespace rmm_python {
+namespace {
+
+std::atomic<bool> exiting{false};
+
+std::map<std::string, nb::module_>& named_modules() {
+    static auto* const modules = new std::map<std::string, nb::module_>();  // Python ends before static objects do
+    return *modules;
+}
+
+}  // namespace
+
+bool is_exiting() noexcept { return exiting.load(std::memory_order_relaxed); }
+
+nb::module_ named_module(const char* name) {
+    auto& modules = named_modules();
+    const auto found = modules.find(name);
+    if (found != modules.end()) return found->second;
+    nb::module_ made = nb::steal<nb::module_>(nb::handle(PyModule_New(name)));
+    if (!made.is_valid()) throw nb::python_error();
+    return modules.emplace(name, std::move(made)).first->second;
+}
+
+void export_named_modules(nb::module_& core) {
+    for (const auto& [name, module] : named_modules())
+        for (const auto& [key, value] : nb::cast<nb::dict>(module.attr("__dict__"))) {
+            const std::string attribute = nb::cast<const char*>(key);
+            if (attribute.rfind("__", 0) != 0) core.attr(attribute.c_str()) = value;
+        }
+    named_modules().clear();
+}
+
+nb::object imported(const char* module, const char* name) { return nb::module_::import_(module).attr(name); }
+
+void warn_of_old_name(const char* old_name, const char* instead) {
+    const std::string text = std::string(old_name) + " is an old name: use " + instead;
+    if (PyErr_WarnEx(PyExc_FutureWarning, text.c_str(), 2) != 0) throw nb::python_error();
+}
+
+std::size_t size_of(nb::handle number) {
+    const nb::object index = nb::steal(PyNumber_Index(number.ptr()));
+    if (!index.is_valid()) throw nb::python_error();
+    const std::size_t size = PyLong_AsSize_t(index.ptr());
+    if (size == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+    return size;
+}
+
+}  // namespace rmm_python
+
 NB_MODULE(_core, core) {
+    using namespace rmm_python;
+    // At the end of the process objects may be left on purpose: buffers outlive the table of resources.
+    nb::set_leak_warnings(false);
+    bind_errors();
+    bind_streams();
+    bind_resources(core);
+    bind_adaptors();
+    bind_device_table();
+    bind_buffers();
+    bind_devices(core);
+    bind_logging(core);
+    bind_reports(core);
+    bind_allocator_hooks(core);
+    export_named_modules(core);
     core.def("native_version", [] { return KMM_PROJECT_VERSION; }, "The version of the project.");
+    core.def(
+        "_begin_exit", [] { exiting.store(true); },
+        "From here on nothing that is dropped is given back: the process ends.");
 }

@@ -13,6 +13,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/memory_report.hpp"
 #include "rmm/mr/per_device_resource.hpp"
+#include "rmm/resource_owners.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -97,30 +98,15 @@ void copy_text(const std::string& text, char* out, std::size_t* size) {
     out[copied] = 0;
 }
 
-/// The device's resource for the time of a call: if C set it, it is not closed meanwhile, whatever is set then.
-class kept_resource {
-  public:
-    explicit kept_resource(int device) {
-        device_resources& known = all();
-        const std::lock_guard in(known.mutex);
-        now_ = mr::get_per_device_resource(cuda_device_id{device});
-        const auto at = known.set.find(device);
-        if (at != known.set.end() && &at->second->object() == now_) of_c_ = rmm_retain(at->second);
-    }
-    ~kept_resource() { rmm_release(of_c_); }
-    kept_resource(const kept_resource&) = delete;
-    kept_resource& operator=(const kept_resource&) = delete;
-
-    mr::device_memory_resource* operator->() const noexcept { return now_; }
-    /// As C knows it: the one that it set, if C++ has set no other since. The caller's reference.
-    rmm_resource* for_c(int device) {
-        return of_c_ != nullptr ? std::exchange(of_c_, nullptr) : new external(device, *now_);
-    }
-
-  private:
-    mr::device_memory_resource* now_ = nullptr;
-    rmm_resource* of_c_ = nullptr;
-};
+/// The device's resource as C knows it: the one that it set, if C++ has set no other since. The caller's reference.
+rmm_resource* resource_for_c(int device) {
+    device_resources& known = all();
+    const std::lock_guard in(known.mutex);
+    mr::device_memory_resource* const now = mr::get_per_device_resource(cuda_device_id{device});
+    const auto at = known.set.find(device);
+    if (at != known.set.end() && &at->second->object() == now) return rmm_retain(at->second);
+    return new external(device, *now);
+}
 
 }  // namespace
 }  // namespace c_interface
@@ -221,7 +207,7 @@ int rmm_get_device_resource(int device, rmm_resource** out) {
     return guarded([&] {
         expect_not_null(out, "out");
         const int number = device_number(device);
-        *out = kept_resource(number).for_c(number);
+        *out = resource_for_c(number);
     });
 }
 
@@ -233,11 +219,13 @@ int rmm_set_device_resource(int device, rmm_resource* resource) {
                                    ", not to device " + std::to_string(number));
         device_resources& known = all();
         rmm_resource* before = nullptr;
+        std::shared_ptr<void> owner;  // of the one before
         {
             const std::lock_guard in(known.mutex);
             rmm_resource*& slot = known.set[number];
-            rmm::mr::set_per_device_resource(rmm::cuda_device_id{number},
-                                             resource == nullptr ? nullptr : &resource->object());
+            owner = rmm::detail::set_resource_with_owner(rmm::cuda_device_id{number},
+                                                         resource == nullptr ? nullptr : &resource->object(),
+                                                         {rmm_retain(resource), &rmm_release});
             before = std::exchange(slot, rmm_retain(resource));
             if (slot == nullptr) known.set.erase(number);
         }
@@ -270,28 +258,6 @@ int rmm_memory_snapshot(int with_blocks, char* text, size_t* size) {
 }
 
 // ---- hooks
-
-void* rmm_torch_allocate(ptrdiff_t bytes, int device, cudaStream_t stream) {
-    void* pointer = nullptr;
-    if (bytes <= 0) return nullptr;
-    (void)guarded([&] {
-        const int number = device_number(device);
-        const rmm::cuda_set_device_raii on_it(rmm::cuda_device_id{number});
-        const kept_resource resource(number);
-        pointer = resource->allocate(static_cast<std::size_t>(bytes), rmm::cuda_stream_view{stream});
-    });
-    return pointer;
-}
-
-void rmm_torch_deallocate(void* pointer, ptrdiff_t bytes, int device, cudaStream_t stream) {
-    if (pointer == nullptr || rmm::detail::lost_in_fork()) return;
-    (void)guarded([&] {
-        const int number = device_number(device);
-        const rmm::detail::driver::DeviceGuard on_it(rmm::detail::the_driver(), number);
-        const kept_resource resource(number);
-        resource->deallocate(pointer, static_cast<std::size_t>(bytes), rmm::cuda_stream_view{stream});
-    });
-}
 
 void* rmm_cupy_allocate(void* resource, size_t bytes, int device) {
     void* pointer = nullptr;

@@ -73,7 +73,6 @@ TEST(CInterface, no_exception_of_a_resource_crosses_whatever_it_is) {
         ++resource.what;
     }
     EXPECT_EQ(rmm_deallocate(external.get(), &resource, 100, nullptr), RMM_ERROR);
-    rmm_torch_deallocate(&resource, 100, 0, nullptr);
     EXPECT_STREQ(rmm_last_error(), "in a free");
     rmm::mr::set_current_device_resource(nullptr);
 }
@@ -185,19 +184,26 @@ struct waiting_source {
     static void close(void* user) { static_cast<waiting_source*>(user)->is_closed.store(true); }
 };
 
-/// `hook` is inside the device's resource when another is set, of which only the device had a reference.
-template<typename Hook>
-void expect_that_the_hook_keeps_the_resource(Hook&& hook) {
+}  // namespace
+
+TEST(CInterface, a_resource_that_is_replaced_while_a_hook_is_inside_is_closed_afterwards) {
     waiting_source source;
     rmm_resource* opened = nullptr;
     ASSERT_EQ(rmm_open_callbacks(&waiting_source::allocate, &waiting_source::deallocate, &waiting_source::close,
                                  &source, &opened),
               RMM_OK);
     ASSERT_EQ(rmm_set_device_resource(0, opened), RMM_OK);
-    rmm_release(opened);
-    std::thread caller([&] { hook(&source); });
+    rmm_release(opened);  // only the device has a reference
+    std::thread caller([&] {
+        void* const block = rmm_torch_allocate(1000, 0, nullptr);
+        EXPECT_EQ(block, &source);
+        rmm_torch_deallocate(block, 1000, 0, nullptr);
+    });
     source.is_inside.acquire();
     EXPECT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    EXPECT_FALSE(source.is_closed.load());
+    source.may_return.release();
+    source.is_inside.acquire();  // of the free
     EXPECT_FALSE(source.is_closed.load());
     source.may_return.release();
     caller.join();
@@ -205,12 +211,36 @@ void expect_that_the_hook_keeps_the_resource(Hook&& hook) {
     EXPECT_TRUE(source.is_closed.load());
 }
 
-}  // namespace
+TEST(CInterface, a_block_of_the_hook_for_pytorch_goes_back_to_the_resource_that_made_it) {
+    struct source {
+        int frees = 0;
+        bool is_closed = false;
+        static int allocate(void* user, size_t, CUstream_st*, void** out) {
+            *out = user;
+            return RMM_OK;
+        }
+        static void deallocate(void* user, void*, size_t bytes, CUstream_st*) {
+            EXPECT_EQ(bytes, 1000u);
+            ++static_cast<source*>(user)->frees;
+        }
+        static void close(void* user) { static_cast<source*>(user)->is_closed = true; }
+    } made;
+    rmm_resource* opened = nullptr;
+    ASSERT_EQ(rmm_open_callbacks(&source::allocate, &source::deallocate, &source::close, &made, &opened), RMM_OK);
+    ASSERT_EQ(rmm_set_device_resource(0, opened), RMM_OK);
+    rmm_release(opened);
+    void* const block = rmm_torch_allocate(1000, 0, nullptr);
+    ASSERT_EQ(block, &made);
+    ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    EXPECT_FALSE(made.is_closed);
+    rmm_torch_deallocate(block, 1000, 0, nullptr);
+    EXPECT_EQ(made.frees, 1);
+    EXPECT_TRUE(made.is_closed);
 
-TEST(CInterface, a_resource_that_is_replaced_while_a_hook_is_inside_is_closed_afterwards) {
-    expect_that_the_hook_keeps_the_resource(
-        [](void* expected) { EXPECT_EQ(rmm_torch_allocate(1000, 0, nullptr), expected); });
-    expect_that_the_hook_keeps_the_resource([](void* block) { rmm_torch_deallocate(block, 1000, 0, nullptr); });
+    testing::internal::CaptureStderr();
+    rmm_torch_deallocate(block, 1000, 0, nullptr);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("hook of PyTorch has not given"), std::string::npos);
+    EXPECT_EQ(made.frees, 1);
 }
 
 TEST(CInterface, a_free_through_cupy_s_hook_of_what_it_has_not_given_is_reported) {

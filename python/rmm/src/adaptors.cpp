@@ -1,0 +1,360 @@
+// Resources that take their memory from another one, and those made of functions of Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "errors.hpp"
+#include "objects.hpp"
+#include "rmm/mr/arena_memory_resource.hpp"
+#include "rmm/mr/binning_memory_resource.hpp"
+#include "rmm/mr/callback_memory_resource.hpp"
+#include "rmm/mr/debug_resource_adaptor.hpp"
+#include "rmm/mr/failure_callback_resource_adaptor.hpp"
+#include "rmm/mr/fixed_size_memory_resource.hpp"
+#include "rmm/mr/limiting_resource_adaptor.hpp"
+#include "rmm/mr/logging_resource_adaptor.hpp"
+#include "rmm/mr/pool_memory_resource.hpp"
+#include "rmm/mr/prefetch_resource_adaptor.hpp"
+#include "rmm/mr/statistics_resource_adaptor.hpp"
+#include "rmm/mr/tracking_resource_adaptor.hpp"
+
+namespace rmm_python {
+namespace {
+
+namespace mr = rmm::mr;
+
+using pool_object = adaptor_over<mr::pool_memory_resource<resource>>;
+using arena_object = adaptor_over<mr::arena_memory_resource<resource>>;
+using fixed_size_object = adaptor_over<mr::fixed_size_memory_resource<resource>>;
+using limiting_object = adaptor_over<mr::limiting_resource_adaptor<resource>>;
+using statistics_object = adaptor_over<mr::statistics_resource_adaptor<resource>>;
+using tracking_object = adaptor_over<mr::tracking_resource_adaptor<resource>>;
+using prefetch_object = adaptor_over<mr::prefetch_resource_adaptor<resource>>;
+using debug_object = adaptor_over<mr::debug_resource_adaptor<resource>>;
+using failure_callback = mr::failure_callback_resource_adaptor<resource, rmm::out_of_memory>;
+using failure_callback_object = adaptor_over<failure_callback>;
+using callback_object = object_over<mr::callback_memory_resource>;
+
+struct logging_object : adaptor_over<mr::logging_resource_adaptor<resource>> {
+    std::string file_name;
+};
+
+/// Binning, and the resources that it was given as bins.
+class binning {
+  public:
+    explicit binning(resource* upstream) : resource_(upstream) {}
+    binning(resource* upstream, std::int8_t least, std::int8_t most) : resource_(upstream, least, most) {}
+    operator resource&() noexcept { return resource_; }
+    void keep(native_ptr bin) { bins_.push_back(std::move(bin)); }
+    void add(std::size_t size) { resource_.add_bin(size); }
+    void add(std::size_t size, resource& bin) { resource_.add_bin(size, rmm::device_async_resource_ref{bin}); }
+
+  private:
+    std::vector<native_ptr> bins_;
+    mr::binning_memory_resource<resource> resource_;
+};
+struct binning_object : adaptor_over<binning> {
+    nb::list bins;
+};
+
+std::optional<std::size_t> optional_bytes(nb::handle size) {
+    if (size.is_none()) return std::nullopt;
+    return bytes_of(size);
+}
+
+// ---- functions of Python
+
+/// A callable that C++ holds. Copies share it; the last one lets go of it with the GIL.
+class function {
+  public:
+    explicit function(nb::object callable) : held_(new nb::object(std::move(callable)), &drop) {}
+    const nb::object& operator*() const noexcept { return *held_; }
+
+  private:
+    static void drop(nb::object* held) {
+        if (is_exiting()) return;
+        const nb::gil_scoped_acquire acquired;
+        delete held;
+    }
+    std::shared_ptr<nb::object> held_;
+};
+
+nb::object stream_object(rmm::cuda_stream_view view) { return nb::cast(stream{view.value(), {}}); }
+
+void* allocate_by(const function& f, std::size_t bytes, rmm::cuda_stream_view on) {
+    const nb::gil_scoped_acquire acquired;
+    try {
+        const nb::object result = (*f)(bytes, stream_object(on));
+        if (PyLong_Check(result.ptr())) {
+            void* const address = PyLong_AsVoidPtr(result.ptr());
+            if (address == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
+            return address;
+        }
+        throw callback_failed(std::string("allocate_func returned ") + nb::repr(result).c_str() +
+                              ", which is no address: return an int");
+    } catch (nb::python_error& e) {
+        rethrow_from_callback(e);
+    }
+}
+
+void deallocate_by(const function& f, void* ptr, std::size_t bytes, rmm::cuda_stream_view on) {
+    if (is_exiting()) return;
+    const nb::gil_scoped_acquire acquired;
+    try {
+        (*f)(reinterpret_cast<std::uintptr_t>(ptr), bytes, stream_object(on));
+    } catch (nb::python_error& e) {
+        e.discard_as_unraisable(*f);
+    }
+}
+
+bool ask_after_failure(const function& f, std::size_t bytes) {
+    const nb::gil_scoped_acquire acquired;
+    try {
+        const nb::object again = (*f)(bytes);
+        const int truth = PyObject_IsTrue(again.ptr());
+        if (truth < 0) throw nb::python_error();
+        return truth != 0;
+    } catch (nb::python_error& e) {
+        rethrow_from_callback(e);
+    }
+}
+
+void expect_callable(nb::handle f, const char* what) {
+    if (PyCallable_Check(f.ptr()) == 0)
+        throw nb::type_error((std::string(what) + " must be callable, not " + nb::repr(f).c_str()).c_str());
+}
+
+// ---- logs
+
+/// log.csv -> /current/folder/log.dev0.csv
+std::string name_of_log(nb::handle given) {
+    std::string name;
+    if (!given.is_none()) {
+        const nb::object path = nb::steal(PyOS_FSPath(given.ptr()));
+        if (!path.is_valid()) throw nb::python_error();
+        name = nb::cast<std::string>(path);
+    } else if (const char* const of_environment = std::getenv("RMM_LOG_FILE")) {
+        name = of_environment;
+    }
+    if (name.empty())
+        throw nb::value_error("logging needs a file: pass log_file_name, or set RMM_LOG_FILE in the environment");
+    std::filesystem::path path(name);
+    const std::string device = ".dev" + std::to_string(rmm::get_current_cuda_device().value());
+    path.replace_filename(path.stem().string() + device + path.extension().string());
+    return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+// ---- counters
+
+nb::object counts(const std::pair<mr::detail::statistics_counter, mr::detail::statistics_counter>& both) {
+    static nb::object* const type = new nb::object(imported("rmm.statistics", "Statistics"));
+    const auto& [bytes, blocks] = both;
+    return (*type)(bytes.value, blocks.value, bytes.peak, blocks.peak, bytes.total, blocks.total);
+}
+
+// ---- classes
+
+std::int8_t exponent_of(nb::handle object) {
+    const long value = PyLong_AsLong(object.ptr());
+    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (value < -128 || value > 127) {
+        PyErr_SetString(PyExc_OverflowError,
+                        ("the exponent " + std::to_string(value) + " is no number of 8 bits").c_str());
+        throw nb::python_error();
+    }
+    return static_cast<std::int8_t>(value);
+}
+
+void bind_pools() {
+    auto pool =
+        adaptor_class<pool_object>("PoolMemoryResource", "A pool that gives out parts of what it has from upstream.");
+    pool.def(
+        "__init__",
+        [](pool_object* self, nb::object upstream_mr, nb::handle initial, nb::handle maximum, nb::kwargs others) {
+            make_above(self, upstream_of(upstream_mr, others), optional_bytes(initial), optional_bytes(maximum));
+        },
+        nb::arg("upstream_mr").none() = nb::none(), nb::arg("initial_pool_size").none() = nb::none(),
+        nb::arg("maximum_pool_size").none() = nb::none(), nb::arg("others"));
+    pool.def(
+        "pool_size", [](const pool_object& self) { return self.get().pool_size(); },
+        "The bytes that the pool holds from upstream, used and free.");
+    add_pool_members(pool, static_cast<pool_object*>(nullptr));
+
+    auto arena = adaptor_class<arena_object>("ArenaMemoryResource", "A pool with an arena for each stream.");
+    arena.def(
+        "__init__",
+        [](arena_object* self, nb::object upstream_mr, nb::handle size, bool dump) {
+            make_above(self, upstream_mr, optional_bytes(size), dump);
+        },
+        nb::arg("upstream_mr").none(), nb::arg("arena_size").none() = nb::none(),
+        nb::arg("dump_log_on_failure") = false);
+    add_pool_members(arena, static_cast<arena_object*>(nullptr));
+
+    auto fixed = adaptor_class<fixed_size_object>("FixedSizeMemoryResource", "A pool of blocks of one size.");
+    fixed.def(
+        "__init__",
+        [](fixed_size_object* self, nb::object upstream_mr, nb::handle block, nb::handle blocks, nb::kwargs others) {
+            make_above(self, upstream_of(upstream_mr, others), bytes_of(block), size_of(blocks));
+        },
+        nb::arg("upstream_mr").none() = nb::none(), nb::arg("block_size").none() = std::size_t{1} << 20,
+        nb::arg("blocks_to_preallocate").none() = 128, nb::arg("others"));
+    add_pool_members(fixed, static_cast<fixed_size_object*>(nullptr));
+
+    static PyType_Slot slots[] = {
+        {Py_tp_traverse, reinterpret_cast<void*>(+[](PyObject* self, visitproc visit, void* arg) {
+             Py_VISIT(Py_TYPE(self));
+             if (!nb::inst_ready(self)) return 0;
+             const binning_object& object = *nb::inst_ptr<binning_object>(self);
+             Py_VISIT(object.upstream_mr.ptr());
+             Py_VISIT(object.bins.ptr());
+             return 0;
+         })},
+        {0, nullptr}};
+    nb::class_<binning_object, adaptor_object>(named_module(of_resources), "BinningMemoryResource",
+                                               nb::type_slots(slots),
+                                               "Sends each request to the bin of its size, larger ones upstream.")
+        .def(
+            "__init__",
+            [](binning_object* self, nb::object upstream_mr, nb::handle least, nb::handle most) {
+                const std::int8_t from = exponent_of(least), to = exponent_of(most);
+                if (from == -1 || to == -1)
+                    make_above(self, upstream_mr);
+                else
+                    make_above(self, upstream_mr, from, to);
+            },
+            nb::arg("upstream_mr").none(), nb::arg("min_size_exponent").none() = -1,
+            nb::arg("max_size_exponent").none() = -1)
+        .def(
+            "add_bin",
+            [](binning_object& self, nb::handle size, nb::object bin) {
+                const std::size_t bytes = size_of(size);
+                binning& bins = self.get();
+                if (bin.is_none()) {
+                    const without_gil released;
+                    return bins.add(bytes);
+                }
+                known_resource known = resource_argument(bin, "bin_resource");
+                resource& object = known.held->object();
+                self.bins.append(known.object);
+                bins.keep(std::move(known.held));
+                const without_gil released;
+                bins.add(bytes, object);
+            },
+            nb::arg("allocation_size").none(), nb::arg("bin_resource").none() = nb::none(),
+            "Requests of up to so many bytes go to the resource, or to blocks of that size.")
+        .def_prop_ro(
+            "bin_mrs", [](const binning_object& self) { return nb::list(self.bins); },
+            "The resources that were passed as bins.");
+}
+
+void bind_watchers() {
+    adaptor_class<limiting_object>("LimitingResourceAdaptor", "Refuses what goes beyond a limit.")
+        .def(
+            "__init__",
+            [](limiting_object* self, nb::object upstream_mr, nb::handle limit) {
+                make_above(self, upstream_mr, size_of(limit));
+            },
+            nb::arg("upstream_mr").none(), nb::arg("allocation_limit").none())
+        .def("get_allocated_bytes", [](const limiting_object& self) { return self.get().get_allocated_bytes(); })
+        .def("get_allocation_limit", [](const limiting_object& self) { return self.get().get_allocation_limit(); });
+    adaptor_class<logging_object>("LoggingResourceAdaptor", "Writes a line of CSV for each allocation and free.")
+        .def(
+            "__init__",
+            [](logging_object* self, nb::object upstream_mr, nb::handle name, nb::kwargs others) {
+                std::string file = name_of_log(name);
+                make_above(self, upstream_of(upstream_mr, others), file);
+                self->file_name = std::move(file);
+            },
+            nb::arg("upstream_mr").none() = nb::none(), nb::arg("log_file_name").none() = nb::none(), nb::arg("others"))
+        .def("flush",
+             [](const logging_object& self) {
+                 auto& log = self.get();
+                 const without_gil released;
+                 log.flush();
+             })
+        .def("get_file_name", [](const logging_object& self) { return self.file_name; });
+    adaptor_class<statistics_object>("StatisticsResourceAdaptor", "Counts bytes and allocations, by sections.")
+        .def(
+            "__init__", [](statistics_object* self, nb::object upstream_mr) { make_above(self, upstream_mr); },
+            nb::arg("upstream_mr").none())
+        .def_prop_ro("allocation_counts",
+                     [](const statistics_object& self) {
+                         return counts({self.get().get_bytes_counter(), self.get().get_allocations_counter()});
+                     })
+        .def("push_counters", [](const statistics_object& self) { return counts(self.get().push_counters()); })
+        .def("pop_counters", [](const statistics_object& self) { return counts(self.get().pop_counters()); });
+    adaptor_class<tracking_object>("TrackingResourceAdaptor", "Keeps a list of the blocks in use.")
+        .def(
+            "__init__",
+            [](tracking_object* self, nb::object upstream_mr, bool stacks) { make_above(self, upstream_mr, stacks); },
+            nb::arg("upstream_mr").none(), nb::arg("capture_stacks") = false)
+        .def("get_allocated_bytes", [](const tracking_object& self) { return self.get().get_allocated_bytes(); })
+        .def("get_outstanding_allocations_str",
+             [](const tracking_object& self) {
+                 auto& tracking = self.get();
+                 const without_gil released;
+                 return tracking.get_outstanding_allocations_str();
+             })
+        .def("log_outstanding_allocations", [](const tracking_object& self) {
+            auto& tracking = self.get();
+            const without_gil released;
+            tracking.log_outstanding_allocations();
+        });
+    adaptor_class<prefetch_object>("PrefetchResourceAdaptor", "Prefetches new blocks of managed memory to the device.")
+        .def(
+            "__init__", [](prefetch_object* self, nb::object upstream_mr) { make_above(self, upstream_mr); },
+            nb::arg("upstream_mr").none());
+    adaptor_class<debug_object>("DebugResourceAdaptor",
+                                "Finds writes beyond a block, frees of what is free, and leaks.")
+        .def(
+            "__init__", [](debug_object* self, nb::object upstream_mr) { make_above(self, upstream_mr); },
+            nb::arg("upstream_mr").none());
+}
+
+void bind_callbacks() {
+    plain_class<callback_object>("CallbackMemoryResource", "A resource made of two functions of Python.")
+        .def(
+            "__init__",
+            [](callback_object* self, nb::object allocate_func, nb::object deallocate_func) {
+                expect_callable(allocate_func, "allocate_func");
+                expect_callable(deallocate_func, "deallocate_func");
+                make(
+                    self,
+                    [f = function(std::move(allocate_func))](std::size_t bytes, rmm::cuda_stream_view on, void*) {
+                        return allocate_by(f, bytes, on);
+                    },
+                    [f = function(std::move(deallocate_func))](void* ptr, std::size_t bytes, rmm::cuda_stream_view on,
+                                                               void*) { deallocate_by(f, ptr, bytes, on); });
+            },
+            nb::arg("allocate_func").none(), nb::arg("deallocate_func").none());
+    adaptor_class<failure_callback_object>("FailureCallbackResourceAdaptor",
+                                           "Asks a function whether to try again when upstream is out of memory.")
+        .def(
+            "__init__",
+            [](failure_callback_object* self, nb::object upstream_mr, nb::object callback) {
+                expect_callable(callback, "callback");
+                make_above(
+                    self, upstream_mr,
+                    [f = function(std::move(callback))](std::size_t bytes, void*) {
+                        return ask_after_failure(f, bytes);
+                    },
+                    nullptr);
+            },
+            nb::arg("upstream_mr").none(), nb::arg("callback").none());
+}
+
+}  // namespace
+
+void bind_adaptors() {
+    bind_pools();
+    bind_watchers();
+    bind_callbacks();
+}
+
+}  // namespace rmm_python

@@ -1,0 +1,169 @@
+// What the files of the native module share: how Python objects hold streams and resources of rmm.
+//
+// Rules: nobody waits for a lock of the library or of the driver while holding the GIL, and nobody takes the GIL while
+// holding such a lock. What Python objects hold of the library is let go of without the GIL; what natives hold of Python
+// (callbacks) is let go of with it. Must not know: kmm.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "rmm/cuda_device.hpp"
+#include "rmm/cuda_stream_view.hpp"
+#include "rmm/mr/device_memory_resource.hpp"
+
+namespace rmm_python {
+
+namespace nb = nanobind;
+using resource = rmm::mr::device_memory_resource;
+
+/// From the atexit hook on: what is still alive is left to the end of the process.
+bool is_exiting() noexcept;
+
+/// Without the GIL for a scope.
+using without_gil = nb::gil_scoped_release;
+
+// ---- arguments
+
+/// Of an int, or of anything with __index__. Throws OverflowError for negative ones, TypeError for others.
+std::size_t size_of(nb::handle number);
+/// The same, or text with a unit ("4MiB"). Throws ValueError for text that is none.
+std::size_t bytes_of(nb::handle size);
+/// Warns of an old name (FutureWarning).
+void warn_of_old_name(const char* old_name, const char* instead);
+/// An attribute of a module, imported at the first use.
+nb::object imported(const char* module, const char* name);
+
+// ---- streams (streams.cpp)
+
+/// A handle, and what keeps it valid.
+struct stream {
+    cudaStream_t handle = nullptr;
+    nb::object keeper;  ///< the object that it was made from, or the owner of the handle
+
+    rmm::cuda_stream_view view() const noexcept { return rmm::cuda_stream_view{handle}; }
+    /// The legacy default stream, by either of its handles.
+    bool is_default() const noexcept { return handle == nullptr || handle == rmm::cuda_stream_legacy.value(); }
+};
+
+/// A stream argument: a Stream, or what one can be made from. Throws TypeError for None.
+class stream_argument {
+  public:
+    explicit stream_argument(nb::handle object);
+    rmm::cuda_stream_view view() const noexcept { return native_->view(); }
+    bool is_default() const noexcept { return native_->is_default(); }
+    const nb::object& object() const noexcept { return object_; }  ///< the Stream
+
+  private:
+    nb::object object_;
+    stream* native_ = nullptr;
+};
+
+// ---- resources (resources.cpp)
+
+/// The native side of a resource object, shared by all that need it: buffers, resources above it, the device table.
+class native {
+  public:
+    explicit native(int device) noexcept : device_(device) {}
+    virtual ~native() = default;
+    native(const native&) = delete;
+    native& operator=(const native&) = delete;
+    virtual resource& object() noexcept = 0;
+    int device() const noexcept { return device_; }
+
+  private:
+    const int device_;
+};
+using native_ptr = std::shared_ptr<native>;
+
+/// A resource that Python has made; above `upstream`, which may be null.
+template<typename Resource>
+class opened final : public native {
+  public:
+    template<typename... Arguments>
+    opened(int device, native_ptr upstream, Arguments&&... arguments)
+        : native(device), upstream_(std::move(upstream)), resource_(std::forward<Arguments>(arguments)...) {}
+    resource& object() noexcept override { return resource_; }
+    Resource& get() noexcept { return resource_; }
+
+  private:
+    native_ptr upstream_;
+    Resource resource_;
+};
+
+/// One that C++ has made, and owns.
+class borrowed final : public native {
+  public:
+    borrowed(int device, resource& object) noexcept : native(device), object_(object) {}
+    resource& object() noexcept override { return object_; }
+
+  private:
+    resource& object_;
+};
+
+/// Lets go of it without the GIL if it may be the last reference.
+void let_go(native_ptr& held) noexcept;
+
+/// Python's DeviceMemoryResource.
+struct resource_object {
+    native_ptr held;  ///< none in an object of the bare base class
+
+    resource_object() = default;
+    resource_object(const resource_object&) = delete;
+    resource_object& operator=(const resource_object&) = delete;
+    ~resource_object() { let_go(held); }
+    /// Throws RuntimeError where there is none.
+    const native_ptr& need() const;
+    resource& object() const { return need()->object(); }
+};
+
+/// Python's UpstreamResourceAdaptor.
+struct adaptor_object : resource_object {
+    nb::object upstream_mr;
+};
+
+/// What Python sees as a resource, with what it stands for.
+struct known_resource {
+    nb::object object;
+    native_ptr held;
+};
+
+/// The argument as a resource; TypeError if it is none.
+known_resource resource_argument(nb::handle object, const char* what);
+/// ``mr=None`` of a buffer: the resource of the current device.
+known_resource current_resource();
+
+// ---- the parts of the module
+
+void bind_errors();
+void bind_streams();
+void bind_resources(nb::module_& core);
+void bind_adaptors();
+void bind_device_table();
+void bind_buffers();
+void bind_devices(nb::module_& core);
+void bind_logging(nb::module_& core);
+void bind_reports(nb::module_& core);
+void bind_allocator_hooks(nb::module_& core);
+
+/// A module that only gives its name to what is defined in it (``__module__``), as RMM has it.
+nb::module_ named_module(const char* name);
+/// Everything that was defined in those modules becomes an attribute of the native module.
+void export_named_modules(nb::module_& core);
+
+/// The module of the resources.
+constexpr const char* of_resources = "rmm.pylibrmm.memory_resource";
+
+/// For objects that hold Python objects: the garbage collector sees them, and never takes them away first.
+template<typename T, nb::object T::* Held>
+int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT((nb::inst_ptr<T>(self)->*Held).ptr());
+    return 0;
+}
+
+}  // namespace rmm_python
