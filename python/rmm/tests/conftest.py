@@ -9,9 +9,10 @@ os.environ.setdefault("KMM_VIRTUAL_DEVICES", "2")
 os.environ.setdefault("KMM_VIRTUAL_DEVICE_MEM", "1GiB")
 os.environ.pop("RMM_LOG_FILE", None)
 
-import pytest  # noqa: E402
-import rmm  # noqa: E402
-from rmm._cuda import gpu  # noqa: E402
+import pytest
+
+import rmm
+from rmm._cuda import gpu
 
 
 def pytest_configure(config: pytest.Config) -> None:

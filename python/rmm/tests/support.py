@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+
 import rmm
 from rmm.pylibrmm.device_buffer import DeviceBuffer
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
@@ -96,7 +97,9 @@ RESOURCES: dict[str, _Make] = {
     "tracking": lambda: rmm.mr.TrackingResourceAdaptor(rmm.mr.CudaMemoryResource()),
     "prefetch": lambda: rmm.mr.PrefetchResourceAdaptor(rmm.mr.ManagedMemoryResource()),
     "debug": lambda: rmm.mr.DebugResourceAdaptor(rmm.mr.CudaMemoryResource()),
-    "failure_callback": lambda: rmm.mr.FailureCallbackResourceAdaptor(rmm.mr.CudaMemoryResource(), lambda nbytes: False),
+    "failure_callback": lambda: rmm.mr.FailureCallbackResourceAdaptor(
+        rmm.mr.CudaMemoryResource(), lambda nbytes: False
+    ),
     "callback": lambda: recording_resource(rmm.mr.CudaMemoryResource())[0],
 }
 if ON_HOST:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import rmm
 from rmm import mr
 from rmm._cuda import gpu

@@ -5,6 +5,7 @@ import pickle
 from typing import Any
 
 import pytest
+
 import rmm
 from rmm import DeviceBuffer, mr
 from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool
@@ -21,7 +22,8 @@ def test_a_buffer_comes_back_from_a_pickle(content: bytes, protocol: int) -> Non
 
 
 def test_a_buffer_reduces_to_the_function_by_its_public_name_and_an_array() -> None:
-    function, (content,) = DeviceBuffer.to_device(b"abc").__reduce__()
+    reduced: Any = DeviceBuffer.to_device(b"abc").__reduce__()
+    function, (content,) = reduced
     assert function is rmm.pylibrmm.device_buffer.to_device
     assert (content.dtype, content.tobytes()) == ("u1", b"abc")
     assert b"crmm.pylibrmm.device_buffer\nto_device\n" in pickle.dumps(DeviceBuffer.to_device(b"abc"), 0)

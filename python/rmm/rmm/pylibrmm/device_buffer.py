@@ -6,12 +6,11 @@ from rmm._core import DEFAULT_STREAM, DeviceBuffer, copy_device_to_ptr, copy_hos
 from rmm._core import to_device as _to_device
 
 if TYPE_CHECKING:
-    from rmm._core import _StreamLike
-    from typing_extensions import Buffer
+    from rmm._core import _HostBytes, _StreamLike
 
 __all__ = ["DeviceBuffer", "copy_device_to_ptr", "copy_host_to_ptr", "copy_ptr_to_host", "to_device"]
 
 
-def to_device(b: "Buffer", stream: "_StreamLike" = DEFAULT_STREAM) -> DeviceBuffer:
+def to_device(b: "_HostBytes", stream: "_StreamLike" = DEFAULT_STREAM) -> DeviceBuffer:
     """A DeviceBuffer with a copy of a bytes-like object. Pickles of buffers name this function."""
     return _to_device(b, stream)
