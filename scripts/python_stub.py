@@ -13,8 +13,9 @@ from pathlib import Path
 
 
 def generate(out):
-    import rmm._core as core
     from nanobind.stubgen import StubGen
+
+    import rmm._core as core
 
     class OneModule(StubGen):
         """What says that it belongs to another module of the package is declared here all the same: it is made here."""

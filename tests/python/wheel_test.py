@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the wheel of rmm, installs it into a new environment, and uses it there: from Python, and from a C++ program that finds
-its CMake package. Nothing is downloaded; run by the interpreter of build/venv.
+"""Makes the wheel of rmm, installs it into a new environment, and uses it there: from Python, and from a C++ program
+that finds its CMake package. Nothing is downloaded; run by the interpreter of build/venv.
 
 wheel_test.py SOURCE_DIR WORK_DIR WHEELS VERSION: WHEELS is a folder with the wheels that rmm needs."""
 
@@ -54,7 +54,7 @@ version, package = sys.argv[1], pathlib.Path(rmm.__file__).parent
 assert rmm.__version__ == "25.10.00" and rmm.__kmm_version__ == version, (rmm.__version__, rmm.__kmm_version__)
 assert rmm.is_initialized()
 
-# Memory that the allocator for PyTorch takes comes from the resource that Python has set: there is one table of resources.
+# The allocator for PyTorch takes memory from the resource that Python has set: there is one table of resources.
 pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size="1MiB", maximum_pool_size="4MiB")
 counted = rmm.mr.StatisticsResourceAdaptor(pool)
 rmm.mr.set_current_device_resource(counted)
@@ -85,7 +85,16 @@ def use_from_python(python, work, version):
 
 def use_from_cpp(package, source, work):
     build = work / "consumer"
-    run("cmake", "-G", "Ninja", "-S", source / "tests/install/consumer_rmm", "-B", build, f"-DCMAKE_PREFIX_PATH={package}")
+    run(
+        "cmake",
+        "-G",
+        "Ninja",
+        "-S",
+        source / "tests/install/consumer_rmm",
+        "-B",
+        build,
+        f"-DCMAKE_PREFIX_PATH={package}",
+    )
     run("cmake", "--build", build)
     run("ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error")
 
