@@ -3,9 +3,9 @@
 
     python_stub.py STUB OUT     rmm is found on PYTHONPATH; OUT gets what nanobind's stubgen makes of rmm._core
 
-What stubgen makes has the right names but wide types, since the module checks many arguments itself; the stub in the tree is
-written by hand, with narrow ones. They must declare the same classes, functions, constants and members, and the same
-parameters: names, order, kinds, which may be left out."""
+What stubgen makes has the right names but wide types, since the module checks many arguments itself; the stub in the
+tree is written by hand, with narrow ones. They must declare the same classes, functions, constants and members, and the
+same parameters: names, order, kinds, which may be left out."""
 
 import ast
 import sys
