@@ -9,6 +9,7 @@
 #include "binding.hpp"
 #include "rmm/device_buffer.hpp"
 #include "rmm/prefetch.hpp"
+#include "rmm/staged_copy.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm_python {
@@ -46,11 +47,18 @@ void copy(void* to, const void* from, std::size_t bytes, const stream_argument& 
     const without_gil released;
     rmm::detail::check(rmm::detail::the_driver().copy(to, from, bytes, rmm::detail::handle_of(on.view())));
 }
-/// On a default stream the copy is done when this returns.
-void copy_and_settle(void* to, const void* from, std::size_t bytes, const stream_argument& on) {
-    copy(to, from, bytes, on);
-    if (bytes == 0 || !on.is_default()) return;
+/// On a default stream the copy is done when this returns. One of the two is memory of the host.
+enum class direction : unsigned char { to_device, to_host };
+void copy_and_settle(direction where, void* to, const void* from, std::size_t bytes, const stream_argument& on) {
+    if (bytes == 0) return;
+    if (!on.is_default()) return copy(to, from, bytes, on);
     const without_gil released;
+    rmm::detail::driver::Driver& driver = rmm::detail::the_driver();
+    const bool is_done = driver.kind() != rmm::detail::driver::Kind::host &&
+                         (where == direction::to_device ? rmm::detail::copy_staged_to_device(to, from, bytes)
+                                                        : rmm::detail::copy_staged_to_host(to, from, bytes));
+    if (is_done) return;
+    rmm::detail::check(driver.copy(to, from, bytes, rmm::detail::handle_of(on.view())));
     on.view().synchronize();
 }
 
@@ -138,11 +146,16 @@ nb::object new_buffer(const void* source, std::size_t size, const stream_argumen
 nb::object to_device(nb::handle b, nb::handle on) {
     const stream_argument stream(on);
     const host_bytes source(b, host_bytes::use::read);
-    return new_buffer(source.data(), source.size(), stream, current_resource());
+    if (!stream.is_default()) return new_buffer(source.data(), source.size(), stream, current_resource());
+    nb::object made = new_buffer(nullptr, source.size(), stream, current_resource());
+    copy_and_settle(direction::to_device, nb::inst_ptr<buffer>(made)->data->data(), source.data(), source.size(),
+                    stream);
+    return made;
 }
 
 /// Finished, also on a stream that is not a default one.
 void read_whole(const buffer& self, void* to, const stream_argument& on) {
+    if (on.is_default()) return copy_and_settle(direction::to_host, to, self.data->data(), self.data->size(), on);
     copy(to, self.data->data(), self.data->size(), on);
     const without_gil released;
     on.view().synchronize();
@@ -161,7 +174,7 @@ nb::object copy_to_host(const buffer& self, nb::object ary, nb::handle on) {
     const host_bytes to(ary, host_bytes::use::write);
     if (to.size() < self.data->size())
         throw nb::value_error(("Argument `ary` is too small. " + bytes_needed(self.data->size())).c_str());
-    copy_and_settle(to.data(), self.data->data(), self.data->size(), stream);
+    copy_and_settle(direction::to_host, to.data(), self.data->data(), self.data->size(), stream);
     return ary;
 }
 
@@ -170,7 +183,7 @@ void copy_from_host(buffer& self, nb::handle ary, nb::handle on) {
     const host_bytes from(ary, host_bytes::use::read);
     if (from.size() > self.data->size())
         throw nb::value_error(("Argument `ary` is too large. " + bytes_needed(from.size())).c_str());
-    copy_and_settle(self.data->data(), from.data(), from.size(), stream);
+    copy_and_settle(direction::to_device, self.data->data(), from.data(), from.size(), stream);
 }
 
 /// What __cuda_array_interface__ says, as far as a copy needs it.
@@ -275,13 +288,13 @@ void* address_of(nb::handle number) { return reinterpret_cast<void*>(size_of(num
 void copy_ptr_to_host(nb::handle db, nb::handle hb, nb::handle on) {
     const stream_argument stream(on);
     const host_bytes to(hb, host_bytes::use::write);
-    copy_and_settle(to.data(), address_of(db), to.size(), stream);
+    copy_and_settle(direction::to_host, to.data(), address_of(db), to.size(), stream);
 }
 
 void copy_host_to_ptr(nb::handle hb, nb::handle db, nb::handle on) {
     const stream_argument stream(on);
     const host_bytes from(hb, host_bytes::use::read);
-    copy_and_settle(address_of(db), from.data(), from.size(), stream);
+    copy_and_settle(direction::to_device, address_of(db), from.data(), from.size(), stream);
 }
 
 void copy_device_to_ptr(nb::handle source, nb::handle to, nb::handle count, nb::handle on) {
