@@ -79,7 +79,7 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
     expect_pools();
     const auto handle_type = static_cast<int>(export_handle_type.value_or(allocation_handle_type::none));
     RMM_EXPECTS(rmm::detail::export_handle_type::is_supported(handle_type),
-                "Requested IPC memory handle type not supported: " + std::to_string(handle_type));
+                "handle type " + std::to_string(handle_type) + ": Requested IPC memory handle type not supported");
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
     rmm::detail::check(d.current_device(&device));

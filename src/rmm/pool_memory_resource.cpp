@@ -64,8 +64,8 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     if (asked != unset) expect_multiple("initial", asked);
     if (limit != unset) expect_multiple("maximum", limit);
     const std::size_t initial = asked != unset ? asked : std::min(default_initial_size(), limit);
-    RMM_EXPECTS(initial <= limit, "the initial size of a pool, " + std::to_string(initial) +
-                                      " bytes, exceeds its maximum of " + std::to_string(limit));
+    RMM_EXPECTS(initial <= limit, "Initial pool size exceeds the maximum pool size: " + std::to_string(initial) +
+                                      " bytes, and at most " + std::to_string(limit));
     pool_options options;
     options.initial_bytes = initial;
     options.maximum_bytes = limit;

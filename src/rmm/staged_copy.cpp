@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "driver/never_destroyed.hpp"
+#include "rmm/parallel_copy.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -17,8 +17,14 @@ inline namespace kmm_v0 {
 namespace detail {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{256} << 10;
-constexpr std::size_t num_pieces = 4;
+#ifndef KMM_PIECE
+#define KMM_PIECE 256
+#endif
+#ifndef KMM_NUM
+#define KMM_NUM 4
+#endif
+constexpr std::size_t piece_bytes = std::size_t{KMM_PIECE} << 10;
+constexpr std::size_t num_pieces = KMM_NUM;
 // Fewer bytes the driver takes into its command buffer.
 constexpr std::size_t least_bytes = std::size_t{64} << 10;
 
@@ -131,12 +137,13 @@ bool copy_staged_to_device(void* to, const void* from_host, std::size_t bytes) {
     check(d.current_device(&device));
     taken_stage stage(device);
     if (!stage) return false;
-    for (std::size_t i = 0; i < pieces_of(bytes); ++i) {
+    const std::size_t pieces = pieces_of(bytes);
+    for (std::size_t i = 0; i < pieces; ++i) {
         if (i >= num_pieces) check(d.synchronize_event(stage->event(i)));  // the piece has crossed
         const std::size_t offset = i * piece_bytes, size = size_of_piece(i, bytes);
-        std::memcpy(stage->piece(i), static_cast<const std::byte*>(from_host) + offset, size);
+        copy_in_parallel(stage->piece(i), static_cast<const std::byte*>(from_host) + offset, size);
         check(d.copy(static_cast<std::byte*>(to) + offset, stage->piece(i), size, {}));
-        check(d.record_event(stage->event(i), {}));
+        if (i + num_pieces < pieces) check(d.record_event(stage->event(i), {}));
     }
     stage.settle();
     return true;
@@ -158,7 +165,7 @@ bool copy_staged_to_host(void* to_host, const void* from, std::size_t bytes) {
     for (std::size_t i = 0; i < std::min(pieces, num_pieces); ++i) begin(i);
     for (std::size_t i = 0; i < pieces; ++i) {
         check(d.synchronize_event(stage->event(i)));
-        std::memcpy(static_cast<std::byte*>(to_host) + i * piece_bytes, stage->piece(i), size_of_piece(i, bytes));
+        copy_in_parallel(static_cast<std::byte*>(to_host) + i * piece_bytes, stage->piece(i), size_of_piece(i, bytes));
         if (i + num_pieces < pieces) begin(i + num_pieces);
     }
     stage.note_settled();

@@ -67,6 +67,6 @@ else:
             from importlib import import_module
 
             return import_module(f"{__name__}.{name}")
-        from rmm import _deprecated
+        from rmm._deprecated import attribute_of_rmm
 
-        return _deprecated.attribute_of_rmm(name)
+        return attribute_of_rmm(name)

@@ -203,7 +203,7 @@ struct device_array {
         const std::size_t length = size_of(nb::object(shape[0]));
         const auto find = [&](const char* key) { return nb::object(has.attr("get")(key)); };
         const nb::object strides = find("strides");
-        if (!strides.is_none() && length > 1 && size_of(nb::object(strides[0])) != item)
+        if (!strides.is_none() && length > 1 && !nb::object(strides[0]).equal(nb::int_(item)))
             throw nb::value_error("expected a contiguous array: make a copy that is");
         if (!find("mask").is_none())
             throw nb::value_error("an array with a mask cannot be copied: fill the masked elements first");

@@ -1,8 +1,10 @@
 // Devices, as the driver has them.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <string>
+#include <utility>
 
 #include "binding.hpp"
 #include "rmm/status.hpp"
@@ -14,11 +16,61 @@ namespace driver = kmm::driver;
 
 nb::object* device_error = nullptr;  // the class; never let go of, as Python ends before static objects do
 
-void expect(driver::Status status) {
-    if (status.ok()) return;
+/// CUDA's numbers of what programs ask about, with its names and texts: the host driver has none, and a CUDA driver tells those of
+/// the runtime only.
+struct described {
+    int status;
+    driver::Code code;
+    const char* of_runtime;
+    const char* of_driver;
+    const char* text;
+};
+constexpr described known[] = {
+    {0, driver::Code::ok, "cudaSuccess", "CUDA_SUCCESS", "no error"},
+    {1, driver::Code::invalid_argument, "cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, driver::Code::out_of_memory, "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, driver::Code::unknown, "cudaErrorInitializationError", "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, driver::Code::shut_down, "cudaErrorCudartUnloading", "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {35, driver::Code::unknown, "cudaErrorInsufficientDriver", "CUDA_ERROR_STUB_LIBRARY",
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {100, driver::Code::no_device, "cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, driver::Code::unknown, "cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {201, driver::Code::unknown, "cudaErrorDeviceUninitialized", "CUDA_ERROR_INVALID_CONTEXT",
+     "invalid device context"},
+    {400, driver::Code::invalid_handle, "cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE",
+     "invalid resource handle"},
+    {600, driver::Code::not_ready, "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, driver::Code::device_lost, "cudaErrorIllegalAddress", "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {719, driver::Code::launch_failed, "cudaErrorLaunchFailure", "CUDA_ERROR_LAUNCH_FAILED",
+     "unspecified launch failure"},
+    {801, driver::Code::not_supported, "cudaErrorNotSupported", "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {999, driver::Code::unknown, "cudaErrorUnknown", "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+std::pair<std::string, std::string> describe(int status, bool of_driver) {
+    for (const described& d : known)
+        if (d.status == status) return {of_driver ? d.of_driver : d.of_runtime, d.text};
     driver::Driver& d = rmm::detail::the_driver();
-    (void)d.take_last_error();
-    const nb::object error = (*device_error)(status.native, d.error_name(status), d.error_text(status));
+    if (d.kind() == driver::Kind::host) return {of_driver ? "CUDA_ERROR_UNKNOWN" : "cudaErrorUnknown", "unknown error"};
+    return {d.error_name({driver::Code::unknown, status}), d.error_text({driver::Code::unknown, status})};
+}
+
+/// As CUDA has it; a wrong number of a device has one of its own.
+int number_of(driver::Status status, bool is_about_a_device) {
+    if (is_about_a_device && status.code == driver::Code::invalid_argument) return 101;
+    if (status.native != 0 && rmm::detail::the_driver().kind() != driver::Kind::host) return status.native;
+    for (const described& d : known)
+        if (d.code == status.code) return d.status;
+    return 999;
+}
+
+void expect(driver::Status status, bool is_about_a_device = true) {
+    if (status.ok()) return;
+    (void)rmm::detail::the_driver().take_last_error();
+    const int number = number_of(status, is_about_a_device);
+    const auto [name, text] = describe(number, false);
+    const nb::object error = (*device_error)(number, name, text);
     PyErr_SetObject(device_error->ptr(), error.ptr());
     throw nb::python_error();
 }
@@ -34,6 +86,8 @@ driver::DeviceProperties properties_of(int device) {
 void bind_devices(nb::module_& core) {
     device_error = new nb::object(nb::steal(PyErr_NewException("rmm._core.DeviceError", PyExc_RuntimeError, nullptr)));
     core.attr("DeviceError") = *device_error;
+    core.def("describe_status", &describe, nb::arg("status"), nb::arg("of_driver"),
+             "The name and the text of a status of CUDA's runtime, or of its driver.");
 
     core.def("driver_version", [] {
         driver::Driver& d = rmm::detail::the_driver();
@@ -51,7 +105,14 @@ void bind_devices(nb::module_& core) {
     core.def(
         "set_device", [](int device) { expect(rmm::detail::the_driver().set_current_device(device)); },
         nb::arg("device"));
-    core.def("device_count", [] { return rmm::detail::the_driver().device_count(); });
+    core.def("device_count", [] {
+        try {
+            return rmm::detail::the_driver().device_count();
+        } catch (const rmm::logic_error&) {
+            rmm::detail::refuse_after_fork();
+            return 0;  // the driver that is asked for cannot be used
+        }
+    });
     core.def(
         "device_attribute",
         [](int attribute, int device) {

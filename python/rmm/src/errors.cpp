@@ -16,6 +16,11 @@ namespace {
 struct raised {
     PyObject* exception = nullptr;
     std::string text;
+    bool is_memory = false;
+
+    bool is_cause_of(const char* what) const {
+        return exception != nullptr && std::string_view(what).find(text) != std::string_view::npos;
+    }
 };
 thread_local raised last_raised;
 
@@ -58,8 +63,9 @@ void set_out_of_memory(const rmm::out_of_memory& e) {
 /// The exception that is set gets the callback's as its cause.
 void set_cause(const char* text) {
     if (last_raised.exception == nullptr) return;
+    const bool is_cause = last_raised.is_cause_of(text);
     PyObject* const cause = std::exchange(last_raised.exception, nullptr);
-    if (std::string_view(text).find(last_raised.text) == std::string_view::npos) {
+    if (!is_cause) {
         Py_DECREF(cause);
         return;
     }
@@ -80,6 +86,11 @@ void translate(const std::exception_ptr& p, void*) {
     } catch (const nb::builtin_exception&) {
         throw;
     } catch (const rmm::out_of_memory& e) {
+        // A pool takes whatever its upstream throws for a lack of memory; the program's own error stays one.
+        if (last_raised.is_cause_of(e.what()) && !last_raised.is_memory) {
+            set(PyExc_RuntimeError, e);
+            return set_cause(e.what());
+        }
         try {
             set_out_of_memory(e);
         } catch (nb::python_error& failed) {
@@ -129,6 +140,7 @@ void rethrow_from_callback(nb::python_error& error) {
     Py_XDECREF(last_raised.exception);
     last_raised.exception = error.value().inc_ref().ptr();
     last_raised.text = text;
+    last_raised.is_memory = is_memory;
     if (is_memory) throw rmm::out_of_memory(text);
     throw callback_failed(text);
 }

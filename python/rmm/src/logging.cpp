@@ -20,7 +20,7 @@ void bind_logging(nb::module_& core) {
         "logger_set_flush_level", [](int level) { rmm::default_logger().flush_on(level_of(level)); }, nb::arg("level"));
     core.def("logger_flush_level", [] { return static_cast<int>(rmm::default_logger().flush_level()); });
     core.def(
-        "logger_should_log", [](int level) { return rmm::default_logger().should_log(level_of(level)); },
+        "logger_should_log", [](int level) { return level >= static_cast<int>(rmm::default_logger().level()); },
         nb::arg("level"));
     core.def("logger_flush", [] {
         const without_gil released;

@@ -1,6 +1,5 @@
 """Tests run on the host driver with two virtual devices, or on the driver that KMM_TEST_DRIVER names."""
 
-import gc
 import os
 from collections.abc import Iterator
 
@@ -25,7 +24,6 @@ def reinitialized() -> Iterator[None]:
     yield
     gpu.setDevice(0)
     rmm.reinitialize()
-    gc.collect()
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import weakref
 from typing import Any
 
 import pytest
-from support import MIB, RESOURCES, check_round_trip, recording_resource
 
 import rmm
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
+from support import MIB, RESOURCES, check_round_trip, recording_resource
 
 
 def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:

@@ -8,13 +8,13 @@ import weakref
 from typing import Any
 
 import pytest
-from support import check_round_trip, needs, needs_gpu, recording_resource
 
 from rmm import DeviceBuffer, mr, pylibrmm
 from rmm.pylibrmm.cuda_stream import CudaStream, CudaStreamFlags
 from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool
 from rmm.pylibrmm.stream import DEFAULT_STREAM, LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 from rmm.pylibrmm.utils import as_stream
+from support import check_round_trip, needs, needs_gpu, recording_resource
 
 FLAGS = [None, CudaStreamFlags.SYNC_DEFAULT, CudaStreamFlags.NON_BLOCKING]
 
@@ -55,15 +55,15 @@ def test_a_stream_of_a_stream_is_equal_and_hashes_the_same() -> None:
     first = Stream()
     second = Stream(first)
     assert first == second
-    assert not first != second
+    assert not first != second  # noqa: SIM202
     assert hash(first) == hash(second)
     assert second in {first}
 
 
 @pytest.mark.parametrize("other", [0, None, "stream", object(), Protocol(0)], ids=repr)
 def test_a_stream_never_equals_another_type(other: object) -> None:
-    assert DEFAULT_STREAM != other
-    assert not DEFAULT_STREAM == other
+    assert other != DEFAULT_STREAM
+    assert not other == DEFAULT_STREAM  # noqa: SIM201
 
 
 def test_a_handle_lives_as_long_as_any_stream_that_shares_it() -> None:
@@ -121,43 +121,42 @@ def test_a_torch_stream_has_an_int_named_cuda_stream() -> None:
     assert Stream(types.SimpleNamespace(cuda_stream=handle_of(ours))) == ours
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **names: Any) -> None:
+    """A module of this name, and its packages, as if another library were imported."""
+    parts = name.split(".")
+    for length in range(1, len(parts)):
+        package = types.ModuleType(".".join(parts[:length]))
+        monkeypatch.setitem(sys.modules, package.__name__, package)
+    module = types.ModuleType(name)
+    vars(module).update(names)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
 def test_a_cupy_stream_has_a_ptr(monkeypatch: pytest.MonkeyPatch) -> None:
     class FakeStream:
         def __init__(self, ptr: int) -> None:
             self.ptr = ptr
 
-    class FakeExternalStream(FakeStream):
-        pass
+    class FakeExternalStream:
+        def __init__(self, ptr: int) -> None:
+            self.ptr = ptr
 
-    cupy = types.ModuleType("cupy")
-    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
-        Stream=FakeStream,
-        ExternalStream=FakeExternalStream,
-        stream=types.SimpleNamespace(Stream=FakeStream, ExternalStream=FakeExternalStream),
-    )
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "cupy.cuda", cupy.cuda)
+    stand_in(monkeypatch, "cupy.cuda.stream", Stream=FakeStream, ExternalStream=FakeExternalStream)
     ours = Stream()
     assert Stream(FakeStream(handle_of(ours))) == ours
     assert Stream(FakeExternalStream(handle_of(ours))) == ours
 
 
-@needs("numba.cuda")
-def test_a_numba_stream_is_an_int() -> None:
-    from numba.cuda.cudadrv.driver import Stream as NumbaStream
-
-    ours = Stream()
-
-    class FakeStream(NumbaStream):  # type: ignore[misc]
+def test_a_numba_stream_is_an_int(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FakeStream:
         def __init__(self, handle: int) -> None:
-            self.number = handle
+            self.handle = handle
 
         def __int__(self) -> int:
-            return self.number
+            return self.handle
 
-        __cuda_stream__ = None
-
-    del FakeStream.__cuda_stream__
+    stand_in(monkeypatch, "numba.cuda.cudadrv.driver", Stream=FakeStream)
+    ours = Stream()
     assert Stream(FakeStream(handle_of(ours))) == ours
 
 

@@ -18,6 +18,9 @@
 #include "rmm/mr/per_device_resource.hpp"
 #include "rmm/rmm.h"
 
+#include "driver/registry.hpp"
+#include "rmm/c_interface/torch_hooks.hpp"
+
 namespace {
 
 struct release {
@@ -273,4 +276,51 @@ TEST(CInterface, the_resource_of_a_device_may_be_replaced_while_threads_ask_for_
     stop.store(true);
     for (std::thread& t : threads) t.join();
     ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+}
+
+TEST(CInterface, a_block_that_pytorch_records_on_another_stream_is_not_used_before_that_has_passed) {
+    rmm_resource* pool = nullptr;
+    ASSERT_EQ(rmm_open("pool", "initial=1MiB maximum=1MiB", nullptr, &pool), RMM_OK);
+    ASSERT_EQ(rmm_set_device_resource(0, pool), RMM_OK);
+    const rmm::cuda_stream own(rmm::cuda_stream::flags::non_blocking);
+    const rmm::cuda_stream other(rmm::cuda_stream::flags::non_blocking);
+    kmm::driver::Driver& d = kmm::driver::process_default();
+    std::binary_semaphore gate{0};
+    std::atomic<bool> has_passed{false}, came_after{false};
+    struct context {
+        std::binary_semaphore& gate;
+        std::atomic<bool>& has_passed;
+        std::atomic<bool>& came_after;
+    } both{gate, has_passed, came_after};
+
+    void* const block = rmm_torch_allocate(1 << 20, 0, own.value());
+    ASSERT_NE(block, nullptr);
+    rmm::c_interface::record_stream_for_torch(block, other.value());
+    EXPECT_EQ(rmm::c_interface::size_for_torch(block), std::size_t{1} << 20);
+    ASSERT_TRUE(d.host_callback(
+                     {other.value()},
+                     [](void* user) {
+                         static_cast<context*>(user)->gate.acquire();
+                         static_cast<context*>(user)->has_passed = true;
+                     },
+                     &both)
+                    .ok());
+    rmm_torch_deallocate(block, 1 << 20, 0, own.value());
+    void* const again = rmm_torch_allocate(1 << 20, 0, own.value());
+    EXPECT_EQ(again, block);
+    ASSERT_TRUE(d.host_callback(
+                     {own.value()},
+                     [](void* user) {
+                         auto& c = *static_cast<context*>(user);
+                         c.came_after = c.has_passed.load();
+                     },
+                     &both)
+                    .ok());
+    gate.release();
+    own.synchronize();
+    EXPECT_TRUE(came_after.load());
+    rmm_torch_deallocate(again, 1 << 20, 0, own.value());
+    rmm::c_interface::trim_for_torch();
+    EXPECT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    rmm_release(pool);
 }

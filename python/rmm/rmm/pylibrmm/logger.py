@@ -22,7 +22,7 @@ def _refuse_others(level: object) -> None:
 
 
 def _warn_of_silence(level: level_enum) -> None:
-    if not _core.logger_should_log(level):
+    if level < _core.logger_level():
         warnings.warn(
             f"RMM will not log level_enum.{level.name}. The log's level is level_enum.{get_logging_level().name}: "
             f"only messages at that level and above are logged.",
@@ -33,7 +33,7 @@ def _warn_of_silence(level: level_enum) -> None:
 def should_log(level: level_enum) -> bool:
     """Whether a message of this level would be logged."""
     _refuse_others(level)
-    return _core.logger_should_log(level)
+    return level >= _core.logger_level()
 
 
 def set_logging_level(level: level_enum) -> None:
