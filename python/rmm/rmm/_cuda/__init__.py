@@ -1,0 +1,5 @@
+"""Devices."""
+
+from rmm._cuda import gpu
+
+__all__ = ["gpu"]

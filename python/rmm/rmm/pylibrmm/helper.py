@@ -1,0 +1,5 @@
+"""Sizes as text."""
+
+from rmm._core import parse_bytes
+
+__all__ = ["parse_bytes"]

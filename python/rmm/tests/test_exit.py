@@ -1,0 +1,91 @@
+"""The end of the process, whatever is alive then: status 0, nothing printed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support import run_python, run_quietly
+
+TIMES = int(os.environ.get("RMM_TEST_EXITS", "3"))
+
+PROGRAMS = {
+    "buffers": "b = [rmm.DeviceBuffer(size=1000) for _ in range(100)]",
+    "a buffer in a cycle": "c = [rmm.DeviceBuffer(size=10)]; c.append(c)",
+    "a pool that is current": "mr.set_current_device_resource(mr.PoolMemoryResource(mr.CudaMemoryResource(), 1 << 20))\n"
+    "b = rmm.DeviceBuffer(size=10)",
+    "a buffer of a pool that is not current": "b = rmm.DeviceBuffer(size=10, mr=mr.PoolMemoryResource(\n"
+    "    mr.CudaMemoryResource(), 1 << 20))",
+    "a stack on each device": "rmm.reinitialize(pool_allocator=True, initial_pool_size='1MiB', devices=[0, 1])\n"
+    "rmm.statistics.enable_statistics()\nb = rmm.DeviceBuffer(size=10)",
+    "streams and a stream pool": "s = Stream()\np = CudaStreamPool(4)\nb = rmm.DeviceBuffer(size=10, stream=s)\n"
+    "c = rmm.DeviceBuffer(size=10, stream=p.get_stream())",
+    "work in a queue": "s = Stream()\nb = rmm.DeviceBuffer.to_device(bytes(1 << 20), s)\n"
+    "for _ in range(20): b.copy_from_host(bytes(1 << 20), s)",
+    "callbacks": "up = mr.CudaMemoryResource()\n"
+    "mr.set_current_device_resource(mr.CallbackMemoryResource(lambda n, s: up.allocate(n, s),\n"
+    "    lambda p, n, s: up.deallocate(p, n, s)))\nb = rmm.DeviceBuffer(size=10)",
+    "callbacks of a buffer in a module": "up = mr.CudaMemoryResource()\n"
+    "rmm.kept = rmm.DeviceBuffer(size=10, mr=mr.CallbackMemoryResource(up.allocate, up.deallocate))",
+    "a failure callback": "mr.set_current_device_resource(mr.FailureCallbackResourceAdaptor(\n"
+    "    mr.CudaMemoryResource(), lambda n: False))\nb = rmm.DeviceBuffer(size=10)",
+    "every resource": "import support\nkept = {n: make() for n, make in support.RESOURCES.items()}\n"
+    "buffers = [rmm.DeviceBuffer(size=10, mr=r) for r in kept.values()]",
+    "a daemon thread that allocates": "import threading\nstarted = threading.Event()\n"
+    "def work():\n"
+    "    while True:\n"
+    "        b = rmm.DeviceBuffer.to_device(b'abc', Stream())\n"
+    "        b.tobytes()\n"
+    "        started.set()\n"
+    "threading.Thread(target=work, daemon=True).start()\nassert started.wait(60)",
+    "a daemon thread in a callback": "import threading\nup = mr.CudaMemoryResource()\nstarted = threading.Event()\n"
+    "r = mr.CallbackMemoryResource(lambda n, s: up.allocate(n, s), lambda p, n, s: up.deallocate(p, n, s))\n"
+    "def work():\n"
+    "    while True:\n"
+    "        rmm.DeviceBuffer(size=10, mr=r)\n"
+    "        started.set()\n"
+    "threading.Thread(target=work, daemon=True).start()\nassert started.wait(60)",
+    "a device error that was caught": "try:\n    rmm.DeviceBuffer(size=1 << 50)\nexcept MemoryError as e: kept = e",
+    "an object with a finalizer": "class F:\n    def __del__(self): self.b = None\nf = F()\n"
+    "f.b = rmm.DeviceBuffer(size=10, stream=Stream())",
+    "the profiler and tags": "rmm.statistics.enable_statistics()\n"
+    "p = rmm.statistics.profiler(name='p'); p.__enter__()\nt = rmm.memory_tag('t'); t.__enter__()\n"
+    "b = rmm.DeviceBuffer(size=10)",
+}
+HEAD = (
+    "import sys\nimport rmm\nfrom rmm import mr\nfrom rmm.pylibrmm.stream import Stream\n"
+    "from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool\n"
+)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_process_ends_quietly_with(name: str) -> None:
+    here = str(Path(__file__).parent)
+    paths = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    for _ in range(TIMES):
+        run_quietly(HEAD + PROGRAMS[name], PYTHONPATH=paths)
+
+
+def test_the_process_ends_quietly_with_sys_exit() -> None:
+    run_quietly(HEAD + "b = rmm.DeviceBuffer(size=10, stream=Stream())\nsys.exit(0)")
+
+
+def test_an_exception_ends_the_process_with_its_own_status_and_text() -> None:
+    result = run_python(HEAD + "b = rmm.DeviceBuffer(size=10, stream=Stream())\nraise KeyError('mine')")
+    assert result.returncode == 1
+    assert result.stderr.strip().endswith("KeyError: 'mine'")
+    assert "nanobind" not in result.stderr
+
+
+def test_a_log_is_written_at_the_end(tmp_path: Path) -> None:
+    run_quietly(
+        HEAD + f"rmm.enable_logging({str(tmp_path / 'log.csv')!r})\nb = rmm.DeviceBuffer(size=10)\ndel b",
+    )
+    assert len((tmp_path / "log.dev0.csv").read_text().splitlines()) == 3
+
+
+def test_functions_at_exit_that_were_registered_later_can_use_memory() -> None:
+    result = run_python(
+        HEAD + "import atexit\natexit.register(lambda: print(rmm.DeviceBuffer.to_device(b'abc').tobytes()))"
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "b'abc'\n", "")

@@ -1,0 +1,146 @@
+"""Threads that allocate, copy and free at the same time, with and without the GIL."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmm import DeviceBuffer, mr
+from rmm._cuda import gpu
+from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
+from support import MIB, RESOURCES, check_round_trip, recording_resource
+
+
+def run_in_threads(count: int, work: Callable[[int], object]) -> None:
+    """Runs work(number) in threads that start together; the first exception goes on here."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            start.wait()
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=100)
+        assert not thread.is_alive(), "a thread hangs"
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("name", RESOURCES)
+def test_threads_make_copy_and_drop_buffers_of_any_resource(name: str) -> None:
+    mr.set_current_device_resource(RESOURCES[name]())
+
+    def work(number: int) -> None:
+        stream = Stream()
+        for i in range(30):
+            content = bytes([number, i]) * 50
+            on = stream if i % 2 else DEFAULT_STREAM
+            b = DeviceBuffer.to_device(content, on)
+            assert b.copy().tobytes(on) == content
+
+    run_in_threads(4, work)
+
+
+def test_callbacks_run_while_other_threads_allocate_and_hold_the_gil() -> None:
+    recording, calls = recording_resource(mr.CudaMemoryResource())
+    pool = mr.PoolMemoryResource(recording, 0, 64 * MIB)
+    mr.set_current_device_resource(mr.StatisticsResourceAdaptor(pool))
+
+    def work(number: int) -> None:
+        for i in range(50):
+            if number % 2:
+                sum(range(2000))
+            b = DeviceBuffer(size=1000 * (i % 40 + 1))
+            if i % 10 == 0:
+                pool.trim()
+            del b
+
+    run_in_threads(4, work)
+    assert calls != []
+    assert pool.statistics()["in_use_bytes"] == 0
+
+
+def test_a_callback_of_one_thread_waits_for_another_thread_that_allocates() -> None:
+    upstream = mr.PoolMemoryResource(mr.CudaMemoryResource(), MIB)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def allocate(nbytes: int, stream: Stream) -> int:
+        inside.set()
+        assert go_on.wait(60)
+        return upstream.allocate(nbytes, stream)
+
+    slow = mr.CallbackMemoryResource(allocate, upstream.deallocate)
+    made: list[DeviceBuffer] = []
+    thread = threading.Thread(target=lambda: made.append(DeviceBuffer(size=8, mr=slow)))
+    thread.start()
+    assert inside.wait(60)
+    check_round_trip()
+    DeviceBuffer(size=8, mr=upstream)
+    go_on.set()
+    thread.join(60)
+    assert len(made) == 1
+
+
+def test_a_failure_callback_may_wait_for_memory_that_another_thread_drops() -> None:
+    limited = mr.LimitingResourceAdaptor(mr.CudaMemoryResource(), MIB)
+    held = [DeviceBuffer(size=MIB, mr=limited)]
+    asked, dropped = threading.Event(), threading.Event()
+
+    def callback(nbytes: int) -> bool:
+        asked.set()
+        return dropped.wait(60)
+
+    def drop() -> None:
+        assert asked.wait(60)
+        held.clear()
+        dropped.set()
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    b = DeviceBuffer(size=MIB, mr=mr.FailureCallbackResourceAdaptor(limited, callback))
+    thread.join(60)
+    assert b.size == MIB
+
+
+def test_counters_of_many_threads_add_up(stats_mr: mr.StatisticsResourceAdaptor) -> None:
+    run_in_threads(4, lambda number: [DeviceBuffer(size=10) for _ in range(100)])
+    counts = stats_mr.allocation_counts
+    assert (counts.current_bytes, counts.total_bytes, counts.total_count) == (0, 4000, 400)
+
+
+def test_threads_work_on_a_device_each() -> None:
+    def work(number: int) -> None:
+        gpu.setDevice(number % 2)
+        mr.get_current_device_resource()
+        for _ in range(20):
+            check_round_trip(stream=Stream())
+            assert gpu.getDevice() == number % 2
+
+    run_in_threads(4, work)
+
+
+def test_the_resource_is_replaced_while_other_threads_allocate() -> None:
+    def work(number: int) -> Any:
+        for _ in range(30):
+            if number == 0:
+                mr.set_current_device_resource(mr.PoolMemoryResource(mr.CudaMemoryResource(), MIB))
+            else:
+                check_round_trip(100)
+        return None
+
+    run_in_threads(4, work)
+
+
+def test_a_buffer_is_dropped_by_another_thread_than_the_one_that_made_it() -> None:
+    resource, calls = recording_resource(mr.CudaMemoryResource())
+    buffers = [DeviceBuffer(size=10, mr=resource) for _ in range(100)]
+    run_in_threads(4, lambda number: [buffers.pop() for _ in range(25)])
+    assert calls.count(("deallocate", 10)) == 100
