@@ -1,9 +1,11 @@
 # Options, and what every target of ours has in common.
 option(BUILD_SHARED_LIBS "Shared libraries" ON)
+include(KmmWheel)
 option(KMM_CUDA "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" OFF)
 option(KMM_BUILD_RUNTIME "Build the runtime (libkmm) above rmm; OFF: rmm alone" ON)
 option(KMM_BUILD_EXAMPLES "Build examples/" ON)
 option(KMM_BUILD_BENCHMARKS "Build benchmarks/" ON)
+option(KMM_PYTHON "Build the Python package rmm (needs nanobind in the Python that CMake finds)" OFF)
 option(KMM_WERROR "Warnings are errors" OFF)
 set(KMM_SANITIZER "" CACHE STRING "address (with undefined and leak) or thread")
 set_property(CACHE KMM_SANITIZER PROPERTY STRINGS "" address thread)

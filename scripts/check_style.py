@@ -79,6 +79,11 @@ def check_versions():
     header = version_in("include/rmm/version_config.hpp", r"#\s*define\s+RMM_VERSION_(?:MAJOR|MINOR|PATCH)\s+(\d+)")
     if header and header != rmm:
         yield f"include/rmm/version_config.hpp says {header}, cmake/KmmPackages.cmake {rmm}"
+    # RMM writes 25.10.00 in Python.
+    for path, pattern in (("python/rmm/rmm/VERSION", r"^([\d.]+)$"), ("python/rmm/rmm/_version.py", r'__version__ = "([\d.]+)"')):
+        python = version_in(path, pattern)
+        if python and [int(part) for part in python.split(".")] != [int(part) for part in rmm.split(".")]:
+            yield f"{path} says {python}, cmake/KmmPackages.cmake {rmm}"
 
 
 CLASS = re.compile(r"^(?:class|struct|enum class)\s+(?:RMM_EXPORT\s+)?(\w+)(?:\s+final)?\s*(?::[^:;].*)?\{", re.MULTILINE)
