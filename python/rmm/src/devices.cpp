@@ -117,6 +117,9 @@ void bind_devices(nb::module_& core) {
         "device_attribute",
         [](int attribute, int device) {
             driver::Driver& d = rmm::detail::the_driver();
+            // Programs that find it go on to ask CUDA where managed memory is.
+            constexpr int concurrent_managed_access = 89;
+            if (attribute == concurrent_managed_access && d.kind() == driver::Kind::host) return 0;
             int value = 0;
             const driver::Status status = d.attribute(device, attribute, &value);
             // What a virtual device does not have is 0.
