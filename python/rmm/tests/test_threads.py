@@ -144,6 +144,20 @@ def test_the_resource_is_replaced_while_other_threads_allocate() -> None:
     run_in_threads(4, work)
 
 
+def test_threads_see_only_resources_that_were_set_while_others_set_them() -> None:
+    resources = [mr.CudaMemoryResource() for _ in range(4)]
+    mr.set_current_device_resource(resources[0])
+
+    def work(number: int) -> None:
+        for i in range(2000):
+            if number < 2:
+                mr.set_current_device_resource(resources[2 * number + i % 2])
+            else:
+                assert mr.get_current_device_resource() in resources
+
+    run_in_threads(4, work)
+
+
 def test_a_buffer_is_dropped_by_another_thread_than_the_one_that_made_it() -> None:
     resource, calls = recording_resource(mr.CudaMemoryResource())
     buffers = [DeviceBuffer(size=10, mr=resource) for _ in range(100)]
