@@ -19,13 +19,10 @@ inline namespace kmm_v0 {
 namespace detail {
 namespace {
 
-#ifndef KMM_HELPERS
-#define KMM_HELPERS 2
-#endif
 constexpr std::size_t part_bytes = std::size_t{32} << 10;
 // Of a copy of less the threads' part is not worth their waking up.
 constexpr std::size_t least_bytes = 4 * part_bytes;
-constexpr unsigned num_helpers = KMM_HELPERS;
+constexpr unsigned num_helpers = 2;
 // The next piece of a longer copy comes within some microseconds.
 constexpr auto awake_for = std::chrono::microseconds(50);
 

@@ -17,14 +17,9 @@ inline namespace kmm_v0 {
 namespace detail {
 namespace {
 
-#ifndef KMM_PIECE
-#define KMM_PIECE 256
-#endif
-#ifndef KMM_NUM
-#define KMM_NUM 4
-#endif
-constexpr std::size_t piece_bytes = std::size_t{KMM_PIECE} << 10;
-constexpr std::size_t num_pieces = KMM_NUM;
+// So that the processor's copies of a mebibyte and the link's overlap, and a piece still costs few calls of the driver.
+constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+constexpr std::size_t num_pieces = 4;
 // Fewer bytes the driver takes into its command buffer.
 constexpr std::size_t least_bytes = std::size_t{64} << 10;
 

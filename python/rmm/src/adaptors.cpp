@@ -79,18 +79,28 @@ class function {
   private:
     static void drop(nb::object* held) {
         if (is_exiting()) return;
-        const nb::gil_scoped_acquire acquired;
+        const with_gil acquired;
         delete held;
     }
     std::shared_ptr<nb::object> held_;
 };
 
+/// The frames of Python that run here may be unwound while Python ends: nothing that they hold stands in between.
+nb::object call(const function& f, PyObject* first, PyObject* second = nullptr, PyObject* third = nullptr) {
+    PyObject* const result =
+        or_wait_for_the_end([&] { return PyObject_CallFunctionObjArgs((*f).ptr(), first, second, third, nullptr); });
+    if (result == nullptr) throw nb::python_error();
+    return nb::steal(result);
+}
+
 nb::object stream_object(rmm::cuda_stream_view view) { return nb::cast(stream{view.value(), {}}); }
 
 void* allocate_by(const function& f, std::size_t bytes, rmm::cuda_stream_view on) {
-    const nb::gil_scoped_acquire acquired;
+    const with_gil acquired;
     try {
-        const nb::object result = (*f)(bytes, stream_object(on));
+        const nb::int_ size(bytes);
+        const nb::object stream = stream_object(on);
+        const nb::object result = call(f, size.ptr(), stream.ptr());
         if (PyLong_Check(result.ptr())) {
             void* const address = PyLong_AsVoidPtr(result.ptr());
             if (address == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -105,18 +115,21 @@ void* allocate_by(const function& f, std::size_t bytes, rmm::cuda_stream_view on
 
 void deallocate_by(const function& f, void* ptr, std::size_t bytes, rmm::cuda_stream_view on) {
     if (is_exiting()) return;
-    const nb::gil_scoped_acquire acquired;
+    const with_gil acquired;
     try {
-        (*f)(reinterpret_cast<std::uintptr_t>(ptr), bytes, stream_object(on));
+        const nb::int_ address(reinterpret_cast<std::uintptr_t>(ptr)), size(bytes);
+        const nb::object stream = stream_object(on);
+        (void)call(f, address.ptr(), size.ptr(), stream.ptr());
     } catch (nb::python_error& e) {
         e.discard_as_unraisable(*f);
     }
 }
 
 bool ask_after_failure(const function& f, std::size_t bytes) {
-    const nb::gil_scoped_acquire acquired;
+    const with_gil acquired;
     try {
-        const nb::object again = (*f)(bytes);
+        const nb::int_ size(bytes);
+        const nb::object again = call(f, size.ptr());
         const int truth = PyObject_IsTrue(again.ptr());
         if (truth < 0) throw nb::python_error();
         return truth != 0;
@@ -155,7 +168,11 @@ std::string name_of_log(nb::handle given) {
 nb::object counts(const std::pair<mr::detail::statistics_counter, mr::detail::statistics_counter>& both) {
     static nb::object* const type = new nb::object(imported("rmm.statistics", "Statistics"));
     const auto& [bytes, blocks] = both;
-    return (*type)(bytes.value, blocks.value, bytes.peak, blocks.peak, bytes.total, blocks.total);
+    const nb::tuple fields =
+        nb::make_tuple(bytes.value, blocks.value, bytes.peak, blocks.peak, bytes.total, blocks.total);
+    PyObject* const made = or_wait_for_the_end([&] { return PyObject_CallObject(type->ptr(), fields.ptr()); });
+    if (made == nullptr) throw nb::python_error();
+    return nb::steal(made);
 }
 
 // ---- classes

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "gil.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/cuda_stream_view.hpp"
 #include "rmm/mr/device_memory_resource.hpp"
@@ -23,9 +24,6 @@ using resource = rmm::mr::device_memory_resource;
 
 /// From the atexit hook on: what is still alive is left to the end of the process.
 bool is_exiting() noexcept;
-
-/// Without the GIL for a scope.
-using without_gil = nb::gil_scoped_release;
 
 // ---- arguments
 

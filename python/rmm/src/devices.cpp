@@ -116,8 +116,15 @@ void bind_devices(nb::module_& core) {
     core.def(
         "device_attribute",
         [](int attribute, int device) {
+            driver::Driver& d = rmm::detail::the_driver();
+            // Programs that find it go on to ask CUDA where managed memory is.
+            constexpr int concurrent_managed_access = 89;
+            if (attribute == concurrent_managed_access && d.kind() == driver::Kind::host) return 0;
             int value = 0;
-            expect(rmm::detail::the_driver().attribute(device, attribute, &value));
+            const driver::Status status = d.attribute(device, attribute, &value);
+            // What a virtual device does not have is 0.
+            if (!status.ok() && d.kind() == driver::Kind::host && device >= 0 && device < d.device_count()) return 0;
+            expect(status);
             return value;
         },
         nb::arg("attribute"), nb::arg("device"));

@@ -211,6 +211,7 @@ nb::object upstream_of(nb::object upstream_mr, const nb::kwargs& others) {
         if (std::string(nb::str(key).c_str()) != "upstream")
             throw nb::type_error(
                 (std::string("an unexpected keyword argument '") + nb::str(key).c_str() + "'").c_str());
+        if (!upstream_mr.is_none()) throw nb::type_error("upstream_mr is given twice: once as upstream, its old name");
         warn_of_old_name("the keyword upstream", "upstream_mr");
         return nb::borrow(value);
     }

@@ -38,12 +38,12 @@ class FakeStream:
 
 @pytest.fixture
 def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    cupy = types.ModuleType("cupy")
-    cupy.current = FakeStream(0)  # type: ignore[attr-defined]
-    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+    cupy: Any = types.ModuleType("cupy")
+    cupy.current = FakeStream(0)
+    cupy.cuda = types.SimpleNamespace(
         UnownedMemory=UnownedMemory,
         MemoryPointer=MemoryPointer,
-        get_current_stream=lambda: cupy.current,  # type: ignore[attr-defined]
+        get_current_stream=lambda: cupy.current,
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return cupy
@@ -51,7 +51,8 @@ def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_without_cupy_the_module_imports_and_the_calls_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    for call in (lambda: rmm_cupy_allocator(42), native_allocator):
+    calls: list[Any] = [lambda: rmm_cupy_allocator(42), native_allocator]
+    for call in calls:
         with pytest.raises(ModuleNotFoundError):
             call()
 

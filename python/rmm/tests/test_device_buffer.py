@@ -417,6 +417,46 @@ def test_prefetch_never_fails(managed: bool, pool: bool) -> None:
     assert DeviceBuffer.to_device(b"abc").tobytes() == b"abc"
 
 
+def on_a_busy_stream() -> Stream:
+    """A stream with a queue of copies that takes a while."""
+    stream = Stream(flags=rmm.pylibrmm.CudaStreamFlags.NON_BLOCKING)
+    first, second = DeviceBuffer(size=16 << 20, stream=stream), DeviceBuffer(size=16 << 20, stream=stream)
+    for _ in range(10):
+        copy_device_to_ptr(first.ptr, second.ptr, first.size, stream)
+    return stream
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_pageable_memory_may_be_reused_when_an_asynchronous_copy_returns(size: int) -> None:
+    stream = on_a_busy_stream()
+    source = bytearray(b"\1" * size)
+    b = DeviceBuffer.to_device(source, stream)
+    source[:] = b"\2" * size
+    assert b.tobytes(stream) == b"\1" * size
+    source[:] = b"\3" * size
+    b.copy_from_host(source, stream)
+    source[:] = bytes(size)
+    assert b.copy_to_host(stream=stream).tobytes() == b"\3" * size
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_results_in_pageable_memory_are_complete_when_the_copy_returns(size: int) -> None:
+    stream = on_a_busy_stream()
+    b = DeviceBuffer.to_device(b"\1" * size, stream)
+    target = np.zeros(size, "u1")
+    b.copy_to_host(target, stream)
+    assert target.all()
+    target[:] = 0
+    copy_ptr_to_host(b.ptr, target, stream)
+    assert target.all()
+
+
+def test_streams_work_beside_each_other() -> None:
+    stream, other = on_a_busy_stream(), Stream(flags=rmm.pylibrmm.CudaStreamFlags.NON_BLOCKING)
+    assert DeviceBuffer.to_device(b"abc", other).tobytes(other) == b"abc"
+    stream.synchronize()
+
+
 TWELVE_CALLS: dict[str, Any] = {
     "DeviceBuffer": lambda b: DeviceBuffer(size=1, stream=None),
     "reserve": lambda b: b.reserve(1, stream=None),

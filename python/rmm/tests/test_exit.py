@@ -12,8 +12,8 @@ TIMES = int(os.environ.get("RMM_TEST_EXITS", "3"))
 PROGRAMS = {
     "buffers": "b = [rmm.DeviceBuffer(size=1000) for _ in range(100)]",
     "a buffer in a cycle": "c = [rmm.DeviceBuffer(size=10)]; c.append(c)",
-    "a pool that is current": "mr.set_current_device_resource(mr.PoolMemoryResource(mr.CudaMemoryResource(), 1 << 20))\n"
-    "b = rmm.DeviceBuffer(size=10)",
+    "a pool that is current": "p = mr.PoolMemoryResource(mr.CudaMemoryResource(), 1 << 20)\n"
+    "mr.set_current_device_resource(p)\nb = rmm.DeviceBuffer(size=10)",
     "a buffer of a pool that is not current": "b = rmm.DeviceBuffer(size=10, mr=mr.PoolMemoryResource(\n"
     "    mr.CudaMemoryResource(), 1 << 20))",
     "a stack on each device": "rmm.reinitialize(pool_allocator=True, initial_pool_size='1MiB', devices=[0, 1])\n"

@@ -108,6 +108,19 @@ class TestManager:
         with pytest.raises(MemoryError):
             manager.memalloc(1 << 50)
 
+    def test_memory_without_a_handle_for_other_processes_says_which_has_one(
+        self, manager: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from numba import cuda
+
+        def refuse(self: object, memory: object) -> None:
+            raise OSError("of the driver")
+
+        monkeypatch.setattr(cuda.GetIpcHandleMixin, "get_ipc_handle", refuse)
+        with pytest.raises(RuntimeError, match="CudaAsyncMemoryResource") as raised:
+            manager.get_ipc_handle(manager.memalloc(8))
+        assert isinstance(raised.value.__cause__, OSError)
+
     def test_free_memory_is_not_told(self, manager: Any) -> None:
         with pytest.raises(NotImplementedError):
             manager.get_memory_info()

@@ -70,26 +70,23 @@ def test_rmm_mr_memory_resource_is_the_base_class() -> None:
         assert mr.MemoryResource is mr.DeviceMemoryResource  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda up: mr.PoolMemoryResource(upstream=up, initial_pool_size=1 << 20),
-        lambda up: mr.FixedSizeMemoryResource(upstream=up, blocks_to_preallocate=1),
-        lambda up: mr.LoggingResourceAdaptor(upstream=up, log_file_name="/dev/null"),
-    ],
-    ids=["pool", "fixed size", "logging"],
-)
-def test_upstream_is_an_old_name_of_a_parameter(make: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["PoolMemoryResource", "FixedSizeMemoryResource", "LoggingResourceAdaptor"])
+def test_upstream_is_an_old_name_of_a_parameter(name: str, tmp_path: Any) -> None:
+    arguments: dict[str, dict[str, Any]] = {
+        "PoolMemoryResource": {"initial_pool_size": 1 << 20},
+        "FixedSizeMemoryResource": {"blocks_to_preallocate": 1},
+        "LoggingResourceAdaptor": {"log_file_name": str(tmp_path / "log")},
+    }
+    make: Any = getattr(mr, name)
     upstream = mr.CudaMemoryResource()
-    if make.__code__.co_names[1] == "LoggingResourceAdaptor":
-        make = lambda up: mr.LoggingResourceAdaptor(  # type: ignore[call-arg]  # noqa: E731
-            upstream=up, log_file_name=str(tmp_path / "log")
-        )
     with pytest.warns(FutureWarning, match="upstream_mr"):
-        adaptor = make(upstream)
+        adaptor = make(upstream=upstream, **arguments[name])
     assert adaptor.upstream_mr is upstream
     with pytest.raises(TypeError):
-        mr.PoolMemoryResource(no_such_parameter=upstream)  # type: ignore[call-arg]
+        make(upstream, no_such_parameter=upstream, **arguments[name])
+    with pytest.raises(TypeError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make(upstream, upstream=upstream, **arguments[name])
 
 
 @pytest.mark.parametrize("device", [0, 1])
@@ -113,7 +110,7 @@ def test_a_cuda_resource_for_a_device_allocates_there(device: int) -> None:
 def test_a_number_is_the_stream_of_that_handle() -> None:
     handle = Stream()
     number = handle.__cuda_stream__()[1]
-    calls = [
+    calls: list[Any] = [
         lambda: DeviceBuffer(size=3, stream=number),
         lambda: DeviceBuffer.to_device(b"abc", stream=number),
         lambda: rmm.pylibrmm.device_buffer.to_device(b"abc", number),

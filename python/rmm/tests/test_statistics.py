@@ -314,7 +314,7 @@ def test_a_block_needs_a_name() -> None:
 
 def test_arguments_of_the_profiler_are_keywords_only() -> None:
     with pytest.raises(TypeError):
-        profiler(ProfilerRecords())  # type: ignore[misc]
+        profiler(ProfilerRecords())  # type: ignore[call-arg]
     assert isinstance(profiler(), ProfilerContext)
 
 

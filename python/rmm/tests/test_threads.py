@@ -1,6 +1,8 @@
 """Threads that allocate, copy and free at the same time, with and without the GIL."""
 
+import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,9 @@ from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
 from support import MIB, RESOURCES, check_round_trip, recording_resource
+
+#: How long test_eight_threads_make_and_drop_buffers runs.
+SECONDS = float(os.environ.get("RMM_TEST_SECONDS", "1"))
 
 
 def run_in_threads(count: int, work: Callable[[int], object]) -> None:
@@ -144,3 +149,27 @@ def test_a_buffer_is_dropped_by_another_thread_than_the_one_that_made_it() -> No
     buffers = [DeviceBuffer(size=10, mr=resource) for _ in range(100)]
     run_in_threads(4, lambda number: [buffers.pop() for _ in range(25)])
     assert calls.count(("deallocate", 10)) == 100
+
+
+def resident_pages() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1])
+
+
+def test_eight_threads_make_and_drop_buffers_without_a_leak() -> None:
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 * MIB, 256 * MIB)
+    mr.set_current_device_resource(mr.StatisticsResourceAdaptor(pool))
+
+    def work(seconds: float) -> None:
+        stream = Stream()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            held = [DeviceBuffer(size=256 << i, stream=stream) for i in range(8)]
+            held[0].resize(10_000, stream)
+            held[1].copy()
+
+    run_in_threads(8, lambda number: work(SECONDS / 4))
+    before = resident_pages()
+    run_in_threads(8, lambda number: work(SECONDS))
+    assert pool.statistics()["in_use_bytes"] == 0
+    assert resident_pages() - before < 16 * MIB // os.sysconf("SC_PAGESIZE")

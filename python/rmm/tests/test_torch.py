@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import rmm
-from rmm import mr
+from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
+from rmm.pylibrmm.device_buffer import copy_device_to_ptr, copy_host_to_ptr
 from rmm.pylibrmm.stream import Stream
 from support import needs, needs_gpu, recording_resource, run_quietly
 
@@ -153,6 +154,51 @@ def test_no_bytes_give_null_without_asking_the_resource(library: Any) -> None:
     assert library.allocate(0, 0, None) is None
     library.deallocate(None, 0, 0, None)
     assert calls == []
+
+
+def test_a_block_that_another_stream_uses_is_held_back_until_that_stream_has_passed(library: Any) -> None:
+    library.record_stream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    mr.set_current_device_resource(mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 << 20))
+    flags = rmm.pylibrmm.CudaStreamFlags.NON_BLOCKING
+    first, second = Stream(flags=flags), Stream(flags=flags)
+    on_first = first.__cuda_stream__()[1]
+    size = 1 << 20
+    out, busy, busier = (DeviceBuffer(size=n) for n in (size, 16 << 20, 16 << 20))
+    for _ in range(5):
+        ptr = library.allocate(size, 0, on_first)
+        copy_host_to_ptr(b"\1" * size, ptr, first)
+        first.synchronize()
+        for _ in range(5):
+            copy_device_to_ptr(busy.ptr, busier.ptr, busy.size, second)
+        copy_device_to_ptr(ptr, out.ptr, size, second)
+        library.record_stream(ptr, second.__cuda_stream__()[1])
+        library.deallocate(ptr, size, 0, on_first)
+        again = library.allocate(size, 0, on_first)
+        copy_host_to_ptr(bytes(size), again, first)
+        first.synchronize()
+        second.synchronize()
+        assert out.tobytes() == b"\1" * size
+        library.deallocate(again, size, 0, on_first)
+
+
+def test_emptying_the_cache_trims_the_resource(library: Any) -> None:
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 0)
+    mr.set_current_device_resource(pool)
+    ptr = library.allocate(1 << 20, 0, None)
+    assert pool.pool_size() >= 1 << 20
+    library.deallocate(ptr, 1 << 20, 0, None)
+    library.reset()
+    assert pool.pool_size() == 0
+
+
+def test_the_base_of_a_block_is_the_block_with_its_size(library: Any) -> None:
+    library.base_alloc.restype = ctypes.c_void_p
+    library.base_alloc.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    ptr = library.allocate(1000, 0, None)
+    size = ctypes.c_size_t()
+    assert library.base_alloc(ptr, ctypes.byref(size)) == ptr
+    assert size.value == 1000
+    library.deallocate(ptr, 1000, 0, None)
 
 
 TENSORS = """

@@ -21,24 +21,24 @@ __all__ = ["RMMNumbaManager"]
 _MemoryPointer = cuda.MemoryPointer
 
 
-def _driver_bindings() -> Any:
-    """NVIDIA's bindings, where this Numba uses them for its pointers; else None."""
+def _type_of_pointers() -> Any:
+    """NVIDIA's, where this Numba uses NVIDIA's bindings; else a C type."""
     from numba.cuda.cudadrv import driver
 
     if getattr(driver, "USE_NV_BINDING", True):
         try:
-            from cuda.bindings import driver as bindings
+            from cuda.bindings.driver import CUdeviceptr
         except ImportError:
-            return None
-        return bindings
-    return None
+            pass
+        else:
+            return CUdeviceptr
+    return ctypes.c_uint64
 
 
-_bindings = _driver_bindings()
-_pointer_type = ctypes.c_uint64 if _bindings is None else _bindings.CUdeviceptr
+_pointer_type = _type_of_pointers()
 
 
-class RMMNumbaManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+class RMMNumbaManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
     """Numba's External Memory Management over the current device's resource. Host memory stays Numba's own."""
 
     def initialize(self) -> None:
@@ -65,28 +65,17 @@ class RMMNumbaManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
 
     def get_ipc_handle(self, memory: Any) -> Any:
         """A handle by which another process opens the allocation that ``memory`` lies in."""
-        if _bindings is None:
-            raise NotImplementedError("handles for other processes need the package cuda-bindings")
-        address = int(memory.handle if hasattr(memory, "handle") else memory.device_pointer)
-        status, base, _ = _bindings.cuMemGetAddressRange(_bindings.CUdeviceptr(address))
-        _check(status, "the allocation that the memory lies in was not found")
-        status, handle = _bindings.cuIpcGetMemHandle(base)
-        _check(
-            status,
-            "this memory has no handle for other processes: memory of driver pools (CudaAsyncMemoryResource) and "
-            "mapped memory (VmmMemoryResource) has none, that of CudaMemoryResource, and of pools over it, has one",
-        )
-        source = self.context.device.get_device_identity()
-        return cuda.IpcHandle(memory, handle, memory.size, source, offset=address - int(base))
+        try:
+            return super().get_ipc_handle(memory)
+        except Exception as error:
+            raise RuntimeError(
+                "this memory has no handle for other processes: memory of driver pools (CudaAsyncMemoryResource) and "
+                "mapped memory (VmmMemoryResource) have none; that of CudaMemoryResource, and of pools over it, has one"
+            ) from error
 
     def get_memory_info(self) -> Any:
         """Not offered: what is free on the device does not say what a pool can still serve."""
         raise NotImplementedError("rmm does not report free memory to Numba: use rmm.mr.available_device_memory()")
-
-
-def _check(status: Any, text: str) -> None:
-    if int(status) != 0:
-        raise RuntimeError(f"{text} ({status.name})")
 
 
 _numba_memory_manager = RMMNumbaManager
