@@ -134,7 +134,7 @@ def test_threads_work_on_a_device_each() -> None:
 
 def test_the_resource_is_replaced_while_other_threads_allocate() -> None:
     def work(number: int) -> Any:
-        for _ in range(30):
+        for _ in range(100):
             if number == 0:
                 mr.set_current_device_resource(mr.PoolMemoryResource(mr.CudaMemoryResource(), MIB))
             else:
