@@ -43,6 +43,9 @@ class AllocatorFigures {
             const std::string name = "churn_" + std::to_string(holes) + "_holes";
             measure(name, [&] { churn_holes(name, holes); });
         }
+        measure("pairs_among_holes", [&] { pairs_among_holes("pairs_among_holes", scale_.pool_bytes); });
+        if (maker.takes == Takes::everything)
+            measure("pairs_among_holes_grown", [&] { pairs_among_holes("pairs_among_holes_grown", 0); });
         measure("free_while_busy", [&] { free_while_busy(); });
         measure("device_buffer", [&] { buffers(1); });
         measure("device_buffer_8_threads", [&] { buffers(8); });
@@ -232,6 +235,46 @@ class AllocatorFigures {
         add(name, samples, nanoseconds(),
             std::to_string(scale_.num_live) + " live, " + sizes(least, scale_.largest_bytes) +
                 ", holes of 1024 B, seed 1");
+    }
+
+    /// Of many blocks of 4 KiB every second one is freed, from high to low addresses; then pairs of 64 KiB, which fit
+    /// into none of the holes: the mean pair, and the longest (`_worst`), of which each sample is one run of pairs.
+    void pairs_among_holes(const std::string& name, std::size_t initial_bytes) {
+        constexpr std::size_t small = 4096, large = 65536, num_pairs = 20'000;
+        const Streams streams(machine_, 1);
+        const Subjects subject = make(initial_bytes, std::nullopt);
+        std::vector<void*> blocks;
+        const auto drop = [&](std::size_t i) {
+            if (blocks[i] != nullptr) subject->deallocate(std::exchange(blocks[i], nullptr), small, streams[0]);
+        };
+        Samples mean, worst;
+        try {
+            while (blocks.size() < scale_.num_small) blocks.push_back(subject->allocate(small, streams[0]));
+            std::sort(blocks.begin(), blocks.end());
+            for (std::size_t i = blocks.size(); i > 1; i -= 2) drop(i - 1);
+            for (int i = 0; i < repetitions(); ++i) {
+                double longest = 0;
+                const auto begin = Clock::now();
+                for (auto last = begin; mean.size() == worst.size();) {
+                    for (std::size_t pair = 0; pair < num_pairs; ++pair) {
+                        subject->deallocate(subject->allocate(large, streams[0]), large, streams[0]);
+                        const auto now = Clock::now();
+                        longest = std::max(longest, std::chrono::duration<double>(now - last).count());
+                        last = now;
+                    }
+                    mean.push_back(std::chrono::duration<double>(last - begin).count() / num_pairs);
+                }
+                worst.push_back(longest);
+            }
+        } catch (...) {
+            for (std::size_t i = 0; i < blocks.size(); ++i) drop(i);
+            throw;
+        }
+        for (std::size_t i = 0; i < blocks.size(); ++i) drop(i);
+        const std::string note = "a pair of 64 KiB; " + std::to_string(scale_.num_small) +
+                                 " blocks of 4 KiB, every second one freed from high to low addresses";
+        add(name, mean, nanoseconds(), note);
+        add(name + "_worst", worst, microseconds(), note);
     }
 
     /// Host time of one free whose stream has a kernel of 200 us running.

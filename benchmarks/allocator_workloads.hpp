@@ -66,6 +66,7 @@ struct Scale {
     std::size_t limit_bytes = std::size_t{40} << 30;  ///< of the workloads about fragmentation
     std::size_t busy_bytes = std::size_t{64} << 20;   ///< freed while the stream is busy
     std::size_t num_live = 1000;
+    std::size_t num_small = 200'000;  ///< blocks of 4 KiB, of which every second one is freed
     double sample_seconds = 0.2;
     int num_seeds = 15;
     std::size_t efficiency_operations = 20'000;
@@ -75,6 +76,8 @@ struct Scale {
 /// What these programs take beside the arguments of every benchmark:
 ///   --subjects=NAME,...   only these
 ///   --limit=GiB           of the workloads about fragmentation
+///   --large               on the host driver the sizes of a large GPU; its memory is only addresses, of which
+///                         KMM_VIRTUAL_DEVICE_MEM must give enough
 class AllocatorArguments {
   public:
     AllocatorArguments(int argc, char** argv) {
@@ -83,6 +86,8 @@ class AllocatorArguments {
                 subjects_ = std::string(",") + (argv[i] + 11) + ",";
             else if (std::strncmp(argv[i], "--limit=", 8) == 0)
                 limit_gib_ = std::atof(argv[i] + 8);
+            else if (std::strcmp(argv[i], "--large") == 0)
+                large_ = true;
             else
                 rest_.push_back(argv[i]);
         }
@@ -93,6 +98,7 @@ class AllocatorArguments {
 
     bool names(const std::string& subject) const { return subjects_.find("," + subject + ",") != std::string::npos; }
     bool wants(const std::string& subject) const { return subjects_.empty() || names(subject); }
+    bool large() const { return large_; }
     bool usual_sizes() const { return limit_gib_ == 0; }
     Scale apply_to(Scale scale) const {
         if (limit_gib_ > 0) scale.limit_bytes = static_cast<std::size_t>(limit_gib_ * 1024 * 1024 * 1024);
@@ -102,6 +108,7 @@ class AllocatorArguments {
   private:
     std::string subjects_;
     double limit_gib_ = 0;
+    bool large_ = false;
     std::vector<char*> rest_;
 };
 

@@ -78,6 +78,7 @@ Scale small_scale() {
     scale.buffer_pool_bytes = std::size_t{32} << 20;
     scale.limit_bytes = std::size_t{512} << 20;
     scale.busy_bytes = std::size_t{4} << 20;
+    scale.num_small = 20'000;
     scale.sample_seconds = 0.02;
     scale.num_seeds = 2;
     scale.efficiency_operations = 2'000;
@@ -120,7 +121,8 @@ int main(int argc, char** argv) {
     try {
         driver::Driver& driver = driver::process_default();
         DriverMachine machine(driver);
-        const Scale scale = arguments.apply_to(driver.kind() == driver::Kind::host ? small_scale() : Scale());
+        const bool is_small = driver.kind() == driver::Kind::host && !arguments.large();
+        const Scale scale = arguments.apply_to(is_small ? small_scale() : Scale());
         Comparison comparison;
         const bool usual = driver.kind() == driver::Kind::cuda && !report.quick() && arguments.usual_sizes();
         if (usual) comparison.must = rival_figures();
