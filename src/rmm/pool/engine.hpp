@@ -4,7 +4,7 @@
 // Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a
 // free on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The
 // heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
-// comes from the heap.
+// comes from the heap. Pools whose blocks have one size keep free blocks in stocks (block_stock.hpp) instead of spans.
 //
 // Owns: the blocks from upstream, the heap and the arenas over them, the streams' fences. Must not know: the public
 // templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
@@ -128,6 +128,9 @@ class pool_engine final : public rmm::detail::memory_holder {
         std::uint64_t position = 0;  // of blocks of arenas: with which they go back
         bool was_away = false;
         std::uint8_t area = 0;  // of blocks of a heap: of which
+        // Of stocks: the block, and what comes with it into the stock of `from`.
+        stocked_block* block = nullptr;
+        block_stock more = {};
         explicit operator bool() const noexcept { return address != 0; }
     };
     struct large_block {
@@ -233,6 +236,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     void clear_passed();
 
     // ---- taking back
+    template<typename F>
+    void with_home(cuda_stream_view stream, F&& f);
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
@@ -241,6 +246,19 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
     void release_surplus(std::size_t bytes);
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
+
+    // ---- blocks of one size (engine_stocks.cpp)
+    piece find_stocked(std::size_t size, arena& a);
+    bool refill(std::size_t size, arena& a);
+    piece take_over(arena& a, std::span<const std::uint64_t> avoided, bool ready);
+    piece take_older_half(arena& other, arena& a, bool ready);
+    void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept;
+    void ask_about(lock& held, piece* taken);
+    void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
+    void put_back_stocked(piece taken) noexcept;
+    void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
+    void collect_stock(arena& a) noexcept;
+    std::size_t num_blocks_out() noexcept;
 
     // ---- fences
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
@@ -310,7 +328,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     const std::size_t whole_granules_from_;  // requests of virtual memory that are rounded up to its granularity
     const pool_options options_;
 
+    const bool has_stocks_;
     span_directory directory_;
+    stocked_blocks blocks_;  // of a pool with stocks
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
@@ -360,31 +380,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::thread::id grower_;
     std::uint64_t num_growths_ = 0;
     std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
-};
-
-/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing
-/// again; it leaves the marks to the outer call.
-class growth_mark {
-  public:
-    explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.device_), outermost_(!pool.growing_) {
-        if (!outermost_) return;
-        pool.growing_ = true;
-        pool.grower_ = std::this_thread::get_id();
-    }
-    ~growth_mark() {
-        if (!outermost_) return;
-        pool_.growing_ = false;
-        ++pool_.num_growths_;
-        pool_.grower_ = {};
-        pool_.grown_.notify_all();
-    }
-    growth_mark(const growth_mark&) = delete;
-    growth_mark& operator=(const growth_mark&) = delete;
-
-  private:
-    pool_engine& pool_;
-    const rmm::detail::transit_scope transit_;
-    bool outermost_;
 };
 
 }  // namespace detail

@@ -233,6 +233,8 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->unrecorded_bytes = 0;
         a->num_recordings = 0;
         a->drained_at = arena::never;
+        // Whose arena it was has passed all of these.
+        for (stocked_block* b = a->stock.front(); b != nullptr; b = block_stock::behind(*b)) b->position = 0;
         a->shares = false;
         a->num_shared = 0;
         a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
@@ -280,7 +282,7 @@ bool pool_engine::is_clean(arena& a) noexcept {
     const std::lock_guard in(a.mutex);
     const timeline* const home = a.home.load();
     return home == nullptr || timelines_.has_passed({home->number, a.last_freed}) ||
-           (a.heap.num_spans() == 0 && a.away.empty());
+           (a.heap.num_spans() == 0 && a.away.empty() && a.stock.empty());
 }
 
 /// An arena without a stream whose memory is ready for everybody, or null. Lets the lock go for the driver.
