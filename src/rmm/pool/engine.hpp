@@ -351,6 +351,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     chain<arena, &arena::as_waiting> waiting_;
     std::atomic<arena*> changed_{nullptr};
     std::size_t next_looked_at_ = 0;             // of the arenas, for one whose stream is gone
+    std::size_t arenas_kept_unused_ = 64;        // of foreign streams, which may come back
     std::size_t binds_since_device_event_ = 0;   // of streams that found no arena they could take over
     std::size_t forget_above_ = 0;               // timelines that are nobody's own
     std::uint64_t collected_at_ = 0;             // passes with which the arenas that wait were compared

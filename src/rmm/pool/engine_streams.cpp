@@ -107,9 +107,10 @@ constexpr std::size_t max_orphans_asked = 4;
 // For each new stream so many arenas are checked, in turn, for streams that have ended: more than one, so that arenas
 // of ended streams stay a small part of all.
 constexpr std::size_t arenas_looked_at = 8;
-// That a foreign stream is gone nobody can tell; beyond so many arenas one that was not used for two rounds goes
-// to others.
-constexpr std::size_t arenas_kept_unused = 64;
+// That a foreign stream is gone nobody can tell; beyond some arenas (engine.hpp) one that was not used for two rounds goes
+// to others. Where its stream comes back, there are more streams in use than that: as many again are kept then, up to
+// this, which is 10 MiB of the host's memory.
+constexpr std::size_t most_kept_unused = 4096;
 // The frees of an orphan whose stream left no event are covered by an event of the device. The driver needs as long for
 // that as for one new stream for every so many timelines.
 constexpr std::size_t timelines_per_bind = 64;
@@ -207,6 +208,9 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
     if (has_handle)
         if (const auto stale = arena_by_handle_.find(handle); stale != arena_by_handle_.end()) orphan(*stale->second);
+    if (who.kind == stream_kind::foreign && arenas_.size() > arenas_kept_unused_ &&
+        timelines_.find(who.number) != nullptr)
+        arenas_kept_unused_ = std::min(2 * arenas_kept_unused_, most_kept_unused);
     orphan_unused();
     if (timelines_.num_left() > forget_above_) forget_what_left(held);
     arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
@@ -267,7 +271,7 @@ void pool_engine::orphan_unused() noexcept {
         case stream_kind::per_thread: is_over = rmm::detail::thread_has_ended(a.number); break;
         case stream_kind::owned: is_over = a.home.load()->has_ended(); break;
         case stream_kind::foreign:
-            is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > arenas_kept_unused &&
+            is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > arenas_kept_unused_ &&
                       a.num_callers.load(std::memory_order_acquire) == 0;
             break;
         case stream_kind::legacy:
