@@ -161,9 +161,12 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
 }
 
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why) {
-    if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
-    const arena_call call = arena_of(stream);
-    arena& a = *call;
+    std::optional<arena_call> call = bound_arena(stream);
+    if (!call) {
+        if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
+        call.emplace(arena_of(stream));
+    }
+    arena& a = **call;
     lock held(mutex_);
     release_ended_captures();
     if (should_cover()) cover(held);

@@ -165,6 +165,7 @@ class pool_engine final : public rmm::detail::memory_holder {
         return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
     }
     arena* arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept;
+    std::optional<arena_call> bound_arena(cuda_stream_view stream) noexcept;
     arena_call arena_of(cuda_stream_view stream);
     arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
     arena* take_clean_orphan(lock& held);

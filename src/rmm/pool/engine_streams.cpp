@@ -178,16 +178,23 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
     return a;
 }
 
+/// Of a stream that is the one of before, and not captured. Calls the driver.
+std::optional<arena_call> pool_engine::bound_arena(cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = normalized(stream);
+    bool same_stream = false;
+    arena* const a = arena_at_hand(handle, &same_stream);
+    if (a == nullptr || !same_stream) return std::nullopt;
+    // Of a foreign stream it may go over to another one as long as nobody calls.
+    if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
+    const lock held(mutex_);
+    if (a->handle != handle) return std::nullopt;
+    return arena_call(*a);
+}
+
 /// The arena of a stream that was identified now. May throw std::bad_alloc. Calls the driver.
 arena_call pool_engine::arena_of(cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
-    bool same_stream = false;
-    if (arena* const a = arena_at_hand(handle, &same_stream); a != nullptr && same_stream) {
-        // Of a foreign stream it may go over to another one as long as nobody calls.
-        if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
-        const lock held(mutex_);
-        if (a->handle == handle) return arena_call(*a);
-    }
+    if (std::optional<arena_call> bound = bound_arena(stream)) return std::move(*bound);
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
