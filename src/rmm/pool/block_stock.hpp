@@ -115,8 +115,8 @@ class stocked_blocks {
         return nullptr;
     }
     region& take_region(std::size_t num_blocks) {
-        const auto known = std::find_if(unused_.begin(), unused_.end(),
-                                        [=](const region* r) { return r->num_blocks == num_blocks; });
+        const auto known =
+            std::find_if(unused_.begin(), unused_.end(), [=](const region* r) { return r->num_blocks == num_blocks; });
         if (known != unused_.end()) {
             region* const r = *known;
             unused_.erase(known);

@@ -53,7 +53,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_, mutex_.gone()),
-      large_frees_per_poll_(large_frees_per_poll) {
+      poll_after_(poll_after) {
     uncovered_.reserve(most_uncovered);
     common_uncovered_.reserve(most_uncovered);
     common_ = arenas_.emplace_back(std::make_unique<arena>()).get();
@@ -170,10 +170,12 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, re
     lock held(mutex_);
     release_ended_captures();
     if (should_cover()) cover(held);
-    if (more_to_clear_ || timelines_.num_recorded() > poll_above_)
+    if (timelines_.num_recorded() > poll_above_)
         poll(held);
-    else if (large_frees_ >= large_frees_per_poll_ && timelines_.num_recorded() > 0)
+    else if (num_since_poll_ >= poll_after_ && timelines_.num_recorded() > 0)
         poll(held, timelines_per_poll);
+    else if (more_to_clear_)
+        clear_passed();
     if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
@@ -250,6 +252,8 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
         piece found = find_fenced(size, a, avoided);
         if (!cut_behind(held, &found)) continue;
         if (has_stocks_) ask_about(held, &found);
+        // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.
+        if (!found.fences.empty()) ++num_since_poll_;
         std::uint64_t unreachable = heap::heap::no_timeline;
         if (void* const ptr = try_piece(held, std::move(found), a, stream, how_far, why, &unreachable)) return ptr;
         if (unreachable == heap::heap::no_timeline || avoided.size() == most_avoided) return nullptr;
@@ -453,7 +457,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         if (const auto block = large_.take(address)) {
             true_size = block->size_bytes;
             large_bytes_ -= true_size;
-            ++large_frees_;
+            ++num_since_poll_;
             note_uncovered(uncovered_, fences);
             give(block->area, address, true_size, std::move(fences));
         }
@@ -467,7 +471,8 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
 
 /// A block of a stock, which is noted as not in use already, goes to the stock of the stream that frees it; into the heap
 /// where several streams used it, none, or one that cannot be told from others.
-void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams) {
+void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
+                               std::span<const cuda_stream_view> streams) {
     const std::size_t size = options_.block_bytes;
     heap::fence_set fences;
     for (cuda_stream_view stream : streams) {
@@ -493,7 +498,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address, std
         const std::lock_guard in(common_->mutex);
         --common_->num_out;
     }
-    ++large_frees_;
+    ++num_since_poll_;
     note_uncovered(uncovered_, fences);
     give(0, address, size, std::move(fences));
 }

@@ -144,7 +144,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     // have passed. With rare polls the heap of a pool that many streams use breaks into small pieces: eight streams
     // that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32 (H200, medians of
     // 15 seeds).
-    static constexpr std::size_t large_frees_per_poll = 4;
+    static constexpr std::size_t poll_after = 4;
     // As many timelines are asked about then; the next poll asks others.
     static constexpr std::size_t timelines_per_poll = 32;
     // Frees that are noted because they may have no event, of large blocks and of shared ones each.
@@ -331,7 +331,7 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     const bool has_stocks_;
     span_directory directory_;
-    stocked_blocks blocks_;  // of a pool with stocks
+    stocked_blocks blocks_;                    // of a pool with stocks
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
@@ -367,14 +367,14 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t large_bytes_ = 0;
     std::size_t spare_bytes_ = 0;  // of the source: held, mapped nowhere
     std::size_t peak_held_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;        // of virtual memory: the most that was in use, spans counted whole
-    std::size_t large_frees_ = 0;       // since the last poll
-    std::size_t large_frees_per_poll_;  // more while polls learn nothing
-    std::size_t trim_above_ = 0;        // free bytes below which the release threshold is not looked at
-    std::size_t spans_refused_ = 0;     // so many requests go by before a stream without a span gets another chance
-    std::size_t poll_above_ = 64;       // recorded epochs that make the next slow allocation ask
-    std::uint64_t num_steps_ = 0;       // arenas, blocks that are away and fences that were looked at
-    bool more_to_clear_ = false;        // the last poll left fences in the heaps that are known to have passed
+    std::size_t peak_bytes_ = 0;      // of virtual memory: the most that was in use, spans counted whole
+    std::size_t num_since_poll_ = 0;  // large frees, and requests that had to wait, since the last poll
+    std::size_t poll_after_;          // more while polls learn nothing
+    std::size_t trim_above_ = 0;      // free bytes below which the release threshold is not looked at
+    std::size_t spans_refused_ = 0;   // so many requests go by before a stream without a span gets another chance
+    std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocation ask
+    std::uint64_t num_steps_ = 0;     // arenas, blocks that are away and fences that were looked at
+    bool more_to_clear_ = false;      // the last poll left fences in the heaps that are known to have passed
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
