@@ -45,6 +45,13 @@ class RmmSubject {
     rmm::mr::device_memory_resource* resource_;
 };
 
+std::unique_ptr<RmmSubject> make_pool_over_pool(const Shape& shape) {
+    Resources resources;
+    Pool* const below = put_pool(resources, {shape.initial_bytes, shape.maximum_bytes});
+    put_pool(resources, {shape.initial_bytes / 2, shape.maximum_bytes, below});
+    return std::make_unique<RmmSubject>(std::move(resources));
+}
+
 /// A pool of the driver, called directly: cudaMallocFromPoolAsync on the cuda driver.
 class DriverPool {
   public:
@@ -142,6 +149,10 @@ int main(int argc, char** argv) {
             };
             figures.run({resource.name, make, takes(resource)});
         }
+        // The memory of its upstream is ready on one stream only, that of the other pools' upstream at once.
+        if (arguments.wants("pool_over_pool"))
+            figures.run({"pool_over_pool", [](const Shape& shape) { return make_pool_over_pool(shape); },
+                         Takes::churn_and_holes});
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;
