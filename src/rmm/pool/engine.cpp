@@ -141,10 +141,12 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
         return nullptr;
     }
     const std::size_t size = size_of(bytes);
+    arena* known = nullptr;
     if (size <= small_limit_.load(std::memory_order_relaxed)) {
         bool same_stream = false;
         arena* const a = arena_at_hand(normalized(stream), &same_stream);
-        if (a != nullptr && same_stream && !a->shares.load(std::memory_order_relaxed)) {
+        known = same_stream ? a : nullptr;
+        if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
             const std::lock_guard in(a->mutex);
             // Unless it has gone over to another stream meanwhile.
             if (a->handle.load(std::memory_order_relaxed) == normalized(stream)) {
@@ -157,11 +159,12 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
             }
         }
     }
-    return allocate_slowly(size, stream, why);
+    return allocate_slowly(size, stream, known, why);
 }
 
-void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why) {
-    std::optional<arena_call> call = bound_arena(stream);
+/// `known`: the stream's arena, if the driver was asked already and the stream is not captured.
+void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why) {
+    std::optional<arena_call> call = known != nullptr ? call_on(*known, normalized(stream)) : bound_arena(stream);
     if (!call) {
         if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
         call.emplace(arena_of(stream));

@@ -165,6 +165,7 @@ class pool_engine final : public rmm::detail::memory_holder {
         return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
     }
     arena* arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept;
+    std::optional<arena_call> call_on(arena& a, cudaStream_t handle) noexcept;
     std::optional<arena_call> bound_arena(cuda_stream_view stream) noexcept;
     arena_call arena_of(cuda_stream_view stream);
     arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
@@ -213,7 +214,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void release_ended_captures();
 
     // ---- finding memory
-    void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
+    void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why);
     void* try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far, refusal* why,
                     std::uint64_t* unreachable = nullptr);
     void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, refusal* why);
@@ -351,8 +352,10 @@ class pool_engine final : public rmm::detail::memory_holder {
     chain<arena, &arena::as_holder> holders_;
     chain<arena, &arena::as_waiting> waiting_;
     std::atomic<arena*> changed_{nullptr};
-    std::size_t next_looked_at_ = 0;             // of the arenas, for one whose stream is gone
-    std::size_t arenas_kept_unused_ = 64;        // of foreign streams, which may come back
+    std::size_t next_looked_at_ = 0;                 // of the arenas, for one whose stream is gone
+    std::size_t arenas_kept_unused_ = 64;            // of foreign streams, which may come back
+    std::array<std::uint64_t, 128> taken_unused_{};  // numbers, and one, of streams that lost theirs last
+    std::size_t num_taken_unused_ = 0;
     std::size_t binds_since_device_event_ = 0;   // of streams that found no arena they could take over
     std::size_t forget_above_ = 0;               // timelines that are nobody's own
     std::uint64_t collected_at_ = 0;             // passes with which the arenas that wait were compared

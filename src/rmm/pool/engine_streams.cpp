@@ -178,17 +178,21 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
     return a;
 }
 
+/// Of an arena that was the stream's just now. Of a foreign stream it may go over to another one as long as nobody calls.
+std::optional<arena_call> pool_engine::call_on(arena& a, cudaStream_t handle) noexcept {
+    if (a.kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(a);
+    const lock held(mutex_);
+    if (a.handle != handle) return std::nullopt;
+    return arena_call(a);
+}
+
 /// Of a stream that is the one of before, and not captured. Calls the driver.
 std::optional<arena_call> pool_engine::bound_arena(cuda_stream_view stream) noexcept {
     const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
     arena* const a = arena_at_hand(handle, &same_stream);
     if (a == nullptr || !same_stream) return std::nullopt;
-    // Of a foreign stream it may go over to another one as long as nobody calls.
-    if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
-    const lock held(mutex_);
-    if (a->handle != handle) return std::nullopt;
-    return arena_call(*a);
+    return call_on(*a, handle);
 }
 
 /// The arena of a stream that was identified now. May throw std::bad_alloc. Calls the driver.
@@ -216,7 +220,7 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     if (has_handle)
         if (const auto stale = arena_by_handle_.find(handle); stale != arena_by_handle_.end()) orphan(*stale->second);
     if (who.kind == stream_kind::foreign && arenas_.size() > arenas_kept_unused_ &&
-        timelines_.find(who.number) != nullptr)
+        std::find(taken_unused_.begin(), taken_unused_.end(), who.number + 1) != taken_unused_.end())
         arenas_kept_unused_ = std::min(2 * arenas_kept_unused_, most_kept_unused);
     orphan_unused();
     if (timelines_.num_left() > forget_above_) forget_what_left(held);
@@ -280,6 +284,7 @@ void pool_engine::orphan_unused() noexcept {
         case stream_kind::foreign:
             is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > arenas_kept_unused_ &&
                       a.num_callers.load(std::memory_order_acquire) == 0;
+            if (is_over) taken_unused_[num_taken_unused_++ % taken_unused_.size()] = a.number + 1;
             break;
         case stream_kind::legacy:
         case stream_kind::unknown: break;

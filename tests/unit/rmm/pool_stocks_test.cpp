@@ -114,7 +114,7 @@ TEST(PoolStocks, every_block_of_memory_that_lies_anywhere_is_handed_out_once_and
         shifted_resource upstream;
         {
             fixed pool{&upstream, block, 7};
-            const foreign_stream streams[3];
+            const cuda_stream streams[3] = {non_blocking(), non_blocking(), non_blocking()};
             std::vector<void*> live;
             for (int i = 0; i < 21; ++i) live.push_back(pool.allocate(block, streams[i % 3].view()));
             const std::size_t held = upstream.in_use;
@@ -208,24 +208,24 @@ TEST(PoolStocks, blocks_of_threads_that_exchange_them_are_never_in_two_hands) {
     EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
 }
 
-/// Steps of a free and an allocation of blocks of 64 KiB, on random ones of the streams.
+/// Steps of a free and an allocation of blocks of 16 KiB, on random ones of the streams.
 double steps_of_a_pair(std::size_t num_blocks, std::size_t num_streams) {
     mr::cuda_memory_resource cuda;
-    mr::detail::pool_options options = mr::detail::fixed_size_options(64 * KiB, 64);
+    mr::detail::pool_options options = mr::detail::fixed_size_options(16 * KiB, 64);
     options.ordered_upstream = false;
     pool_engine pool(cuda, options);
-    std::vector<std::unique_ptr<foreign_stream>> streams;
-    for (std::size_t i = 0; i < num_streams; ++i) streams.push_back(std::make_unique<foreign_stream>());
+    std::vector<cuda_stream> streams;
+    for (std::size_t i = 0; i < num_streams; ++i) streams.push_back(non_blocking());
     std::mt19937_64 random(1);
-    const auto any = [&] { return streams[random() % num_streams]->view(); };
+    const auto any = [&] { return streams[random() % num_streams].view(); };
     std::vector<void*> live;
-    for (std::size_t i = 0; i < num_blocks; ++i) live.push_back(pool.allocate(64 * KiB, any()));
+    for (std::size_t i = 0; i < num_blocks; ++i) live.push_back(pool.allocate(16 * KiB, any()));
     const auto pairs = [&](std::size_t count) {
         for (std::size_t i = 0; i < count; ++i) {
             void*& block = live[random() % num_blocks];
             const cuda_stream_view frees = any();
-            pool.free(block, 64 * KiB, {&frees, 1});
-            block = pool.allocate(64 * KiB, any());
+            pool.free(block, 16 * KiB, {&frees, 1});
+            block = pool.allocate(16 * KiB, any());
         }
     };
     pairs(20 * num_streams);
@@ -234,15 +234,15 @@ double steps_of_a_pair(std::size_t num_blocks, std::size_t num_streams) {
     const auto steps = static_cast<double>(pool.num_steps() - before);
     for (void* ptr : live) {
         const cuda_stream_view frees = any();
-        pool.free(ptr, 64 * KiB, {&frees, 1});
+        pool.free(ptr, 16 * KiB, {&frees, 1});
     }
     return steps / 4000;
 }
 
 TEST(PoolStocks, a_pair_costs_as_many_steps_with_twice_the_blocks_and_twice_the_streams) {
-    const double few = steps_of_a_pair(400, 40);
-    EXPECT_LE(steps_of_a_pair(800, 40), 1.3 * few + 1);
-    EXPECT_LE(steps_of_a_pair(800, 80), 1.3 * few + 1);
+    const double few = steps_of_a_pair(1600, 160);
+    EXPECT_LE(steps_of_a_pair(3200, 160), 1.3 * few + 1);
+    EXPECT_LE(steps_of_a_pair(3200, 320), 1.3 * few + 1);
 }
 
 TEST(PoolStocks, a_region_s_place_in_the_table_is_free_again_after_it) {
