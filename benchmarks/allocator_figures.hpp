@@ -4,10 +4,11 @@
 // Owns: names, repetitions and seeds. Must not know: any library of ours, nor CUDA (see allocator_workloads.hpp).
 #pragma once
 
-#include <atomic>
+#include <algorithm>
+#include <chrono>
 #include <exception>
-#include <latch>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,14 +36,12 @@ class AllocatorFigures {
         is_raw_ = is_raw;
         measure("churn", [&] { churn("churn", 1, FreedOn::own_stream); });
         if (maker.takes == Takes::churn_only) return;
+        if (maker.takes == Takes::churn_and_holes) return holes();
         measure("churn_16_threads", [&] { churn_threads(16); });
         measure("churn_64_streams", [&] { churn("churn_64_streams", 64, FreedOn::own_stream); });
         measure("churn_64_streams_freed_elsewhere",
                 [&] { churn("churn_64_streams_freed_elsewhere", 64, FreedOn::another_stream); });
-        for (std::size_t holes : scale_.holes) {
-            const std::string name = "churn_" + std::to_string(holes) + "_holes";
-            measure(name, [&] { churn_holes(name, holes); });
-        }
+        holes();
         measure("free_while_busy", [&] { free_while_busy(); });
         measure("device_buffer", [&] { buffers(1); });
         measure("device_buffer_8_threads", [&] { buffers(8); });
@@ -56,6 +55,14 @@ class AllocatorFigures {
     }
 
   private:
+    void holes() {
+        for (std::size_t holes : scale_.holes) {
+            const std::string name = "churn_" + std::to_string(holes) + "_holes";
+            measure(name, [&] { churn_holes(name, holes); });
+        }
+        measure("pairs_among_holes", [&] { pairs_among_holes(); });
+    }
+
     using Subjects = std::unique_ptr<Subject>;
 
     std::string full(const std::string& name) const { return maker_->name + "/" + name; }
@@ -137,32 +144,6 @@ class AllocatorFigures {
             std::to_string(scale_.num_live) + " live, " + sizes(256, scale_.largest_bytes) + ", seed 1");
     }
 
-    /// Runs `work(thread)` on threads that start together; seconds from the start to the end of the last. Rethrows.
-    template<typename Work>
-    static double together(std::size_t num_threads, Work work) {
-        std::latch ready(static_cast<std::ptrdiff_t>(num_threads) + 1);
-        std::vector<std::thread> threads;
-        std::vector<std::exception_ptr> errors(num_threads);
-        for (std::size_t thread = 0; thread < num_threads; ++thread) {
-            threads.emplace_back([&, thread] {
-                ready.arrive_and_wait();
-                try {
-                    work(thread);
-                } catch (...) {
-                    errors[thread] = std::current_exception();
-                }
-            });
-        }
-        ready.arrive_and_wait();
-        const auto begin = Clock::now();
-        for (std::thread& thread : threads) thread.join();
-        const double elapsed = seconds_since(begin);
-        for (const std::exception_ptr& error : errors) {
-            if (error) std::rethrow_exception(error);
-        }
-        return elapsed;
-    }
-
     /// `work(thread, steps)` on several threads; seconds of one step over all threads.
     template<typename Work>
     Samples steady_threads(std::size_t num_threads, Work work) {
@@ -234,6 +215,36 @@ class AllocatorFigures {
                 ", holes of 1024 B, seed 1");
     }
 
+    /// Of many blocks of 4 KiB every second one is freed, from high to low addresses; then pairs of 64 KiB, which fit
+    /// into none of the holes: the mean pair, and the longest of each run (`_worst`).
+    void pairs_among_holes() {
+        constexpr std::size_t small = 4096, large = 65536, num_pairs = 20'000;
+        const Streams streams(machine_, 1);
+        Samples mean, worst;
+        for (int i = 0; i < repetitions(); ++i) {
+            const Subjects subject = make(scale_.pool_bytes, std::nullopt);
+            Live<Subject> live(*subject, streams);
+            while (live.size() < scale_.num_small)
+                if (!live.add(small, 0)) throw std::runtime_error("a request was refused");
+            live.drop_every_second_from_the_top();
+            double longest = 0;
+            const auto begin = Clock::now();
+            auto last = begin;
+            for (std::size_t pair = 0; pair < num_pairs; ++pair) {
+                subject->deallocate(subject->allocate(large, streams[0]), large, streams[0]);
+                const auto now = Clock::now();
+                longest = std::max(longest, std::chrono::duration<double>(now - last).count());
+                last = now;
+            }
+            mean.push_back(std::chrono::duration<double>(last - begin).count() / num_pairs);
+            worst.push_back(longest);
+        }
+        const std::string note = "a pair of 64 KiB; " + std::to_string(scale_.num_small) +
+                                 " blocks of 4 KiB, every second one freed from high to low addresses";
+        add("pairs_among_holes", mean, nanoseconds(), note);
+        add("pairs_among_holes_worst", worst, microseconds(), note);
+    }
+
     /// Host time of one free whose stream has a kernel of 200 us running.
     void free_while_busy() {
         const Streams streams(machine_, 1);
@@ -280,46 +291,6 @@ class AllocatorFigures {
             num_threads == 1 ? "a pair" : "a pair, wall time over all threads");
     }
 
-    /// Blocks that live on any of the streams.
-    class Live {
-      public:
-        Live(Subject& subject, const Streams& streams) : subject_(subject), streams_(streams) {}
-        ~Live() {
-            for (const Block& block : blocks_) subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
-        }
-        Live(const Live&) = delete;
-        Live& operator=(const Live&) = delete;
-
-        /// False where the subject refuses.
-        bool add(std::size_t bytes, std::size_t stream) {
-            void* pointer = nullptr;
-            try {
-                pointer = subject_.allocate(bytes, streams_[stream]);
-            } catch (const std::exception&) {
-                return false;
-            }
-            blocks_.push_back({pointer, bytes, stream});
-            bytes_ += bytes;
-            return true;
-        }
-        void drop(std::size_t random) {
-            const std::size_t i = random % blocks_.size();
-            const Block block = blocks_[i];
-            blocks_[i] = blocks_.back();
-            blocks_.pop_back();
-            bytes_ -= block.bytes;
-            subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
-        }
-        std::size_t bytes() const { return bytes_; }
-        std::size_t size() const { return blocks_.size(); }
-
-      private:
-        Subject& subject_;
-        const Streams& streams_;
-        std::vector<Block> blocks_;
-        std::size_t bytes_ = 0;
-    };
-
     /// The largest request is a fortieth of the limit (1 GiB of 40).
     std::size_t largest_of_limit() const { return scale_.limit_bytes / 40; }
 
@@ -332,7 +303,7 @@ class AllocatorFigures {
             const Streams streams(machine_, num_streams);
             const Subjects subject = make(scale_.limit_bytes, scale_.limit_bytes);
             Draw draw(static_cast<std::uint64_t>(seed));
-            Live live(*subject, streams);
+            Live<Subject> live(*subject, streams);
             const auto grow = [&] {
                 const std::size_t bytes = draw.log_uniform(1024, largest_of_limit());
                 return live.add(bytes, draw.below(streams.size()));
@@ -371,7 +342,7 @@ class AllocatorFigures {
             const std::size_t before = machine_.free_bytes();
             const Subjects subject = make(0, std::nullopt);
             Draw draw(static_cast<std::uint64_t>(seed));
-            Live live(*subject, streams);
+            Live<Subject> live(*subject, streams);
             while (live.bytes() < scale_.limit_bytes / 2) {
                 if (live.size() > 0 && draw.below(5) < 2) {
                     live.drop(draw.next());

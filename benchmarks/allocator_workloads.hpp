@@ -4,16 +4,23 @@
 // ours, allocators_rival.cpp RAPIDS' with the same code. The same seeds give every subject the same requests in the same order. One measurement at a time.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
+
+#include "common.hpp"
 
 namespace kmm::bench {
 
@@ -42,7 +49,8 @@ enum class Takes {
     everything,
     all_but_growth,  ///< cannot grow
     all_but_limits,  ///< knows no maximum size
-    churn_only,      ///< to see what an adaptor adds
+    churn_and_holes,
+    churn_only,  ///< to see what an adaptor adds
 };
 
 // A subject is a class with
@@ -66,6 +74,7 @@ struct Scale {
     std::size_t limit_bytes = std::size_t{40} << 30;  ///< of the workloads about fragmentation
     std::size_t busy_bytes = std::size_t{64} << 20;   ///< freed while the stream is busy
     std::size_t num_live = 1000;
+    std::size_t num_small = 200'000;  ///< blocks of 4 KiB, of which every second one is freed
     double sample_seconds = 0.2;
     int num_seeds = 15;
     std::size_t efficiency_operations = 20'000;
@@ -75,6 +84,8 @@ struct Scale {
 /// What these programs take beside the arguments of every benchmark:
 ///   --subjects=NAME,...   only these
 ///   --limit=GiB           of the workloads about fragmentation
+///   --large               on the host driver the sizes of a large GPU; its memory is only addresses, of which
+///                         KMM_VIRTUAL_DEVICE_MEM must give enough
 class AllocatorArguments {
   public:
     AllocatorArguments(int argc, char** argv) {
@@ -83,6 +94,8 @@ class AllocatorArguments {
                 subjects_ = std::string(",") + (argv[i] + 11) + ",";
             else if (std::strncmp(argv[i], "--limit=", 8) == 0)
                 limit_gib_ = std::atof(argv[i] + 8);
+            else if (std::strcmp(argv[i], "--large") == 0)
+                large_ = true;
             else
                 rest_.push_back(argv[i]);
         }
@@ -93,6 +106,7 @@ class AllocatorArguments {
 
     bool names(const std::string& subject) const { return subjects_.find("," + subject + ",") != std::string::npos; }
     bool wants(const std::string& subject) const { return subjects_.empty() || names(subject); }
+    bool large() const { return large_; }
     bool usual_sizes() const { return limit_gib_ == 0; }
     Scale apply_to(Scale scale) const {
         if (limit_gib_ > 0) scale.limit_bytes = static_cast<std::size_t>(limit_gib_ * 1024 * 1024 * 1024);
@@ -102,6 +116,7 @@ class AllocatorArguments {
   private:
     std::string subjects_;
     double limit_gib_ = 0;
+    bool large_ = false;
     std::vector<char*> rest_;
 };
 
@@ -227,5 +242,87 @@ class Churn {
     std::vector<Block> live_;
     std::size_t next_ = 0;
 };
+
+/// Blocks that live on any of the streams.
+template<typename Subject>
+class Live {
+  public:
+    Live(Subject& subject, const Streams& streams) : subject_(subject), streams_(streams) {}
+    ~Live() {
+        for (const Block& block : blocks_) subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
+    }
+    Live(const Live&) = delete;
+    Live& operator=(const Live&) = delete;
+
+    /// False where the subject refuses.
+    bool add(std::size_t bytes, std::size_t stream) {
+        void* pointer = nullptr;
+        try {
+            pointer = subject_.allocate(bytes, streams_[stream]);
+        } catch (const std::exception&) {
+            return false;
+        }
+        blocks_.push_back({pointer, bytes, stream});
+        bytes_ += bytes;
+        return true;
+    }
+    void drop(std::size_t random) {
+        const std::size_t i = random % blocks_.size();
+        const Block block = blocks_[i];
+        blocks_[i] = blocks_.back();
+        blocks_.pop_back();
+        bytes_ -= block.bytes;
+        subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
+    }
+    /// Every second block, from high to low addresses.
+    void drop_every_second_from_the_top() {
+        std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) { return a.pointer < b.pointer; });
+        std::vector<Block> kept;
+        for (std::size_t i = blocks_.size(); i > 0; --i) {
+            const Block& block = blocks_[i - 1];
+            if (i % 2 == 1) {
+                kept.push_back(block);
+                continue;
+            }
+            bytes_ -= block.bytes;
+            subject_.deallocate(block.pointer, block.bytes, streams_[block.stream]);
+        }
+        blocks_ = std::move(kept);
+    }
+    std::size_t bytes() const { return bytes_; }
+    std::size_t size() const { return blocks_.size(); }
+
+  private:
+    Subject& subject_;
+    const Streams& streams_;
+    std::vector<Block> blocks_;
+    std::size_t bytes_ = 0;
+};
+
+/// Runs `work(thread)` on threads that start together; seconds from the start to the end of the last. Rethrows.
+template<typename Work>
+inline double together(std::size_t num_threads, Work work) {
+    std::latch ready(static_cast<std::ptrdiff_t>(num_threads) + 1);
+    std::vector<std::thread> threads;
+    std::vector<std::exception_ptr> errors(num_threads);
+    for (std::size_t thread = 0; thread < num_threads; ++thread) {
+        threads.emplace_back([&, thread] {
+            ready.arrive_and_wait();
+            try {
+                work(thread);
+            } catch (...) {
+                errors[thread] = std::current_exception();
+            }
+        });
+    }
+    ready.arrive_and_wait();
+    const auto begin = Clock::now();
+    for (std::thread& thread : threads) thread.join();
+    const double elapsed = seconds_since(begin);
+    for (const std::exception_ptr& error : errors) {
+        if (error) std::rethrow_exception(error);
+    }
+    return elapsed;
+}
 
 }  // namespace kmm::bench

@@ -45,6 +45,13 @@ class RmmSubject {
     rmm::mr::device_memory_resource* resource_;
 };
 
+std::unique_ptr<RmmSubject> make_pool_over_pool(const Shape& shape) {
+    Resources resources;
+    Pool* const below = put_pool(resources, {shape.initial_bytes, shape.maximum_bytes});
+    put_pool(resources, {shape.initial_bytes / 2, shape.maximum_bytes, below});
+    return std::make_unique<RmmSubject>(std::move(resources));
+}
+
 /// A pool of the driver, called directly: cudaMallocFromPoolAsync on the cuda driver.
 class DriverPool {
   public:
@@ -78,6 +85,7 @@ Scale small_scale() {
     scale.buffer_pool_bytes = std::size_t{32} << 20;
     scale.limit_bytes = std::size_t{512} << 20;
     scale.busy_bytes = std::size_t{4} << 20;
+    scale.num_small = 20'000;
     scale.sample_seconds = 0.02;
     scale.num_seeds = 2;
     scale.efficiency_operations = 2'000;
@@ -120,7 +128,8 @@ int main(int argc, char** argv) {
     try {
         driver::Driver& driver = driver::process_default();
         DriverMachine machine(driver);
-        const Scale scale = arguments.apply_to(driver.kind() == driver::Kind::host ? small_scale() : Scale());
+        const bool is_small = driver.kind() == driver::Kind::host && !arguments.large();
+        const Scale scale = arguments.apply_to(is_small ? small_scale() : Scale());
         Comparison comparison;
         const bool usual = driver.kind() == driver::Kind::cuda && !report.quick() && arguments.usual_sizes();
         if (usual) comparison.must = rival_figures();
@@ -140,6 +149,10 @@ int main(int argc, char** argv) {
             };
             figures.run({resource.name, make, takes(resource)});
         }
+        // The memory of its upstream is ready on one stream only, that of the other pools' upstream at once.
+        if (arguments.wants("pool_over_pool"))
+            figures.run({"pool_over_pool", [](const Shape& shape) { return make_pool_over_pool(shape); },
+                         Takes::churn_and_holes});
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

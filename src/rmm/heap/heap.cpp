@@ -154,9 +154,29 @@ void heap::join_with_next(piece* before) noexcept {
     resize(before, before->address, size, before->begins_region);
 }
 
-void heap::join_around(piece* at) noexcept {
-    join_with_next(at);
-    if (piece* const before = address_tree::previous(at)) join_with_next(before);
+/// A piece that has left the trees of sizes enters them as one with its neighbours, as far as they may be one. What joins
+/// leaves and enters each tree once.
+void heap::enter_joined(piece* at) noexcept {
+    piece* const before = address_tree::previous(at);
+    piece* const behind = address_tree::next(at);
+    const bool joins_behind = behind != nullptr && touch(*at, *behind) && joins(at->fences, behind->fences);
+    const bool joins_before = before != nullptr && touch(*before, *at) && joins(before->fences, at->fences);
+    piece* const kept = joins_before ? before : at;
+    if (joins_before) leave_sizes(before);
+    if (joins_behind) leave_sizes(behind);
+    // One change of the sums after the other: each goes up the tree as far as it matters.
+    std::size_t joined = kept->size_bytes;
+    for (piece* const gone : {joins_before ? at : nullptr, joins_behind ? behind : nullptr}) {
+        if (gone == nullptr) continue;
+        kept->fences.add(gone->fences);  // of the same timelines: this allocates nothing
+        joined += gone->size_bytes;
+        by_address_.erase(gone);
+        --num_pieces_;
+        drop_node(gone);
+    }
+    kept->size_bytes = joined;
+    enter_sizes(kept);
+    if (joins_before || joins_behind) address_tree::changed(kept);
 }
 
 /// Whether a region begins at the address has changed.

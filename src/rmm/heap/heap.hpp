@@ -286,13 +286,12 @@ class heap {
             leave_sizes(at);
             at->fences.prune(passed);
             at->of = owner_of(at->fences);
-            enter_sizes(at);
-            join_around(at);
+            enter_joined(at);
             at = by_owner_.last_before([=](const piece& p) { return is_before(p, of, where); }, &num_steps_);
         }
         return true;
     }
-    void join_around(piece* at) noexcept;
+    void enter_joined(piece* at) noexcept;
 
     std::size_t alignment_;
     merging merging_;

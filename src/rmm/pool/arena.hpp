@@ -17,6 +17,7 @@
 
 #include "rmm/heap/heap.hpp"
 #include "rmm/heap/span_heap.hpp"
+#include "rmm/pool/block_stock.hpp"
 #include "rmm/pool/chain.hpp"
 #include "rmm/pool/short_lock.hpp"
 #include "rmm/pool/timeline.hpp"
@@ -63,6 +64,11 @@ struct alignas(64) arena {
     std::atomic<bool> is_changed{false};
     arena* next_changed = nullptr;
 
+    // Of a pool of blocks of one size, instead of spans.
+    block_stock stock;
+    std::ptrdiff_t num_out = 0;  // blocks handed out here less those that came back here; over all arenas those in use
+    bool is_listed = false;      // among the arenas that have a stock
+
     // Under the engine's lock.
     chain_link<arena> as_holder;  // of spans
     // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
@@ -85,6 +91,19 @@ struct alignas(64) arena {
     void reserve_away(std::size_t more) {
         const std::size_t wanted = away.size() + heap.num_live() + more;
         if (wanted > away.capacity()) away.reserve(2 * wanted);
+    }
+
+    /// Null where the stock is empty.
+    stocked_block* take_stocked(cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
+        stocked_block* const block = stock.take_back();
+        if (block != nullptr) note_out(*block, asks, tag);
+        return block;
+    }
+    void note_out(stocked_block& block, cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
+        block.stream.store(asks, std::memory_order_relaxed);
+        block.tag.store(tag, std::memory_order_relaxed);
+        block.is_in_use.store(true, std::memory_order_release);
+        ++num_out;
     }
 
     /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.

@@ -27,6 +27,9 @@ constexpr std::size_t requests_per_refused_span = 256;
 // The memory of so many streams that are captured is passed over in the search for other.
 constexpr std::size_t most_avoided = 16;
 
+// Each block in a stock has a record of 64 bytes of the host's memory: too much for smaller ones.
+constexpr std::size_t smallest_stocked_bytes = 4096;
+
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -46,10 +49,11 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
                                ? std::numeric_limits<std::size_t>::max()
                                : heap::whole_granules_from(source_->maximum_bytes(), source_->granularity())),
       options_(options),
+      has_stocks_(options.block_bytes >= smallest_stocked_bytes),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_, mutex_.gone()),
-      large_frees_per_poll_(large_frees_per_poll) {
+      poll_after_(poll_after) {
     uncovered_.reserve(most_uncovered);
     common_uncovered_.reserve(most_uncovered);
     common_ = arenas_.emplace_back(std::make_unique<arena>()).get();
@@ -60,6 +64,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
         lock held(mutex_);
         unknown_ = &bind(held, {stream_kind::unknown, rmm::detail::unknown_number, nullptr}, arena::no_stream());
     }
+    if (has_stocks_) small_limit_ = options_.block_bytes;
     if (source_ == nullptr) return;
     update_small_limit();
     rmm::detail::enter_ledger(device_, *this);
@@ -136,32 +141,45 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
         return nullptr;
     }
     const std::size_t size = size_of(bytes);
+    arena* known = nullptr;
     if (size <= small_limit_.load(std::memory_order_relaxed)) {
         bool same_stream = false;
         arena* const a = arena_at_hand(normalized(stream), &same_stream);
-        if (a != nullptr && same_stream && !a->shares.load(std::memory_order_relaxed)) {
+        known = same_stream ? a : nullptr;
+        if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
             const std::lock_guard in(a->mutex);
             // Unless it has gone over to another stream meanwhile.
-            if (a->handle.load(std::memory_order_relaxed) == normalized(stream))
-                if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag()))
+            if (a->handle.load(std::memory_order_relaxed) == normalized(stream)) {
+                if (has_stocks_) {
+                    if (stocked_block* const block = a->take_stocked(normalized(stream), rmm::detail::current_tag()))
+                        return reinterpret_cast<void*>(block->address);
+                } else if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag())) {
                     return reinterpret_cast<void*>(block.address);
+                }
+            }
         }
     }
-    return allocate_slowly(size, stream, why);
+    return allocate_slowly(size, stream, known, why);
 }
 
-void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why) {
-    if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
-    const arena_call call = arena_of(stream);
-    arena& a = *call;
+/// `known`: the stream's arena, if the driver was asked already and the stream is not captured.
+void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why) {
+    std::optional<arena_call> call = known != nullptr ? call_on(*known, normalized(stream)) : bound_arena(stream);
+    if (!call) {
+        if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
+        call.emplace(arena_of(stream));
+    }
+    arena& a = **call;
     lock held(mutex_);
     release_ended_captures();
     if (should_cover()) cover(held);
-    if (more_to_clear_ || timelines_.num_recorded() > poll_above_)
+    if (timelines_.num_recorded() > poll_above_)
         poll(held);
-    else if (large_frees_ >= large_frees_per_poll_ && timelines_.num_recorded() > 0)
+    else if (num_since_poll_ >= poll_after_ && timelines_.num_recorded() > 0)
         poll(held, timelines_per_poll);
-    if (size <= small_limit_.load(std::memory_order_relaxed)) {
+    else if (more_to_clear_)
+        clear_passed();
+    if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
         if (needs_own_span(size, spans) && !add_span(size, spans) && !grow_by_span(held, spans))
@@ -236,6 +254,9 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
     for (;;) {
         piece found = find_fenced(size, a, avoided);
         if (!cut_behind(held, &found)) continue;
+        if (has_stocks_) ask_about(held, &found);
+        // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.
+        if (!found.fences.empty()) ++num_since_poll_;
         std::uint64_t unreachable = heap::heap::no_timeline;
         if (void* const ptr = try_piece(held, std::move(found), a, stream, how_far, why, &unreachable)) return ptr;
         if (unreachable == heap::heap::no_timeline || avoided.size() == most_avoided) return nullptr;
@@ -264,6 +285,7 @@ void pool_engine::return_region(std::uint8_t area, const heap::range& region, co
 }
 
 void pool_engine::put_back(piece taken) noexcept {
+    if (taken.block != nullptr) return put_back_stocked(std::move(taken));
     if (taken.from == nullptr)
         return give_or_lose(taken.area, taken.address, taken.size_bytes, std::move(taken.fences));
     try {
@@ -283,6 +305,8 @@ void pool_engine::put_back(piece taken) noexcept {
 }
 
 void* pool_engine::hand_out(piece taken, cuda_stream_view stream) {
+    if (taken.block == nullptr && has_stocks_) taken.block = blocks_.find(taken.address);
+    if (taken.block != nullptr) return hand_out_stocked(std::move(taken), stream);
     if (taken.from == nullptr) {
         try {
             large_.insert(taken.address,
@@ -302,6 +326,10 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     try {
         if (num_captures_.load(std::memory_order_relaxed) > 0 && free_captured(address, bytes, streams)) return;
+        if (has_stocks_)
+            if (stocked_block* const block = blocks_.find(address))
+                if (block->is_in_use.exchange(false, std::memory_order_acq_rel))
+                    return free_stocked(*block, address, streams);
         arena* const owner = directory_.find(address);
         if (owner != nullptr && streams.size() == 1)
             free_in_arena(*owner, address, bytes, streams.front());
@@ -312,8 +340,9 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
     }
 }
 
-/// Where the stream is now, in the words of its timeline; counts the free. `*recorder`: the stream's arena.
-heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder) {
+/// Calls f(arena, home) under the lock of the arena that works for the stream, whose timeline `home` is.
+template<typename F>
+void pool_engine::with_home(cuda_stream_view stream, F&& f) {
     const cudaStream_t handle = normalized(stream);
     arena* a = arena_at_hand(handle, nullptr);
     for (;;) {
@@ -324,7 +353,6 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
                 a = unknown_;  // an event of the device covers it
             }
         }
-        *recorder = a;
         if (a->kind.load(std::memory_order_relaxed) == stream_kind::unknown && is_of_other_device(stream)) {
             // No event of the pool's device covers it.
             rmm::detail::report_failure(driver_.synchronize_stream(rmm::detail::handle_of(stream)),
@@ -335,12 +363,21 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
         const cudaStream_t works_for = a->handle.load(std::memory_order_relaxed);
         timeline& home = *a->home.load(std::memory_order_relaxed);
         if ((works_for == handle && !home.has_ended()) ||
-            a->kind.load(std::memory_order_relaxed) == stream_kind::unknown) {
-            a->count_free(bytes);
-            return home.fence_now();
-        }
+            a->kind.load(std::memory_order_relaxed) == stream_kind::unknown)
+            return f(*a, home);
         a = nullptr;
     }
+}
+
+/// Where the stream is now, in the words of its timeline; counts the free. `*recorder`: the stream's arena.
+heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder) {
+    heap::fence now;
+    with_home(stream, [&](arena& a, timeline& home) {
+        *recorder = &a;
+        a.count_free(bytes);
+        now = home.fence_now();
+    });
+    return now;
 }
 
 void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream) {
@@ -423,7 +460,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         if (const auto block = large_.take(address)) {
             true_size = block->size_bytes;
             large_bytes_ -= true_size;
-            ++large_frees_;
+            ++num_since_poll_;
             note_uncovered(uncovered_, fences);
             give(block->area, address, true_size, std::move(fences));
         }
@@ -433,6 +470,40 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
     }
     if (surplus > 0) release_surplus(surplus);
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+}
+
+/// A block of a stock, which is noted as not in use already, goes to the stock of the stream that frees it; into the heap
+/// where several streams used it, none, or one that cannot be told from others.
+void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
+                               std::span<const cuda_stream_view> streams) {
+    const std::size_t size = options_.block_bytes;
+    heap::fence_set fences;
+    for (cuda_stream_view stream : streams) {
+        arena* recorder = nullptr;
+        bool is_stocked = false;
+        with_home(stream, [&](arena& a, timeline& home) {
+            recorder = &a;
+            a.count_free(size);
+            const heap::fence now = home.fence_now();
+            is_stocked = streams.size() == 1 && a.own_number() != heap::heap::no_timeline;
+            if (is_stocked) {
+                --a.num_out;
+                enter_stock(a, block, now.position);
+            } else {
+                fences.add(now);
+            }
+        });
+        if (should_record(*recorder)) record(*recorder, stream);
+        if (is_stocked) return;
+    }
+    const lock held(mutex_);
+    {
+        const std::lock_guard in(common_->mutex);
+        --common_->num_out;
+    }
+    ++num_since_poll_;
+    note_uncovered(uncovered_, fences);
+    give(0, address, size, std::move(fences));
 }
 
 void pool_engine::release_surplus(std::size_t bytes) {

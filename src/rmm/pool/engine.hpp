@@ -4,7 +4,7 @@
 // Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a
 // free on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The
 // heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
-// comes from the heap.
+// comes from the heap. Pools whose blocks have one size keep free blocks in stocks (block_stock.hpp) instead of spans.
 //
 // Owns: the blocks from upstream, the heap and the arenas over them, the streams' fences. Must not know: the public
 // templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
@@ -128,6 +128,9 @@ class pool_engine final : public rmm::detail::memory_holder {
         std::uint64_t position = 0;  // of blocks of arenas: with which they go back
         bool was_away = false;
         std::uint8_t area = 0;  // of blocks of a heap: of which
+        // Of stocks: the block, and what comes with it into the stock of `from`.
+        stocked_block* block = nullptr;
+        block_stock more = {};
         explicit operator bool() const noexcept { return address != 0; }
     };
     struct large_block {
@@ -141,7 +144,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     // have passed. With rare polls the heap of a pool that many streams use breaks into small pieces: eight streams
     // that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32 (H200, medians of
     // 15 seeds).
-    static constexpr std::size_t large_frees_per_poll = 4;
+    static constexpr std::size_t poll_after = 4;
     // As many timelines are asked about then; the next poll asks others.
     static constexpr std::size_t timelines_per_poll = 32;
     // Frees that are noted because they may have no event, of large blocks and of shared ones each.
@@ -162,6 +165,8 @@ class pool_engine final : public rmm::detail::memory_holder {
         return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
     }
     arena* arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept;
+    std::optional<arena_call> call_on(arena& a, cudaStream_t handle) noexcept;
+    std::optional<arena_call> bound_arena(cuda_stream_view stream) noexcept;
     arena_call arena_of(cuda_stream_view stream);
     arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
     arena* take_clean_orphan(lock& held);
@@ -209,7 +214,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void release_ended_captures();
 
     // ---- finding memory
-    void* allocate_slowly(std::size_t size, cuda_stream_view stream, refusal* why);
+    void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why);
     void* try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far, refusal* why,
                     std::uint64_t* unreachable = nullptr);
     void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, refusal* why);
@@ -233,6 +238,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     void clear_passed();
 
     // ---- taking back
+    template<typename F>
+    void with_home(cuda_stream_view stream, F&& f);
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
@@ -241,6 +248,19 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
     void release_surplus(std::size_t bytes);
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
+
+    // ---- blocks of one size (engine_stocks.cpp)
+    piece find_stocked(std::size_t size, arena& a);
+    bool refill(std::size_t size, arena& a);
+    piece take_over(arena& a, std::span<const std::uint64_t> avoided, bool ready);
+    piece take_older_half(arena& other, arena& a, bool ready);
+    void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept;
+    void ask_about(lock& held, piece* taken);
+    void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
+    void put_back_stocked(piece taken) noexcept;
+    void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
+    void collect_stock(arena& a) noexcept;
+    std::size_t num_blocks_out() noexcept;
 
     // ---- fences
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
@@ -310,7 +330,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     const std::size_t whole_granules_from_;  // requests of virtual memory that are rounded up to its granularity
     const pool_options options_;
 
+    const bool has_stocks_;
     span_directory directory_;
+    stocked_blocks blocks_;                    // of a pool with stocks
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
@@ -330,7 +352,10 @@ class pool_engine final : public rmm::detail::memory_holder {
     chain<arena, &arena::as_holder> holders_;
     chain<arena, &arena::as_waiting> waiting_;
     std::atomic<arena*> changed_{nullptr};
-    std::size_t next_looked_at_ = 0;             // of the arenas, for one whose stream is gone
+    std::size_t next_looked_at_ = 0;                 // of the arenas, for one whose stream is gone
+    std::size_t arenas_kept_unused_ = 64;            // of foreign streams, which may come back
+    std::array<std::uint64_t, 128> taken_unused_{};  // numbers, and one, of streams that lost theirs last
+    std::size_t num_taken_unused_ = 0;
     std::size_t binds_since_device_event_ = 0;   // of streams that found no arena they could take over
     std::size_t forget_above_ = 0;               // timelines that are nobody's own
     std::uint64_t collected_at_ = 0;             // passes with which the arenas that wait were compared
@@ -345,14 +370,14 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t large_bytes_ = 0;
     std::size_t spare_bytes_ = 0;  // of the source: held, mapped nowhere
     std::size_t peak_held_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;        // of virtual memory: the most that was in use, spans counted whole
-    std::size_t large_frees_ = 0;       // since the last poll
-    std::size_t large_frees_per_poll_;  // more while polls learn nothing
-    std::size_t trim_above_ = 0;        // free bytes below which the release threshold is not looked at
-    std::size_t spans_refused_ = 0;     // so many requests go by before a stream without a span gets another chance
-    std::size_t poll_above_ = 64;       // recorded epochs that make the next slow allocation ask
-    std::uint64_t num_steps_ = 0;       // arenas, blocks that are away and fences that were looked at
-    bool more_to_clear_ = false;        // the last poll left fences in the heaps that are known to have passed
+    std::size_t peak_bytes_ = 0;      // of virtual memory: the most that was in use, spans counted whole
+    std::size_t num_since_poll_ = 0;  // large frees, and requests that had to wait, since the last poll
+    std::size_t poll_after_;          // more while polls learn nothing
+    std::size_t trim_above_ = 0;      // free bytes below which the release threshold is not looked at
+    std::size_t spans_refused_ = 0;   // so many requests go by before a stream without a span gets another chance
+    std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocation ask
+    std::uint64_t num_steps_ = 0;     // arenas, blocks that are away and fences that were looked at
+    bool more_to_clear_ = false;      // the last poll left fences in the heaps that are known to have passed
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
@@ -360,31 +385,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::thread::id grower_;
     std::uint64_t num_growths_ = 0;
     std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
-};
-
-/// One thread grows, or shrinks, a pool at a time. An upstream that calls back into the pool is the same thread growing
-/// again; it leaves the marks to the outer call.
-class growth_mark {
-  public:
-    explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.device_), outermost_(!pool.growing_) {
-        if (!outermost_) return;
-        pool.growing_ = true;
-        pool.grower_ = std::this_thread::get_id();
-    }
-    ~growth_mark() {
-        if (!outermost_) return;
-        pool_.growing_ = false;
-        ++pool_.num_growths_;
-        pool_.grower_ = {};
-        pool_.grown_.notify_all();
-    }
-    growth_mark(const growth_mark&) = delete;
-    growth_mark& operator=(const growth_mark&) = delete;
-
-  private:
-    pool_engine& pool_;
-    const rmm::detail::transit_scope transit_;
-    bool outermost_;
 };
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 
 #include "rmm/aligned.hpp"
 #include "rmm/pool/engine.hpp"
+#include "rmm/pool/growth_mark.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -155,7 +156,7 @@ pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
     };
     if (const piece found = idle()) return found;
     if (more_to_clear_ || timelines_.num_recorded() > 0) poll(held);
-    collect_spans(false);
+    collect_spans(has_stocks_);
     return idle();
 }
 

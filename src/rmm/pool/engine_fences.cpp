@@ -13,12 +13,12 @@ namespace {
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
-// While the device lags behind, so that polls learn nothing, each comes after twice as many frees as the one before; up
+// While the device lags behind, so that polls learn nothing, each comes after twice as many frees and waits as the one before; up
 // to these.
-constexpr std::size_t most_large_frees_per_poll = 64;
-// What more has passed is left to the polls of the next requests: clearing all of some thousand pieces takes
-// milliseconds, under the lock.
-constexpr std::size_t most_cleared_per_poll = 512;
+constexpr std::size_t most_since_poll = 64;
+// What more has passed is left to the next requests: clearing a piece among a hundred thousand takes a microsecond, under
+// the lock.
+constexpr std::size_t most_cleared_at_once = 16;
 
 // As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
 // host driver.
@@ -96,7 +96,7 @@ void pool_engine::wait_for_device() noexcept {
 /// is asked + pieces of the timelines that have moved).
 void pool_engine::poll(lock& held, std::size_t most_timelines) {
     std::vector<timelines::question> questions = timelines_.questions(most_timelines);
-    large_frees_ = 0;  // others that come meanwhile need not ask too
+    num_since_poll_ = 0;  // others that come meanwhile need not ask too
     const std::uint64_t passes = timelines_.num_passes();
     {
         const unlocked without(held);
@@ -104,9 +104,7 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     }
     timelines_.answer(questions);
     clear_passed();
-    large_frees_per_poll_ = passes == timelines_.num_passes()
-                                ? std::min(2 * large_frees_per_poll_, most_large_frees_per_poll)
-                                : large_frees_per_poll;
+    poll_after_ = passes == timelines_.num_passes() ? std::min(2 * poll_after_, most_since_poll) : poll_after;
     // The next round comes when as many again have gathered, so that its cost is spread over what caused it.
     if (most_timelines >= timelines_.num_recorded()) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }
@@ -120,7 +118,7 @@ void pool_engine::clear_passed() {
     for (heap::heap& h : heaps_) {
         if (moved.of_device != 0)
             h.prune(has_passed);
-        else if (!h.prune(moved.numbers, has_passed, most_cleared_per_poll))
+        else if (!h.prune(moved.numbers, has_passed, most_cleared_at_once))
             more_to_clear_ = true;
     }
     if (!more_to_clear_) timelines_.note_cleared(moved);

@@ -9,6 +9,7 @@
 #include "rmm/detail/format.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/pool/engine.hpp"
+#include "rmm/pool/growth_mark.hpp"
 #include "rmm/reclaim.hpp"
 
 namespace rmm {
@@ -42,6 +43,7 @@ std::string first_line(const char* text) { return std::string(text, std::strcspn
 std::size_t pool_engine::span_bytes() const noexcept {
     constexpr std::size_t granule = span_directory::granule;
     if (const std::size_t block = options_.block_bytes; block != 0) {
+        if (has_stocks_) return 0;
         // Blocks tile a span only if they are powers of two.
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
@@ -271,6 +273,7 @@ bool pool_engine::give_back_block(lock& held, const heap::range& block, cuda_str
     }
     heaps_[0].remove_taken(block.address, block.size_bytes);
     regions_.erase(block.address);
+    if (has_stocks_) blocks_.remove_region(block.address, block.size_bytes);
     held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
     const unlocked without(held);
     tell_removed(block.address, block.size_bytes);
@@ -487,8 +490,10 @@ void pool_engine::add_upstream_block(void* base, std::size_t bytes, const heap::
     const auto noted = regions_.emplace(address, bytes).first;
     try {
         // A copy across the border of two allocations of the driver may fail, even where they touch.
+        if (has_stocks_) blocks_.add_region(address, bytes, options_.block_bytes);
         heaps_[0].add_region(address, bytes, heap::border::sealed, fences);
     } catch (...) {
+        if (has_stocks_) blocks_.remove_region(address, bytes);
         regions_.erase(noted);
         throw;
     }
@@ -649,6 +654,11 @@ pool_statistics pool_engine::statistics() {
         s.in_use_bytes += a->heap.live_bytes();
         s.num_blocks += a->heap.num_live();
         s.largest_free_bytes = std::max(s.largest_free_bytes, a->heap.largest_free_bytes());
+    }
+    if (has_stocks_) {
+        const std::size_t num_out = num_blocks_out();
+        s.in_use_bytes += num_out * options_.block_bytes;
+        s.num_blocks += num_out;
     }
     std::size_t of_captures = 0;
     for (const auto& c : captures_) of_captures += c->held_bytes;

@@ -82,7 +82,9 @@ bool pool_engine::should_share(arena& a) noexcept {
 /// What the stream may use at once.
 pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
     const std::uint64_t own = a.own_number();
-    if (size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
+    if (has_stocks_)
+        if (piece stocked = find_stocked(size, a)) return stocked;
+    if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
         arena& spans = spans_of(a);
         for (bool more = true; more; more = add_span(size, spans)) {
             const std::lock_guard in(spans.mutex);
@@ -100,6 +102,11 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
 /// arenas, whole spans of which something is away. O(blocks away + arenas with spans), or what
 /// merging needs.
 pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+    if (has_stocks_) {
+        heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided);
+        if (b) return {b.address, b.size_bytes, std::move(b.fences)};
+        return take_over(a, avoided, false);
+    }
     if (piece away = take_away_block(size, a, avoided)) return away;
     const auto from_heap = [&](bool also_away) -> piece {
         collect_spans(also_away);
@@ -276,6 +283,11 @@ void pool_engine::collect_spans(bool also_away) {
 void pool_engine::collect_from(arena& a, bool also_away) {
     const std::lock_guard in(a.mutex);
     ++num_steps_;
+    if (has_stocks_) {
+        if (also_away) collect_stock(a);
+        a.is_listed = !a.stock.empty();
+        if (a.is_listed) return holders_.push_back(a);
+    }
     drain(a);
     const auto fence_at = [&](std::uint64_t position) {
         const heap::fence last_use{a.number, position};

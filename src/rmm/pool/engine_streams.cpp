@@ -107,9 +107,10 @@ constexpr std::size_t max_orphans_asked = 4;
 // For each new stream so many arenas are checked, in turn, for streams that have ended: more than one, so that arenas
 // of ended streams stay a small part of all.
 constexpr std::size_t arenas_looked_at = 8;
-// That a foreign stream is gone nobody can tell; beyond so many arenas one that was not used for two rounds goes
-// to others.
-constexpr std::size_t arenas_kept_unused = 64;
+// That a foreign stream is gone nobody can tell; beyond some arenas (engine.hpp) one that was not used for two rounds goes
+// to others. Where its stream comes back, there are more streams in use than that: as many again are kept then, up to
+// this, which is 10 MiB of the host's memory.
+constexpr std::size_t most_kept_unused = 4096;
 // The frees of an orphan whose stream left no event are covered by an event of the device. The driver needs as long for
 // that as for one new stream for every so many timelines.
 constexpr std::size_t timelines_per_bind = 64;
@@ -177,16 +178,27 @@ arena* pool_engine::arena_at_hand(cudaStream_t handle, bool* same_stream) noexce
     return a;
 }
 
+/// Of an arena that was the stream's just now. Of a foreign stream it may go over to another one as long as nobody calls.
+std::optional<arena_call> pool_engine::call_on(arena& a, cudaStream_t handle) noexcept {
+    if (a.kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(a);
+    const lock held(mutex_);
+    if (a.handle != handle) return std::nullopt;
+    return arena_call(a);
+}
+
+/// Of a stream that is the one of before, and not captured. Calls the driver.
+std::optional<arena_call> pool_engine::bound_arena(cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = normalized(stream);
+    bool same_stream = false;
+    arena* const a = arena_at_hand(handle, &same_stream);
+    if (a == nullptr || !same_stream) return std::nullopt;
+    return call_on(*a, handle);
+}
+
 /// The arena of a stream that was identified now. May throw std::bad_alloc. Calls the driver.
 arena_call pool_engine::arena_of(cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
-    bool same_stream = false;
-    if (arena* const a = arena_at_hand(handle, &same_stream); a != nullptr && same_stream) {
-        // Of a foreign stream it may go over to another one as long as nobody calls.
-        if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
-        const lock held(mutex_);
-        if (a->handle == handle) return arena_call(*a);
-    }
+    if (std::optional<arena_call> bound = bound_arena(stream)) return std::move(*bound);
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
@@ -207,6 +219,9 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
     const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
     if (has_handle)
         if (const auto stale = arena_by_handle_.find(handle); stale != arena_by_handle_.end()) orphan(*stale->second);
+    if (who.kind == stream_kind::foreign && arenas_.size() > arenas_kept_unused_ &&
+        std::find(taken_unused_.begin(), taken_unused_.end(), who.number + 1) != taken_unused_.end())
+        arenas_kept_unused_ = std::min(2 * arenas_kept_unused_, most_kept_unused);
     orphan_unused();
     if (timelines_.num_left() > forget_above_) forget_what_left(held);
     arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
@@ -233,6 +248,8 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->unrecorded_bytes = 0;
         a->num_recordings = 0;
         a->drained_at = arena::never;
+        // Whose arena it was has passed all of these.
+        for (stocked_block* b = a->stock.front(); b != nullptr; b = block_stock::behind(*b)) b->position = 0;
         a->shares = false;
         a->num_shared = 0;
         a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
@@ -265,8 +282,9 @@ void pool_engine::orphan_unused() noexcept {
         case stream_kind::per_thread: is_over = rmm::detail::thread_has_ended(a.number); break;
         case stream_kind::owned: is_over = a.home.load()->has_ended(); break;
         case stream_kind::foreign:
-            is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > arenas_kept_unused &&
+            is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > arenas_kept_unused_ &&
                       a.num_callers.load(std::memory_order_acquire) == 0;
+            if (is_over) taken_unused_[num_taken_unused_++ % taken_unused_.size()] = a.number + 1;
             break;
         case stream_kind::legacy:
         case stream_kind::unknown: break;
@@ -280,7 +298,7 @@ bool pool_engine::is_clean(arena& a) noexcept {
     const std::lock_guard in(a.mutex);
     const timeline* const home = a.home.load();
     return home == nullptr || timelines_.has_passed({home->number, a.last_freed}) ||
-           (a.heap.num_spans() == 0 && a.away.empty());
+           (a.heap.num_spans() == 0 && a.away.empty() && a.stock.empty());
 }
 
 /// An arena without a stream whose memory is ready for everybody, or null. Lets the lock go for the driver.

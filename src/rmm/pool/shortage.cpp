@@ -96,6 +96,12 @@ rmm::detail::holder_figures pool_engine::figures() {
         f.in_use_bytes += a->heap.live_bytes();
         f.num_blocks += a->heap.num_live();
         f.largest_free_bytes = std::max(f.largest_free_bytes, a->heap.largest_free_bytes());
+        if (!a->stock.empty()) f.largest_free_bytes = std::max(f.largest_free_bytes, options_.block_bytes);
+    }
+    if (has_stocks_) {
+        const std::size_t num_out = num_blocks_out();
+        f.in_use_bytes += num_out * options_.block_bytes;
+        f.num_blocks += num_out;
     }
     return f;
 }
@@ -103,6 +109,7 @@ rmm::detail::holder_figures pool_engine::figures() {
 void pool_engine::add_by_tag(rmm::detail::tag_sums* sums) {
     const lock held(mutex_);
     large_.for_each([&](std::uintptr_t, const large_block& b) { add_to(sums, b.tag, b.size_bytes); });
+    blocks_.for_each_in_use([&](const stocked_block& b) { add_to(sums, b.tag, options_.block_bytes); });
     for (const auto& a : arenas_) {
         const std::lock_guard in(a->mutex);
         a->heap.for_each_live(
@@ -114,6 +121,8 @@ void pool_engine::add_blocks(std::vector<rmm::detail::held_block>* blocks) {
     const lock held(mutex_);
     large_.for_each(
         [&](std::uintptr_t address, const large_block& b) { blocks->push_back({address, b.size_bytes, b.tag}); });
+    blocks_.for_each_in_use(
+        [&](const stocked_block& b) { blocks->push_back({b.address, options_.block_bytes, b.tag}); });
     for (const auto& a : arenas_) {
         const std::lock_guard in(a->mutex);
         a->heap.for_each_live([&](std::uintptr_t address, std::size_t bytes, rmm::detail::tag_number tag) {
@@ -139,6 +148,7 @@ std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
 bool pool_engine::gave(const void* memory) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(memory);
     const lock held(mutex_);
+    if (const stocked_block* const block = blocks_.find(address); block != nullptr && block->is_in_use) return true;
     return large_.find(address) != nullptr || directory_.find(address) != nullptr;
 }
 
@@ -156,6 +166,7 @@ std::vector<std::pair<cudaStream_t, std::size_t>> pool_engine::in_use_by_stream(
     {
         const lock held(mutex_);
         large_.for_each([&](std::uintptr_t, const large_block& b) { sums[b.stream] += b.size_bytes; });
+        blocks_.for_each_in_use([&](const stocked_block& b) { sums[b.stream] += options_.block_bytes; });
         for (const auto& a : arenas_) {
             const std::lock_guard in(a->mutex);
             const cudaStream_t who = a.get() == common_ ? arena::shared_streams() : a->handle.load();

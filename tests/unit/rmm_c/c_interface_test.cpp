@@ -287,7 +287,7 @@ TEST(CInterface, a_block_that_pytorch_records_on_another_stream_is_not_used_befo
     kmm::driver::Driver& d = kmm::driver::process_default();
     std::binary_semaphore gate{0};
     std::atomic<bool> has_passed{false}, came_after{false};
-    struct context {
+    struct order {
         std::binary_semaphore& gate;
         std::atomic<bool>& has_passed;
         std::atomic<bool>& came_after;
@@ -300,8 +300,8 @@ TEST(CInterface, a_block_that_pytorch_records_on_another_stream_is_not_used_befo
     ASSERT_TRUE(d.host_callback(
                      {other.value()},
                      [](void* user) {
-                         static_cast<context*>(user)->gate.acquire();
-                         static_cast<context*>(user)->has_passed = true;
+                         static_cast<order*>(user)->gate.acquire();
+                         static_cast<order*>(user)->has_passed = true;
                      },
                      &both)
                     .ok());
@@ -311,7 +311,7 @@ TEST(CInterface, a_block_that_pytorch_records_on_another_stream_is_not_used_befo
     ASSERT_TRUE(d.host_callback(
                      {own.value()},
                      [](void* user) {
-                         auto& c = *static_cast<context*>(user);
+                         auto& c = *static_cast<order*>(user);
                          c.came_after = c.has_passed.load();
                      },
                      &both)

@@ -1,0 +1,180 @@
+// Implements the part of engine.hpp that serves pools whose blocks all have one size (block_stock.hpp).
+//
+// A stream takes from its own stock first, then from what is free in the heap, then half of the stock of another stream:
+// the blocks that were freed there longest ago, of which most have passed.
+#include <algorithm>
+#include <utility>
+
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+// A stream takes as many blocks of the heap at once, or its share of half of them: what one stream keeps, others miss.
+constexpr std::size_t most_refilled = 8;
+// Stocks of other streams that are looked into for blocks that have passed; the next search goes on behind them.
+constexpr std::size_t most_stocks_asked = 4;
+
+}  // namespace
+
+/// Under the arena's lock: what is there may be used by the arena's stream without a wait.
+void pool_engine::enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept {
+    block.position = position;
+    a.last_freed = std::max(a.last_freed, position);
+    a.stock.push_back(block);
+    if (!a.is_listed) note_change(a);
+}
+
+/// A block that the stream may use at once.
+pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
+    if (a.own_number() == heap::heap::no_timeline) return {};
+    for (bool more = true; more; more = refill(size, a)) {
+        const std::lock_guard in(a.mutex);
+        if (stocked_block* const block = a.stock.take_back()) {
+            piece taken{block->address, size, {}, &a};
+            taken.block = block;
+            return taken;
+        }
+    }
+    return take_over(a, {}, true);
+}
+
+/// From the heap into the arena's stock; false if nothing there is ready for its stream.
+bool pool_engine::refill(std::size_t size, arena& a) {
+    const std::size_t share = heaps_[0].free_bytes() / size / (2 * arenas_.size());
+    for (std::size_t count = std::clamp<std::size_t>(share, 1, most_refilled); count > 0; count /= 2) {
+        const heap::block b = heaps_[0].try_allocate_ready(count * size, a.own_number());
+        if (!b) continue;
+        if (blocks_.find(b.address) == nullptr) {
+            give(0, b.address, b.size_bytes, b.fences);
+            return false;
+        }
+        try {
+            heaps_[0].expect_frees(count - 1);
+        } catch (...) {
+            give(0, b.address, b.size_bytes, b.fences);
+            throw;
+        }
+        const std::uint64_t position = b.fences.empty() ? 0 : b.fences.begin()->position;
+        const std::lock_guard in(a.mutex);
+        for (std::size_t i = count; i-- > 0;) enter_stock(a, *blocks_.find(b.address + i * size), position);
+        return true;
+    }
+    return false;
+}
+
+/// Of what other streams have. `ready`: only of what has passed as far as is known, and after a look at a few.
+pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, bool ready) {
+    collect_spans(false);
+    std::size_t num_asked = 0;
+    for (std::size_t n = holders_.size(); n > 0 && (!ready || num_asked < most_stocks_asked); --n) {
+        arena& other = *holders_.take_front();
+        const std::lock_guard in(other.mutex);
+        ++num_steps_;
+        // One that has nothing comes back with its next free.
+        other.is_listed = !other.stock.empty();
+        if (!other.is_listed) continue;
+        holders_.push_back(other);
+        if (&other == &a || std::find(avoided.begin(), avoided.end(), other.number) != avoided.end()) continue;
+        ++num_asked;
+        if (piece taken = take_older_half(other, a, ready)) return taken;
+    }
+    return {};
+}
+
+/// Under the lock of `other`. One block is for the request, the rest for the stock of `a`.
+pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, bool ready) {
+    const bool has_stock = a.own_number() != heap::heap::no_timeline;
+    piece taken;
+    heap::fence last_use{other.number, 0};
+    for (std::size_t n = has_stock ? (other.stock.size() + 1) / 2 : 1; n > 0; --n) {
+        stocked_block& oldest = *other.stock.front();
+        const heap::fence use{other.number, oldest.position};
+        const bool has_passed = use.position == 0 || timelines_.has_passed(use);
+        if (ready && !has_passed) break;
+        if (!has_passed) last_use.position = std::max(last_use.position, use.position);
+        other.stock.erase(oldest);
+        if (taken.block != nullptr) {
+            taken.more.push_back(oldest);
+            continue;
+        }
+        taken.address = oldest.address;
+        taken.size_bytes = options_.block_bytes;
+        taken.from = &a;
+        taken.block = &oldest;
+    }
+    if (last_use.position != 0) taken.fences.add(last_use);
+    return taken;
+}
+
+/// A question to the driver costs less than a wait, and what it tells serves others too. Lets the lock go.
+void pool_engine::ask_about(lock& held, piece* taken) {
+    if (!*taken || taken->fences.size() != 1) return;
+    try {
+        timeline* const of = timelines_.find(taken->fences.begin()->timeline);
+        if (of == nullptr) return;
+        std::vector<timelines::question> one = timelines_.question_about(*of, taken->fences.begin()->position);
+        if (one.empty()) return;
+        {
+            const unlocked without(held);
+            timelines_.ask(one);
+        }
+        timelines_.answer(one);
+        clear_passed();
+    } catch (...) {
+        put_back(std::move(*taken));
+        throw;
+    }
+    taken->fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+}
+
+void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = normalized(stream);
+    arena& a = taken.from != nullptr ? *taken.from : *common_;
+    {
+        const std::lock_guard in(a.mutex);
+        a.note_out(*taken.block, handle, rmm::detail::current_tag());
+        // Unless the arena has gone over to another stream, which has not waited.
+        if (!taken.more.empty() && a.handle.load(std::memory_order_relaxed) == handle) {
+            // Whoever takes them next waits for this stream's wait.
+            const std::uint64_t position = taken.fences.empty() ? 0 : a.home.load()->fence_now().position;
+            while (stocked_block* const block = taken.more.take_front()) enter_stock(a, *block, position);
+        }
+    }
+    while (stocked_block* const block = taken.more.take_front())
+        give_or_lose(0, block->address, options_.block_bytes, taken.fences);
+    return reinterpret_cast<void*>(taken.address);
+}
+
+void pool_engine::put_back_stocked(piece taken) noexcept {
+    give_or_lose(0, taken.address, taken.size_bytes, taken.fences);
+    while (stocked_block* const block = taken.more.take_front())
+        give_or_lose(0, block->address, options_.block_bytes, taken.fences);
+}
+
+/// Under the arena's lock: into the heap, where blocks that touch become one.
+void pool_engine::collect_stock(arena& a) noexcept {
+    while (stocked_block* const block = a.stock.take_front()) {
+        heap::fence_set fences;
+        if (block->position != 0) fences.add({a.number, block->position});
+        give_or_lose(0, block->address, options_.block_bytes, std::move(fences));
+    }
+}
+
+/// Under the engine's lock. A block that is freed meanwhile counts or does not.
+std::size_t pool_engine::num_blocks_out() noexcept {
+    std::ptrdiff_t sum = 0;
+    for (const auto& a : arenas_) {
+        const std::lock_guard in(a->mutex);
+        sum += a->num_out;
+    }
+    return static_cast<std::size_t>(std::max<std::ptrdiff_t>(sum, 0));
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

@@ -1,0 +1,325 @@
+// Pools whose blocks all have one size: who gets which block, what its last users are waited for, and that a pair costs no
+// more among many blocks and streams than among few. And which pools have spans at all.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "recording_resource.hpp"
+#include "rmm/cuda_device.hpp"
+#include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/fixed_size_memory_resource.hpp"
+#include "rmm/pool/block_stock.hpp"
+#include "rmm/pool/engine.hpp"
+#include "stream_tools.hpp"
+
+namespace {
+
+using namespace rmm;
+using fixed = mr::fixed_size_memory_resource<mr::device_memory_resource>;
+using mr::detail::pool_engine;
+using rmm_test::driver;
+using rmm_test::foreign_stream;
+using rmm_test::gate;
+using rmm_test::is_idle;
+using rmm_test::non_blocking;
+using rmm_test::recording_resource;
+
+constexpr std::size_t KiB = std::size_t{1} << 10;
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+/// Gives memory that begins 256 bytes behind where the driver's does.
+class shifted_resource final : public mr::device_memory_resource {
+  public:
+    std::size_t in_use = 0;
+
+  private:
+    void* do_allocate(std::size_t bytes, cuda_stream_view stream) override {
+        void* const ptr = cuda_.allocate(bytes + 256, stream);
+        in_use += bytes;
+        return static_cast<char*>(ptr) + 256;
+    }
+    void do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) override {
+        in_use -= bytes;
+        cuda_.deallocate(static_cast<char*>(ptr) - 256, bytes + 256, stream);
+    }
+    mr::cuda_memory_resource cuda_;
+};
+
+TEST(PoolStocks, a_block_serves_the_stream_that_freed_it_whoever_asked_for_it) {
+    mr::cuda_memory_resource cuda;
+    fixed pool{&cuda, 64 * KiB, 64};
+    const foreign_stream asks, frees;
+    void* const block = pool.allocate(64 * KiB, asks.view());
+    gate g;
+    g.close(frees.view());
+    pool.deallocate(block, 64 * KiB, frees.view());
+    EXPECT_EQ(pool.allocate(64 * KiB, frees.view()), block) << "nothing to wait for on that stream itself";
+    pool.deallocate(block, 64 * KiB, frees.view());
+}
+
+TEST(PoolStocks, what_one_stream_freed_is_another_s_only_behind_it) {
+    for (const bool ours : {true, false}) {
+        mr::cuda_memory_resource cuda;
+        fixed pool{&cuda, 64 * KiB, 4};
+        const cuda_stream own[2] = {non_blocking(), non_blocking()};
+        const foreign_stream foreign[2];
+        const cuda_stream_view busy = ours ? own[0].view() : foreign[0].view();
+        const cuda_stream_view taker = ours ? own[1].view() : foreign[1].view();
+        std::set<void*> blocks;
+        for (int i = 0; i < 4; ++i) blocks.insert(pool.allocate(64 * KiB, busy));
+        gate g;
+        g.close(busy);
+        for (void* ptr : blocks) pool.deallocate(ptr, 64 * KiB, busy);
+        std::vector<void*> taken;
+        for (int i = 0; i < 4; ++i) taken.push_back(pool.allocate(64 * KiB, taker));
+        EXPECT_EQ(std::set<void*>(taken.begin(), taken.end()), blocks) << "taken over, not grown";
+        EXPECT_FALSE(is_idle(taker)) << "waits for the stream that freed the blocks";
+        g.open();
+        EXPECT_TRUE(driver().synchronize_stream({taker.value()}).ok());
+        for (void* ptr : taken) pool.deallocate(ptr, 64 * KiB, taker);
+    }
+}
+
+TEST(PoolStocks, whoever_takes_what_another_took_over_waits_for_the_first_one_too) {
+    mr::cuda_memory_resource cuda;
+    fixed pool{&cuda, 64 * KiB, 4};
+    const foreign_stream first, second, third;
+    std::vector<void*> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(pool.allocate(64 * KiB, first.view()));
+    gate g;
+    g.close(first.view());
+    for (void* ptr : blocks) pool.deallocate(ptr, 64 * KiB, first.view());
+    // Takes half of them over, and uses one.
+    void* const used = pool.allocate(64 * KiB, second.view());
+    std::vector<void*> taken;
+    for (int i = 0; i < 3; ++i) {
+        const cuda_stream stream = non_blocking();
+        taken.push_back(pool.allocate(64 * KiB, stream.view()));
+        EXPECT_FALSE(is_idle(stream.view())) << i;
+        g.open();
+        EXPECT_TRUE(driver().synchronize_stream({stream.view().value()}).ok());
+        if (i == 0) break;
+    }
+    for (void* ptr : taken) pool.deallocate(ptr, 64 * KiB, third.view());
+    pool.deallocate(used, 64 * KiB, second.view());
+}
+
+TEST(PoolStocks, every_block_of_memory_that_lies_anywhere_is_handed_out_once_and_goes_back) {
+    for (const std::size_t block : {4 * KiB, 12 * KiB, 96 * KiB, 1 * MiB, 3 * MiB}) {
+        shifted_resource upstream;
+        {
+            fixed pool{&upstream, block, 7};
+            const cuda_stream streams[3] = {non_blocking(), non_blocking(), non_blocking()};
+            std::vector<void*> live;
+            for (int i = 0; i < 21; ++i) live.push_back(pool.allocate(block, streams[i % 3].view()));
+            const std::size_t held = upstream.in_use;
+            EXPECT_EQ(held, 21 * block) << block;
+            EXPECT_EQ(std::set<void*>(live.begin(), live.end()).size(), 21u) << block;
+            EXPECT_EQ(pool.statistics().num_blocks, 21u);
+            EXPECT_EQ(pool.statistics().in_use_bytes, 21 * block);
+            for (int i = 0; i < 21; ++i) pool.deallocate(live[i], block, streams[(i + 1) % 3].view());
+            EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+            for (int i = 0; i < 21; ++i) live[i] = pool.allocate(block, streams[2].view());
+            EXPECT_EQ(upstream.in_use, held)
+                << "what is in the stocks of other streams serves before upstream is asked";
+            for (void* ptr : live) pool.deallocate(ptr, block, streams[2].view());
+            EXPECT_EQ(pool.trim(0), held) << block;
+            EXPECT_EQ(upstream.in_use, 0u) << block;
+            void* const again = pool.allocate(block, streams[0].view());
+            pool.deallocate(again, block, streams[0].view());
+        }
+        EXPECT_EQ(upstream.in_use, 0u);
+    }
+}
+
+TEST(PoolStocks, a_block_freed_twice_is_handed_out_once) {
+    mr::cuda_memory_resource cuda;
+    fixed pool{&cuda, 64 * KiB, 4};
+    const foreign_stream a, b;
+    void* const block = pool.allocate(64 * KiB, a.view());
+    pool.deallocate(block, 64 * KiB, a.view());
+    testing::internal::CaptureStderr();
+    pool.deallocate(block, 64 * KiB, b.view());
+    pool.deallocate(static_cast<char*>(block) + 256, 64 * KiB, b.view());
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("not a block in use"), std::string::npos);
+    std::set<void*> taken;
+    for (int i = 0; i < 4; ++i) taken.insert(pool.allocate(64 * KiB, i % 2 == 0 ? a.view() : b.view()));
+    EXPECT_EQ(taken.size(), 4u);
+    for (void* ptr : taken) pool.deallocate(ptr, 64 * KiB, a.view());
+    EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+}
+
+TEST(PoolStocks, a_block_that_nobody_or_several_streams_used_goes_to_all) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_options options = mr::detail::fixed_size_options(64 * KiB, 64);
+    options.ordered_upstream = false;
+    pool_engine pool(cuda, options);
+    const foreign_stream a, b;
+    const cuda_stream_view both[2] = {a.view(), b.view()};
+    for (const std::size_t num_users : {std::size_t{0}, std::size_t{2}}) {
+        void* const block = pool.allocate(64 * KiB, a.view());
+        EXPECT_EQ(pool.statistics().num_blocks, 1u);
+        pool.free(block, 64 * KiB, {both, num_users});
+        EXPECT_EQ(pool.statistics().num_blocks, 0u);
+    }
+    EXPECT_EQ(pool.trim(0), 4 * MiB);
+}
+
+TEST(PoolStocks, blocks_of_threads_that_exchange_them_are_never_in_two_hands) {
+    mr::cuda_memory_resource cuda;
+    fixed pool{&cuda, 4 * KiB, 64};
+    constexpr int num_threads = 4;
+    std::vector<std::unique_ptr<foreign_stream>> streams;
+    for (int i = 0; i < num_threads; ++i) streams.push_back(std::make_unique<foreign_stream>());
+    std::mutex mutex;
+    std::set<void*> in_hand;
+    int num_wrong = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < num_threads; ++t)
+        threads.emplace_back([&, t] {
+            std::mt19937 random(static_cast<unsigned>(t));
+            std::vector<void*> live;
+            const auto drop = [&] {
+                {
+                    const std::lock_guard lock(mutex);
+                    num_wrong += in_hand.erase(live.back()) == 1 ? 0 : 1;
+                }
+                pool.deallocate(live.back(), 4 * KiB, streams[random() % num_threads]->view());
+                live.pop_back();
+            };
+            for (int i = 0; i < 4000; ++i) {
+                if (live.size() < 20 && random() % 2 == 0) {
+                    live.push_back(pool.allocate(4 * KiB, streams[t]->view()));
+                    const std::lock_guard lock(mutex);
+                    num_wrong += in_hand.insert(live.back()).second ? 0 : 1;
+                } else if (!live.empty()) {
+                    drop();
+                }
+            }
+            while (!live.empty()) drop();
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(num_wrong, 0);
+    EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+}
+
+/// Steps of a free and an allocation of blocks of 16 KiB, on random ones of the streams.
+double steps_of_a_pair(std::size_t num_blocks, std::size_t num_streams) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_options options = mr::detail::fixed_size_options(16 * KiB, 64);
+    options.ordered_upstream = false;
+    pool_engine pool(cuda, options);
+    std::vector<cuda_stream> streams;
+    for (std::size_t i = 0; i < num_streams; ++i) streams.push_back(non_blocking());
+    std::mt19937_64 random(1);
+    const auto any = [&] { return streams[random() % num_streams].view(); };
+    std::vector<void*> live;
+    for (std::size_t i = 0; i < num_blocks; ++i) live.push_back(pool.allocate(16 * KiB, any()));
+    const auto pairs = [&](std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            void*& block = live[random() % num_blocks];
+            const cuda_stream_view frees = any();
+            pool.free(block, 16 * KiB, {&frees, 1});
+            block = pool.allocate(16 * KiB, any());
+        }
+    };
+    pairs(20 * num_streams);
+    const std::uint64_t before = pool.num_steps();
+    pairs(4000);
+    const auto steps = static_cast<double>(pool.num_steps() - before);
+    for (void* ptr : live) {
+        const cuda_stream_view frees = any();
+        pool.free(ptr, 16 * KiB, {&frees, 1});
+    }
+    return steps / 4000;
+}
+
+TEST(PoolStocks, a_pair_costs_as_many_steps_with_twice_the_blocks_and_twice_the_streams) {
+    const double few = steps_of_a_pair(1600, 160);
+    EXPECT_LE(steps_of_a_pair(3200, 160), 1.3 * few + 1);
+    EXPECT_LE(steps_of_a_pair(3200, 320), 1.3 * few + 1);
+}
+
+TEST(PoolStocks, a_region_s_place_in_the_table_is_free_again_after_it) {
+    mr::detail::stocked_blocks table;
+    constexpr std::uintptr_t base = std::uintptr_t{7} << 40;
+    for (const std::uintptr_t shift : {std::uintptr_t{0}, std::uintptr_t{256}}) {
+        const std::uintptr_t a = base + shift;
+        table.add_region(a, 4 * MiB, 64 * KiB);
+        table.add_region(a + 4 * MiB, 4 * MiB, 64 * KiB);  // begins in the granule in which the first one ends
+        EXPECT_EQ(table.find(a)->address, a);
+        EXPECT_EQ(table.find(a + 4 * MiB - 64 * KiB)->address, a + 4 * MiB - 64 * KiB);
+        EXPECT_EQ(table.find(a + 4 * MiB)->address, a + 4 * MiB);
+        EXPECT_EQ(table.find(a + 256), nullptr) << "no block begins there";
+        EXPECT_EQ(table.find(a + 8 * MiB), nullptr);
+        EXPECT_EQ(table.find(a - 64 * KiB), nullptr);
+        table.remove_region(a, 4 * MiB);
+        EXPECT_EQ(table.find(a), nullptr);
+        EXPECT_EQ(table.find(a + 4 * MiB)->address, a + 4 * MiB);
+        table.remove_region(a + 4 * MiB, 4 * MiB);
+        EXPECT_EQ(table.find(a + 4 * MiB), nullptr);
+    }
+}
+
+/// Steps of pairs of 64 KiB among `num_blocks` of 4 KiB, every second one freed; of a pool that may not use the memory of its
+/// upstream before the default stream has come to it.
+std::uint64_t steps_among_holes(std::size_t num_blocks, std::size_t num_pairs) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_options options;
+    options.initial_bytes = 128 * MiB;
+    options.maximum_bytes = 128 * MiB;
+    pool_engine pool(cuda, options);
+    const foreign_stream stream;
+    const cuda_stream_view s = stream.view();
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < num_blocks; ++i) {
+        blocks.push_back(pool.allocate(4 * KiB, s));
+        EXPECT_TRUE(driver().synchronize_device(0).ok());
+    }
+    for (std::size_t i = num_blocks; i > 1; i -= 2) pool.free(blocks[i - 1], 4 * KiB, {&s, 1});
+    const std::uint64_t before = pool.num_steps();
+    for (std::size_t i = 0; i < num_pairs; ++i) pool.free(pool.allocate(64 * KiB, s), 64 * KiB, {&s, 1});
+    const std::uint64_t steps = pool.num_steps() - before;
+    for (std::size_t i = 0; i < num_blocks; i += 2) pool.free(blocks[i], 4 * KiB, {&s, 1});
+    return steps;
+}
+
+TEST(PoolHoles, pairs_among_holes_of_a_pool_whose_upstream_is_ordered_take_as_many_steps_among_twice_as_many) {
+    const std::uint64_t at_n = steps_among_holes(4000, 2000);
+    const std::uint64_t at_2n = steps_among_holes(8000, 2000);
+    EXPECT_LE(at_2n, at_n + at_n / 4 + 100);
+    EXPECT_LE(at_2n, 2000u) << "small requests come from spans, which take no steps in the heap";
+}
+
+TEST(PoolManyStreams, streams_that_are_used_in_turn_keep_their_arenas_however_many_they_are) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_options options;
+    options.initial_bytes = 128 * MiB;
+    options.maximum_bytes = 128 * MiB;
+    options.ordered_upstream = false;
+    for (const std::size_t num_streams : {std::size_t{70}, std::size_t{140}}) {
+        pool_engine pool(cuda, options);
+        std::vector<std::unique_ptr<foreign_stream>> streams;
+        for (std::size_t i = 0; i < num_streams; ++i) streams.push_back(std::make_unique<foreign_stream>());
+        const auto rounds = [&](int count) {
+            for (int i = 0; i < count; ++i)
+                for (const auto& stream : streams) {
+                    const cuda_stream_view s = stream->view();
+                    pool.free(pool.allocate(1 * KiB, s), 1 * KiB, {&s, 1});
+                }
+        };
+        rounds(50);
+        const std::size_t remembered = pool.num_remembered();
+        const std::uint64_t before = pool.num_steps();
+        rounds(20);
+        EXPECT_LE(pool.num_steps() - before, 20 * num_streams * 5) << num_streams;
+        EXPECT_EQ(pool.num_remembered(), remembered);
+    }
+}
+
+}  // namespace
