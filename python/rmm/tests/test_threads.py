@@ -1,9 +1,10 @@
 """Threads that allocate, copy and free at the same time, with and without the GIL."""
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -144,12 +145,22 @@ def test_the_resource_is_replaced_while_other_threads_allocate() -> None:
     run_in_threads(4, work)
 
 
+@pytest.fixture
+def eager_switches() -> Iterator[None]:
+    """Python changes threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_switches")
 def test_threads_see_only_resources_that_were_set_while_others_set_them() -> None:
     resources = [mr.CudaMemoryResource() for _ in range(4)]
     mr.set_current_device_resource(resources[0])
 
     def work(number: int) -> None:
-        for i in range(2000):
+        for i in range(20_000):
             if number < 2:
                 mr.set_current_device_resource(resources[2 * number + i % 2])
             else:
