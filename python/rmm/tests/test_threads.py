@@ -160,7 +160,7 @@ def test_threads_see_only_resources_that_were_set_while_others_set_them() -> Non
     mr.set_current_device_resource(resources[0])
 
     def work(number: int) -> None:
-        for i in range(20_000):
+        for i in range(50_000):
             if number < 2:
                 mr.set_current_device_resource(resources[2 * number + i % 2])
             else:
