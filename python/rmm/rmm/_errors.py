@@ -28,3 +28,6 @@ class OutOfMemoryError(MemoryError):
     def __init__(self, *args: object, **fields: Any) -> None:
         super().__init__(*args)
         self.__dict__.update(fields)
+
+
+OutOfMemoryError.__module__ = "rmm"  # the name that programs use, in tracebacks and pickles

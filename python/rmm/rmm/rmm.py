@@ -1,6 +1,7 @@
 """Setting up memory resources for all devices at once."""
 
 from collections.abc import Callable, Iterable
+from os import PathLike
 from typing import Any, TypeVar
 
 from rmm import mr
@@ -37,7 +38,7 @@ def reinitialize(
     maximum_pool_size: int | str | None = None,
     devices: int | Iterable[int] | None = 0,
     logging: bool = False,
-    log_file_name: str | None = None,
+    log_file_name: str | PathLike[str] | None = None,
 ) -> None:
     """Replaces the memory resource of every device, after the registered hooks have run, last registered first.
 

@@ -3,7 +3,9 @@
 import functools
 import gc
 import os
+import pickle
 import sys
+import traceback
 import weakref
 from typing import Any
 
@@ -49,6 +51,15 @@ def test_out_of_memory_names_the_tag_that_holds_most() -> None:
         DeviceBuffer(size=16 * MIB, mr=pool)
     assert raised.value.largest_tag == "join"
     assert raised.value.largest_tag_bytes >= keep.size
+
+
+def test_out_of_memory_has_its_public_name_in_tracebacks_and_pickles_with_its_fields() -> None:
+    with pytest.raises(rmm.OutOfMemoryError) as raised:
+        DeviceBuffer(size=1 << 50)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert traceback.format_exception_only(again)[0].startswith("rmm.OutOfMemoryError: ")
+    assert (str(again), vars(again)) == (str(raised.value), vars(raised.value))
+    assert again.requested_bytes == 1 << 50
 
 
 def test_fields_that_are_not_known_have_neutral_values() -> None:

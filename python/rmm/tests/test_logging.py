@@ -92,6 +92,13 @@ def test_the_file_may_be_deleted_while_it_is_open(tmp_path: Path) -> None:
     log.flush()
 
 
+def test_a_log_may_be_named_by_a_path(tmp_path: Path) -> None:
+    rmm.enable_logging(tmp_path / "one.csv")
+    assert rmm.get_log_filenames()[0] == str(tmp_path / "one.dev0.csv")
+    rmm.reinitialize(logging=True, log_file_name=tmp_path / "two.csv")
+    assert rmm.get_log_filenames()[0] == str(tmp_path / "two.dev0.csv")
+
+
 def test_logging_can_be_switched_on_and_off_for_every_device(tmp_path: Path) -> None:
     pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), MIB)
     mr.set_per_device_resource(0, pool)

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,10 +205,14 @@ def test_an_arena_that_is_too_small_is_refused() -> None:
         mr.ArenaMemoryResource(mr.CudaMemoryResource(), arena_size=256)
 
 
-def test_an_arena_takes_its_size_as_text_and_may_log_failures() -> None:
+def test_an_arena_takes_its_size_as_text_and_may_log_failures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # where the log is written
     resource = mr.ArenaMemoryResource(mr.CudaMemoryResource(), arena_size="32MiB", dump_log_on_failure=True)
     mr.set_current_device_resource(resource)
     check_round_trip()
+    with pytest.raises(MemoryError):
+        DeviceBuffer(size=64 * MIB)
+    assert (tmp_path / "rmm_arena_memory_dump.log").stat().st_size > 0
 
 
 def test_a_fixed_size_resource_serves_one_block_for_each_request() -> None:

@@ -97,7 +97,7 @@ def _initialize(
     maximum_pool_size: int | str | None = None,
     devices: int | Iterable[int] | None = 0,
     logging: bool = False,
-    log_file_name: str | None = None,
+    log_file_name: str | os.PathLike[str] | None = None,
 ) -> None:
     """What ``rmm.reinitialize`` does after the hooks."""
     if _has_no_device():
@@ -139,7 +139,7 @@ def _device_list(devices: int | Iterable[int] | None) -> list[int]:
     return [index(devices)]
 
 
-def enable_logging(log_file_name: str | None = None) -> None:
+def enable_logging(log_file_name: str | os.PathLike[str] | None = None) -> None:
     """Logs the allocations of every device that has an entry (of device 0 if none has) to a file for each device.
 
     The name is ``log_file_name``, or that of the environment variable ``RMM_LOG_FILE``, with ``.dev<number>`` in it.
