@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -188,13 +189,21 @@ std::int8_t exponent_of(nb::handle object) {
     return static_cast<std::int8_t>(value);
 }
 
+/// Half of what is free now, unless the pool may not have that much.
+std::size_t initial_of_pool(nb::handle initial, nb::handle maximum) {
+    if (!initial.is_none()) return bytes_of(initial);
+    const std::size_t half = rmm::percent_of_free_device_memory(50);
+    return maximum.is_none() ? half : std::min(half, bytes_of(maximum));
+}
+
 void bind_pools() {
     auto pool =
         adaptor_class<pool_object>("PoolMemoryResource", "A pool that gives out parts of what it has from upstream.");
     pool.def(
         "__init__",
         [](pool_object* self, nb::object upstream_mr, nb::handle initial, nb::handle maximum, nb::kwargs others) {
-            make_above(self, upstream_of(upstream_mr, others), optional_bytes(initial), optional_bytes(maximum));
+            make_above(self, upstream_of(upstream_mr, others), initial_of_pool(initial, maximum),
+                       optional_bytes(maximum));
         },
         nb::arg("upstream_mr").none() = nb::none(), nb::arg("initial_pool_size").none() = nb::none(),
         nb::arg("maximum_pool_size").none() = nb::none(), nb::arg("others"));
@@ -250,7 +259,7 @@ void bind_pools() {
         .def(
             "add_bin",
             [](binning_object& self, nb::handle size, nb::object bin) {
-                const std::size_t bytes = size_of(size);
+                const std::size_t bytes = bytes_of(size);
                 binning& bins = self.get();
                 if (bin.is_none()) {
                     const without_gil released;
@@ -275,7 +284,7 @@ void bind_watchers() {
         .def(
             "__init__",
             [](limiting_object* self, nb::object upstream_mr, nb::handle limit) {
-                make_above(self, upstream_mr, size_of(limit));
+                make_above(self, upstream_mr, bytes_of(limit));
             },
             nb::arg("upstream_mr").none(), nb::arg("allocation_limit").none())
         .def("get_allocated_bytes", [](const limiting_object& self) { return self.get().get_allocated_bytes(); })

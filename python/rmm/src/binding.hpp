@@ -93,14 +93,16 @@ class opened final : public native {
     Resource resource_;
 };
 
-/// One that C++ has made, and owns.
+/// One that C++ has made, and what keeps it alive, if C++ has said that.
 class borrowed final : public native {
   public:
-    borrowed(int device, resource& object) noexcept : native(device), object_(object) {}
+    borrowed(int device, resource& object, std::shared_ptr<void> owner) noexcept
+        : native(device), object_(object), owner_(std::move(owner)) {}
     resource& object() noexcept override { return object_; }
 
   private:
     resource& object_;
+    std::shared_ptr<void> owner_;
 };
 
 /// Lets go of it without the GIL if it may be the last reference.

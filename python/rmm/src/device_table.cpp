@@ -4,6 +4,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "binding.hpp"
@@ -39,37 +41,48 @@ entry& entry_of(int device) {
     return table()[static_cast<std::size_t>(device)];
 }
 
-void set(int device, known_resource known) {
-    resource* const object = &known.held->object();
-    {
-        const without_gil released;
-        (void)rmm::detail::set_resource_with_owner(rmm::cuda_device_id{device}, object, known.held);
-    }
-    known_resource before = std::exchange(entry_of(device).known, std::move(known));
-    entry_of(device).object = object;
-    before.object.reset();
-    let_go(before.held);
+void let_go_without_gil(std::shared_ptr<void> owner) noexcept {
+    if (owner == nullptr || owner.use_count() > 1) return;
+    const without_gil released;
+    owner.reset();
 }
 
-const known_resource& get(int device) {
-    resource* const object = rmm::mr::get_per_device_resource(rmm::cuda_device_id{device});
+/// Both tables change under the GIL, so that nobody sees one of them alone. (The library's lock is held for a moment only, and
+/// nobody takes the GIL under it.) What was there before is let go of afterwards.
+void set(int device, known_resource known) {
+    resource* const object = &known.held->object();
     entry& e = entry_of(device);
-    if (e.object == object) [[likely]]
+    std::shared_ptr<void> owner = rmm::detail::set_resource_with_owner(rmm::cuda_device_id{device}, object, known.held);
+    known_resource before = std::exchange(e.known, std::move(known));
+    e.object = object;
+    before.object.reset();
+    let_go(before.held);
+    let_go_without_gil(std::move(owner));
+}
+
+/// By value: another thread may set another one as soon as the GIL is let go of.
+known_resource get(int device) {
+    resource* const object = rmm::mr::get_per_device_resource(rmm::cuda_device_id{device});
+    if (const entry& e = entry_of(device); e.object == object) [[likely]]
         return e.known;
     known_resource known;
     if (object == rmm::mr::detail::initial_resource()) {
         known.object = imported(of_resources, "CudaMemoryResource")();
-        resource_object& made = *nb::inst_ptr<resource_object>(known.object);
-        known.held = made.held;
+        known.held = nb::inst_ptr<resource_object>(known.object)->held;
         set(device, known);
-        return entry_of(device).known;
+        return known;
     }
+    // Set by C++, which may have said what keeps it alive.
+    rmm::detail::owned_resource owned = rmm::detail::resource_with_owner(rmm::cuda_device_id{device});
     known.object = imported(of_resources, "DeviceMemoryResource")();
-    known.held = std::make_shared<borrowed>(device, *object);
+    known.held = std::make_shared<borrowed>(device, *owned.object, std::move(owned.owner));
     nb::inst_ptr<resource_object>(known.object)->held = known.held;
-    e.object = object;
-    e.known = std::move(known);
-    return e.known;
+    entry& e = entry_of(device);
+    known_resource before = std::exchange(e.known, known);
+    e.object = owned.object;
+    before.object.reset();
+    let_go(before.held);
+    return known;
 }
 
 nb::list devices() {
@@ -82,16 +95,18 @@ nb::list devices() {
 /// The initial resource of each device again.
 void clear() {
     std::vector<entry> all;
+    std::vector<std::shared_ptr<void>> owners;
     for (std::size_t i = 0; i < table().size(); ++i) {
         const rmm::cuda_device_id device{static_cast<int>(i)};
         if (table()[i].object != nullptr && rmm::mr::get_per_device_resource(device) == table()[i].object)
-            (void)rmm::detail::set_resource_with_owner(device, nullptr, nullptr);
+            owners.push_back(rmm::detail::set_resource_with_owner(device, nullptr, nullptr));
     }
     table().swap(all);
     for (entry& e : all) {
         e.known.object.reset();
         let_go(e.known.held);
     }
+    for (std::shared_ptr<void>& owner : owners) let_go_without_gil(std::move(owner));
 }
 
 }  // namespace

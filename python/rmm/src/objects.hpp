@@ -97,6 +97,15 @@ void add_pool_members(Class& c, Object*) {
             },
             nb::arg("keep_bytes").none() = 0,
             "Gives unused memory back to where it came from, until `keep_bytes` are held; returns how many bytes.");
+    if constexpr (requires(Object& o) { o.get().set_name(""); })
+        c.def(
+            "set_name", [](const Object& self, const char* name) { self.get().set_name(name); }, nb::arg("name"),
+            "What errors and reports call the pool.");
+    if constexpr (requires(Object& o) { o.get().set_release_threshold(std::size_t{}); })
+        c.def(
+            "set_release_threshold",
+            [](const Object& self, nb::handle bytes) { self.get().set_release_threshold(bytes_of(bytes)); },
+            nb::arg("bytes").none(), "From how many bytes that the pool holds on, unused memory goes back at a free.");
 }
 
 }  // namespace rmm_python

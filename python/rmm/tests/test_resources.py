@@ -569,3 +569,31 @@ def test_text_that_is_no_size_is_refused_with_that_text(text: str) -> None:
 def test_sizes_of_other_types_are_refused(bad: Any) -> None:
     with pytest.raises(TypeError):
         parse_bytes(bad)
+
+
+def test_a_pool_without_sizes_begins_with_half_of_what_is_free() -> None:
+    free, total = mr.available_device_memory()
+    taken = rmm.DeviceBuffer(size=total // 4, mr=mr.CudaMemoryResource())
+    free_now, _ = mr.available_device_memory()
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource())
+    assert pool.pool_size() == free_now // 2 // 256 * 256 < free // 2
+    del taken
+    assert mr.PoolMemoryResource(mr.CudaMemoryResource(), maximum_pool_size="1MiB").pool_size() == 1 << 20
+
+
+def test_sizes_may_be_text_wherever_bytes_are_asked_for() -> None:
+    assert mr.LimitingResourceAdaptor(mr.CudaMemoryResource(), "1MiB").get_allocation_limit() == 1 << 20
+    binning = mr.BinningMemoryResource(mr.CudaMemoryResource())
+    binning.add_bin("1MiB")
+    with pytest.raises(ValueError, match="Could not parse"):
+        binning.add_bin("1 megabyte")
+
+
+def test_a_pool_has_a_name_in_errors_and_a_threshold() -> None:
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), "1MiB", "2MiB")
+    pool.set_name("mine")
+    with pytest.raises(MemoryError, match='pool "mine"'):
+        pool.allocate(1 << 30)
+    pool.set_release_threshold("1MiB")
+    with pytest.raises(OverflowError):
+        pool.set_release_threshold(-1)
