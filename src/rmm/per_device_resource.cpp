@@ -71,6 +71,7 @@ table& all() {
 
 [[noreturn]] void refuse_device(int number) {
     rmm::detail::refuse_after_fork();
+    if (number < 0) (void)rmm::detail::the_driver();  // says why there is no current device
     RMM_FAIL("there is no resource for device " + std::to_string(number) + "; devices are numbered from 0");
 }
 

@@ -219,3 +219,9 @@ def test_without_a_gpu_and_with_the_cuda_driver_forced_reinitialize_warns_once_a
     )
     assert result.stdout == "['UserWarning']\n", result.stderr
     assert result.returncode == 0
+
+
+def test_without_a_gpu_and_with_the_cuda_driver_forced_a_buffer_says_what_is_missing() -> None:
+    result = run_python("import rmm\nrmm.DeviceBuffer(size=5)", KMM_DRIVER="cuda", CUDA_VISIBLE_DEVICES="")
+    assert result.returncode == 1
+    assert "KMM_DRIVER asks for the cuda driver, which cannot be used" in result.stderr
