@@ -67,6 +67,7 @@ struct alignas(64) arena {
     // Of a pool of blocks of one size, instead of spans.
     block_stock stock;
     std::ptrdiff_t num_out = 0;  // blocks handed out here less those that came back here; over all arenas those in use
+    std::uint32_t term = 0;      // so many streams the arena has had
     bool is_listed = false;      // among the arenas that have a stock
 
     // Under the engine's lock.
@@ -93,6 +94,10 @@ struct alignas(64) arena {
         if (wanted > away.capacity()) away.reserve(2 * wanted);
     }
 
+    /// Of a block in the stock; 0: anybody may use it.
+    std::uint64_t position_of(const stocked_block& block) const noexcept {
+        return block.term == term ? block.position : 0;
+    }
     /// Null where the stock is empty.
     stocked_block* take_stocked(cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
         stocked_block* const block = stock.take_back();

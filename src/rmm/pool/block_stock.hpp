@@ -17,6 +17,7 @@
 
 #include "driver/driver.hpp"
 #include "rmm/aligned.hpp"
+#include "rmm/detail/cuda_types.hpp"
 #include "rmm/pool/chain.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/tags.hpp"
@@ -29,6 +30,7 @@ namespace detail {
 struct alignas(64) stocked_block {
     std::uintptr_t address = 0;
     std::uint64_t position = 0;  // where the arena's stream was with its last free; 0: anybody may use it
+    std::uint32_t term = 0;      // of the arena then: it has had another stream since, if that is not its term now
     chain_link<stocked_block> in_stock;
     std::atomic<bool> is_in_use{false};
     std::atomic<rmm::detail::tag_number> tag{rmm::detail::untagged};  // of a block in use

@@ -16,9 +16,9 @@ constexpr std::size_t poll_slack = 64;
 // While the device lags behind, so that polls learn nothing, each comes after twice as many frees and waits as the one before; up
 // to these.
 constexpr std::size_t most_since_poll = 64;
-// What more has passed is left to the next requests: clearing a piece among a hundred thousand takes a microsecond, under
-// the lock.
-constexpr std::size_t most_cleared_at_once = 16;
+// What more has passed is left to the next requests: clearing a piece among a hundred thousand takes half a microsecond, under
+// the lock. Each time all that has not passed is walked over, so that few at once cost more in all.
+constexpr std::size_t most_cleared_at_once = 256;
 
 // As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
 // host driver.

@@ -17,12 +17,15 @@ namespace {
 constexpr std::size_t most_refilled = 8;
 // Stocks of other streams that are looked into for blocks that have passed; the next search goes on behind them.
 constexpr std::size_t most_stocks_asked = 4;
+// Of another stream's stock at once: both streams wait for it.
+constexpr std::size_t most_taken_over = 64;
 
 }  // namespace
 
 /// Under the arena's lock: what is there may be used by the arena's stream without a wait.
 void pool_engine::enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept {
     block.position = position;
+    block.term = a.term;
     a.last_freed = std::max(a.last_freed, position);
     a.stock.push_back(block);
     if (!a.is_listed) note_change(a);
@@ -85,17 +88,18 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
     return {};
 }
 
-/// Under the lock of `other`. One block is for the request, the rest for the stock of `a`.
+/// Under the lock of `other`. One block is for the request, the rest for the stock of `a`: only of blocks that have passed,
+/// since nothing may ever cover what waits for `a`, of which this request may be all.
 pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, bool ready) {
     const bool has_stock = a.own_number() != heap::heap::no_timeline;
     piece taken;
-    heap::fence last_use{other.number, 0};
-    for (std::size_t n = has_stock ? (other.stock.size() + 1) / 2 : 1; n > 0; --n) {
+    for (std::size_t n = has_stock && ready ? std::min((other.stock.size() + 1) / 2, most_taken_over) : 1; n > 0; --n) {
         stocked_block& oldest = *other.stock.front();
-        const heap::fence use{other.number, oldest.position};
+        ++num_steps_;
+        const heap::fence use{other.number, other.position_of(oldest)};
         const bool has_passed = use.position == 0 || timelines_.has_passed(use);
         if (ready && !has_passed) break;
-        if (!has_passed) last_use.position = std::max(last_use.position, use.position);
+        if (!has_passed) taken.fences.add(use);
         other.stock.erase(oldest);
         if (taken.block != nullptr) {
             taken.more.push_back(oldest);
@@ -106,7 +110,6 @@ pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, bool rea
         taken.from = &a;
         taken.block = &oldest;
     }
-    if (last_use.position != 0) taken.fences.add(last_use);
     return taken;
 }
 
@@ -137,29 +140,26 @@ void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexce
     {
         const std::lock_guard in(a.mutex);
         a.note_out(*taken.block, handle, rmm::detail::current_tag());
-        // Unless the arena has gone over to another stream, which has not waited.
-        if (!taken.more.empty() && a.handle.load(std::memory_order_relaxed) == handle) {
-            // Whoever takes them next waits for this stream's wait.
-            const std::uint64_t position = taken.fences.empty() ? 0 : a.home.load()->fence_now().position;
-            while (stocked_block* const block = taken.more.take_front()) enter_stock(a, *block, position);
-        }
+        // Anybody may use these, unless the arena has gone over to another stream meanwhile.
+        if (a.handle.load(std::memory_order_relaxed) == handle)
+            while (stocked_block* const block = taken.more.take_front()) enter_stock(a, *block, 0);
     }
     while (stocked_block* const block = taken.more.take_front())
-        give_or_lose(0, block->address, options_.block_bytes, taken.fences);
+        give_or_lose(0, block->address, options_.block_bytes, {});
     return reinterpret_cast<void*>(taken.address);
 }
 
 void pool_engine::put_back_stocked(piece taken) noexcept {
-    give_or_lose(0, taken.address, taken.size_bytes, taken.fences);
     while (stocked_block* const block = taken.more.take_front())
-        give_or_lose(0, block->address, options_.block_bytes, taken.fences);
+        give_or_lose(0, block->address, options_.block_bytes, {});
+    give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
 }
 
 /// Under the arena's lock: into the heap, where blocks that touch become one.
 void pool_engine::collect_stock(arena& a) noexcept {
     while (stocked_block* const block = a.stock.take_front()) {
         heap::fence_set fences;
-        if (block->position != 0) fences.add({a.number, block->position});
+        if (const std::uint64_t position = a.position_of(*block); position != 0) fences.add({a.number, position});
         give_or_lose(0, block->address, options_.block_bytes, std::move(fences));
     }
 }

@@ -248,8 +248,7 @@ arena& pool_engine::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->unrecorded_bytes = 0;
         a->num_recordings = 0;
         a->drained_at = arena::never;
-        // Whose arena it was has passed all of these.
-        for (stocked_block* b = a->stock.front(); b != nullptr; b = block_stock::behind(*b)) b->position = 0;
+        ++a->term;  // whose arena it was has passed all that is in the stock
         a->shares = false;
         a->num_shared = 0;
         a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
