@@ -29,6 +29,8 @@ constexpr std::size_t most_avoided = 16;
 
 // Each block in a stock has a record of 64 bytes of the host's memory: too much for smaller ones.
 constexpr std::size_t smallest_stocked_bytes = 4096;
+// The table of blocks has a place for each 2 MiB: few blocks of that size would have many.
+constexpr std::size_t largest_stocked_bytes = std::size_t{1} << 30;
 
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
@@ -49,7 +51,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
                                ? std::numeric_limits<std::size_t>::max()
                                : heap::whole_granules_from(source_->maximum_bytes(), source_->granularity())),
       options_(options),
-      has_stocks_(options.block_bytes >= smallest_stocked_bytes),
+      has_stocks_(options.block_bytes >= smallest_stocked_bytes && options.block_bytes <= largest_stocked_bytes),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_, mutex_.gone()),
