@@ -1,7 +1,8 @@
-"""What Python adds to a call: one operation of `rmm`, in a loop of 20 000, the best of five; also of CuPy, PyTorch and Numba over it.
+"""What Python adds to a call: one operation of `rmm`, in a loop of 20 000, the best of five; of CuPy, PyTorch and Numba
+over it too.
 
-Runs with this project's `rmm` and with RAPIDS', whichever is imported, so that both can be measured in one session. Each part is a
-process of its own, since the libraries take no other allocator later.
+Runs with this project's `rmm` and with RAPIDS', whichever is imported, so that both can be measured on one machine.
+Each part is a process of its own, since the libraries take no other allocator later.
 
 usage: rmm_calls.py [calls] [copies] [cupy] [torch] [numba] [import]
 Output: a line of JSON for each figure: name, value, unit.
@@ -82,6 +83,7 @@ def calls() -> None:
 
 def copies() -> None:
     import numpy as np
+
     import rmm
 
     use_pool()
@@ -97,6 +99,7 @@ def copies() -> None:
 
 def cupy() -> None:
     import cupy as library
+
     from rmm.allocators import cupy as allocators
 
     def measure(name: str) -> None:
@@ -174,20 +177,27 @@ def constant_manager() -> Any:
 
 def import_time() -> None:
     program = "import time, numpy; b = time.perf_counter(); import rmm; print((time.perf_counter() - b) * 1e3)"
-    times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout) for _ in range(7)]
+    times = [
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+        for _ in range(7)
+    ]
     show("import", min(times), "ms")
 
 
 def main() -> None:
     wanted = [p for p in sys.argv[1:] if p in PARTS]
     if len(wanted) == 1:
-        {"calls": calls, "copies": copies, "cupy": cupy, "torch": torch, "numba": numba, "import": import_time}[wanted[0]]()
+        {"calls": calls, "copies": copies, "cupy": cupy, "torch": torch, "numba": numba, "import": import_time}[
+            wanted[0]
+        ]()
         return
     for part in wanted or PARTS:
         for how in ([], ["own"]) if part in ("torch", "numba") else ([],):
             done = subprocess.run([sys.executable, __file__, part, *how], check=False)
             if done.returncode != 0:
-                print(json.dumps({"name": f"rmm_python/{part}", "skipped": f"ended with {done.returncode}"}), flush=True)
+                print(
+                    json.dumps({"name": f"rmm_python/{part}", "skipped": f"ended with {done.returncode}"}), flush=True
+                )
 
 
 if __name__ == "__main__":

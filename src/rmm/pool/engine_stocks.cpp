@@ -1,7 +1,7 @@
 // Implements the part of engine.hpp that serves pools whose blocks all have one size (block_stock.hpp).
 //
-// A stream takes from its own stock first, then from what is free in the heap, then half of the stock of another stream:
-// the blocks that were freed there longest ago, of which most have passed.
+// A stream takes from its own stock first, then from what is free in the heap, then what has passed of another stream's
+// stock, the blocks that were freed there longest ago; at last one block, for which it waits.
 #include <algorithm>
 #include <utility>
 

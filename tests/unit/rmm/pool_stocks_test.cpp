@@ -85,7 +85,7 @@ TEST(PoolStocks, what_one_stream_freed_is_another_s_only_behind_it) {
     }
 }
 
-TEST(PoolStocks, whoever_takes_what_another_took_over_waits_for_the_first_one_too) {
+TEST(PoolStocks, all_who_take_from_the_stock_of_a_stream_that_lags_behind_wait_for_it) {
     mr::cuda_memory_resource cuda;
     fixed pool{&cuda, 64 * KiB, 4};
     const foreign_stream first, second, third;
@@ -94,17 +94,18 @@ TEST(PoolStocks, whoever_takes_what_another_took_over_waits_for_the_first_one_to
     gate g;
     g.close(first.view());
     for (void* ptr : blocks) pool.deallocate(ptr, 64 * KiB, first.view());
-    // Takes half of them over, and uses one.
     void* const used = pool.allocate(64 * KiB, second.view());
+    EXPECT_FALSE(is_idle(second.view()));
+    std::vector<cuda_stream> others;
     std::vector<void*> taken;
     for (int i = 0; i < 3; ++i) {
-        const cuda_stream stream = non_blocking();
-        taken.push_back(pool.allocate(64 * KiB, stream.view()));
-        EXPECT_FALSE(is_idle(stream.view())) << i;
-        g.open();
-        EXPECT_TRUE(driver().synchronize_stream({stream.view().value()}).ok());
-        if (i == 0) break;
+        others.push_back(non_blocking());
+        taken.push_back(pool.allocate(64 * KiB, others.back().view()));
+        EXPECT_FALSE(is_idle(others.back().view())) << i;
     }
+    EXPECT_EQ(pool.statistics().num_upstream_blocks, 1u);
+    g.open();
+    for (const cuda_stream& stream : others) EXPECT_TRUE(driver().synchronize_stream({stream.view().value()}).ok());
     for (void* ptr : taken) pool.deallocate(ptr, 64 * KiB, third.view());
     pool.deallocate(used, 64 * KiB, second.view());
 }
