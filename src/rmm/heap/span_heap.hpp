@@ -8,9 +8,11 @@
 // then sixteen steps between two powers, each with a list; two bit scans find the first list in which every piece fits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "rmm/heap/block_table.hpp"
@@ -41,26 +43,36 @@ class span_heap {
     /// Sizes and addresses are multiples of `unit_bytes`, a power of two.
     explicit span_heap(std::size_t unit_bytes = 256);
 
-    /// Adds free memory, freed at `position`. Throws std::bad_alloc, with nothing done.
-    void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position);
+    /// Adds free memory, freed at `position`. `joins`: it becomes a part of the spans that it touches, so that blocks may
+    /// cross from one into the other. O(log spans + pieces of the smaller one of two spans that become one). Throws
+    /// std::bad_alloc, with nothing done.
+    void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position, bool joins = false);
     /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. Looks at those from
     /// number `*from` on, and sets that to where to go on: calls with one number that begins as 0 take all of them out
-    /// in O(spans + their pieces).
+    /// in O(spans log spans).
     span remove_empty_span(std::size_t* from) noexcept;
-    /// The same of one in which nothing is in use. Before, f(address, size in bytes, position, detached block or
-    /// `whole`) is called for each of its pieces; it may throw, and then nothing is done.
-    template<typename F>
-    span remove_unused_span(std::size_t* from, F&& f) {
-        for (; *from < spans_.size(); ++*from) {
-            span_record& s = spans_[*from];
-            if (s.units == 0 || s.num_live != 0) continue;
-            for (index at = s.first; at != none; at = pieces_[at].behind) {
-                const piece& p = pieces_[at];
-                f(p.address, bytes(p.units), p.position, p.is == state::detached ? at : whole);
+    /// Takes memory out in which nothing is in use, in whole granules, at multiples of the granule: spans become shorter,
+    /// and fall into two. Looks at free pieces of a granule and more, and around the detached blocks `near`. Before a
+    /// row of granules goes, prepare(address, size in bytes, position, detached block or `whole`) is called for each
+    /// piece of it; what that throws, or std::bad_alloc, ends the call, with this row left where it is. Then
+    /// take(address, size in bytes), which does not throw; the detached blocks are gone. A detached block never leaves
+    /// in part. O(pieces looked at, and for each row log spans + the pieces on its shorter side).
+    template<typename Prepare, typename Take>
+    void remove_granules(std::size_t granule_bytes, std::vector<detached> near, Prepare&& prepare, Take&& take) {
+        add_large_free(granule_bytes, &near);
+        for (const index at : near) {
+            // It may have left with another, and its descriptor be that of what was left of one.
+            if (pieces_[at].is != state::free && pieces_[at].is != state::detached) continue;
+            const row r = row_around(at, granule_bytes);
+            if (r.begin == r.end) continue;
+            for (index i = r.first; i != none && pieces_[i].address < r.end; i = pieces_[i].behind) {
+                const piece& p = pieces_[i];
+                const std::uintptr_t begin = std::max(p.address, r.begin);
+                prepare(begin, std::min(end_of(p), r.end) - begin, p.position, p.is == state::detached ? i : whole);
             }
-            return remove(s);
+            remove_row(r);
+            take(r.begin, r.end - r.begin);
         }
-        return {};
     }
 
     /// `size_bytes` is a multiple of the unit, above 0. O(1). Throws std::bad_alloc, with nothing done. `tag` is
@@ -84,6 +96,8 @@ class span_heap {
     /// Spans in which nothing is in use; something may be detached.
     std::size_t num_unused_spans() const noexcept { return num_unused_spans_; }
     std::size_t num_live() const noexcept { return live_.size(); }
+    /// Pieces that were looked at where a call takes more than O(1): what the tests of complexity compare.
+    std::uint64_t num_steps() const noexcept { return num_steps_; }
     std::size_t span_bytes() const noexcept { return span_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
     std::size_t live_bytes() const noexcept { return live_bytes_; }
@@ -115,8 +129,15 @@ class span_heap {
     struct span_record {
         std::uintptr_t address = 0;
         std::uint32_t units = 0;  // 0: no span, but room for one
-        index first = none;  // the piece at its beginning: merging keeps the lower descriptor, so that it never changes
+        index first = none;
+        index last = none;
         std::uint32_t num_live = 0;
+    };
+    /// Whole granules [begin, end) of one span in which nothing is in use.
+    struct row {
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        index first = none;  // the piece in which they begin
     };
 
     // Sixteen steps between two powers of two waste at most a sixteenth in a search; below sixteen units each count has
@@ -139,12 +160,30 @@ class span_heap {
     index take_live(std::uintptr_t address) noexcept {
         return live_.take(address >> unit_log2_, [&](index at) { return pieces_[at].address == address; });
     }
-    void reserve_piece();
+    void reserve_pieces(int count);
     index new_piece() noexcept;
     void drop_piece(index at) noexcept;
     index split(index at, std::uint32_t units) noexcept;
     void release(index at, std::uint64_t position) noexcept;
-    span remove(span_record& s) noexcept;
+    span remove(std::uint32_t of) noexcept;
+    std::uintptr_t end_of(const piece& p) const noexcept { return p.address + bytes(p.units); }
+    void reserve_record();
+    std::uint32_t new_record(const span_record& s) noexcept;
+    void drop_record(std::uint32_t of) noexcept;
+    void move_record(std::uint32_t of, std::uintptr_t address) noexcept;
+    std::uint32_t span_that_ends_at(std::uintptr_t address) const noexcept;
+    std::uint32_t span_that_begins_at(std::uintptr_t address) const noexcept;
+    void join(std::uint32_t before, std::uint32_t behind) noexcept;
+    /// Which of two rows of pieces that end beside each other is shorter, and how many blocks in use are in it.
+    struct shorter_side {
+        bool is_left = false;
+        std::uint32_t num_live = 0;
+    };
+    shorter_side shorter_of(index left, index right) const noexcept;
+    void renumber(index from, bool to_the_left, std::uint32_t of) noexcept;
+    void add_large_free(std::size_t least_bytes, std::vector<index>* pieces) const;
+    row row_around(index at, std::size_t granule_bytes) const noexcept;
+    void remove_row(const row& r);
 
     unsigned unit_log2_;
     std::uint32_t rows_ = 0;  // bit r: row r has a non-empty list
@@ -153,12 +192,17 @@ class span_heap {
     std::vector<piece> pieces_;
     index unused_ = none;
     std::vector<span_record> spans_;
+    // By address; each record has one node for its whole life, which says where it stands among the spans.
+    std::map<std::uintptr_t, std::uint32_t> by_address_;
+    using record_node = std::map<std::uintptr_t, std::uint32_t>::node_type;
+    std::vector<record_node> unused_records_;  // with room for all
     std::size_t num_spans_ = 0;
     std::size_t num_unused_spans_ = 0;
     block_table live_;
     std::size_t span_bytes_ = 0;
     std::size_t free_bytes_ = 0;
     std::size_t live_bytes_ = 0;
+    mutable std::uint64_t num_steps_ = 0;
 };
 
 }  // namespace heap

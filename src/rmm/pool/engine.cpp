@@ -68,7 +68,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
     }
     if (has_stocks_) small_limit_ = options_.block_bytes;
     if (source_ == nullptr) return;
-    update_small_limit();
+    small_limit_ = small_area_limit_;
     rmm::detail::enter_ledger(device_, *this);
 }
 
@@ -184,10 +184,13 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
     if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
-        if (needs_own_span(size, spans) && !add_span(size, spans) && !grow_by_span(held, spans))
+        if (spans_refused_ > 0) --spans_refused_;
+        if (needs_own_span(size, spans) && !add_span(size, spans) && !grow_by_span(held, size, spans))
             spans_refused_ = requests_per_refused_span;
     }
     bool polled = false;
+    // What arenas could give is little beside a large request of virtual memory, and is missed there.
+    bool takes_all_spans = source_ == nullptr || area_of(size) == span_area();
     for (;;) {
         if (piece ready = find_ready(size, a)) {
             if (!cut_behind(held, &ready)) continue;
@@ -201,7 +204,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no
         // end, but a program that captures streams may be capturing one now, and such an event would spoil that.
-        if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), why)) return ptr;
+        if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), takes_all_spans, why))
+            return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
         if (!polled && (more_to_clear_ || timelines_.num_recorded() > 0)) {
             poll(held);
@@ -217,9 +221,14 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         }
         if (piece grown = grow(held, size, a, stream, why))
             return try_piece(held, std::move(grown), a, stream, reach::device, why);
+        if (!takes_all_spans && why->why == refusal::cause::exhausted) {
+            collect_spans(true);
+            takes_all_spans = true;
+            continue;
+        }
         // While upstream was asked, others may have freed something; and now whatever is free must do.
         if (piece ready = find_ready(size, a)) return hand_out(std::move(ready), stream);
-        return try_fenced(held, size, a, stream, reach::device, why);
+        return try_fenced(held, size, a, stream, reach::device, true, why);
     }
 }
 
@@ -251,10 +260,10 @@ void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_strea
 
 /// The same for what other streams used last, without that of streams which cannot be waited for now.
 void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far,
-                              refusal* why) {
+                              bool all_spans, refusal* why) {
     std::vector<std::uint64_t> avoided;
     for (;;) {
-        piece found = find_fenced(size, a, avoided);
+        piece found = find_fenced(size, a, avoided, all_spans);
         if (!cut_behind(held, &found)) continue;
         if (has_stocks_) ask_about(held, &found);
         // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.

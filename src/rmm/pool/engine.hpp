@@ -217,17 +217,18 @@ class pool_engine final : public rmm::detail::memory_holder {
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why);
     void* try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far, refusal* why,
                     std::uint64_t* unreachable = nullptr);
-    void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, refusal* why);
+    void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, bool all_spans,
+                     refusal* why);
     piece find_ready(std::size_t size, arena& a);
-    piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
+    piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans);
     piece take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
     bool add_span(std::size_t size, arena& a);
     void install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a);
     void drain(arena& a);
-    void collect_spans(bool also_away);
-    void collect_from(arena& a, bool also_away);
+    void collect_spans(bool all);
+    void collect_from(arena& a, bool all);
     template<typename FenceAt>
-    void collect_with_away(arena& a, FenceAt&& fence_at);
+    void collect_granules(arena& a, FenceAt&& fence_at);
     void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) noexcept;
     void put_back(piece taken) noexcept;
     void* hand_out(piece taken, cuda_stream_view stream);
@@ -282,7 +283,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
     void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream);
     piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
-    bool grow_by_span(lock& held, arena& a);
+    bool grow_by_span(lock& held, std::size_t size, arena& a);
     piece grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                        std::size_t fresh_bytes = ~std::size_t{0});
     bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
@@ -307,6 +308,7 @@ class pool_engine final : public rmm::detail::memory_holder {
         if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
     }
     std::size_t span_bytes() const noexcept;
+    std::size_t span_for(std::size_t size, const arena& a) const noexcept;
     void update_small_limit() noexcept;
 
     // ---- when there is no more (shortage.cpp)

@@ -28,6 +28,10 @@ constexpr std::size_t min_bytes_for_arenas = std::size_t{64} << 20;
 // largest size that is worth an arena, and no smaller than the pages that devices map.
 constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
+// Of virtual memory an arena gets a sixteenth more than it has: few steps, and little that it does not need. What is
+// mapped at once is one physical piece, which cannot be moved while anything of it is in use.
+constexpr std::size_t growth_of_arenas = 16;
+constexpr std::size_t most_added_bytes = std::size_t{32} << 20;
 // While less of virtual memory is in use (three quarters), the host does not wait to keep physical pieces whole.
 constexpr std::size_t fitting_pieces_in_largest = 8;
 // A request of more than this part of a span would leave much of it unused.
@@ -47,16 +51,25 @@ std::size_t pool_engine::span_bytes() const noexcept {
         // Blocks tile a span only if they are powers of two.
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
-    if (source_ == nullptr && held_bytes() < min_bytes_for_arenas) return 0;
-    // Virtual memory grows span by span: what matters is what there is, not what happens to be free.
-    const std::size_t whole = source_ == nullptr ? free_bytes() : held_bytes() / 2;
+    if (source_ != nullptr) return granule;
+    if (held_bytes() < min_bytes_for_arenas) return 0;
     std::size_t bytes = granule;
-    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= whole) bytes *= 2;
+    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= free_bytes()) bytes *= 2;
     return bytes;
 }
 
-/// Never shrinks: what arenas hold is looked for there.
+/// What the arena is given where nothing in it holds `size` bytes. Virtual memory comes in granules, in proportion to
+/// what the arena has already: those that touch become one span.
+std::size_t pool_engine::span_for(std::size_t size, const arena& a) const noexcept {
+    if (source_ == nullptr) return span_bytes();
+    constexpr std::size_t granule = span_directory::granule;
+    const std::size_t share = std::min(a.heap.span_bytes() / growth_of_arenas, most_added_bytes);
+    return align_up(std::max({size, share, granule}), granule);
+}
+
+/// Never shrinks: what arenas hold is looked for there. That of virtual memory is the limit of its small area.
 void pool_engine::update_small_limit() noexcept {
+    if (source_ != nullptr) return;
     const std::size_t limit = span_bytes() / requests_in_span;
     if (limit > small_limit_.load(std::memory_order_relaxed)) small_limit_.store(limit, std::memory_order_relaxed);
 }
@@ -85,14 +98,21 @@ std::optional<std::size_t> pool_engine::first_attempt(std::size_t size, refusal*
 pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
     const growth_mark growing(*this);
     if (source_ == nullptr) return grow_upstream(held, size, a, stream, why);
-    // A small request gets a whole span of its stream's, if there is memory for one.
-    const std::size_t span = span_bytes();
-    if (size < span && size <= small_limit_.load(std::memory_order_relaxed)) {
+    // A small request gets granules of its stream's, if there is memory for some.
+    if (size <= small_limit_.load(std::memory_order_relaxed)) {
+        arena& spans = spans_of(a);
+        const bool has_spans = &spans == common_ || spans.own_number() != heap::heap::no_timeline;
+        const std::size_t bytes = has_spans ? span_for(size, spans) : align_up(size, span_directory::granule);
+        bool grown = has_spans && spans_refused_ == 0 &&
+                     heap::eager_growth(peak_bytes_, held_bytes()) >= bytes && grow_by_span(held, size, spans);
         refusal ignored;
-        if (piece whole = grow_virtual(held, span, a.own_number(), &ignored)) {
-            put_back(std::move(whole));
+        if (!grown)
+            if (piece whole = grow_virtual(held, bytes, a.own_number(), &ignored)) {
+                put_back(std::move(whole));
+                grown = true;
+            }
+        if (grown)
             if (piece small = find_ready(size, a)) return small;
-        }
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
     if (const std::uint8_t area = area_of(size); area != 0 && heap::eager_growth(peak_bytes_, held_bytes()) < size)
@@ -112,8 +132,8 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
 
 /// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the
 /// span would not begin where spans must.
-bool pool_engine::grow_by_span(lock& held, arena& a) {
-    const std::size_t bytes = span_bytes();
+bool pool_engine::grow_by_span(lock& held, std::size_t size, arena& a) {
+    const std::size_t bytes = span_for(size, a);
     const growth_mark growing(*this);
     virtual_source::growth grown;
     {

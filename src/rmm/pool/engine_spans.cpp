@@ -44,11 +44,7 @@ bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
     if (source_ == nullptr || growing_ || a.heap.span_bytes() != 0) return false;
     // The limit of small requests stays when the spans become smaller again.
     if (size > std::min(small_limit_.load(std::memory_order_relaxed), span_bytes())) return false;
-    if (a.own_number() == heap::heap::no_timeline && &a != common_) return false;
-    if (spans_refused_ > 0) {
-        --spans_refused_;
-        return false;
-    }
+    if ((a.own_number() == heap::heap::no_timeline && &a != common_) || spans_refused_ > 0) return false;
     return &a == common_ ||
            (holders_.size() + 1) * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
 }
@@ -57,15 +53,19 @@ bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
 /// which it would have to wait.
 bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexcept {
     if (source_ == nullptr || growing_ || size > small_limit_.load(std::memory_order_relaxed)) return false;
-    return (a.heap.span_bytes() == 0 && spans_refused_ == 0) ||
-           heap::eager_growth(peak_bytes_, held_bytes()) >= span_bytes();
+    if (spans_refused_ > 0) return false;
+    return (a.heap.span_bytes() == 0 && size <= span_bytes()) ||
+           heap::eager_growth(peak_bytes_, held_bytes()) >= span_for(size, a);
 }
 
 /// So many arenas have spans before streams share.
 std::size_t pool_engine::most_span_holders() const noexcept {
-    const std::size_t bytes = source_ == nullptr ? held_bytes() / share_of_holders / span_directory::granule
-                                                 : source_->maximum_bytes() / largest_share_of_own_spans / span_bytes();
-    return std::clamp(bytes, fewest_holders, most_holders);
+    constexpr std::size_t granule = span_directory::granule;
+    if (source_ == nullptr) return std::clamp(held_bytes() / share_of_holders / granule, fewest_holders, most_holders);
+    const std::size_t granules = source_->maximum_bytes() / granule;
+    // The arena that is nobody's has one, too.
+    const std::size_t fewest = std::clamp(granules / share_of_holders, std::size_t{2}, fewest_holders + 1) - 1;
+    return std::clamp(granules / largest_share_of_own_spans, fewest, most_holders);
 }
 
 /// Asked once for each request, which it counts.
@@ -101,15 +101,16 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
 /// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
 /// arenas, whole spans of which something is away. O(blocks away + arenas with spans), or what
 /// merging needs.
-pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided,
+                                            bool all_spans) {
     if (has_stocks_) {
         heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided);
         if (b) return {b.address, b.size_bytes, std::move(b.fences)};
         return take_over(a, avoided, false);
     }
     if (piece away = take_away_block(size, a, avoided)) return away;
-    const auto from_heap = [&](bool also_away) -> piece {
-        collect_spans(also_away);
+    const auto from_heap = [&](bool all) -> piece {
+        collect_spans(all);
         const std::uint8_t area = area_of(size);
         heap::block b = heaps_[area].try_allocate(size, a.own_number(), avoided);
         return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
@@ -128,7 +129,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
         }
         if (piece away = take_away_block(size, *other, avoided)) return away;
     }
-    return from_heap(true);
+    return all_spans ? from_heap(true) : piece{};
 }
 
 /// The beginning of the smallest block of the arena that fits and is away.
@@ -165,17 +166,20 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std:
 bool pool_engine::add_span(std::size_t size, arena& a) {
     constexpr std::size_t granule = span_directory::granule;
     const std::uint8_t area = span_area();
-    for (std::size_t wanted = span_bytes(); wanted >= granule && wanted >= size; wanted /= 2) {
-        // So much more that a multiple of the granule begins in it.
-        heap::block b = heaps_[area].try_allocate_ready(wanted + granule - unit, a.own_number());
+    const std::size_t least = align_up(std::max(size, granule), granule);
+    for (std::size_t wanted = span_for(size, a); wanted >= least;
+         wanted = wanted == least ? 0 : std::max(least, align_down(wanted / 2, granule))) {
+        heap::block b;
         // Virtual memory is aligned to the granule for the most part.
-        if (!b && source_ != nullptr) {
+        if (source_ != nullptr) {
             b = heaps_[area].try_allocate_ready(wanted, a.own_number());
             if (b && b.address % granule != 0) {
                 give(area, b.address, b.size_bytes, b.fences);
                 b = {};
             }
         }
+        // So much more that a multiple of the granule begins in it.
+        if (!b) b = heaps_[area].try_allocate_ready(wanted + granule - unit, a.own_number());
         if (!b) continue;
         const std::uintptr_t begin = align_up(b.address, granule);
         const std::uintptr_t end = b.address + b.size_bytes;
@@ -209,7 +213,9 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
         // Until its end, the directory says so and a free looks there.
         directory_.set(address, bytes, &a);
         try {
-            a.heap.add_span(address, bytes, position);
+            const std::size_t num_spans = a.heap.num_spans();
+            a.heap.add_span(address, bytes, position, source_ != nullptr);
+            heaps_[span_area()].expect_fewer_frees(num_spans + 1 - a.heap.num_spans());  // one for each span
             // What the stream left here before counts as freed by it.
             a.last_freed = std::max(a.last_freed, position);
             holders_.push_back(a);
@@ -257,10 +263,10 @@ void pool_engine::note_change(arena& a) noexcept {
     while (!changed_.compare_exchange_weak(first, &a, std::memory_order_release, std::memory_order_relaxed));
 }
 
-/// Gives every span in which nothing is in use back to the heap, so that it merges; `also_away`: also those in which
-/// blocks are away. O(arenas in which something has changed), or with `also_away` O(spans + pieces of the spans that go
-/// + blocks away).
-void pool_engine::collect_spans(bool also_away) {
+/// Gives every span in which nothing is in use back to the heap, so that it merges; `all`: of every arena all granules
+/// in which nothing is in use, with blocks that are away. O(arenas in which something has changed), or with `all`
+/// O(arenas with spans + free pieces of a granule and more + blocks away).
+void pool_engine::collect_spans(bool all) {
     for (arena* a = changed_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
         arena* const next = a->next_changed;
         a->is_changed.store(false, std::memory_order_release);
@@ -272,7 +278,7 @@ void pool_engine::collect_spans(bool also_away) {
         for (std::size_t n = std::min(waiting_.size(), most_waiting_asked); n > 0; --n)
             collect_from(*waiting_.take_front(), false);
     }
-    if (!also_away) return;
+    if (!all) return;
     for (arena* a = holders_.front(); a != nullptr;) {
         arena* const next = holders_.behind(*a);
         collect_from(*a, true);
@@ -280,11 +286,11 @@ void pool_engine::collect_spans(bool also_away) {
     }
 }
 
-void pool_engine::collect_from(arena& a, bool also_away) {
+void pool_engine::collect_from(arena& a, bool all) {
     const std::lock_guard in(a.mutex);
     ++num_steps_;
     if (has_stocks_) {
-        if (also_away) collect_stock(a);
+        if (all) collect_stock(a);
         a.is_listed = !a.stock.empty();
         if (a.is_listed) return holders_.push_back(a);
     }
@@ -293,32 +299,41 @@ void pool_engine::collect_from(arena& a, bool also_away) {
         const heap::fence last_use{a.number, position};
         return position == 0 || timelines_.has_passed(last_use) ? heap::fence_set{} : heap::fence_set{last_use};
     };
-    std::size_t next = 0;
-    if (a.heap.num_unused_spans() > 0)
+    if (all) {
+        collect_granules(a, fence_at);
+    } else if (a.heap.num_unused_spans() > 0) {
+        std::size_t next = 0;
         while (const heap::span_heap::span s = a.heap.remove_empty_span(&next)) {
             directory_.set(s.address, s.size_bytes, nullptr);
             give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
         }
-    if (also_away && !a.away.empty()) collect_with_away(a, fence_at);
+    }
     if (a.heap.num_spans() == 0) holders_.erase(a);
     waiting_.erase(a);
     if (!a.away.empty()) waiting_.push_back(a);
 }
 
-/// The spans of which something is away, with the fences of what is. What the host has no memory for stays where it is.
+/// Whole granules in which nothing is in use, with the fences of what is away in them. What the host has no memory for
+/// stays where it is.
 template<typename FenceAt>
-void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
+void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
     heap::heap& h = heaps_[span_area()];
-    std::size_t num_expected = 0;  // frees of parts of the span that is looked at
+    std::size_t num_expected = 0;  // frees of parts of the row that is looked at
     try {
         std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
-        for (std::size_t i = 0; i < a.away.size(); ++i) away_at[a.away[i].block] = i;
+        std::vector<heap::span_heap::detached> away;
+        for (std::size_t i = 0; i < a.away.size(); ++i) {
+            away_at[a.away[i].block] = i;
+            away.push_back(a.away[i].block);
+        }
         std::vector<heap::block> parts;
         std::vector<std::size_t> gone;
         const auto note = [&](std::uintptr_t address, std::size_t size, std::uint64_t position,
                               heap::span_heap::detached block) {
-            h.expect_frees(1);
-            ++num_expected;
+            // With the first part of a row one more: the span may fall into two.
+            const std::size_t more = parts.empty() ? 2 : 1;
+            h.expect_frees(more);
+            num_expected += more;
             if (block == heap::span_heap::whole) {
                 parts.push_back({address, size, fence_at(position)});
             } else {
@@ -326,11 +341,12 @@ void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
                 parts.push_back({address, size, a.away[gone.back()].fences});
             }
         };
-        std::size_t next = 0;
-        while (const heap::span_heap::span s = a.heap.remove_unused_span(&next, note)) {
-            directory_.set(s.address, s.size_bytes, nullptr);
+        std::size_t num_spans = a.heap.num_spans();
+        const auto take = [&](std::uintptr_t address, std::size_t size) {
+            directory_.set(address, size, nullptr);
             for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
-            h.expect_fewer_frees(1);  // the span was one block
+            h.expect_fewer_frees(1 + num_spans - a.heap.num_spans());
+            num_spans = a.heap.num_spans();
             num_expected = 0;
             parts.clear();
             // From the end, so that the indices before stay; what moves is looked up anew.
@@ -344,7 +360,8 @@ void pool_engine::collect_with_away(arena& a, FenceAt&& fence_at) {
                 a.away.pop_back();
             }
             gone.clear();
-        }
+        };
+        a.heap.remove_granules(span_directory::granule, std::move(away), note, take);
     } catch (const std::bad_alloc&) {
         h.expect_fewer_frees(num_expected);
     }

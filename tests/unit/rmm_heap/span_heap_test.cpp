@@ -98,6 +98,113 @@ TEST(SpanHeap, one_pass_over_the_spans_removes_all_that_are_empty) {
     EXPECT_EQ(remove_empty(heap).address, blocks[2]);
 }
 
+TEST(SpanHeap, blocks_cross_from_one_span_into_another_that_joins_it) {
+    span_heap heap;
+    heap.add_span(base, 4 * unit, 1, true);
+    const auto low = heap.try_allocate(2 * unit);
+    heap.add_span(base + 8 * unit, 4 * unit, 2, true);
+    EXPECT_EQ(heap.num_spans(), 2u);
+    heap.add_span(base + 4 * unit, 4 * unit, 3, true);
+    EXPECT_EQ(heap.num_spans(), 1u);
+    const auto across = heap.try_allocate(10 * unit);
+    EXPECT_EQ(across.address, base + 2 * unit);
+    EXPECT_EQ(across.position, 3u);
+    heap.free(low.address, 4);
+    EXPECT_EQ(heap.num_unused_spans(), 0u);
+    heap.free(across.address, 5);
+    EXPECT_EQ(heap.num_unused_spans(), 1u);
+    EXPECT_EQ(remove_empty(heap).size_bytes, 12 * unit);
+}
+
+/// What leaves in whole granules, as rows of (address, size).
+std::vector<std::pair<std::uintptr_t, std::size_t>> remove_granules(span_heap& heap, std::size_t granule) {
+    std::vector<std::pair<std::uintptr_t, std::size_t>> rows;
+    heap.remove_granules(
+        granule, {}, [](auto...) {}, [&](std::uintptr_t address, std::size_t size) { rows.emplace_back(address, size); });
+    return rows;
+}
+
+TEST(SpanHeap, whole_granules_in_which_nothing_is_in_use_leave_and_the_rest_stays) {
+    span_heap heap;
+    constexpr std::size_t granule = 8 * unit;
+    heap.add_span(base, 5 * granule, 1);
+    const auto first = heap.try_allocate(unit);
+    const auto gap = heap.try_allocate(2 * granule + 3 * unit);
+    const auto second = heap.try_allocate(unit);
+    heap.free(gap.address, 2);
+    // From the second granule on up to where the second block is; then from behind that.
+    using rows = std::vector<std::pair<std::uintptr_t, std::size_t>>;
+    EXPECT_EQ(remove_granules(heap, granule),
+              (rows{{base + granule, granule}, {base + 3 * granule, 2 * granule}}));
+    EXPECT_EQ(heap.num_spans(), 2u);
+    EXPECT_EQ(heap.span_bytes(), 2 * granule);
+    EXPECT_EQ(heap.free_bytes(), 2 * granule - 2 * unit);
+    EXPECT_TRUE(remove_granules(heap, granule).empty());
+    heap.free(first.address, 3);
+    EXPECT_EQ(heap.num_unused_spans(), 1u);
+    EXPECT_EQ(remove_granules(heap, granule), (rows{{base, granule}}));
+    EXPECT_EQ(heap.free(second.address, 4), unit);
+    EXPECT_EQ(remove_granules(heap, granule), (rows{{base + 2 * granule, granule}}));
+    EXPECT_EQ(heap.num_spans(), 0u);
+}
+
+TEST(SpanHeap, a_detached_block_leaves_with_its_granules_or_not_at_all) {
+    span_heap heap;
+    constexpr std::size_t granule = 8 * unit;
+    heap.add_span(base, 3 * granule, 1);
+    const auto low = heap.try_allocate(granule + unit);  // reaches into the second granule
+    const auto high = heap.try_allocate(2 * unit);
+    const auto in_use = heap.try_allocate(unit);
+    std::size_t size = 0;
+    const auto reaches = heap.detach(low.address, &size);
+    const auto inside = heap.detach(high.address, &size);
+    std::vector<span_heap::detached> gone;
+    std::vector<std::uintptr_t> taken;
+    const auto note = [&](std::uintptr_t, std::size_t, std::uint64_t, span_heap::detached block) {
+        if (block != span_heap::whole) gone.push_back(block);
+    };
+    const auto take = [&](std::uintptr_t address, std::size_t) { taken.push_back(address); };
+    heap.remove_granules(granule, {reaches, inside}, note, take);
+    EXPECT_EQ(taken, std::vector<std::uintptr_t>{base + 2 * granule});
+    EXPECT_TRUE(gone.empty());
+    heap.free_detached(reaches, 2);
+    heap.remove_granules(granule, {inside}, note, take);
+    EXPECT_EQ(taken.back(), base);
+    EXPECT_TRUE(gone.empty());
+    heap.free(in_use.address, 3);
+    heap.remove_granules(granule, {inside}, note, take);
+    EXPECT_EQ(taken.back(), base + granule);
+    EXPECT_EQ(gone, std::vector<span_heap::detached>{inside});
+    EXPECT_EQ(heap.span_bytes(), 0u);
+}
+
+TEST(SpanHeap, what_refuses_a_row_of_granules_finds_it_where_it_was) {
+    span_heap heap;
+    constexpr std::size_t granule = 8 * unit;
+    heap.add_span(base, 2 * granule, 1);
+    EXPECT_THROW(heap.remove_granules(
+                     granule, {}, [](auto...) { throw std::bad_alloc(); }, [](auto...) { FAIL(); }),
+                 std::bad_alloc);
+    EXPECT_EQ(heap.try_allocate(2 * granule).address, base);
+}
+
+/// Steps of one pass over a span of so many granules, every second one of which can leave.
+std::size_t pieces_looked_at(std::size_t num_granules) {
+    span_heap heap;
+    constexpr std::size_t granule = 8 * unit;
+    heap.add_span(base, num_granules * granule, 1);
+    std::vector<std::uintptr_t> blocks;
+    for (std::size_t i = 0; i < num_granules; ++i) blocks.push_back(heap.try_allocate(granule).address);
+    for (std::size_t i = 0; i < num_granules; i += 2) heap.free(blocks[i], 2);
+    const std::uint64_t before = heap.num_steps();
+    EXPECT_EQ(remove_granules(heap, granule).size(), num_granules / 2);
+    return heap.num_steps() - before;
+}
+
+TEST(SpanHeap, granules_leave_in_steps_that_grow_as_the_pieces_do) {
+    EXPECT_LE(pieces_looked_at(2000), 2 * pieces_looked_at(1000) + 100);
+}
+
 TEST(SpanHeap, a_detached_block_is_neither_in_use_nor_free) {
     span_heap heap;
     heap.add_span(base, 4 * unit, 1);
@@ -147,6 +254,8 @@ class SpanHeapModel : public testing::TestWithParam<unsigned> {};
 
 TEST_P(SpanHeapModel, random_operations_never_hand_out_a_byte_twice) {
     std::mt19937 random(GetParam());
+    const bool joins = GetParam() % 2 == 0;
+    constexpr std::size_t granule = 64 * unit;
     span_heap heap;
     std::map<std::uintptr_t, std::size_t> spans;
     std::map<std::uintptr_t, std::size_t> live;
@@ -174,8 +283,12 @@ TEST_P(SpanHeapModel, random_operations_never_hand_out_a_byte_twice) {
         const auto what = random() % 100;
         if (what < 2 && spans.size() < 8) {
             const std::size_t size = unit * (1 + random() % 2000);
-            heap.add_span(next_span, size, position);
-            spans[next_span] = size;
+            heap.add_span(next_span, size, position, joins);
+            const auto before = spans.empty() ? spans.end() : std::prev(spans.end());
+            if (joins && before != spans.end() && before->first + before->second == next_span)
+                before->second += size;
+            else
+                spans[next_span] = size;
             total += size;
             next_span += size + (random() % 2) * unit;
         } else if (what < 50) {
@@ -214,6 +327,32 @@ TEST_P(SpanHeapModel, random_operations_never_hand_out_a_byte_twice) {
             const auto at = pick(detached);
             heap.free_detached(at->second.first, position);
             detached.erase(at);
+        } else if (what < 99 && random() % 4 == 0) {
+            std::vector<std::uintptr_t> gone;
+            const auto note = [&](std::uintptr_t address, std::size_t size, std::uint64_t, span_heap::detached block) {
+                if (block == span_heap::whole) return;
+                ASSERT_EQ(detached.at(address).first, block);
+                ASSERT_EQ(detached.at(address).second, size);
+                gone.push_back(address);
+            };
+            const auto take = [&](std::uintptr_t address, std::size_t size) {
+                ASSERT_EQ(address % granule, 0u);
+                ASSERT_EQ(size % granule, 0u);
+                for (const std::uintptr_t a : gone) detached.erase(a);
+                gone.clear();
+                ASSERT_FALSE(overlaps(live, address, size, [](const auto& e) { return e.second; }));
+                ASSERT_FALSE(overlaps(detached, address, size, [](const auto& e) { return e.second.second; }));
+                const auto span = std::prev(spans.upper_bound(address));
+                const std::uintptr_t end = span->first + span->second;
+                ASSERT_LE(address + size, end);
+                if (address + size < end) spans[address + size] = end - address - size;
+                span->second = address - span->first;
+                if (span->second == 0) spans.erase(span);
+                total -= size;
+            };
+            std::vector<span_heap::detached> away;
+            for (const auto& [address, d] : detached) away.push_back(d.first);
+            heap.remove_granules(granule, away, note, take);
         } else if (what < 99) {
             if (const auto s = remove_empty(heap)) {
                 ASSERT_EQ(spans.at(s.address), s.size_bytes);
@@ -229,6 +368,7 @@ TEST_P(SpanHeapModel, random_operations_never_hand_out_a_byte_twice) {
         ASSERT_EQ(heap.live_bytes(), in_use);
         ASSERT_EQ(heap.num_live(), live.size());
         ASSERT_EQ(heap.span_bytes(), total);
+        ASSERT_EQ(heap.num_spans(), spans.size());
         ASSERT_EQ(heap.free_bytes(), total - in_use - away);
     }
     // All of it comes back together.
