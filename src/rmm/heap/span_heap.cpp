@@ -304,8 +304,7 @@ void span_heap::remove_row(const row& r) {
     if (shorter.is_left) move_record(of, r.end);
     s = shorter.is_left ? on_right : on_left;
     if (s.num_live == 0) ++num_unused_spans_;
-    renumber(shorter.is_left ? left : right, shorter.is_left,
-             new_record(shorter.is_left ? on_left : on_right));
+    renumber(shorter.is_left ? left : right, shorter.is_left, new_record(shorter.is_left ? on_left : on_right));
 }
 
 /// Leaves the first `units` to the piece; the rest, in the same state, is returned. A descriptor has been reserved.

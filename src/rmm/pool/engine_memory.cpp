@@ -103,8 +103,8 @@ pool_engine::piece pool_engine::grow(lock& held, std::size_t size, arena& a, cud
         arena& spans = spans_of(a);
         const bool has_spans = &spans == common_ || spans.own_number() != heap::heap::no_timeline;
         const std::size_t bytes = has_spans ? span_for(size, spans) : align_up(size, span_directory::granule);
-        bool grown = has_spans && spans_refused_ == 0 &&
-                     heap::eager_growth(peak_bytes_, held_bytes()) >= bytes && grow_by_span(held, size, spans);
+        bool grown = has_spans && spans_refused_ == 0 && heap::eager_growth(peak_bytes_, held_bytes()) >= bytes &&
+                     grow_by_span(held, size, spans);
         refusal ignored;
         if (!grown)
             if (piece whole = grow_virtual(held, bytes, a.own_number(), &ignored)) {

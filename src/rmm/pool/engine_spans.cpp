@@ -3,7 +3,8 @@
 //
 // A stream's small requests have spans of their own, as long as few streams have. Those of the others share one arena
 // that is nobody's: what they free is away until it has passed, whoever asks next. A stream that asks often enough gets
-// its own.
+// its own. An arena keeps what its stream needed once; where memory is short, all granules in which nothing is in use
+// leave it.
 #include <algorithm>
 #include <exception>
 #include <functional>

@@ -116,6 +116,28 @@ TEST_F(PoolArenas, a_full_pool_takes_from_the_arenas_of_other_streams) {
     EXPECT_EQ(pool_.statistics().largest_free_bytes, 128 * MiB);
 }
 
+TEST_F(PoolArenas, a_large_request_gets_what_lies_free_in_the_spans_of_streams) {
+    std::vector<cuda_stream> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(non_blocking());
+    // All of the pool goes to blocks of arenas; a few of them stay, far apart.
+    std::vector<std::pair<void*, std::size_t>> blocks;
+    try {
+        for (std::size_t i = 0;; ++i) blocks.emplace_back(pool_.allocate(128 * KiB, streams[i % 4]), i % 4);
+    } catch (const rmm::out_of_memory&) {}
+    std::sort(blocks.begin(), blocks.end());
+    std::vector<std::pair<void*, std::size_t>> kept;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+        if (i % 200 == 100)
+            kept.push_back(blocks[i]);
+        else
+            pool_.deallocate(blocks[i].first, 128 * KiB, streams[blocks[i].second]);
+    }
+    void* const large = pool_.allocate(20 * MiB, streams[0]);
+    pool_.deallocate(large, 20 * MiB, streams[0]);
+    for (const auto& [ptr, s] : kept) pool_.deallocate(ptr, 128 * KiB, streams[s]);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+}
+
 TEST_F(PoolArenas, a_new_stream_with_an_old_handle_comes_after_what_the_old_one_left) {
     // Long enough on one stream that not every free has an event of its own.
     for (int round = 0; round < 20; ++round) {

@@ -1,6 +1,7 @@
 // The pool of virtual memory: growth without a first guess, memory in pieces that is put together, memory that goes back.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -9,6 +10,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/device_buffer.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "rmm/pool/engine.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
 #include "uncovered_pieces.hpp"
@@ -48,6 +50,61 @@ TEST(Vmm, holds_little_more_than_what_is_in_use) {
     for (int i = 0; i < 30; ++i) blocks.push_back(mr.allocate(5 * MiB, stream));
     EXPECT_LE(mr.pool_size(), 30 * 5 * MiB * 115 / 100);
     for (void* ptr : blocks) mr.deallocate(ptr, 5 * MiB, stream);
+}
+
+TEST(Vmm, blocks_of_a_stream_cross_its_granules) {
+    vmm mr;
+    cuda_stream stream = non_blocking();
+    constexpr std::size_t bytes = 2 * MiB - 300 * 1024;
+    std::vector<void*> blocks;
+    for (int i = 0; i < 60; ++i) blocks.push_back(mr.allocate(bytes, stream));
+    EXPECT_LE(mr.pool_size(), 60 * bytes * 115 / 100);
+    for (void* ptr : blocks) mr.deallocate(ptr, bytes, stream);
+    EXPECT_EQ(mr.statistics().in_use_bytes, 0u);
+}
+
+TEST(Vmm, a_stream_that_repeats_sizes_of_a_megabyte_looks_at_nothing_that_others_share) {
+    mr::detail::virtual_source_options options;
+    options.maximum_bytes = 200 * MiB;
+    mr::detail::pool_engine pool(std::make_unique<mr::detail::virtual_source>(driver(), 0, options), {});
+    cuda_stream stream = non_blocking();
+    const cuda_stream_view view = stream;
+    std::mt19937 random(2);
+    std::vector<std::pair<void*, std::size_t>> live;
+    const auto churn = [&](int count) {
+        for (int i = 0; i < count; ++i) {
+            const std::size_t bytes = 256 * (1 + random() % 8000);
+            if (live.size() == 16) {
+                std::swap(live[random() % 16], live.back());
+                pool.free(live.back().first, live.back().second, {&view, 1});
+                live.pop_back();
+            }
+            live.emplace_back(pool.allocate(bytes, view), bytes);
+        }
+    };
+    churn(4000);
+    const std::uint64_t before = pool.num_steps();
+    churn(4000);
+    EXPECT_LE(pool.num_steps() - before, 400u) << "the heap is asked when the stream needs more than ever before";
+    for (const auto& [ptr, bytes] : live) pool.free(ptr, bytes, {&view, 1});
+}
+
+TEST(Vmm, granules_of_streams_in_which_nothing_is_in_use_serve_large_requests) {
+    vmm mr{64 * MiB};
+    std::vector<cuda_stream> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(non_blocking());
+    std::vector<std::vector<void*>> blocks(streams.size());
+    for (std::size_t s = 0; s < streams.size(); ++s)
+        for (int i = 0; i < 14; ++i) blocks[s].push_back(mr.allocate(MiB, streams[s]));
+    // Of each stream the first stays, and keeps its granule.
+    for (std::size_t s = 0; s < streams.size(); ++s)
+        for (std::size_t i = 1; i < blocks[s].size(); ++i) mr.deallocate(blocks[s][i], MiB, streams[s]);
+    void* const large = mr.allocate(52 * MiB, streams[0]);
+    EXPECT_LE(mr.pool_size(), 64 * MiB);
+    mr.deallocate(large, 52 * MiB, streams[0]);
+    for (std::size_t s = 0; s < streams.size(); ++s) mr.deallocate(blocks[s][0], MiB, streams[s]);
+    mr.trim();
+    EXPECT_EQ(mr.pool_size(), 0u);
 }
 
 std::uintptr_t span_of(const void* ptr) { return reinterpret_cast<std::uintptr_t>(ptr) / (2 * MiB); }

@@ -120,7 +120,8 @@ TEST(SpanHeap, blocks_cross_from_one_span_into_another_that_joins_it) {
 std::vector<std::pair<std::uintptr_t, std::size_t>> remove_granules(span_heap& heap, std::size_t granule) {
     std::vector<std::pair<std::uintptr_t, std::size_t>> rows;
     heap.remove_granules(
-        granule, {}, [](auto...) {}, [&](std::uintptr_t address, std::size_t size) { rows.emplace_back(address, size); });
+        granule, {}, [](auto...) {},
+        [&](std::uintptr_t address, std::size_t size) { rows.emplace_back(address, size); });
     return rows;
 }
 
@@ -134,8 +135,7 @@ TEST(SpanHeap, whole_granules_in_which_nothing_is_in_use_leave_and_the_rest_stay
     heap.free(gap.address, 2);
     // From the second granule on up to where the second block is; then from behind that.
     using rows = std::vector<std::pair<std::uintptr_t, std::size_t>>;
-    EXPECT_EQ(remove_granules(heap, granule),
-              (rows{{base + granule, granule}, {base + 3 * granule, 2 * granule}}));
+    EXPECT_EQ(remove_granules(heap, granule), (rows{{base + granule, granule}, {base + 3 * granule, 2 * granule}}));
     EXPECT_EQ(heap.num_spans(), 2u);
     EXPECT_EQ(heap.span_bytes(), 2 * granule);
     EXPECT_EQ(heap.free_bytes(), 2 * granule - 2 * unit);
