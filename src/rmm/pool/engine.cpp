@@ -11,6 +11,7 @@
 #include "rmm/aligned.hpp"
 #include "rmm/debug/debug_environment.hpp"
 #include "rmm/detail/error.hpp"
+#include "rmm/pool/growth.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -39,17 +40,12 @@ std::uint64_t next_uid() noexcept {
 
 }  // namespace
 
-pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_options& options)
+pool_engine::pool_engine(const growth_traits& traits, const pool_options& options)
     : driver_(rmm::detail::the_driver()),
       device_(rmm::detail::current_device()),
       uid_(next_uid()),
-      source_(std::move(source)),
-      registration_(make_memory_registration(driver_, read_debug_environment().nvtx, source_ != nullptr)),
-      small_area_limit_(
-          source_ == nullptr ? 0 : heap::small_request_limit(source_->maximum_bytes(), source_->granularity())),
-      whole_granules_from_(source_ == nullptr
-                               ? std::numeric_limits<std::size_t>::max()
-                               : heap::whole_granules_from(source_->maximum_bytes(), source_->granularity())),
+      registration_(make_memory_registration(driver_, read_debug_environment().nvtx, traits.is_virtual)),
+      traits_(traits),
       options_(options),
       has_stocks_(options.block_bytes >= smallest_stocked_bytes && options.block_bytes <= largest_stocked_bytes),
       name_(options.name),
@@ -66,34 +62,23 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
         lock held(mutex_);
         unknown_ = &bind(held, {stream_kind::unknown, rmm::detail::unknown_number, nullptr}, arena::no_stream());
     }
-    if (has_stocks_) small_limit_ = options_.block_bytes;
-    if (source_ == nullptr) return;
-    small_limit_ = small_area_limit_;
+}
+
+pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_options& options)
+    : pool_engine(virtual_growth::traits_of(*source), options) {
+    growth_ = std::make_unique<virtual_growth>(*this, std::move(source));
+    update_small_limit();
     rmm::detail::enter_ledger(device_, *this);
 }
 
 pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options& options)
-    : pool_engine(std::unique_ptr<virtual_source>(), options) {
-    upstream_ = upstream;
-    if (options.initial_bytes != 0) take_initial_block();
+    : pool_engine(growth_traits(), options) {
+    auto growing = std::make_unique<upstream_growth>(*this, upstream);
+    upstream_growth_ = growing.get();
+    growth_ = std::move(growing);
+    update_small_limit();
+    if (options.initial_bytes != 0) upstream_growth_->take_initial_block();
     rmm::detail::enter_ledger(device_, *this);
-}
-
-void pool_engine::take_initial_block() {
-    const std::size_t bytes = options_.initial_bytes;
-    void* const base = ask_upstream_for(bytes);
-    const cuda_stream_view stream;
-    tell_added(reinterpret_cast<std::uintptr_t>(base), bytes, &stream);
-    try {
-        const arena_call a = arena_of(stream);
-        heap::fence_set fences;
-        if (options_.ordered_upstream) fences.add(a->home.load()->fence_now());
-        add_upstream_block(base, bytes, fences);
-    } catch (...) {
-        tell_removed(reinterpret_cast<std::uintptr_t>(base), bytes);
-        return_upstream(base, bytes, stream);
-        throw;
-    }
 }
 
 pool_engine::~pool_engine() {
@@ -109,22 +94,24 @@ pool_engine::~pool_engine() {
                                                heap::heap::no_timeline, reach::device, &out_of_reach);
         if (!status.ok() || out_of_reach) wait_for_device();
         // Virtual memory is unmapped at once, not in stream order.
-        if (source_ != nullptr) {
+        if (traits_.is_virtual) {
             const unlocked without(held);
             rmm::detail::report_failure(driver_.synchronize_stream({}), "wait for the users of a pool's memory");
         }
     } catch (const std::bad_alloc&) {
         wait_for_device();
     }
-    for (const auto& [address, size_bytes] : regions_) {
-        tell_removed(address, size_bytes);
-        return_upstream(reinterpret_cast<void*>(address), size_bytes, cuda_stream_view{});
-    }
-    source_.reset();
+    if (growth_ != nullptr) growth_->release();  // none where the host had no memory for it
+}
+
+/// Never shrinks: what arenas hold is looked for there.
+void pool_engine::update_small_limit() noexcept {
+    const std::size_t limit = growth_->small_limit();
+    if (limit > small_limit_.load(std::memory_order_relaxed)) small_limit_.store(limit, std::memory_order_relaxed);
 }
 
 std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {
-    if (bytes >= whole_granules_from_) return align_up(bytes, source_->granularity());
+    if (bytes >= traits_.whole_granules_from) return align_up(bytes, traits_.granularity);
     return options_.block_bytes != 0 ? options_.block_bytes : align_up(bytes, unit);
 }
 
@@ -185,20 +172,18 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         a.shares = should_share(a);
         arena& spans = spans_of(a);
         if (spans_refused_ > 0) --spans_refused_;
-        if (needs_own_span(size, spans) && !add_span(size, spans) && !grow_by_span(held, size, spans))
-            spans_refused_ = requests_per_refused_span;
+        if (!growth_->give_own_span(held, size, spans)) spans_refused_ = requests_per_refused_span;
     }
     bool polled = false;
-    // What arenas could give is little beside a large request of virtual memory, and is missed there.
-    bool takes_all_spans = source_ == nullptr || area_of(size) == span_area();
+    bool takes_all_spans = growth_->comes_after_arenas(size);
     for (;;) {
         if (piece ready = find_ready(size, a)) {
-            if (!cut_behind(held, &ready)) continue;
+            if (!growth_->cut_behind(held, &ready)) continue;
             return hand_out(std::move(ready), stream);
         }
-        if (had_better_grow(size, spans_of(a))) {
+        if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
-            if (piece grown = grow(held, size, a, stream, &ignored))
+            if (piece grown = growth_->grow(held, size, a, stream, &ignored))
                 return try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why);
             spans_refused_ = requests_per_refused_span;
         }
@@ -219,7 +204,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
             polled = false;
             continue;
         }
-        if (piece grown = grow(held, size, a, stream, why))
+        if (piece grown = growth_->grow(held, size, a, stream, why))
             return try_piece(held, std::move(grown), a, stream, reach::device, why);
         if (!takes_all_spans && why->why == refusal::cause::exhausted) {
             collect_spans(true);
@@ -264,7 +249,7 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
     std::vector<std::uint64_t> avoided;
     for (;;) {
         piece found = find_fenced(size, a, avoided, all_spans);
-        if (!cut_behind(held, &found)) continue;
+        if (!growth_->cut_behind(held, &found)) continue;
         if (has_stocks_) ask_about(held, &found);
         // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.
         if (!found.fences.empty()) ++num_since_poll_;
@@ -279,17 +264,6 @@ void pool_engine::give_or_lose(std::uint8_t area, std::uintptr_t address, std::s
                                heap::fence_set fences) noexcept {
     try {
         give(area, address, size, std::move(fences));
-    } catch (const std::exception& e) {
-        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
-    }
-}
-
-/// Virtual memory that was taken out of its heap is free memory again.
-void pool_engine::return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept {
-    try {
-        heap::fence_set unpassed = fences;
-        unpassed.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
-        heaps_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }

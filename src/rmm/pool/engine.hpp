@@ -6,8 +6,8 @@
 // heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
 // comes from the heap. Pools whose blocks have one size keep free blocks in stocks (block_stock.hpp) instead of spans.
 //
-// Owns: the blocks from upstream, the heap and the arenas over them, the streams' fences. Must not know: the public
-// templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
+// Owns: the heap and the arenas over it, the streams' fences; where the memory comes from is a matter of its form of
+// growth (growth.hpp). Must not know: the public templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
 // must be current, as for every resource.
 #pragma once
 
@@ -56,11 +56,25 @@ struct refusal {
     driver::Status status;        ///< for `driver`: the failed call
 };
 
+class growth;
+class upstream_growth;
+
+/// What the form of growth asks of sizes and addresses.
+struct growth_traits {
+    bool is_virtual = false;
+    /// Requests up to this, and spans, have an area of addresses of their own; 0: there is one area.
+    std::size_t small_area_limit = 0;
+    /// Requests of so much are rounded up to the granularity.
+    std::size_t whole_granules_from = std::numeric_limits<std::size_t>::max();
+    std::size_t granularity = 1;
+};
+
 class pool_engine final : public rmm::detail::memory_holder {
   public:
     /// Takes the initial bytes from upstream (in one attempt). Arguments have been checked.
     pool_engine(device_async_resource_ref upstream, const pool_options& options);
     /// Of virtual memory: grows by mapping, and maps free memory elsewhere rather than failing because it is in pieces.
+    /// The source has no error of its own.
     pool_engine(std::unique_ptr<virtual_source> source, const pool_options& options);
     ~pool_engine();
     pool_engine(const pool_engine&) = delete;
@@ -80,7 +94,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept;
 
     /// Only of a pool that has one.
-    device_async_resource_ref upstream() const noexcept { return *upstream_; }
+    device_async_resource_ref upstream() const noexcept;
     std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
     const pool_options& options() const noexcept { return options_; }
     /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller
@@ -115,7 +129,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t give_back(std::size_t bytes) noexcept override;
 
   private:
+    pool_engine(const growth_traits& traits, const pool_options& options);
+
     friend class growth_mark;
+    friend class growth;
+    friend class upstream_growth;
+    friend class virtual_growth;
     using lock = std::unique_lock<engine_mutex>;
     using reach = timelines::reach;
 
@@ -149,13 +168,17 @@ class pool_engine final : public rmm::detail::memory_holder {
     static constexpr std::size_t timelines_per_poll = 32;
     // Frees that are noted because they may have no event, of large blocks and of shared ones each.
     static constexpr std::size_t most_uncovered = 256;
+    // A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
+    // once in a while would take a span from the next that does.
+    static constexpr std::size_t most_holders = 128;
+    static constexpr std::size_t fewest_holders = 8;
     /// What every size and address is a multiple of.
     static constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
     /// Virtual memory has an area of addresses for small requests and spans: each of these makes a whole physical piece
     /// immovable. All other pools have one area.
     static constexpr std::size_t num_areas = 2;
-    std::uint8_t area_of(std::size_t size) const noexcept { return source_ != nullptr && size <= small_area_limit_; }
-    std::uint8_t span_area() const noexcept { return source_ != nullptr; }
+    std::uint8_t area_of(std::size_t size) const noexcept { return size <= traits_.small_area_limit; }
+    std::uint8_t span_area() const noexcept { return traits_.is_virtual; }
 
     std::size_t size_of(std::size_t bytes) const noexcept;
 
@@ -176,7 +199,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// Where the small requests of the arena's stream go.
     arena& spans_of(arena& a) noexcept { return a.shares.load(std::memory_order_relaxed) ? *common_ : a; }
     bool should_share(arena& a) noexcept;
-    std::size_t most_span_holders() const noexcept;
     void forget_what_left(lock& held);
     void note_change(arena& a) noexcept;
     void note_uncovered(std::vector<heap::fence>& list, const heap::fence_set& fences) noexcept;
@@ -232,9 +254,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) noexcept;
     void put_back(piece taken) noexcept;
     void* hand_out(piece taken, cuda_stream_view stream);
-    bool cut_behind(lock& held, piece* taken);
-    bool needs_own_span(std::size_t size, const arena& a) noexcept;
-    bool had_better_grow(std::size_t size, const arena& a) const noexcept;
     void poll(lock& held, std::size_t most_timelines = ~std::size_t{0});
     void clear_passed();
 
@@ -272,48 +291,19 @@ class pool_engine final : public rmm::detail::memory_holder {
     driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach);
     void wait_for_device() noexcept;
 
-    // ---- growing and shrinking (engine_memory.cpp)
-    std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
-    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why);
-    piece take_from_upstream(lock& held, std::size_t attempt, std::size_t size, const arena& a, cuda_stream_view stream,
-                             refusal* why);
-    std::vector<heap::range> unused_blocks(std::size_t bytes);
-    piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
-    void return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept;
-    bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
-    void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream);
-    piece grow_upstream(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
-    bool grow_by_span(lock& held, std::size_t size, arena& a);
-    piece grow_virtual(lock& held, std::size_t size, std::uint64_t own, refusal* why,
-                       std::size_t fresh_bytes = ~std::size_t{0});
-    bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
-    void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
-    std::size_t trim_upstream(lock& held, std::size_t keep_bytes);
-    std::size_t trim_virtual(lock& held, std::size_t keep_bytes);
-    virtual_source::trimming trim_source(const heap::range& pieces);
+    // ---- growing and shrinking: growth.hpp
     std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
-    /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
-    void note_source() noexcept {
-        held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
-        spare_bytes_ = source_->spare_bytes();
-    }
-    void take_initial_block();
     std::size_t trim(lock& held, std::size_t keep_bytes);
-    void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
-    void add_upstream_block(void* base, std::size_t bytes, const heap::fence_set& fences);
     void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
         if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
     }
     void tell_removed(std::uintptr_t address, std::size_t bytes) const noexcept {
         if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
     }
-    std::size_t span_bytes() const noexcept;
-    std::size_t span_for(std::size_t size, const arena& a) const noexcept;
     void update_small_limit() noexcept;
 
     // ---- when there is no more (shortage.cpp)
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    void* ask_upstream_for(std::size_t bytes);
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
     std::string shortage_details(std::size_t bytes, const pool_statistics& s, bool at_maximum,
                                  memory_shortage* shortage);
@@ -324,12 +314,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     driver::Driver& driver_;
     const int device_;
     const std::uint64_t uid_;  // no pool of the process has had it before
-    // One of both: where memory comes from. The source is called by the thread that grows, or trims.
-    std::optional<device_async_resource_ref> upstream_;
-    std::unique_ptr<virtual_source> source_;
     const std::unique_ptr<memory_registration> registration_;
-    const std::size_t small_area_limit_;
-    const std::size_t whole_granules_from_;  // requests of virtual memory that are rounded up to its granularity
+    const growth_traits traits_;
     const pool_options options_;
 
     const bool has_stocks_;
@@ -365,14 +351,11 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::vector<heap::fence> uncovered_;         // frees of large blocks for which there may be no event yet
     std::vector<heap::fence> common_uncovered_;  // the same of small ones, under the lock of the arena that is nobody's
     std::atomic<std::size_t> num_uncovered_{0};
-    std::map<std::uintptr_t, std::size_t> regions_;  // blocks of upstream
     heap::address_map<large_block> large_;
     std::vector<std::unique_ptr<capture_heap>> captures_;
     std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
     std::size_t large_bytes_ = 0;
-    std::size_t spare_bytes_ = 0;  // of the source: held, mapped nowhere
     std::size_t peak_held_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;      // of virtual memory: the most that was in use, spans counted whole
     std::size_t num_since_poll_ = 0;  // large frees, and requests that had to wait, since the last poll
     std::size_t poll_after_;          // more while polls learn nothing
     std::size_t trim_above_ = 0;      // free bytes below which the release threshold is not looked at
@@ -387,6 +370,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::thread::id grower_;
     std::uint64_t num_growths_ = 0;
     std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
+
+    std::unique_ptr<growth> growth_;
+    upstream_growth* upstream_growth_ = nullptr;  // the same, of a pool that has an upstream
 };
 
 }  // namespace detail

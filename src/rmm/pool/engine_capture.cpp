@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "rmm/aligned.hpp"
-#include "rmm/pool/engine.hpp"
+#include "rmm/pool/growth.hpp"
 #include "rmm/pool/growth_mark.hpp"
 
 namespace rmm {
@@ -130,7 +130,7 @@ void pool_engine::expect_parts(capture_heap& c) {
     // A part may lie in either area: each is ready for all.
     const std::size_t wanted = c.num_parts();
     for (std::size_t area = 0; area < num_areas; ++area) {
-        if (area != 0 && source_ == nullptr) continue;
+        if (area != 0 && !traits_.is_virtual) continue;
         if (c.expected[area] >= wanted) continue;
         heaps_[area].expect_frees(wanted - c.expected[area]);
         c.expected[area] = wanted;
@@ -170,46 +170,7 @@ pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal*
             return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
         put_back(std::move(found));
     }
-    if (source_ != nullptr) {
-        wait_for_growth(held);
-        const growth_mark growing(*this);
-        piece made = grow_virtual(held, size, heap::heap::no_timeline, why);
-        return idle_or_nothing(held, std::move(made), why);
-    }
-    // Neither the captured stream nor the legacy one may be asked for memory: on a stream of our own.
-    driver::StreamHandle own;
-    driver::Status status;
-    {
-        const unlocked without(held);
-        status = driver_.create_stream(device_, true, 0, &own);
-        if (!status.ok()) (void)driver_.take_last_error();
-    }
-    if (!status.ok()) {
-        why->why = refusal::cause::driver;
-        why->status = status;
-        return {};
-    }
-    const cuda_stream_view stream{static_cast<cudaStream_t>(own.native)};
-    piece grown;
-    try {
-        std::optional<arena_call> a;
-        {
-            const unlocked without(held);
-            a.emplace(arena_of(stream));
-        }
-        wait_for_growth(held);
-        grown = grow(held, size, **a, stream, why);
-    } catch (...) {
-        const unlocked without(held);
-        (void)driver_.destroy_stream(own);
-        throw;
-    }
-    {
-        const unlocked without(held);
-        rmm::detail::report_failure(driver_.synchronize_stream(own), "wait for memory of a pool's upstream");
-        rmm::detail::report_failure(driver_.destroy_stream(own), "destroy a stream");
-    }
-    return idle_or_nothing(held, std::move(grown), why);
+    return idle_or_nothing(held, growth_->grow_idle(held, size, why), why);
 }
 
 void pool_engine::wait_for_growth(lock& held) {

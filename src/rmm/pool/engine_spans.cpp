@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "rmm/aligned.hpp"
-#include "rmm/pool/engine.hpp"
+#include "rmm/pool/growth.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -20,16 +20,6 @@ namespace mr {
 namespace detail {
 namespace {
 
-// Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
-// spans that streams get before they need them are no more of it than this.
-constexpr std::size_t largest_share_of_own_spans = 16;
-
-// A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
-// once in a while would take a span from the next that does.
-constexpr std::size_t most_holders = 128;
-constexpr std::size_t fewest_holders = 8;
-// And together no more of a pool than this.
-constexpr std::size_t share_of_holders = 4;
 // A stream gets a span of its own after so many requests for shared memory, if all streams together made fewer than
 // most_holders times as many meanwhile.
 constexpr std::uint32_t requests_of_busy_stream = 64;
@@ -39,40 +29,10 @@ constexpr std::size_t most_waiting_asked = 64;
 
 }  // namespace
 
-/// A pool of virtual memory begins empty, so every stream gets a span of its own with its first small request.
-/// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
-bool pool_engine::needs_own_span(std::size_t size, const arena& a) noexcept {
-    if (source_ == nullptr || growing_ || a.heap.span_bytes() != 0) return false;
-    // The limit of small requests stays when the spans become smaller again.
-    if (size > std::min(small_limit_.load(std::memory_order_relaxed), span_bytes())) return false;
-    if ((a.own_number() == heap::heap::no_timeline && &a != common_) || spans_refused_ > 0) return false;
-    return &a == common_ ||
-           (holders_.size() + 1) * span_bytes() <= source_->maximum_bytes() / largest_share_of_own_spans;
-}
-
-/// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
-/// which it would have to wait.
-bool pool_engine::had_better_grow(std::size_t size, const arena& a) const noexcept {
-    if (source_ == nullptr || growing_ || size > small_limit_.load(std::memory_order_relaxed)) return false;
-    if (spans_refused_ > 0) return false;
-    return (a.heap.span_bytes() == 0 && size <= span_bytes()) ||
-           heap::eager_growth(peak_bytes_, held_bytes()) >= span_for(size, a);
-}
-
-/// So many arenas have spans before streams share.
-std::size_t pool_engine::most_span_holders() const noexcept {
-    constexpr std::size_t granule = span_directory::granule;
-    if (source_ == nullptr) return std::clamp(held_bytes() / share_of_holders / granule, fewest_holders, most_holders);
-    const std::size_t granules = source_->maximum_bytes() / granule;
-    // The arena that is nobody's has one, too.
-    const std::size_t fewest = std::clamp(granules / share_of_holders, std::size_t{2}, fewest_holders + 1) - 1;
-    return std::clamp(granules / largest_share_of_own_spans, fewest, most_holders);
-}
-
 /// Asked once for each request, which it counts.
 bool pool_engine::should_share(arena& a) noexcept {
     if (a.own_number() == heap::heap::no_timeline || chain<arena, &arena::as_holder>::contains(a)) return false;
-    if (holders_.size() < most_span_holders()) return false;
+    if (holders_.size() < growth_->most_span_holders()) return false;
     ++num_shared_;
     if (a.num_shared == 0) a.shared_since = num_shared_;
     if (++a.num_shared < requests_of_busy_stream) return true;
@@ -168,11 +128,11 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
     constexpr std::size_t granule = span_directory::granule;
     const std::uint8_t area = span_area();
     const std::size_t least = align_up(std::max(size, granule), granule);
-    for (std::size_t wanted = span_for(size, a); wanted >= least;
+    for (std::size_t wanted = growth_->span_for(size, a); wanted >= least;
          wanted = wanted == least ? 0 : std::max(least, align_down(wanted / 2, granule))) {
         heap::block b;
         // Virtual memory is aligned to the granule for the most part.
-        if (source_ != nullptr) {
+        if (traits_.is_virtual) {
             b = heaps_[area].try_allocate_ready(wanted, a.own_number());
             if (b && b.address % granule != 0) {
                 give(area, b.address, b.size_bytes, b.fences);
@@ -215,7 +175,7 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
         directory_.set(address, bytes, &a);
         try {
             const std::size_t num_spans = a.heap.num_spans();
-            a.heap.add_span(address, bytes, position, source_ != nullptr);
+            a.heap.add_span(address, bytes, position, traits_.is_virtual);
             heaps_[span_area()].expect_fewer_frees(num_spans + 1 - a.heap.num_spans());  // one for each span
             // What the stream left here before counts as freed by it.
             a.last_freed = std::max(a.last_freed, position);

@@ -87,7 +87,7 @@ rmm::detail::holder_figures pool_engine::figures() {
     f.held_bytes = held_bytes();
     f.peak_bytes = std::max(peak_held_bytes_, f.held_bytes);
     f.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
-    f.takes_from_driver = source_ != nullptr;
+    f.takes_from_driver = traits_.is_virtual;
     f.in_use_bytes = large_bytes_;
     f.num_blocks = large_.size();
     f.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
@@ -201,18 +201,6 @@ void* pool_engine::allocate_short_of_memory(std::size_t bytes, cuda_stream_view 
     throw_refusal(bytes, *why, stream);
 }
 
-/// What the pool begins with, in one block. Throws where upstream has it not even after others were asked.
-void* pool_engine::ask_upstream_for(std::size_t bytes) {
-    rmm::detail::reclaim_rounds others(device_, bytes, cuda_stream_view{}, this);
-    refusal why;
-    do {
-        std::size_t attempt = bytes;
-        if (void* const base = ask_upstream(&attempt, bytes, cuda_stream_view{}, &why)) return base;
-    } while (others.ask(why.device_is_full && options_.on_device));
-    why.why = refusal::cause::exhausted;
-    throw_refusal(bytes, why, cuda_stream_view{});
-}
-
 namespace {
 
 void add_advice(std::string* to, const std::string& what) { *to += (to->empty() ? "" : "; ") + what; }
@@ -307,7 +295,7 @@ std::string pool_engine::advice(std::size_t bytes, const pool_statistics& s, boo
                                 std::size_t idle_bytes) const {
     std::string text;
     const bool device_known = shortage.device_total_bytes != 0;
-    if (s.free_bytes >= bytes && source_ == nullptr)
+    if (s.free_bytes >= bytes && !traits_.is_virtual)
         add_advice(&text,
                    std::string(driver_.capabilities().virtual_memory && options_.on_device ? "a vmm_memory_resource"
                                                                                            : "a larger pool") +

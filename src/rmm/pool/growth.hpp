@@ -1,0 +1,148 @@
+// Where the memory of an engine comes from, and goes back to: an upstream resource, or virtual memory.
+//
+// Each form owns what it was given and decides by how much the engine grows, what streams get of it ahead of requests,
+// and what goes back first. It is a part of the engine: it is handed the engine's lock, lets it go for calls of upstream
+// and of the driver, and works on the engine's heaps. Must not know: how free memory is searched. One thread at a time
+// grows or trims (growth_mark.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+class growth {
+  public:
+    using lock = pool_engine::lock;
+    using piece = pool_engine::piece;
+
+    explicit growth(pool_engine& pool) noexcept : pool_(pool) {}
+    virtual ~growth() = default;
+    growth(const growth&) = delete;
+    growth& operator=(const growth&) = delete;
+
+    /// Called with a miss. An empty piece, with the cause, if there is no more.
+    virtual piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) = 0;
+    /// The same for a stream that is captured, and so may wait for nothing: its fences, if any, are for the host.
+    virtual piece grow_idle(lock& held, std::size_t size, refusal* why) = 0;
+    /// Gives back what nobody uses until `keep_bytes` are held. Returns how much that was.
+    virtual std::size_t trim(lock& held, std::size_t keep_bytes) = 0;
+    /// Everything goes back: all users have passed. Without the lock; the engine is being destroyed.
+    virtual void release() noexcept = 0;
+
+    /// What an arena is given where nothing in it holds `size` bytes; 0: nothing.
+    virtual std::size_t span_for(std::size_t size, const arena& a) const noexcept = 0;
+    /// Requests up to this look into their stream's arena.
+    virtual std::size_t small_limit() const noexcept = 0;
+    /// So many arenas have spans before streams share.
+    virtual std::size_t most_span_holders() const noexcept = 0;
+    /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and there
+    /// is no memory for one.
+    virtual bool give_own_span(lock&, std::size_t, arena&) { return true; }
+    /// Whether fresh memory is better than what other streams used last.
+    virtual bool is_better_than_waiting(std::size_t, const arena&) const noexcept { return false; }
+    /// Whether a request of that size should have what arenas can give before the pool grows.
+    virtual bool comes_after_arenas(std::size_t) const noexcept { return true; }
+    /// See virtual_growth. False: the piece was lost to the driver.
+    virtual bool cut_behind(lock&, piece*) { return true; }
+
+    virtual std::size_t num_blocks() const noexcept { return 0; }   ///< of upstream
+    virtual std::size_t spare_bytes() const noexcept { return 0; }  ///< held, and can be mapped anywhere
+    virtual virtual_source_counts mappings() const { return {}; }
+
+  protected:
+    pool_engine& pool_;
+};
+
+/// By blocks of an upstream resource.
+class upstream_growth final : public growth {
+  public:
+    upstream_growth(pool_engine& pool, device_async_resource_ref upstream) noexcept
+        : growth(pool), upstream_(upstream) {}
+
+    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override;
+    piece grow_idle(lock& held, std::size_t size, refusal* why) override;
+    std::size_t trim(lock& held, std::size_t keep_bytes) override;
+    void release() noexcept override;
+    std::size_t span_for(std::size_t size, const arena& a) const noexcept override;
+    std::size_t small_limit() const noexcept override;
+    std::size_t most_span_holders() const noexcept override;
+    std::size_t num_blocks() const noexcept override { return regions_.size(); }
+
+    device_async_resource_ref upstream() const noexcept { return upstream_; }
+    /// What the pool begins with, in one block. Throws where upstream has it not even after others were asked.
+    void take_initial_block();
+    /// See pool_engine.
+    bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
+
+  private:
+    std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
+    piece take_from_upstream(lock& held, std::size_t attempt, std::size_t size, const arena& a, cuda_stream_view stream,
+                             refusal* why);
+    std::vector<heap::range> unused_blocks(std::size_t bytes);
+    piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
+    bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
+    void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream);
+    void* ask_upstream_for(std::size_t bytes);
+    void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
+    void return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept;
+    void add_block(void* base, std::size_t bytes, const heap::fence_set& fences);
+
+    const device_async_resource_ref upstream_;
+    std::map<std::uintptr_t, std::size_t> regions_;  // its blocks
+};
+
+/// By mapping: free memory is mapped elsewhere rather than failing because it is in pieces.
+class virtual_growth final : public growth {
+  public:
+    virtual_growth(pool_engine& pool, std::unique_ptr<virtual_source> source) noexcept
+        : growth(pool), source_(std::move(source)) {}
+
+    static growth_traits traits_of(const virtual_source& source) noexcept;
+
+    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override;
+    piece grow_idle(lock& held, std::size_t size, refusal* why) override;
+    std::size_t trim(lock& held, std::size_t keep_bytes) override;
+    void release() noexcept override { source_.reset(); }
+    std::size_t span_for(std::size_t size, const arena& a) const noexcept override;
+    std::size_t small_limit() const noexcept override { return pool_.traits_.small_area_limit; }
+    std::size_t most_span_holders() const noexcept override;
+    bool give_own_span(lock& held, std::size_t size, arena& a) override;
+    bool is_better_than_waiting(std::size_t size, const arena& a) const noexcept override;
+    bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.area_of(size) != 0; }
+    bool cut_behind(lock& held, piece* taken) override;
+    std::size_t spare_bytes() const noexcept override { return spare_bytes_; }
+    virtual_source_counts mappings() const override { return source_->counts(); }
+
+  private:
+    static constexpr std::size_t granule = span_directory::granule;
+
+    bool needs_own_span(std::size_t size, const arena& a) const noexcept;
+    bool grow_by_span(lock& held, std::size_t size, arena& a);
+    piece grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
+                       std::size_t fresh_bytes = ~std::size_t{0});
+    bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
+    void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
+    virtual_source::trimming trim_source(const heap::range& pieces);
+    std::size_t eager_bytes() const noexcept;
+    /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
+    void note_source() noexcept;
+
+    std::unique_ptr<virtual_source> source_;
+    std::size_t spare_bytes_ = 0;
+    std::size_t peak_bytes_ = 0;  // the most that was in use, spans counted whole
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm

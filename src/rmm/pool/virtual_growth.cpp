@@ -1,0 +1,419 @@
+// Implements virtual_growth (growth.hpp): physical pieces that are mapped side by side.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "rmm/aligned.hpp"
+#include "rmm/detail/error.hpp"
+#include "rmm/detail/format.hpp"
+#include "rmm/pool/growth.hpp"
+#include "rmm/pool/growth_mark.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+using rmm::detail::format_bytes;
+
+// An arena gets a sixteenth more than it has: few steps, and little that it does not need. What is mapped at once is
+// one physical piece, which cannot be moved while anything of it is in use.
+constexpr std::size_t growth_of_arenas = 16;
+constexpr std::size_t most_added_bytes = std::size_t{32} << 20;
+// While less is in use (three quarters), the host does not wait to keep physical pieces whole.
+constexpr std::size_t fitting_pieces_in_largest = 8;
+// Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
+// spans that streams get before they need them are no more of it than this.
+constexpr std::size_t largest_share_of_own_spans = 16;
+// And together no more than this.
+constexpr std::size_t share_of_holders = 4;
+
+}  // namespace
+
+growth_traits virtual_growth::traits_of(const virtual_source& source) noexcept {
+    growth_traits traits;
+    traits.is_virtual = true;
+    traits.small_area_limit = heap::small_request_limit(source.maximum_bytes(), source.granularity());
+    traits.whole_granules_from = heap::whole_granules_from(source.maximum_bytes(), source.granularity());
+    traits.granularity = source.granularity();
+    return traits;
+}
+
+void virtual_growth::note_source() noexcept {
+    pool_.held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    spare_bytes_ = source_->spare_bytes();
+    pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
+}
+
+/// May be taken from the driver before anything is moved, or waited for.
+std::size_t virtual_growth::eager_bytes() const noexcept { return heap::eager_growth(peak_bytes_, pool_.held_bytes()); }
+
+// ---- what arenas get
+
+/// Granules, in proportion to what the arena has already: those that touch become one span.
+std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noexcept {
+    const std::size_t share = std::min(a.heap.span_bytes() / growth_of_arenas, most_added_bytes);
+    return align_up(std::max({size, share, granule}), granule);
+}
+
+std::size_t virtual_growth::most_span_holders() const noexcept {
+    const std::size_t granules = source_->maximum_bytes() / granule;
+    // The arena that is nobody's has one, too.
+    const std::size_t fewest =
+        std::clamp(granules / share_of_holders, std::size_t{2}, pool_engine::fewest_holders + 1) - 1;
+    return std::clamp(granules / largest_share_of_own_spans, fewest, pool_engine::most_holders);
+}
+
+/// A pool of virtual memory begins empty, so every stream gets a span of its own with its first small request.
+/// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
+bool virtual_growth::needs_own_span(std::size_t size, const arena& a) const noexcept {
+    if (pool_.growing_ || a.heap.span_bytes() != 0) return false;
+    // The limit of small requests stays when the spans become smaller again.
+    if (size > std::min(pool_.small_limit_.load(std::memory_order_relaxed), granule)) return false;
+    if ((a.own_number() == heap::heap::no_timeline && &a != pool_.common_) || pool_.spans_refused_ > 0) return false;
+    return &a == pool_.common_ ||
+           (pool_.holders_.size() + 1) * granule <= source_->maximum_bytes() / largest_share_of_own_spans;
+}
+
+bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
+    return !needs_own_span(size, a) || pool_.add_span(size, a) || grow_by_span(held, size, a);
+}
+
+/// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
+/// which it would have to wait.
+bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) const noexcept {
+    if (pool_.growing_ || size > pool_.small_limit_.load(std::memory_order_relaxed)) return false;
+    if (pool_.spans_refused_ > 0) return false;
+    return (a.heap.span_bytes() == 0 && size <= granule) || eager_bytes() >= span_for(size, a);
+}
+
+// ---- growing
+
+/// Called with a miss, by one thread at a time. An empty piece, with the cause, if there is no more.
+growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view, refusal* why) {
+    const growth_mark growing(pool_);
+    // A small request gets granules of its stream's, if there is memory for some.
+    if (size <= pool_.small_limit_.load(std::memory_order_relaxed)) {
+        arena& spans = pool_.spans_of(a);
+        const bool has_spans = &spans == pool_.common_ || spans.own_number() != heap::heap::no_timeline;
+        const std::size_t bytes = has_spans ? span_for(size, spans) : align_up(size, granule);
+        bool grown =
+            has_spans && pool_.spans_refused_ == 0 && eager_bytes() >= bytes && grow_by_span(held, size, spans);
+        refusal ignored;
+        if (!grown)
+            if (piece whole = grow_or_move(held, bytes, a.own_number(), &ignored)) {
+                pool_.put_back(std::move(whole));
+                grown = true;
+            }
+        if (grown)
+            if (piece small = pool_.find_ready(size, a)) return small;
+    }
+    // Rather than move anything for it, a request of the small area goes to the other one.
+    if (const std::uint8_t area = pool_.area_of(size); area != 0 && eager_bytes() < size)
+        if (heap::block b = pool_.heaps_[0].try_allocate(size, a.own_number()))
+            return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
+    refusal first;
+    if (piece made = grow_or_move(held, size, a.own_number(), &first)) return made;
+    // The device may have less to give than it seemed: then with what there is.
+    if (first.status.code == driver::Code::out_of_memory) {
+        refusal second;
+        if (piece made = grow_or_move(held, size, a.own_number(), &second, 0)) return made;
+        if (second.why == refusal::cause::driver) first = second;
+    }
+    *why = first;
+    return {};
+}
+
+growth::piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
+    pool_.wait_for_growth(held);
+    const growth_mark growing(pool_);
+    return grow_or_move(held, size, heap::heap::no_timeline, why);
+}
+
+/// A span of fresh memory for the arena; false if there is none. What is free beside it is left alone: with that, the
+/// span would not begin where spans must.
+bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
+    const std::size_t bytes = span_for(size, a);
+    const growth_mark growing(pool_);
+    virtual_source::growth grown;
+    {
+        const unlocked without(held);
+        grown = source_->grow(bytes, pool_.span_area());
+        if (grown.status.ok())
+            pool_.tell_added(grown.made.address, grown.made.size_bytes, nullptr);
+        else
+            (void)pool_.driver_.take_last_error();
+    }
+    note_source();
+    if (!grown.status.ok()) return false;
+    if (!add_mapped(held, pool_.span_area(), grown.made)) return false;
+    heap::heap& h = pool_.heaps_[pool_.span_area()];
+    peak_bytes_ = std::max(peak_bytes_, pool_.held_bytes() - pool_.free_bytes() + bytes);
+    if (grown.made.address % granule != 0 || !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
+        return false;
+    const heap::block span = h.take(grown.made.address, bytes);
+    pool_.install_span(span.address, span.size_bytes, span.fences, a);
+    return true;
+}
+
+/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes
+/// back to the driver: false.
+bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
+    try {
+        pool_.heaps_[area].add_region(made.address, made.size_bytes, heap::border::open);
+        return true;
+    } catch (const std::bad_alloc&) {
+        const unlocked without(held);
+        pool_.tell_removed(made.address, made.size_bytes);
+        (void)source_->trim(made);
+    }
+    note_source();
+    return false;
+}
+
+/// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row.
+growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
+                                           std::size_t fresh_bytes) {
+    const std::uint8_t area = pool_.area_of(size);
+    heap::heap& h = pool_.heaps_[area];
+    std::vector<heap::free_range> free;
+    // What the host could not wait for is as good as in use.
+    const bool streams_only = pool_.last_resort() == pool_engine::reach::streams;
+    for (std::uint8_t i = 0; i < pool_engine::num_areas; ++i)
+        pool_.heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
+            const bool ready = std::all_of(fences.begin(), fences.end(),
+                                           [this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
+            if (!ready && streams_only &&
+                pool_.timelines_.first_out_of_reach(fences, heap::heap::no_timeline) != heap::heap::no_timeline)
+                return;
+            free.push_back({{address, bytes}, ready, i});
+        });
+    std::sort(free.begin(), free.end(),
+              [](const heap::free_range& x, const heap::free_range& y) { return x.where.address < y.where.address; });
+    peak_bytes_ = std::max(peak_bytes_, pool_.held_bytes() - pool_.free_bytes() + size);
+    virtual_source::growth_limits limits;
+    limits.fresh_bytes = fresh_bytes;
+    limits.eager_fresh_bytes = std::min(fresh_bytes, eager_bytes());
+    const heap::move_plan plan = source_->plan(size, free, area, limits);
+    if (!plan.possible) {
+        why->why = refusal::cause::exhausted;
+        why->reason = "Not enough room to grow, current/max/try size = " + format_bytes(pool_.held_bytes()) + ", " +
+                      format_bytes(source_->maximum_bytes()) + ", " + format_bytes(size);
+        return {};
+    }
+
+    // What is moved, and what the result will lie beside, is nobody's while the lock is let go; then it is free again.
+    struct removed_range {
+        heap::range where;
+        std::uint8_t area;
+        heap::fence_set fences;
+    };
+    struct removal {
+        ~removal() {
+            for (removed_range& r : ranges)
+                engine->give_or_lose(r.area, r.where.address, r.where.size_bytes, std::move(r.fences));
+            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
+        }
+        pool_engine* engine;
+        std::uint8_t kept_area;
+        std::vector<removed_range> ranges;
+        heap::block kept;
+    };
+    std::optional<removal> removed(std::in_place, &pool_, area);
+    heap::fence_set users;
+    // By what is free in one area: pieces that are moved together may lie in several.
+    removed->ranges.reserve(free.size() + plan.moved.size());
+    auto at = free.begin();
+    for (const heap::range& m : plan.moved) {
+        while (at->where.end() <= m.address) ++at;
+        for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
+            const std::uintptr_t begin = std::max(f->where.address, m.address);
+            const auto of_area = static_cast<std::uint8_t>(f->area);
+            heap::block part = pool_.heaps_[of_area].take(begin, std::min(f->where.end(), m.end()) - begin);
+            RMM_EXPECTS(part, "a pool of virtual memory planned to move memory that is in use");
+            removed->ranges.push_back({{part.address, part.size_bytes}, of_area, std::move(part.fences)});
+            users.add(removed->ranges.back().fences);
+        }
+    }
+    removed->kept = h.take(plan.kept.address, plan.kept.size_bytes);
+    bool out_of_reach = false;
+    driver::Status status = pool_.wait_on_host(held, users, pool_.last_resort(), &out_of_reach);
+    if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
+    bool is_noted = true;
+    if (status.ok()) {
+        virtual_source::remapping made;
+        {
+            const unlocked without(held);
+            for (const heap::range& m : plan.moved) pool_.tell_removed(m.address, m.size_bytes);
+            made = source_->remap(plan);
+            for (const heap::range& m : made.ranges) pool_.tell_added(m.address, m.size_bytes, nullptr);
+            if (!made.status.ok()) (void)pool_.driver_.take_last_error();
+        }
+        note_source();
+        status = made.status;
+        // After a failure what was moved is where it was, but for what is spare now.
+        const std::vector<removed_range> moved = std::exchange(removed->ranges, {});
+        for (const removed_range& r : moved) pool_.heaps_[r.area].remove_taken(r.where.address, r.where.size_bytes);
+        if (status.ok()) {
+            for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
+        } else {
+            for (const removed_range& r : moved)
+                for (const heap::range& m : made.ranges) {
+                    const std::uintptr_t begin = std::max(r.where.address, m.address);
+                    const std::uintptr_t end = std::min(r.where.end(), m.end());
+                    if (begin < end) return_region(r.area, {begin, end - begin}, r.fences);
+                }
+        }
+    }
+    removed.reset();
+    note_source();
+    if (!is_noted) throw std::bad_alloc();
+    pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
+    pool_.update_small_limit();
+    if (!status.ok()) {
+        why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
+        why->device_is_full = status.code == driver::Code::out_of_memory;
+        why->status = status;
+        why->reason = "the device has no more memory to map";
+        return {};
+    }
+    heap::block b = h.try_allocate(size, own);
+    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+}
+
+/// Of virtual memory: a block that ends inside a large physical piece keeps the free rest of that piece from being
+/// moved. Where memory is scarce, the piece is cut at the block's end while nobody uses it. False if memory was lost to
+/// the driver on the way; what is left of the block is in the heap again.
+bool virtual_growth::cut_behind(lock& held, piece* taken) {
+    if (!*taken || taken->from != nullptr) return true;
+    if (pool_.growing_ && pool_.grower_ != std::this_thread::get_id()) return true;  // the source is at work
+    const std::uintptr_t end = taken->address + taken->size_bytes;
+    const std::uintptr_t at = align_up(end, source_->granularity());
+    const heap::range whole = source_->piece_across(at);
+    const std::size_t fitting = source_->fitting_piece(pool_.held_bytes() - pool_.free_bytes());
+    if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
+    // The piece is nobody's while the lock is let go.
+    heap::heap& h = pool_.heaps_[taken->area];
+    heap::block rest = h.take(end, whole.end() - end);
+    if (!rest) return true;
+    virtual_source::cutting done{{driver::Code::not_ready, 0}, whole};
+    try {
+        heap::fence_set all = taken->fences;
+        all.add(rest.fences);
+        all.prune([this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
+        if (all.empty() || fitting * fitting_pieces_in_largest <= source_->largest_piece_bytes()) {
+            const growth_mark cutting(pool_);
+            bool out_of_reach = false;
+            done.status = pool_.wait_on_host(held, all, pool_.last_resort(), &out_of_reach);
+            if (out_of_reach) done.status = {driver::Code::not_ready, 0};
+            if (done.status.ok()) {
+                rest.fences.clear();
+                taken->fences.clear();
+                const unlocked without(held);
+                done = source_->cut(at);
+                if (!done.status.ok()) (void)pool_.driver_.take_last_error();
+            }
+            note_source();
+        }
+    } catch (const std::bad_alloc&) {
+        // It stays whole.
+    }
+    if (done.mapped.size_bytes != 0) {
+        pool_.give_or_lose(taken->area, rest.address, rest.size_bytes, std::move(rest.fences));
+        return true;
+    }
+    h.remove_taken(whole.address, whole.size_bytes);
+    if (taken->address < whole.address)
+        pool_.give_or_lose(taken->area, taken->address, whole.address - taken->address, std::move(taken->fences));
+    else
+        h.expect_fewer_frees(1);
+    return false;
+}
+
+/// Virtual memory that was taken out of its heap is free memory again.
+void virtual_growth::return_region(std::uint8_t area, const heap::range& region,
+                                   const heap::fence_set& fences) noexcept {
+    try {
+        heap::fence_set unpassed = fences;
+        unpassed.prune([this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
+        pool_.heaps_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
+    }
+}
+
+// ---- shrinking
+
+/// Without the lock.
+virtual_source::trimming virtual_growth::trim_source(const heap::range& pieces) {
+    pool_.tell_removed(pieces.address, pieces.size_bytes);
+    virtual_source::trimming done{{}, 0, pieces};
+    try {
+        done = source_->trim(pieces);
+    } catch (...) {
+        pool_.tell_added(pieces.address, pieces.size_bytes, nullptr);
+        throw;
+    }
+    if (done.left.size_bytes != 0) pool_.tell_added(done.left.address, done.left.size_bytes, nullptr);
+    return done;
+}
+
+/// Gives whole pieces of free memory back. The host waits for their last users.
+std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
+    std::size_t given_back = 0;
+    const auto without_lock = [&](auto&& trim_some) {
+        virtual_source::trimming t;
+        {
+            const unlocked without(held);
+            t = trim_some();
+            if (!t.status.ok()) (void)pool_.driver_.take_last_error();
+        }
+        given_back += t.released_bytes;
+        note_source();
+        return t;
+    };
+    if (pool_.held_bytes() <= keep_bytes) return given_back;
+    if (!without_lock([&] { return source_->release_spare(); }).status.ok()) return given_back;
+    for (std::uint8_t area = 0; area < pool_engine::num_areas; ++area) {
+        heap::heap& h = pool_.heaps_[area];
+        h.merge_all();  // a physical piece may lie under several pieces with different fences
+        std::vector<heap::range> whole;
+        h.for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set&) {
+            if (const heap::range r = source_->removable({address, bytes}); r.size_bytes != 0) whole.push_back(r);
+        });
+        for (const heap::range& r : whole) {
+            if (pool_.held_bytes() <= keep_bytes) return given_back;
+            heap::block taken = h.take(r.address, r.size_bytes);
+            if (!taken) continue;
+            bool out_of_reach = false;
+            driver::Status status;
+            try {
+                status = pool_.wait_on_host(held, taken.fences, pool_.last_resort(), &out_of_reach);
+            } catch (...) {
+                pool_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                throw;
+            }
+            if (!status.ok() || out_of_reach) {
+                pool_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                return given_back;
+            }
+            virtual_source::trimming t;
+            try {
+                t = without_lock([&] { return trim_source(r); });
+            } catch (...) {
+                pool_.give_or_lose(area, taken.address, taken.size_bytes, {});
+                throw;
+            }
+            h.remove_taken(r.address, r.size_bytes);
+            if (t.left.size_bytes != 0) return_region(area, t.left, {});
+            if (!t.status.ok()) return given_back;
+        }
+    }
+    return given_back;
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm
