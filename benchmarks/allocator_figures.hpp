@@ -1,5 +1,5 @@
 // The figures of allocators, one function each: churn, threads, many streams, holes, frees beside a busy stream,
-// containers, fragmentation. What each means stands at its function.
+// containers, fragmentation, tails. What each means stands at its function.
 //
 // Owns: names, repetitions and seeds. Must not know: any library of ours, nor CUDA (see allocator_workloads.hpp).
 #pragma once
@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "allocator_fragmentation.hpp"
+#include "allocator_tails.hpp"
 #include "allocator_workloads.hpp"
 #include "common.hpp"
 
@@ -45,13 +47,14 @@ class AllocatorFigures {
         measure("free_while_busy", [&] { free_while_busy(); });
         measure("device_buffer", [&] { buffers(1); });
         measure("device_buffer_8_threads", [&] { buffers(8); });
-        for (const std::size_t streams : {std::size_t{1}, std::size_t{8}}) {
-            if (maker.takes == Takes::all_but_limits) break;
-            const std::string suffix = streams == 1 ? "_1_stream" : "_8_streams";
-            if (wants("live_share" + suffix) || wants("churn_half_full" + suffix))
-                guarded("live_share" + suffix, [&] { live_share(suffix, streams); });
+        if (maker.takes != Takes::all_but_limits) {
+            for (const std::size_t streams : {std::size_t{1}, std::size_t{8}})
+                fill("churn_half_full", "live_share", streams, &Filler<Subject>::three_to_two);
+            for (const std::size_t streams : {std::size_t{1}, std::size_t{8}})
+                fill("ramp_half_full", "ramp_live_share", streams, &Filler<Subject>::ramp);
         }
         if (maker.takes != Takes::all_but_growth) measure("reserved_over_live", [&] { growth(); });
+        for (const std::size_t threads : {std::size_t{1}, std::size_t{16}}) tails(threads);
     }
 
   private:
@@ -291,71 +294,68 @@ class AllocatorFigures {
             num_threads == 1 ? "a pair" : "a pair, wall time over all threads");
     }
 
-    /// The largest request is a fortieth of the limit (1 GiB of 40).
-    std::size_t largest_of_limit() const { return scale_.limit_bytes / 40; }
-
-    /// Half of the limit live and churned, which is timed; then growth, three allocations to two frees. What is live at the first request that fails (in
-    /// the churn already, perhaps), over the limit. A sample for each seed.
-    void live_share(const std::string& suffix, std::size_t num_streams) {
-        const std::size_t half = scale_.limit_bytes / 2;
-        Samples operation, inverse;
-        for (int seed = 1; seed <= report_.size(scale_.num_seeds, 1); ++seed) {
-            const Streams streams(machine_, num_streams);
-            const Subjects subject = make(scale_.limit_bytes, scale_.limit_bytes);
-            Draw draw(static_cast<std::uint64_t>(seed));
-            Live<Subject> live(*subject, streams);
-            const auto grow = [&] {
-                const std::size_t bytes = draw.log_uniform(1024, largest_of_limit());
-                return live.add(bytes, draw.below(streams.size()));
-            };
-            bool fits = true;
-            while (fits && live.bytes() < half) fits = grow();
-            std::size_t operations = 0;
-            const auto begin = Clock::now();
-            for (; fits && operations < scale_.efficiency_operations; ++operations) {
-                if (live.bytes() < half)
-                    fits = grow();
-                else
-                    live.drop(draw.next());
+    /// What fragmentation leaves: see Filler. A sample for each seed; `share` is that of the limit which is live at the first
+    /// request that is refused.
+    void fill(const std::string& operation, const std::string& share, std::size_t num_streams,
+              Filling (Filler<Subject>::*workload)()) {
+        const std::string suffix = num_streams == 1 ? "_1_stream" : "_8_streams";
+        if (!wants(share + suffix) && !wants(operation + suffix)) return;
+        guarded(share + suffix, [&] {
+            Samples operations, inverse;
+            for (int seed = 1; seed <= num_seeds(); ++seed) {
+                const Streams streams(machine_, num_streams);
+                const Subjects subject = make(scale_.limit_bytes, scale_.limit_bytes);
+                Filler<Subject> filler(*subject, streams, scale_, seed);
+                const Filling filling = (filler.*workload)();
+                if (filling.seconds_per_operation > 0) operations.push_back(filling.seconds_per_operation);
+                inverse.push_back(static_cast<double>(scale_.limit_bytes) / static_cast<double>(filling.live_bytes));
             }
-            if (operations > 0) operation.push_back(seconds_since(begin) / static_cast<double>(operations));
-            while (fits) {
-                if (draw.below(5) < 2)
-                    live.drop(draw.next());
-                else
-                    fits = grow();
-            }
-            inverse.push_back(static_cast<double>(scale_.limit_bytes) / static_cast<double>(live.bytes()));
-        }
-        const std::string note = sizes(1024, largest_of_limit()) + ", limit " + std::to_string(scale_.limit_bytes) +
-                                 " B, seeds 1 to " + std::to_string(inverse.size());
-        add("churn_half_full" + suffix, operation, nanoseconds(), note);
-        add("live_share" + suffix, inverse, {"%", Better::higher, 100}, note);
+            const std::string note = sizes(1024, largest_of_limit(scale_)) + ", limit " +
+                                     std::to_string(scale_.limit_bytes) + " B, seeds 1 to " +
+                                     std::to_string(inverse.size());
+            add(operation + suffix, operations, nanoseconds(), note);
+            add(share + suffix, inverse, {"%", Better::higher, 100}, note);
+        });
     }
+    int num_seeds() const { return report_.size(scale_.num_seeds, 1); }
 
-    /// From nothing to half of the limit, three allocations to two frees: memory taken from the device over live memory.
+    /// From nothing to half of the limit: memory taken from the device over live memory.
     void growth() {
         Samples samples;
-        for (int seed = 1; seed <= report_.size(scale_.num_seeds, 1); ++seed) {
+        for (int seed = 1; seed <= num_seeds(); ++seed) {
             const Streams streams(machine_, 1);
             machine_.synchronize();
             const std::size_t before = machine_.free_bytes();
             const Subjects subject = make(0, std::nullopt);
-            Draw draw(static_cast<std::uint64_t>(seed));
-            Live<Subject> live(*subject, streams);
-            while (live.bytes() < scale_.limit_bytes / 2) {
-                if (live.size() > 0 && draw.below(5) < 2) {
-                    live.drop(draw.next());
-                } else if (!live.add(draw.log_uniform(1024, largest_of_limit()), 0)) {
-                    report_.skip(full("reserved_over_live"), "failed: a request was refused");
-                    return;
-                }
+            Filler<Subject> filler(*subject, streams, scale_, seed);
+            if (!filler.grow_to_half()) {
+                report_.skip(full("reserved_over_live"), "failed: a request was refused");
+                return;
             }
             machine_.synchronize();
-            samples.push_back(static_cast<double>(before - machine_.free_bytes()) / static_cast<double>(live.bytes()));
+            samples.push_back(static_cast<double>(before - machine_.free_bytes()) /
+                              static_cast<double>(filler.live_bytes()));
         }
         add("reserved_over_live", samples, {"", Better::lower, 1},
-            sizes(1024, largest_of_limit()) + ", seeds 1 to " + std::to_string(samples.size()));
+            sizes(1024, largest_of_limit(scale_)) + ", seeds 1 to " + std::to_string(samples.size()));
+    }
+
+    /// Each request of a churn timed by itself, beside the same loop around an allocator that does nothing: with as many
+    /// requests, and for as long. Requests that grew or mapped count apart.
+    void tails(std::size_t num_threads) {
+        const std::string name = "tails_" + std::to_string(num_threads) + (num_threads == 1 ? "_thread_" : "_threads_");
+        const auto& figures = tail_figures();
+        if (std::none_of(figures.begin(), figures.end(), [&](const auto& f) { return wants(name + f.name); })) return;
+        guarded(name + figures.front().name, [&] {
+            const Streams streams(machine_, num_threads);
+            const Subjects subject = make(scale_.pool_bytes, std::nullopt);
+            const std::uint64_t requests = report_.size<std::uint64_t>(scale_.tail_requests, 10'000);
+            const Tails measured = measure_tails(*subject, streams, scale_, requests);
+            for (const TailFigure& figure : figures)
+                add(name + figure.name, {figure.value(measured)}, figure.unit,
+                    std::string(figure.note) + "; " + std::to_string(requests) + " requests a thread, " +
+                        std::to_string(scale_.num_live / num_threads) + " live each");
+        });
     }
 
     Report& report_;

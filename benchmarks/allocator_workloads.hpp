@@ -58,6 +58,7 @@ enum class Takes {
 //   void deallocate(void*, std::size_t bytes, RawStream)
 //   bool make_current(bool on)                                false: no containers to be had
 //   void make_and_drop_buffer(std::size_t bytes, RawStream)   a device_buffer of the current resource
+//   std::uint64_t growths()                                   changes when it grows or maps; 0 if it cannot tell
 
 template<typename Subject>
 struct Maker {
@@ -78,12 +79,15 @@ struct Scale {
     double sample_seconds = 0.2;
     int num_seeds = 15;
     std::size_t efficiency_operations = 20'000;
+    std::size_t steps_per_rise = 200;
+    std::uint64_t tail_requests = 10'000'000;  ///< of each thread
     std::vector<std::size_t> holes{1'000, 10'000, 100'000};
 };
 
 /// What these programs take beside the arguments of every benchmark:
 ///   --subjects=NAME,...   only these
 ///   --limit=GiB           of the workloads about fragmentation
+///   --seeds=N             of the same, in place of 15
 ///   --large               on the host driver the sizes of a large GPU; its memory is only addresses, of which
 ///                         KMM_VIRTUAL_DEVICE_MEM must give enough
 class AllocatorArguments {
@@ -94,6 +98,8 @@ class AllocatorArguments {
                 subjects_ = std::string(",") + (argv[i] + 11) + ",";
             else if (std::strncmp(argv[i], "--limit=", 8) == 0)
                 limit_gib_ = std::atof(argv[i] + 8);
+            else if (std::strncmp(argv[i], "--seeds=", 8) == 0)
+                num_seeds_ = std::atoi(argv[i] + 8);
             else if (std::strcmp(argv[i], "--large") == 0)
                 large_ = true;
             else
@@ -107,15 +113,17 @@ class AllocatorArguments {
     bool names(const std::string& subject) const { return subjects_.find("," + subject + ",") != std::string::npos; }
     bool wants(const std::string& subject) const { return subjects_.empty() || names(subject); }
     bool large() const { return large_; }
-    bool usual_sizes() const { return limit_gib_ == 0; }
+    bool usual_sizes() const { return limit_gib_ == 0 && num_seeds_ == 0; }
     Scale apply_to(Scale scale) const {
         if (limit_gib_ > 0) scale.limit_bytes = static_cast<std::size_t>(limit_gib_ * 1024 * 1024 * 1024);
+        if (num_seeds_ > 0) scale.num_seeds = num_seeds_;
         return scale;
     }
 
   private:
     std::string subjects_;
     double limit_gib_ = 0;
+    int num_seeds_ = 0;
     bool large_ = false;
     std::vector<char*> rest_;
 };
@@ -206,6 +214,11 @@ class Churn {
 
     /// One free and one allocate: two operations.
     void step() {
+        step([] {});
+    }
+    /// The same; `note` is called after each.
+    template<typename Note>
+    void step(Note&& note) {
         const Turn& turn = turns_[next_];
         next_ = (next_ + 1) % num_turns;
         Block& block = live_[turn.slot];
@@ -215,7 +228,9 @@ class Churn {
         block.pointer = nullptr;
         block.bytes = turn.bytes;
         block.stream = turn.stream;
+        note();
         block.pointer = subject_.allocate(turn.bytes, streams_[turn.stream]);
+        note();
     }
 
     void steps(std::size_t count) {

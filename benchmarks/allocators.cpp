@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "address_upstream.hpp"
 #include "allocator_figures.hpp"
 #include "driver/check.hpp"
 #include "driver/registry.hpp"
@@ -27,7 +28,12 @@ namespace {
 /// A resource of rmm, as a program calls it: through the base class.
 class RmmSubject {
   public:
-    explicit RmmSubject(Resources resources) : resources_(std::move(resources)), resource_(resources_.top()) {}
+    explicit RmmSubject(Resources resources) : resources_(std::move(resources)), resource_(resources_.top()) {
+        pool_ = dynamic_cast<Pool*>(resource_);
+#ifdef KMM_BENCH_VMM
+        virtual_ = dynamic_cast<rmm::mr::vmm_memory_resource*>(resource_);
+#endif
+    }
     void* allocate(std::size_t bytes, RawStream stream) { return resource_->allocate(bytes, view(stream)); }
     void deallocate(void* pointer, std::size_t bytes, RawStream stream) {
         resource_->deallocate(pointer, bytes, view(stream));
@@ -37,20 +43,41 @@ class RmmSubject {
         return true;
     }
     void make_and_drop_buffer(std::size_t bytes, RawStream stream) { rmm::device_buffer buffer(bytes, view(stream)); }
+    std::uint64_t growths() {
+#ifdef KMM_BENCH_VMM
+        if (virtual_ != nullptr) return virtual_->mappings().pieces_mapped;
+#endif
+        return pool_ != nullptr ? pool_->pool_size() : 0;
+    }
 
   private:
     static rmm::cuda_stream_view view(RawStream stream) { return static_cast<cudaStream_t>(stream); }
 
     Resources resources_;
     rmm::mr::device_memory_resource* resource_;
+    Pool* pool_ = nullptr;
+#ifdef KMM_BENCH_VMM
+    rmm::mr::vmm_memory_resource* virtual_ = nullptr;
+#endif
 };
 
-std::unique_ptr<RmmSubject> make_pool_over_pool(const Shape& shape) {
+std::unique_ptr<RmmSubject> make_pool_over_pool(const ResourceShape& shape) {
     Resources resources;
-    Pool* const below = put_pool(resources, {shape.initial_bytes, shape.maximum_bytes});
+    Pool* const below = put_pool(resources, shape);
     put_pool(resources, {shape.initial_bytes / 2, shape.maximum_bytes, below});
     return std::make_unique<RmmSubject>(std::move(resources));
 }
+
+/// What pools hold of addresses is not free on the device either.
+class LargeHostMachine final : public DriverMachine {
+  public:
+    explicit LargeHostMachine(driver::Driver& driver) : DriverMachine(driver), upstream_(DriverMachine::free_bytes()) {}
+    std::size_t free_bytes() override { return DriverMachine::free_bytes() - upstream_.held_bytes(); }
+    AddressUpstream& upstream() { return upstream_; }
+
+  private:
+    AddressUpstream upstream_;
+};
 
 /// A pool of the driver, called directly: cudaMallocFromPoolAsync on the cuda driver.
 class DriverPool {
@@ -72,6 +99,7 @@ class DriverPool {
     void deallocate(void* pointer, std::size_t, RawStream stream) { (void)driver_.free_async(pointer, {stream}); }
     bool make_current(bool) { return false; }
     void make_and_drop_buffer(std::size_t, RawStream) {}
+    std::uint64_t growths() { return 0; }
 
   private:
     driver::Driver& driver_;
@@ -89,6 +117,8 @@ Scale small_scale() {
     scale.sample_seconds = 0.02;
     scale.num_seeds = 2;
     scale.efficiency_operations = 2'000;
+    scale.steps_per_rise = 20;
+    scale.tail_requests = 200'000;
     scale.holes = {1'000};
     return scale;
 }
@@ -127,8 +157,16 @@ int main(int argc, char** argv) {
     Report report(arguments.count(), arguments.values());
     try {
         driver::Driver& driver = driver::process_default();
-        DriverMachine machine(driver);
-        const bool is_small = driver.kind() == driver::Kind::host && !arguments.large();
+        const bool is_host = driver.kind() == driver::Kind::host;
+        const bool is_small = is_host && !arguments.large();
+        std::unique_ptr<DriverMachine> own = std::make_unique<DriverMachine>(driver);
+        device_memory_resource* upstream = nullptr;
+        if (is_host && arguments.large()) {
+            auto large = std::make_unique<LargeHostMachine>(driver);
+            upstream = &large->upstream();
+            own = std::move(large);
+        }
+        DriverMachine& machine = *own;
         const Scale scale = arguments.apply_to(is_small ? small_scale() : Scale());
         Comparison comparison;
         const bool usual = driver.kind() == driver::Kind::cuda && !report.quick() && arguments.usual_sizes();
@@ -145,13 +183,17 @@ int main(int argc, char** argv) {
             const bool is_slow = resource.name == "cuda" || resource.name == "managed";
             if (is_slow ? !arguments.names(resource.name) : !arguments.wants(resource.name)) continue;
             const auto make = [&](const Shape& shape) {
-                return std::make_unique<RmmSubject>(resource.make({shape.initial_bytes, shape.maximum_bytes}));
+                return std::make_unique<RmmSubject>(
+                    resource.make({shape.initial_bytes, shape.maximum_bytes, upstream}));
             };
             figures.run({resource.name, make, takes(resource)});
         }
         // The memory of its upstream is ready on one stream only, that of the other pools' upstream at once.
         if (arguments.wants("pool_over_pool"))
-            figures.run({"pool_over_pool", [](const Shape& shape) { return make_pool_over_pool(shape); },
+            figures.run({"pool_over_pool",
+                         [&](const Shape& shape) {
+                             return make_pool_over_pool({shape.initial_bytes, shape.maximum_bytes, upstream});
+                         },
                          Takes::churn_and_holes});
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());

@@ -102,6 +102,7 @@ class RivalSubject {
         return true;
     }
     void make_and_drop_buffer(std::size_t bytes, RawStream stream) { rmm::device_buffer buffer(bytes, view(stream)); }
+    std::uint64_t growths() { return 0; }
 
   private:
     static rmm::cuda_stream_view view(RawStream stream) { return static_cast<cudaStream_t>(stream); }
@@ -148,6 +149,7 @@ class RivalSubject {
         return true;
     }
     void make_and_drop_buffer(std::size_t bytes, RawStream stream) { rmm::device_buffer buffer(bytes, view(stream)); }
+    std::uint64_t growths() { return 0; }
 
   private:
     static rmm::cuda_stream_view view(RawStream stream) { return static_cast<cudaStream_t>(stream); }
@@ -209,6 +211,11 @@ class DriverPool {
     }
     bool make_current(bool) { return false; }
     void make_and_drop_buffer(std::size_t, RawStream) {}
+    std::uint64_t growths() {
+        std::uint64_t bytes = 0;
+        (void)cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &bytes);
+        return bytes;
+    }
 
   private:
     cudaMemPool_t pool_ = nullptr;

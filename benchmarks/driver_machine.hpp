@@ -13,7 +13,7 @@
 
 namespace kmm::bench {
 
-class DriverMachine final : public Machine {
+class DriverMachine : public Machine {
   public:
     explicit DriverMachine(driver::Driver& driver) : driver_(driver) {}
     RawStream create_stream() override {
