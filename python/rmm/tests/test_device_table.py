@@ -20,6 +20,18 @@ def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
     assert mr.get_per_device_resource(0) is first
 
 
+def test_the_first_get_for_another_device_than_the_current_one_is_a_resource_of_that_device() -> None:
+    gpu.setDevice(1)
+    free, _ = mr.available_device_memory()
+    gpu.setDevice(0)
+    resource = mr.get_per_device_resource(1)
+    ptr = resource.allocate(16 * MIB)
+    gpu.setDevice(1)
+    assert mr.available_device_memory()[0] <= free - 16 * MIB
+    gpu.setDevice(0)
+    resource.deallocate(ptr, 16 * MIB)
+
+
 @pytest.mark.parametrize("make", RESOURCES.values(), ids=RESOURCES.keys())
 def test_getters_return_the_object_that_was_set(make: Any) -> None:
     resource = make()
