@@ -278,6 +278,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void ask_about(lock& held, piece* taken);
     void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
     void put_back_stocked(piece taken) noexcept;
+    void give_stocked(const arena& a, const stocked_block& block, heap::fence_set others = {}) noexcept;
     void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
     void collect_stock(arena& a) noexcept;
     std::size_t num_blocks_out() noexcept;
