@@ -364,6 +364,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocation ask
     std::uint64_t num_steps_ = 0;     // arenas, blocks that are away and fences that were looked at
     bool more_to_clear_ = false;      // the last poll left fences in the heaps that are known to have passed
+    // What is being cleared, in several steps where it is much; and how far each heap has come.
+    std::optional<timelines::progress> clearing_;
+    std::array<heap::heap::pruning, num_areas> prunings_;
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
