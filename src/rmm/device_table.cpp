@@ -114,7 +114,7 @@ void refuse_device(int number) {
     RMM_FAIL("there is no resource for device " + std::to_string(number) + "; devices are numbered from 0");
 }
 
-plain_resource set_resource(cuda_device_id device, const raw_ref& ref) {
+plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref) {
     (void)published(device);
     entry set;
     set.ref = entry_ref(ref);
@@ -180,6 +180,7 @@ bool add_face(cuda_device_id device, std::uint64_t num_changes, std::shared_ptr<
 }
 
 std::vector<cuda_device_id> devices_with_faces() {
+    refuse_after_fork();
     const locked_table t;
     std::vector<cuda_device_id> found;
     for (std::size_t i = 0; i < t->devices.size(); ++i)
@@ -188,6 +189,7 @@ std::vector<cuda_device_id> devices_with_faces() {
 }
 
 std::vector<owned_resource> clear_faces() {
+    if (lost_in_fork()) return {};
     const locked_table t;
     std::vector<owned_resource> gone;
     gone.reserve(2 * t->devices.size());

@@ -2,7 +2,8 @@
 //
 // An entry is {object, operations, owner}, and the face under which Python knows it; it changes in one step. Which resource
 // it is, is read without a lock: an entry has two states, and a change fills the one that is not current.
-// Owns: the owners and the faces, until a resource is given with another. Must not know: what they are. Any thread.
+// Owns: the owners and the faces, until C or Python set another resource. Must not know: what they are. Any thread. No owner and no
+// face is let go of under the lock.
 #pragma once
 
 #include <array>
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "rmm/cuda_device.hpp"
@@ -36,13 +36,14 @@ using replaced_resources = std::array<owned_resource, 2>;
 
 /// Sets it with an owner, and lets go of the one before.
 [[nodiscard]] replaced_resources set_owned_resource(cuda_device_id device, owned_resource with);
-/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again: that keeps its owner and its
-/// face. Returns the one before.
+/// A resource as C++ knows it: the pointer is that of the reference's object, or of one that allocates through it.
 struct plain_resource {
-    raw_ref ref;
+    raw_ref ref;  ///< null: the initial resource
     mr::device_memory_resource* pointer;
 };
-plain_resource set_resource(cuda_device_id device, const raw_ref& ref);
+/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again: that keeps its owner and its
+/// face for as long. Returns the one before.
+plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref);
 /// The resource of the device now; without its face.
 owned_resource resource_with_owner(cuda_device_id device);
 /// The same with its face, and the number of the entry's changes.
@@ -51,7 +52,8 @@ owned_resource resource_with_face(cuda_device_id device, std::uint64_t* num_chan
 bool add_face(cuda_device_id device, std::uint64_t num_changes, std::shared_ptr<void> face);
 /// The devices whose resource has had a face, ascending.
 std::vector<cuda_device_id> devices_with_faces();
-/// No device has a face any more; those whose resource has one now have the initial resource.
+/// No device has a face any more; those whose resource has one now have the initial resource. Does nothing in the child of a fork
+/// without the driver.
 [[nodiscard]] std::vector<owned_resource> clear_faces();
 
 // ---- without a lock

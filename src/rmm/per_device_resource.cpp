@@ -46,14 +46,14 @@ device_memory_resource* get_per_device_resource(cuda_device_id device_id) {
 }
 
 device_memory_resource* set_per_device_resource(cuda_device_id device_id, device_memory_resource* new_mr) {
-    return rmm::detail::set_resource(device_id, device_async_resource_ref{new_mr}.raw()).pointer;
+    return rmm::detail::set_plain_resource(device_id, device_async_resource_ref{new_mr}.raw()).pointer;
 }
 
 device_async_resource_ref get_per_device_resource_ref(cuda_device_id device_id) { return made_of(get(device_id)); }
 
 device_async_resource_ref set_per_device_resource_ref(cuda_device_id device_id,
                                                       device_async_resource_ref new_resource_ref) {
-    return made_of(rmm::detail::set_resource(device_id, new_resource_ref.raw()).ref);
+    return made_of(rmm::detail::set_plain_resource(device_id, new_resource_ref.raw()).ref);
 }
 
 device_async_resource_ref reset_per_device_resource_ref(cuda_device_id device_id) {

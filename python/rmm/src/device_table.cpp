@@ -8,11 +8,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "binding.hpp"
 #include "rmm/cuda_device.hpp"
@@ -54,7 +55,7 @@ std::shared_ptr<face> face_for(known_resource known) {
 /// What the table has replaced.
 template<typename Resources>
 void let_go_of(Resources gone) noexcept {
-    {
+    if (std::any_of(gone.begin(), gone.end(), [](const owned_resource& r) { return r.owner != nullptr; })) {
         const without_gil released;
         for (owned_resource& r : gone) r.owner.reset();
     }
