@@ -32,21 +32,23 @@ namespace detail {
 struct alignas(64) stocked_block {
     std::uintptr_t address = 0;
     std::uint64_t position = 0;  // where the arena's stream was with its last free; 0: anybody may use it
-    std::uint32_t term = 0;      // of the arena then: it has had another stream since, if that is not its term now
     chain_link<stocked_block> in_stock;
-    std::atomic<std::uintptr_t> in_use{
-        0};  // the address while somebody has the block: one that is freed in vain takes nothing
-    std::atomic<rmm::detail::tag_number> tag{rmm::detail::untagged};  // of a block in use
-    std::atomic<cudaStream_t> stream{nullptr};                        // which asked for it
+    // The address while somebody has the block, else 0: a wrong free takes nothing.
+    std::atomic<std::uintptr_t> in_use{0};
+    // Which asked for it, and under which tag.
+    std::atomic<cudaStream_t> stream{nullptr};
+    std::uint32_t term = 0;  // of the arena at that free: it has had another stream since, if that is not its term now
+    std::atomic<rmm::detail::tag_number> tag{rmm::detail::untagged};
 };
+static_assert(sizeof(stocked_block) == 64, "one line of the cache for each block");
 
 /// Of one stream, the block that was freed last at the back.
 using block_stock = chain<stocked_block, &stocked_block::in_stock>;
 
 class stocked_blocks {
   public:
-    /// Of so many bytes each, 4096 at least: then at most one begins in each page of the largest power of two of bytes that is no
-    /// more.
+    /// Of so many bytes each, 4096 at least. At most one begins in each page: of the largest power of two that is no more, up to
+    /// a granule.
     explicit stocked_blocks(std::size_t block_bytes)
         : block_bytes_(block_bytes),
           page_bits_(static_cast<unsigned>(std::bit_width(std::min(block_bytes, directory::granule))) - 1) {}
