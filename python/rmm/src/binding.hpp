@@ -93,12 +93,13 @@ class opened final : public native {
     Resource resource_;
 };
 
-/// One that C++ has made, and what keeps it alive, if C++ has said that.
+/// One that others have made, and what keeps it alive, if they have said that.
 class borrowed final : public native {
   public:
     borrowed(int device, resource& object, std::shared_ptr<void> owner) noexcept
         : native(device), object_(object), owner_(std::move(owner)) {}
     resource& object() noexcept override { return object_; }
+    const std::shared_ptr<void>& owner() const noexcept { return owner_; }
 
   private:
     resource& object_;

@@ -1,29 +1,66 @@
-// The resource of each device. The table is C++'s; what Python has set in it is kept alive here.
+// The resource of each device. The table is the library's (device_table.hpp); with each resource that Python has set, or looked
+// at, it keeps the object that Python has for it: the face.
 //
-// Under the GIL. An entry here counts only as long as C++'s table still has its resource: C++ may have set another.
+// Under the GIL. Others may replace a resource at any time and without the GIL: its face is parked then, and dropped by the next
+// call that comes here. So a face that was found is there until the caller lets go of the GIL.
+#include "rmm/device_table.hpp"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "binding.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/mr/per_device_resource.hpp"
-#include "rmm/resource_owners.hpp"
 
 namespace rmm_python {
 namespace {
 
-struct entry {
-    resource* object = nullptr;
+using rmm::cuda_device_id;
+using rmm::detail::owned_resource;
+
+struct face {
     known_resource known;
+    face* next = nullptr;  // of those that are parked
 };
 
-std::vector<entry>& table() {
-    static auto* const entries = new std::vector<entry>();  // Python ends before static objects do
-    return *entries;
+std::atomic<face*> parked{nullptr};
+
+/// Any thread, with or without the GIL.
+void park(face* gone) noexcept {
+    gone->next = parked.load(std::memory_order_relaxed);
+    while (!parked.compare_exchange_weak(gone->next, gone, std::memory_order_release, std::memory_order_relaxed)) {}
+}
+
+void drop_parked() noexcept {
+    for (face* gone = parked.exchange(nullptr, std::memory_order_acquire); gone != nullptr;) {
+        face* const next = gone->next;
+        gone->known.object.reset();
+        let_go(gone->known.held);
+        delete gone;
+        gone = next;
+    }
+}
+
+std::shared_ptr<face> face_for(known_resource known) {
+    return {new face{std::move(known)}, &park};  // parked also if there is no memory for the count
+}
+
+/// What the table has replaced.
+template<typename Resources>
+void let_go_of(Resources gone) noexcept {
+    if (std::any_of(gone.begin(), gone.end(), [](const owned_resource& r) { return r.owner != nullptr; })) {
+        const without_gil released;
+        for (owned_resource& r : gone) r.owner.reset();
+    }
+    for (owned_resource& r : gone) r.face.reset();
+    drop_parked();
 }
 
 int device_of(nb::handle number) {
@@ -36,78 +73,52 @@ int device_of(nb::handle number) {
     return static_cast<int>(device);
 }
 
-entry& entry_of(int device) {
-    if (table().size() <= static_cast<std::size_t>(device)) table().resize(static_cast<std::size_t>(device) + 1);
-    return table()[static_cast<std::size_t>(device)];
+/// Of a resource that Python has not made, whoever keeps that alive: C finds its own again by him.
+std::shared_ptr<void> owner_of(const native_ptr& held) {
+    const auto* const of_others = dynamic_cast<const borrowed*>(held.get());
+    return of_others != nullptr ? of_others->owner() : held;
 }
 
-void let_go_without_gil(std::shared_ptr<void> owner) noexcept {
-    if (owner == nullptr || owner.use_count() > 1) return;
-    const without_gil released;
-    owner.reset();
-}
-
-/// Both tables change under the GIL, so that nobody sees one of them alone. (The library's lock is held for a moment only, and
-/// nobody takes the GIL under it.) What was there before is let go of afterwards.
 void set(int device, known_resource known) {
-    resource* const object = &known.held->object();
-    entry& e = entry_of(device);
-    std::shared_ptr<void> owner = rmm::detail::set_resource_with_owner(rmm::cuda_device_id{device}, object, known.held);
-    known_resource before = std::exchange(e.known, std::move(known));
-    e.object = object;
-    before.object.reset();
-    let_go(before.held);
-    let_go_without_gil(std::move(owner));
+    owned_resource entry{&known.held->object(), owner_of(known.held), nullptr};
+    entry.face = face_for(std::move(known));
+    let_go_of(rmm::detail::set_owned_resource(cuda_device_id{device}, std::move(entry)));
+}
+
+/// What Python sees of a resource that it has not set.
+known_resource seen(int device, owned_resource entry) {
+    const bool is_initial = entry.object == rmm::mr::detail::initial_resource();
+    known_resource known;
+    known.object = imported(of_resources, is_initial ? "CudaMemoryResource" : "DeviceMemoryResource")();
+    known.held = std::make_shared<borrowed>(device, *entry.object, std::move(entry.owner));
+    nb::inst_ptr<resource_object>(known.object)->held = known.held;
+    return known;
 }
 
 /// By value: another thread may set another one as soon as the GIL is let go of.
 known_resource get(int device) {
-    resource* const object = rmm::mr::get_per_device_resource(rmm::cuda_device_id{device});
-    if (const entry& e = entry_of(device); e.object == object) [[likely]]
-        return e.known;
-    known_resource known;
-    if (object == rmm::mr::detail::initial_resource()) {
-        known.object = imported(of_resources, "CudaMemoryResource")();
-        known.held = nb::inst_ptr<resource_object>(known.object)->held;
-        set(device, known);
-        return known;
+    const cuda_device_id id{device};
+    if (parked.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+        drop_parked();
+    for (;;) {
+        if (const auto* const found = static_cast<const face*>(rmm::detail::face_of(id))) [[likely]]
+            return found->known;
+        std::uint64_t num_changes = 0;
+        owned_resource entry = rmm::detail::resource_with_face(id, &num_changes);
+        if (entry.face != nullptr) continue;
+        known_resource known = seen(device, std::move(entry));
+        if (rmm::detail::add_face(id, num_changes, face_for(known))) return known;
     }
-    // Set by C++, which may have said what keeps it alive.
-    rmm::detail::owned_resource owned = rmm::detail::resource_with_owner(rmm::cuda_device_id{device});
-    known.object = imported(of_resources, "DeviceMemoryResource")();
-    known.held = std::make_shared<borrowed>(device, *owned.object, std::move(owned.owner));
-    nb::inst_ptr<resource_object>(known.object)->held = known.held;
-    entry& e = entry_of(device);
-    known_resource before = std::exchange(e.known, known);
-    e.object = owned.object;
-    before.object.reset();
-    let_go(before.held);
-    return known;
 }
 
 nb::list devices() {
     nb::list found;
-    for (std::size_t i = 0; i < table().size(); ++i)
-        if (table()[i].object != nullptr) found.append(i);
+    for (const cuda_device_id device : rmm::detail::devices_with_faces()) found.append(device.value());
     return found;
 }
 
 /// The initial resource of each device again.
-void clear() {
-    std::vector<entry> all;
-    std::vector<std::shared_ptr<void>> owners;
-    for (std::size_t i = 0; i < table().size(); ++i) {
-        const rmm::cuda_device_id device{static_cast<int>(i)};
-        if (table()[i].object != nullptr && rmm::mr::get_per_device_resource(device) == table()[i].object)
-            owners.push_back(rmm::detail::set_resource_with_owner(device, nullptr, nullptr));
-    }
-    table().swap(all);
-    for (entry& e : all) {
-        e.known.object.reset();
-        let_go(e.known.held);
-    }
-    for (std::shared_ptr<void>& owner : owners) let_go_without_gil(std::move(owner));
-}
+void clear() { let_go_of(rmm::detail::clear_faces()); }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 """Which resource each device uses; two virtual devices."""
 
 import gc
+import os
 import threading
 import weakref
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import rmm
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
-from support import MIB, RESOURCES, check_round_trip, recording_resource
+from support import MIB, RESOURCES, check_round_trip, recording_resource, run_quietly
 
 
 def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
@@ -18,6 +19,18 @@ def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
     assert type(first) is mr.CudaMemoryResource
     assert mr.get_current_device_resource() is first
     assert mr.get_per_device_resource(0) is first
+
+
+def test_the_first_get_for_another_device_than_the_current_one_is_a_resource_of_that_device() -> None:
+    gpu.setDevice(1)
+    free, _ = mr.available_device_memory()
+    gpu.setDevice(0)
+    resource = mr.get_per_device_resource(1)
+    ptr = resource.allocate(16 * MIB)
+    gpu.setDevice(1)
+    assert mr.available_device_memory()[0] <= free - 16 * MIB
+    gpu.setDevice(0)
+    resource.deallocate(ptr, 16 * MIB)
 
 
 @pytest.mark.parametrize("make", RESOURCES.values(), ids=RESOURCES.keys())
@@ -140,3 +153,15 @@ def test_is_initialized_looks_at_every_device() -> None:
     assert mr.is_initialized()
     mr.set_per_device_resource(1, mr.ManagedMemoryResource())
     assert mr.is_initialized() and rmm.is_initialized()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_a_fork_ends_quietly_with_resources_in_the_table() -> None:
+    run_quietly(
+        "import os, sys\n"
+        "import rmm\n"
+        "rmm.reinitialize(pool_allocator=True, initial_pool_size='1MiB')\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit(0)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )

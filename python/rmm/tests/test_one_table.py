@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ def c() -> Iterator[Any]:
     library.rmm_kind.argtypes = [ctypes.c_void_p]
     library.rmm_release.argtypes = [ctypes.c_void_p]
     library.rmm_set_device_resource.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    library.rmm_get_device_resource.argtypes = [ctypes.c_int, ctypes.c_void_p]
     yield library
     library.rmm_set_device_resource(0, None)
 
@@ -77,3 +79,62 @@ def test_reinitialize_replaces_what_cpp_has_set(c: Any) -> None:
     assert type(mr.get_current_device_resource()) is mr.CudaMemoryResource
     c.rmm_release(pool)
     check_round_trip()
+
+
+def resource_of_c(c: Any) -> ctypes.c_void_p:
+    found = ctypes.c_void_p()
+    assert c.rmm_get_device_resource(0, ctypes.byref(found)) == 0
+    return found
+
+
+def test_a_resource_that_c_replaces_for_a_while_is_the_same_object_afterwards(c: Any) -> None:
+    mr.set_current_device_resource(mr.StatisticsResourceAdaptor(mr.CudaMemoryResource()))
+    before = resource_of_c(c)
+    pool = open_pool(c)
+    assert c.rmm_set_device_resource(0, pool) == 0
+    gc.collect()
+    assert type(mr.get_current_device_resource()) is mr.DeviceMemoryResource
+    assert c.rmm_set_device_resource(0, before) == 0
+    c.rmm_release(before)
+    c.rmm_release(pool)
+    adaptor = mr.get_current_device_resource()
+    assert isinstance(adaptor, mr.StatisticsResourceAdaptor)
+    b = DeviceBuffer(size=100)
+    assert adaptor.allocation_counts.current_bytes == 100
+    del b
+
+
+def test_what_c_has_set_is_c_s_own_again_after_python_has_set_it_back(c: Any) -> None:
+    pool = open_pool(c)
+    c.rmm_set_device_resource(0, pool)
+    seen = mr.get_current_device_resource()
+    assert resource_of_c(c).value == pool.value
+    mr.set_current_device_resource(mr.CudaMemoryResource())
+    mr.set_current_device_resource(seen)
+    again = resource_of_c(c)
+    assert again.value == pool.value and c.rmm_kind(again) == b"pool"
+    for _ in range(3):
+        c.rmm_release(pool)  # the first, and the two that C was given
+
+
+def test_what_c_replaces_is_dropped_by_the_next_look_of_python(c: Any) -> None:
+    resource = mr.CudaMemoryResource()
+    gone = weakref.ref(resource)
+    mr.set_current_device_resource(resource)
+    del resource
+    c.rmm_set_device_resource(0, None)
+    assert type(mr.get_current_device_resource()) is mr.CudaMemoryResource
+    assert gone() is None
+
+
+def test_what_c_holds_of_python_stays_usable_after_python_has_replaced_it(c: Any) -> None:
+    resource, calls = recording_resource(mr.CudaMemoryResource())
+    mr.set_current_device_resource(resource)
+    held, ptr = resource_of_c(c), ctypes.c_void_p()
+    mr.set_current_device_resource(mr.CudaMemoryResource())
+    del resource
+    gc.collect()
+    assert c.rmm_allocate(held, ctypes.c_size_t(8), ctypes.c_size_t(256), None, ctypes.byref(ptr)) == 0
+    assert c.rmm_deallocate(held, ptr, ctypes.c_size_t(8), None) == 0
+    c.rmm_release(held)
+    assert calls == [("allocate", 8), ("deallocate", 8)]

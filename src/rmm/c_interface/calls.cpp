@@ -4,29 +4,19 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
-#include "driver/never_destroyed.hpp"
 #include "rmm/c_interface/errors.hpp"
 #include "rmm/c_interface/resource.hpp"
 #include "rmm/cuda_device.hpp"
+#include "rmm/device_table.hpp"
 #include "rmm/memory_report.hpp"
-#include "rmm/mr/per_device_resource.hpp"
-#include "rmm/resource_owners.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
 namespace c_interface {
 namespace {
-
-/// What C set, by device: the library's reference. Never destroyed: what uses these resources may end after any static object.
-struct device_resources {
-    std::mutex mutex;
-    std::unordered_map<int, rmm_resource*> set;
-};
-device_resources& all() { return ::kmm::driver::never_destroyed<device_resources>(); }
 
 constinit thread_local cudaStream_t hook_stream = nullptr;
 
@@ -98,14 +88,18 @@ void copy_text(const std::string& text, char* out, std::size_t* size) {
     out[copied] = 0;
 }
 
-/// The device's resource as C knows it: the one that it set, if C++ has set no other since. The caller's reference.
+/// By which C finds its own resources again among the owners in the table.
+struct release_reference {
+    void operator()(rmm_resource* resource) const noexcept { rmm_release(resource); }
+};
+
+/// The device's resource as C knows it: the one that it set, or else one that stands for it. The caller's reference.
 rmm_resource* resource_for_c(int device) {
-    device_resources& known = all();
-    const std::lock_guard in(known.mutex);
-    mr::device_memory_resource* const now = mr::get_per_device_resource(cuda_device_id{device});
-    const auto at = known.set.find(device);
-    if (at != known.set.end() && &at->second->object() == now) return rmm_retain(at->second);
-    return new external(device, *now);
+    std::uint64_t num_changes = 0;
+    rmm::detail::owned_resource now = rmm::detail::resource_with_face(cuda_device_id{device}, &num_changes);
+    if (std::get_deleter<release_reference>(now.owner) != nullptr)
+        return rmm_retain(static_cast<rmm_resource*>(now.owner.get()));
+    return new external(device, std::move(now));
 }
 
 }  // namespace
@@ -217,19 +211,11 @@ int rmm_set_device_resource(int device, rmm_resource* resource) {
         if (resource != nullptr && resource->device() != number)
             throw invalid_argument("the resource belongs to device " + std::to_string(resource->device()) +
                                    ", not to device " + std::to_string(number));
-        device_resources& known = all();
-        rmm_resource* before = nullptr;
-        std::shared_ptr<void> owner;  // of the one before
-        {
-            const std::lock_guard in(known.mutex);
-            rmm_resource*& slot = known.set[number];
-            owner = rmm::detail::set_resource_with_owner(rmm::cuda_device_id{number},
-                                                         resource == nullptr ? nullptr : &resource->object(),
-                                                         {rmm_retain(resource), &rmm_release});
-            before = std::exchange(slot, rmm_retain(resource));
-            if (slot == nullptr) known.set.erase(number);
-        }
-        rmm_release(before);
+        rmm::detail::owned_resource set;
+        if (resource != nullptr)
+            set = {&resource->object(), {rmm_retain(resource), release_reference{}}, resource->face()};
+        // What was there before is let go of here.
+        (void)rmm::detail::set_owned_resource(rmm::cuda_device_id{number}, std::move(set));
     });
 }
 

@@ -1,16 +1,18 @@
 // What stands behind an rmm_resource of <rmm/rmm.h>: a resource of C++ with a count of references.
 //
-// Owns: the resource, unless C++ made it; a reference to what it stands on. Must not know: kinds, options, texts of errors. Any
+// Owns: the resource, unless others made it; a reference to what it stands on. Must not know: kinds, options, texts of errors. Any
 // thread.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "rmm/device_table.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/mr/detail/statistics_adaptor.hpp"
@@ -52,6 +54,8 @@ struct rmm_resource {
     }
     /// Null where there are none.
     virtual counters_type* counters() noexcept { return nullptr; }
+    /// Under which Python knows it, if it does.
+    virtual std::shared_ptr<void> face() const { return nullptr; }
 
     /// Blocks of callers that do not say how large they are when they free them.
     struct sized_block {
@@ -131,14 +135,16 @@ class opened final : public rmm_resource {
     Resource resource_;
 };
 
-/// A resource that C++ made, and owns.
+/// A resource that C has not made, and who keeps it alive, if whoever set it has said that.
 class external final : public rmm_resource {
   public:
-    external(int device, object_type& resource) : rmm_resource("external", device, nullptr), resource_(resource) {}
-    object_type& object() noexcept override { return resource_; }
+    external(int device, rmm::detail::owned_resource resource)
+        : rmm_resource("external", device, nullptr), resource_(std::move(resource)) {}
+    object_type& object() noexcept override { return *resource_.object; }
+    std::shared_ptr<void> face() const override { return resource_.face; }
 
   private:
-    object_type& resource_;
+    const rmm::detail::owned_resource resource_;
 };
 
 }  // namespace c_interface

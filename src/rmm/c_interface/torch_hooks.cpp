@@ -13,10 +13,10 @@
 #include "driver/never_destroyed.hpp"
 #include "rmm/c_interface/errors.hpp"
 #include "rmm/cuda_device.hpp"
+#include "rmm/device_table.hpp"
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
-#include "rmm/resource_owners.hpp"
 #include "rmm/rmm.h"
 #include "rmm/status.hpp"
 

@@ -492,6 +492,7 @@ void heap::free(std::uintptr_t address, std::size_t size_bytes, fence_set fences
 }
 
 void heap::merge_all() {
+    ++num_merges_;
     for (piece* at = by_address_.first(); at != nullptr; at = address_tree::next(at)) {
         std::size_t size = at->size_bytes;
         fence_set fences = at->fences;

@@ -43,6 +43,13 @@ enum class border : std::uint8_t {
 ///
 /// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none.
 class heap {
+    /// Size and, among equals, address: one number, so that comparing them does not branch.
+    __extension__ using place = unsigned __int128;
+    static constexpr place place_of(std::size_t size_bytes, std::uintptr_t address) noexcept {
+        return place{size_bytes} << 64 | address;
+    }
+    static constexpr place behind_all = ~place{0};
+
   public:
     explicit heap(std::size_t alignment = 256, merging how = merging::equal_fences);
     heap(heap&&) noexcept = default;
@@ -54,6 +61,9 @@ class heap {
     /// Takes back memory that is wholly free: a region, touching regions, or any part of one; false and no change
     /// otherwise. Fences that the memory still carries are added to `*left`; without `left` fenced memory is refused.
     bool remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left = nullptr);
+
+    /// Pieces that `prune` looks at for each that it may change.
+    static constexpr std::size_t looks_for_change = 16;
 
     /// Who asks needs no fence for memory of none.
     static constexpr std::uint64_t no_timeline = ~std::uint64_t{0};
@@ -81,40 +91,64 @@ class heap {
     void expect_frees(std::size_t more);
     /// So many of them will not.
     void expect_fewer_frees(std::size_t fewer) noexcept { num_expected_ -= std::min(fewer, num_expected_); }
+    /// How far a `prune` of some timelines has come, over several calls.
+    class pruning {
+        friend class heap;
+        bool several_ = false;        // at the pieces with fences of several timelines, after all others
+        std::size_t num_left_ = 0;    // of the timelines
+        place below_ = behind_all;    // what is left of the last of these
+        std::size_t num_merges_ = 0;  // of the heap; none: not begun
+        void begin(bool several, std::size_t num_timelines, std::size_t num_merges) noexcept {
+            several_ = several;
+            num_left_ = num_timelines;
+            below_ = behind_all;
+            num_merges_ = num_merges;
+        }
+    };
     /// Drops the fences for which passed(fence) is true, and merges pieces that lost some with their neighbours.
     /// `moved`: the timelines (below 2^63 - 1) that have passed something since they were named last, in ascending
     /// order; no fence that is given to the heap may have passed before that. Looks only at pieces that are owned by
-    /// these timelines (the heap chooses one owner for a piece with several), and changes at most `most` pieces, the
-    /// largest of each timeline first; false if there were more. O(log free pieces) for each piece looked at.
+    /// these timelines (the heap chooses one owner for a piece with several), at each once, the largest of each timeline
+    /// first. O(log free pieces) for each piece that changes, O(1) for others.
+    /// With `so_far`, a new one at first, this changes at most `most` pieces and looks at `looks_for_change` times as
+    /// many; false if there are more, with which a call with the same timelines goes on. What passes meanwhile may stay.
     template<typename P>
-    bool prune(std::span<const std::uint64_t> moved, P&& passed, std::size_t most = ~std::size_t{0}) noexcept {
-        for (const bool several : {false, true}) {
-            for (std::size_t i = moved.size(); i > 0;) {
-                const owner of = owner_of(moved[i - 1], several);
-                const piece* const at = last_of(of);
-                if (at == nullptr || at->of < owner_of(moved[0], several)) break;
-                if (at->of == of) {
-                    if (!prune_owned_by(of, passed, &most)) return false;
-                    --i;
+    bool prune(std::span<const std::uint64_t> moved, P&& passed, pruning* so_far = nullptr,
+               std::size_t most = ~std::size_t{0}) noexcept {
+        pruning whole;
+        pruning& at = so_far != nullptr ? *so_far : whole;
+        // Where everything was merged, what has passed may be anywhere again.
+        if (at.num_merges_ != num_merges_) at.begin(false, moved.size(), num_merges_);
+        allowance left{most, most < ~std::size_t{0} / looks_for_change ? most * looks_for_change : most};
+        for (;;) {
+            while (at.num_left_ > 0) {
+                const owner of = owner_of(moved[at.num_left_ - 1], at.several_);
+                const piece* const next = last_of(of, at.below_);
+                if (next == nullptr || next->of < owner_of(moved[0], at.several_)) break;
+                if (next->of == of) {
+                    if (!prune_owned_by(of, passed, &at.below_, &left)) return false;
+                    --at.num_left_;
                 } else {
                     // None of the timelines between has anything here.
-                    const owner next = at->of;
-                    i = static_cast<std::size_t>(
-                        std::partition_point(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(i),
-                                             [=](std::uint64_t t) { return owner_of(t, several) <= next; }) -
+                    at.num_left_ = static_cast<std::size_t>(
+                        std::partition_point(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(at.num_left_),
+                                             [&](std::uint64_t t) { return owner_of(t, at.several_) <= next->of; }) -
                         moved.begin());
                 }
+                at.below_ = behind_all;
             }
+            if (at.several_) return true;
+            at.begin(true, moved.size(), num_merges_);
         }
-        return true;
     }
     /// The same for all timelines. O(free pieces).
     template<typename P>
     void prune(P&& passed) noexcept {
         for (piece* at = by_owner_.last(); at != nullptr && at->of != nobody;) {
             const owner of = at->of;
-            std::size_t all = ~std::size_t{0};
-            prune_owned_by(of, passed, &all);
+            place all = behind_all;
+            allowance unlimited;
+            prune_owned_by(of, passed, &all, &unlimited);
             at = by_owner_.last_before([=](const piece& p) { return p.of < of; }, &num_steps_);
         }
     }
@@ -173,11 +207,6 @@ class heap {
                     static_cast<std::size_t>(a.begins_region ^ b.begins_region)) == 0;
         }
     };
-    /// Size and, among equals, address: one number, so that comparing them does not branch.
-    __extension__ using place = unsigned __int128;
-    static constexpr place place_of(std::size_t size_bytes, std::uintptr_t address) noexcept {
-        return place{size_bytes} << 64 | address;
-    }
     /// A free piece; or a region, which is in no tree but that of the regions.
     struct alignas(64) piece {
         std::uintptr_t address = 0;
@@ -249,9 +278,9 @@ class heap {
     piece* at_or_before(const Tree& in, std::uintptr_t address) const noexcept {
         return in.last_before([=](const piece& p) { return p.address <= address; }, &num_steps_);
     }
-    /// The largest piece of the owner, or else of the one before.
-    piece* last_of(owner of) const noexcept {
-        return by_owner_.last_before([=](const piece& p) { return p.of <= of; }, &num_steps_);
+    /// The largest piece of the owner that comes before the place, or else of an owner before.
+    piece* last_of(owner of, place below) const noexcept {
+        return by_owner_.last_before([=](const piece& p) { return is_before(p, of, below); }, &num_steps_);
     }
     piece* first_of_free(std::uintptr_t begin, std::uintptr_t end) const noexcept;
     piece* first_of(owner of, std::size_t size) const noexcept;
@@ -270,24 +299,34 @@ class heap {
         return p.address < begin && end < p.end();
     }
 
+    struct allowance {
+        std::size_t changes = ~std::size_t{0};
+        std::size_t looks = ~std::size_t{0};
+    };
+    /// Of the pieces before `*below`, from the largest to the smallest; false, with what comes next before `*below`, where no more
+    /// is allowed.
     template<typename P>
-    bool prune_owned_by(owner of, P&& passed, std::size_t* most) noexcept {
-        // From the largest to the smallest; what changes may merge with any other, so that the next is looked for anew.
-        piece* at = last_of(of);
-        while (at != nullptr && at->of == of) {
-            if (std::none_of(at->fences.begin(), at->fences.end(), passed)) {
+    bool prune_owned_by(owner of, P&& passed, place* below, allowance* left) noexcept {
+        // What changes may merge with any other, so that the next is looked for anew.
+        for (piece* at = last_of(of, *below); at != nullptr && at->of == of;) {
+            const bool changes = std::any_of(at->fences.begin(), at->fences.end(), passed);
+            const place where = at->place();
+            if (left->looks == 0 || (changes && left->changes == 0)) {
+                *below = where + 1;
+                return false;
+            }
+            --left->looks;
+            if (!changes) {
                 at = owner_tree::previous(at);
                 ++num_steps_;
                 continue;
             }
-            if (*most == 0) return false;
-            --*most;
-            const place where = at->place();
+            --left->changes;
             leave_sizes(at);
             at->fences.prune(passed);
             at->of = owner_of(at->fences);
             enter_joined(at);
-            at = by_owner_.last_before([=](const piece& p) { return is_before(p, of, where); }, &num_steps_);
+            at = last_of(of, where);
         }
         return true;
     }
@@ -299,6 +338,7 @@ class heap {
     std::size_t free_bytes_ = 0;
     std::size_t num_pieces_ = 0;
     std::size_t num_ready_ = 0;    // of nobody
+    std::size_t num_merges_ = 1;   // of everything
     std::size_t num_changes_ = 0;  // since somebody searched among those with fences
     bool fenced_is_kept_ = false;
     address_tree by_address_;

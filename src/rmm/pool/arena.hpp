@@ -107,7 +107,7 @@ struct alignas(64) arena {
     void note_out(stocked_block& block, cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
         block.stream.store(asks, std::memory_order_relaxed);
         block.tag.store(tag, std::memory_order_relaxed);
-        block.is_in_use.store(true, std::memory_order_release);
+        block.in_use.store(block.address, std::memory_order_release);
         ++num_out;
     }
 

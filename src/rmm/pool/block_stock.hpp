@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -30,111 +32,124 @@ namespace detail {
 struct alignas(64) stocked_block {
     std::uintptr_t address = 0;
     std::uint64_t position = 0;  // where the arena's stream was with its last free; 0: anybody may use it
-    std::uint32_t term = 0;      // of the arena then: it has had another stream since, if that is not its term now
     chain_link<stocked_block> in_stock;
-    std::atomic<bool> is_in_use{false};
-    std::atomic<rmm::detail::tag_number> tag{rmm::detail::untagged};  // of a block in use
-    std::atomic<cudaStream_t> stream{nullptr};                        // which asked for it
+    // The address while somebody has the block, else 0: a wrong free takes nothing.
+    std::atomic<std::uintptr_t> in_use{0};
+    // Which asked for it, and under which tag.
+    std::atomic<cudaStream_t> stream{nullptr};
+    std::uint32_t term = 0;  // of the arena at that free: it has had another stream since, if that is not its term now
+    std::atomic<rmm::detail::tag_number> tag{rmm::detail::untagged};
 };
+static_assert(sizeof(stocked_block) == 64, "one line of the cache for each block");
 
 /// Of one stream, the block that was freed last at the back.
 using block_stock = chain<stocked_block, &stocked_block::in_stock>;
 
 class stocked_blocks {
   public:
-    /// Blocks of `block_bytes` lie in `bytes` from the address on. Regions that have no place in the table (several that
-    /// begin within one granule) are left out. Throws std::bad_alloc, with nothing done.
-    void add_region(std::uintptr_t address, std::size_t bytes, std::size_t block_bytes) {
-        const heads at(address, bytes);
-        if (!directory::can_hold(address, bytes)) return;
-        if (at.has_beginning && beginning_.find(at.beginning) != nullptr) return;
-        covering_.prepare(at.covered, at.covered_bytes);
-        if (at.has_beginning) beginning_.prepare(at.beginning, directory::granule);
-        region& r = take_region(bytes / block_bytes);
-        r.address = address;
-        r.block_bytes = block_bytes;
-        for (std::size_t i = 0; i < r.num_blocks; ++i) r.blocks[i].address = address + i * block_bytes;
-        r.is_used = true;
-        covering_.set(at.covered, at.covered_bytes, &r);
-        if (at.has_beginning) beginning_.set(at.beginning, directory::granule, &r);
+    /// Of so many bytes each, 4096 at least. At most one begins in each page: of the largest power of two that is no more, up to
+    /// a granule.
+    explicit stocked_blocks(std::size_t block_bytes)
+        : block_bytes_(block_bytes),
+          page_bits_(static_cast<unsigned>(std::bit_width(std::min(block_bytes, directory::granule))) - 1) {}
+
+    /// Blocks lie in `bytes` from the address on, side by side. Throws std::bad_alloc, with nothing done.
+    void add_region(std::uintptr_t address, std::size_t bytes) {
+        const std::size_t num_blocks = bytes / block_bytes_;
+        if (num_blocks == 0 || !directory::can_hold(address, bytes)) return;
+        prepare_pages(address, num_blocks);
+        region& r = take_region(address, num_blocks);
+        for (std::size_t i = 0; i < num_blocks; ++i) {
+            stocked_block& b = r.blocks[i];
+            b.address = address + i * block_bytes_;
+            page_of(b.address)->store(&b, std::memory_order_release);
+        }
     }
     /// Nothing of it is in use or in a stock.
-    void remove_region(std::uintptr_t address, std::size_t bytes) noexcept {
-        region* const r = region_of(address);
-        if (r == nullptr) return;
-        const heads at(address, bytes);
-        covering_.set(at.covered, at.covered_bytes, nullptr);
-        if (at.has_beginning) beginning_.set(at.beginning, directory::granule, nullptr);
-        r->is_used = false;
-        unused_.push_back(r);  // has room since the region was made
+    void remove_region(std::uintptr_t address) noexcept {
+        auto gone = regions_.extract(address);
+        if (gone.empty()) return;
+        const std::size_t num_blocks = gone.mapped().num_blocks;
+        for (std::size_t i = 0; i < num_blocks; ++i)
+            page_of(address + i * block_bytes_)->store(nullptr, std::memory_order_relaxed);
+        gone.key() = num_blocks;
+        unused_.insert(std::move(gone));
     }
-    /// The block that begins there; null if none does. O(1), any thread.
+    /// The block that begins there; null if none does. O(1), for whoever has the block or changes regions.
     stocked_block* find(std::uintptr_t address) const noexcept {
-        const region* const r = region_of(address);
-        if (r == nullptr) return nullptr;
-        stocked_block& b = r->blocks[(address - r->address) / r->block_bytes];
-        return b.address == address ? &b : nullptr;
+        stocked_block* const b = at(address);
+        return b != nullptr && b->address == address ? b : nullptr;
+    }
+    /// The same, if it is in use. O(1), any thread.
+    bool is_in_use(std::uintptr_t address) const noexcept {
+        const stocked_block* const b = at(address);
+        return b != nullptr && b->in_use.load(std::memory_order_acquire) == address;
+    }
+    /// The block that is in use there, which from now on is the caller's; null if there is none. O(1), any thread.
+    stocked_block* take_back(std::uintptr_t address) const noexcept {
+        stocked_block* const b = at(address);
+        if (b == nullptr) return nullptr;
+        // A record that serves another address by now is not in use under this one.
+        std::uintptr_t expected = address;
+        return b->in_use.compare_exchange_strong(expected, 0, std::memory_order_acq_rel, std::memory_order_relaxed)
+                   ? b
+                   : nullptr;
     }
     /// O(blocks).
     template<typename F>
     void for_each_in_use(F&& f) const {
-        for (const auto& r : regions_) {
-            if (!r->is_used) continue;
-            for (std::size_t i = 0; i < r->num_blocks; ++i)
-                if (r->blocks[i].is_in_use.load(std::memory_order_acquire)) f(r->blocks[i]);
-        }
+        for (const auto& [address, r] : regions_)
+            for (std::size_t i = 0; i < r.num_blocks; ++i)
+                if (r.blocks[i].in_use.load(std::memory_order_acquire) != 0) f(r.blocks[i]);
     }
 
   private:
+    using page = std::atomic<stocked_block*>;  // the block that begins in it
+    using directory = granule_directory<page>;
     struct region {
-        std::uintptr_t address = 0;
-        std::size_t block_bytes = 0;
         std::size_t num_blocks = 0;
         std::unique_ptr<stocked_block[]> blocks;
-        bool is_used = false;
-    };
-    using directory = granule_directory<region>;
-
-    /// Where a region stands in the directories: in one at the granules that begin in it, in the other at the granule
-    /// in which it begins.
-    struct heads {
-        heads(std::uintptr_t address, std::size_t bytes)
-            : covered(align_up(address, directory::granule)),
-              covered_bytes(align_up(address + bytes, directory::granule) - covered),
-              beginning(align_down(address, directory::granule)),
-              has_beginning(beginning != address) {}
-        std::uintptr_t covered;
-        std::size_t covered_bytes;
-        std::uintptr_t beginning;
-        bool has_beginning;
     };
 
-    region* region_of(std::uintptr_t address) const noexcept {
-        for (const directory* table : {&covering_, &beginning_}) {
-            region* const r = table->find(address);
-            if (r != nullptr && address - r->address < r->num_blocks * r->block_bytes) return r;
-        }
-        return nullptr;
+    page* page_of(std::uintptr_t address) const noexcept {
+        page* const pages = directory_.find(address);
+        return pages == nullptr ? nullptr : pages + (address % directory::granule >> page_bits_);
     }
-    region& take_region(std::size_t num_blocks) {
-        const auto known =
-            std::find_if(unused_.begin(), unused_.end(), [=](const region* r) { return r->num_blocks == num_blocks; });
-        if (known != unused_.end()) {
-            region* const r = *known;
-            unused_.erase(known);
-            return *r;
+    /// Null, or the block that begins in the same page.
+    stocked_block* at(std::uintptr_t address) const noexcept {
+        const page* const p = page_of(address);
+        return p == nullptr ? nullptr : p->load(std::memory_order_acquire);
+    }
+    /// Of all granules in which one of the blocks begins.
+    void prepare_pages(std::uintptr_t address, std::size_t num_blocks) {
+        constexpr std::size_t granule = directory::granule;
+        const std::uintptr_t end = address + num_blocks * block_bytes_;
+        for (std::uintptr_t begin = address; begin < end;) {
+            if (directory_.find(begin) == nullptr) {
+                directory_.prepare(align_down(begin, granule), granule);
+                pages_.push_back(std::make_unique<page[]>(granule >> page_bits_));
+                directory_.set(align_down(begin, granule), granule, pages_.back().get());
+            }
+            // The first that begins in the next granule, or behind it.
+            const std::size_t rest = granule - begin % granule;
+            begin += (rest + block_bytes_ - 1) / block_bytes_ * block_bytes_;
         }
-        unused_.reserve(regions_.size() + 1);
-        auto made = std::make_unique<region>();
-        made->blocks = std::make_unique<stocked_block[]>(num_blocks);
-        made->num_blocks = num_blocks;
-        return *regions_.emplace_back(std::move(made));
+    }
+    region& take_region(std::uintptr_t address, std::size_t num_blocks) {
+        if (auto known = unused_.extract(num_blocks); !known.empty()) {
+            known.key() = address;
+            return regions_.insert(std::move(known)).position->second;
+        }
+        region made{num_blocks, std::make_unique<stocked_block[]>(num_blocks)};
+        return regions_.emplace(address, std::move(made)).first->second;
     }
 
-    directory covering_;
-    directory beginning_;
-    std::vector<std::unique_ptr<region>> regions_;
-    std::vector<region*> unused_;
+    const std::size_t block_bytes_;
+    const unsigned page_bits_;
+    directory directory_;
+    std::vector<std::unique_ptr<page[]>> pages_;  // of a granule each
+    std::map<std::uintptr_t, region> regions_;
+    std::multimap<std::uintptr_t, region> unused_;  // by the number of blocks
 };
 
 }  // namespace detail

@@ -30,8 +30,6 @@ constexpr std::size_t most_avoided = 16;
 
 // Each block in a stock has a record of 64 bytes of the host's memory: too much for smaller ones.
 constexpr std::size_t smallest_stocked_bytes = 4096;
-// The table of blocks has a place for each 2 MiB: few blocks of that size would have many.
-constexpr std::size_t largest_stocked_bytes = std::size_t{1} << 30;
 
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
@@ -47,7 +45,8 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       registration_(make_memory_registration(driver_, read_debug_environment().nvtx, traits.is_virtual)),
       traits_(traits),
       options_(options),
-      has_stocks_(options.block_bytes >= smallest_stocked_bytes && options.block_bytes <= largest_stocked_bytes),
+      has_stocks_(options.block_bytes >= smallest_stocked_bytes),
+      blocks_(std::max(options.block_bytes, smallest_stocked_bytes)),
       name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_, mutex_.gone()),
@@ -312,9 +311,7 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
     try {
         if (num_captures_.load(std::memory_order_relaxed) > 0 && free_captured(address, bytes, streams)) return;
         if (has_stocks_)
-            if (stocked_block* const block = blocks_.find(address))
-                if (block->is_in_use.exchange(false, std::memory_order_acq_rel))
-                    return free_stocked(*block, address, streams);
+            if (stocked_block* const block = blocks_.take_back(address)) return free_stocked(*block, address, streams);
         arena* const owner = directory_.find(address);
         if (owner != nullptr && streams.size() == 1)
             free_in_arena(*owner, address, bytes, streams.front());

@@ -278,6 +278,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void ask_about(lock& held, piece* taken);
     void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
     void put_back_stocked(piece taken) noexcept;
+    void give_stocked(const arena& a, const stocked_block& block, heap::fence_set others = {}) noexcept;
     void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
     void collect_stock(arena& a) noexcept;
     std::size_t num_blocks_out() noexcept;
@@ -363,6 +364,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocation ask
     std::uint64_t num_steps_ = 0;     // arenas, blocks that are away and fences that were looked at
     bool more_to_clear_ = false;      // the last poll left fences in the heaps that are known to have passed
+    // What is being cleared, in several steps where it is much; and how far each heap has come.
+    std::optional<timelines::progress> clearing_;
+    std::array<heap::heap::pruning, num_areas> prunings_;
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;

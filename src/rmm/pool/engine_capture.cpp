@@ -91,8 +91,11 @@ void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, 
 
 /// Gives the capture's stream more memory of the pool, and a block of it. Lets the lock go.
 heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why) {
+    // Whole blocks where all have one size: what lies behind the chunk would begin between two of them otherwise.
+    const std::size_t block_bytes = options_.block_bytes != 0 ? options_.block_bytes : unit;
+    const std::size_t min_bytes = (min_chunk_bytes + block_bytes - 1) / block_bytes * block_bytes;
     piece chunk;
-    for (const std::size_t wanted : {std::max(size, min_chunk_bytes), size})
+    for (const std::size_t wanted : {std::max(size, min_bytes), size})
         if (chunk = find_idle(held, wanted); chunk) break;
     if (!chunk) chunk = grow_idle(held, size, why);
     if (!chunk) return {};

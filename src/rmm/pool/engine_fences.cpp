@@ -17,8 +17,8 @@ constexpr std::size_t poll_slack = 64;
 // to these.
 constexpr std::size_t most_since_poll = 64;
 // What more has passed is left to the next requests: clearing a piece among a hundred thousand takes half a microsecond, under
-// the lock. Each time all that has not passed is walked over, so that few at once cost more in all.
-constexpr std::size_t most_cleared_at_once = 256;
+// the lock.
+constexpr std::size_t most_cleared_at_once = 64;
 
 // As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
 // host driver.
@@ -109,19 +109,27 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     if (most_timelines >= timelines_.num_recorded()) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
 }
 
-/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(pieces of the
-/// timelines that have moved).
+/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(most_cleared_at_once log free
+/// pieces), or O(free pieces) where an event of the device has passed.
 void pool_engine::clear_passed() {
-    const timelines::progress moved = timelines_.moved();
-    const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
-    more_to_clear_ = false;
-    for (heap::heap& h : heaps_) {
-        if (moved.of_device != 0)
-            h.prune(has_passed);
-        else if (!h.prune(moved.numbers, has_passed, most_cleared_at_once))
-            more_to_clear_ = true;
+    if (!clearing_ || timelines_.has_device_moved()) {
+        clearing_ = timelines_.moved();
+        prunings_ = {};
     }
-    if (!more_to_clear_) timelines_.note_cleared(moved);
+    const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
+    bool is_done = true;
+    for (std::size_t i = 0; i < num_areas; ++i) {
+        if (clearing_->of_device != 0)
+            heaps_[i].prune(has_passed);
+        else
+            is_done &= heaps_[i].prune(clearing_->numbers, has_passed, &prunings_[i], most_cleared_at_once);
+    }
+    if (is_done) {
+        timelines_.note_cleared(*clearing_);
+        clearing_.reset();
+    }
+    // What has passed since this began comes next.
+    more_to_clear_ = timelines_.has_moved();
     timelines_.forget_idle();
 }
 

@@ -101,6 +101,7 @@ pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, bool rea
         if (ready && !has_passed) break;
         if (!has_passed) taken.fences.add(use);
         other.stock.erase(oldest);
+        oldest.position = 0;  // the piece has the fence
         if (taken.block != nullptr) {
             taken.more.push_back(oldest);
             continue;
@@ -150,18 +151,21 @@ void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexce
 }
 
 void pool_engine::put_back_stocked(piece taken) noexcept {
-    while (stocked_block* const block = taken.more.take_front())
-        give_or_lose(0, block->address, options_.block_bytes, {});
-    give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+    arena& a = *taken.from;
+    const std::lock_guard in(a.mutex);
+    while (stocked_block* const block = taken.more.take_front()) give_stocked(a, *block);
+    give_stocked(a, *taken.block, std::move(taken.fences));
+}
+
+/// Under the arena's lock: of its stock, or on its way there. Into the heap, behind the arena's stream and `others`.
+void pool_engine::give_stocked(const arena& a, const stocked_block& block, heap::fence_set others) noexcept {
+    if (const std::uint64_t position = a.position_of(block); position != 0) others.add({a.number, position});
+    give_or_lose(0, block.address, options_.block_bytes, std::move(others));
 }
 
 /// Under the arena's lock: into the heap, where blocks that touch become one.
 void pool_engine::collect_stock(arena& a) noexcept {
-    while (stocked_block* const block = a.stock.take_front()) {
-        heap::fence_set fences;
-        if (const std::uint64_t position = a.position_of(*block); position != 0) fences.add({a.number, position});
-        give_or_lose(0, block->address, options_.block_bytes, std::move(fences));
-    }
+    while (stocked_block* const block = a.stock.take_front()) give_stocked(a, *block);
 }
 
 /// Under the engine's lock. A block that is freed meanwhile counts or does not.

@@ -148,7 +148,7 @@ std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
 bool pool_engine::gave(const void* memory) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(memory);
     const lock held(mutex_);
-    if (const stocked_block* const block = blocks_.find(address); block != nullptr && block->is_in_use) return true;
+    if (blocks_.is_in_use(address)) return true;
     return large_.find(address) != nullptr || directory_.find(address) != nullptr;
 }
 

@@ -489,15 +489,17 @@ timelines::progress timelines::moved() const {
     for (const timeline* t = moved_.front(); t != nullptr; t = moved_.behind(*t)) all.numbers.push_back(t->number);
     num_steps_ += all.numbers.size();
     std::sort(all.numbers.begin(), all.numbers.end());
-    if (device_passed_ != device_cleared_) all.of_device = device_passed_;
+    all.passed.reserve(all.numbers.size());
+    for (const std::uint64_t number : all.numbers) all.passed.push_back(find(number)->passed);
+    if (has_device_moved()) all.of_device = device_passed_;
     return all;
 }
 
 void timelines::note_cleared(const progress& moved) noexcept {
-    for (const std::uint64_t number : moved.numbers)
-        if (timeline* t = find(number)) {
-            t->cleared = t->passed;
-            moved_.erase(*t);
+    for (std::size_t i = 0; i < moved.numbers.size(); ++i)
+        if (timeline* t = find(moved.numbers[i])) {
+            t->cleared = std::max(t->cleared, moved.passed[i]);
+            if (t->passed == moved.passed[i]) moved_.erase(*t);
         }
     device_cleared_ = std::max(device_cleared_, moved.of_device);
 }

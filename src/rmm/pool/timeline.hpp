@@ -229,13 +229,14 @@ class timelines {
     /// What has passed and of which the heaps may have fences; and: now they have none.
     struct progress {
         std::vector<std::uint64_t> numbers;  // of timelines, ascending
+        std::vector<std::uint64_t> passed;   // up to which epoch of each
         std::uint64_t of_device = 0;         // up to here on every timeline; 0: no more than was cleared
         bool none() const noexcept { return numbers.empty() && of_device == 0; }
-        bool is_of(std::uint64_t timeline) const noexcept {
-            return of_device != 0 || std::binary_search(numbers.begin(), numbers.end(), timeline);
-        }
     };
     progress moved() const;
+    /// Whether there is more than that: of the device, of any timeline.
+    bool has_device_moved() const noexcept { return device_passed_ != device_cleared_; }
+    bool has_moved() const noexcept { return has_device_moved() || !moved_.empty(); }
     void note_cleared(const progress& moved) noexcept;
     std::size_t num_recorded() const noexcept { return num_recorded_; }
     std::size_t size() const noexcept { return timelines_.size(); }

@@ -303,7 +303,7 @@ bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda
     }
     pool_.heaps_[0].remove_taken(block.address, block.size_bytes);
     regions_.erase(block.address);
-    if (pool_.has_stocks_) pool_.blocks_.remove_region(block.address, block.size_bytes);
+    if (pool_.has_stocks_) pool_.blocks_.remove_region(block.address);
     pool_.held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
     const unlocked without(held);
     pool_.tell_removed(block.address, block.size_bytes);
@@ -363,10 +363,10 @@ void upstream_growth::add_block(void* base, std::size_t bytes, const heap::fence
     const auto noted = regions_.emplace(address, bytes).first;
     try {
         // A copy across the border of two allocations of the driver may fail, even where they touch.
-        if (pool_.has_stocks_) pool_.blocks_.add_region(address, bytes, pool_.options_.block_bytes);
+        if (pool_.has_stocks_) pool_.blocks_.add_region(address, bytes);
         pool_.heaps_[0].add_region(address, bytes, heap::border::sealed, fences);
     } catch (...) {
-        if (pool_.has_stocks_) pool_.blocks_.remove_region(address, bytes);
+        if (pool_.has_stocks_) pool_.blocks_.remove_region(address);
         regions_.erase(noted);
         throw;
     }

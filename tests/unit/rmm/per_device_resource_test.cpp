@@ -4,13 +4,17 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <cstdint>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "driver/registry.hpp"
 #include "recording_resource.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/device_buffer.hpp"
+#include "rmm/device_table.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/device/per_device_resource.hpp"
 
@@ -22,8 +26,7 @@ using rmm_test::recording_resource;
 class PerDeviceResource : public testing::Test {
   protected:
     void TearDown() override {
-        mr::reset_per_device_resource_ref(cuda_device_id{0});
-        mr::reset_per_device_resource_ref(cuda_device_id{1});
+        for (const int device : {0, 1}) (void)rmm::detail::set_owned_resource(cuda_device_id{device}, {});
     }
 };
 
@@ -170,6 +173,98 @@ TEST_F(PerDeviceResource, a_device_number_below_zero_is_refused_by_name) {
     } catch (const rmm::logic_error& e) {
         EXPECT_NE(std::string(e.what()).find("-3"), std::string::npos);
     }
+}
+
+TEST_F(PerDeviceResource, a_reader_sees_object_and_operations_of_one_resource_while_others_are_set) {
+    static plain_resource plain;
+    recording_resource recording;
+    const device_async_resource_ref refs[] = {plain, recording, *mr::detail::initial_resource()};
+    std::atomic<bool> stop{false};
+    std::atomic<int> num_strange{0};
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 3; ++i)
+        readers.emplace_back([&] {
+            while (!stop) {
+                const auto raw = mr::get_per_device_resource_ref(cuda_device_id{0}).raw();
+                bool is_whole = false;
+                for (const auto& ref : refs)
+                    is_whole |= ref.raw().resource == raw.resource && ref.raw().operations == raw.operations;
+                num_strange += is_whole ? 0 : 1;
+            }
+        });
+    for (int round = 0; round < 20000; ++round) mr::set_per_device_resource_ref(cuda_device_id{0}, refs[round % 3]);
+    stop = true;
+    for (std::thread& t : readers) t.join();
+    EXPECT_EQ(num_strange, 0);
+}
+
+/// Says when it is let go of.
+std::shared_ptr<void> owner_that_notes(bool* is_gone) {
+    return {is_gone, [](bool* gone) { *gone = true; }};
+}
+
+TEST_F(PerDeviceResource, what_a_program_of_cpp_replaces_for_a_while_keeps_its_owner) {
+    const cuda_device_id device{0};
+    recording_resource owned, a, b;
+    bool is_gone = false;
+    (void)rmm::detail::set_owned_resource(device, {&owned, owner_that_notes(&is_gone), nullptr});
+    EXPECT_EQ(rmm::detail::resource_with_owner(device).object, &owned);
+    mr::device_memory_resource* const before = mr::set_per_device_resource(device, &a);
+    EXPECT_EQ(before, &owned);
+    EXPECT_EQ(rmm::detail::resource_with_owner(device).owner, nullptr) << "nobody has said who keeps it alive";
+    EXPECT_EQ(mr::set_per_device_resource(device, &b), &a);
+    EXPECT_EQ(mr::set_per_device_resource(device, nullptr), &b);
+    EXPECT_FALSE(is_gone);
+    mr::set_per_device_resource(device, before);
+    EXPECT_EQ(rmm::detail::resource_with_owner(device).owner.get(), &is_gone);
+    (void)rmm::detail::set_owned_resource(device, {&a, nullptr, nullptr});
+    EXPECT_TRUE(is_gone);
+    EXPECT_EQ(mr::get_per_device_resource(device), &a);
+}
+
+TEST_F(PerDeviceResource, an_owner_whose_resource_is_replaced_for_good_goes_with_no_lock_held) {
+    const cuda_device_id device{0};
+    recording_resource a;
+    mr::device_memory_resource* seen = nullptr;
+    std::shared_ptr<void> owner(&seen, [&](void*) { seen = rmm::detail::resource_with_owner(device).object; });
+    (void)rmm::detail::set_owned_resource(device, {&a, std::move(owner), nullptr});
+    mr::set_per_device_resource(device, mr::detail::initial_resource());
+    EXPECT_EQ(seen, nullptr);
+    (void)rmm::detail::set_owned_resource(device, {});
+    EXPECT_EQ(seen, mr::detail::initial_resource());
+}
+
+TEST_F(PerDeviceResource, a_face_stands_for_the_entry_that_it_was_made_for) {
+    const cuda_device_id device{0};
+    recording_resource a, b;
+    bool is_gone = false, other_is_gone = false;
+    std::uint64_t num_changes = 0;
+    mr::set_per_device_resource(device, &a);
+    (void)rmm::detail::resource_with_face(device, &num_changes);
+    mr::set_per_device_resource(device, &b);
+    EXPECT_FALSE(rmm::detail::add_face(device, num_changes, owner_that_notes(&is_gone))) << "the entry is another";
+    EXPECT_TRUE(std::exchange(is_gone, false));
+    (void)rmm::detail::resource_with_face(device, &num_changes);
+    EXPECT_TRUE(rmm::detail::add_face(device, num_changes, owner_that_notes(&is_gone)));
+    EXPECT_EQ(rmm::detail::face_of(device), &is_gone);
+    mr::set_per_device_resource(device, &a);
+    EXPECT_EQ(rmm::detail::face_of(device), nullptr);
+    mr::set_per_device_resource(device, &b);
+    EXPECT_EQ(rmm::detail::face_of(device), &is_gone);
+    // What was given with a face stays, whatever is shown meanwhile.
+    (void)rmm::detail::set_owned_resource(device, {&a, nullptr, owner_that_notes(&other_is_gone)});
+    EXPECT_TRUE(std::exchange(is_gone, false));
+    mr::set_per_device_resource(device, &b);
+    (void)rmm::detail::resource_with_face(device, &num_changes);
+    EXPECT_TRUE(rmm::detail::add_face(device, num_changes, owner_that_notes(&is_gone)));
+    mr::set_per_device_resource(device, nullptr);
+    EXPECT_TRUE(is_gone);
+    mr::set_per_device_resource(device, &a);
+    EXPECT_EQ(rmm::detail::face_of(device), &other_is_gone);
+    EXPECT_EQ(rmm::detail::devices_with_faces().size(), 1u);
+    (void)rmm::detail::clear_faces();
+    EXPECT_TRUE(other_is_gone);
+    EXPECT_EQ(mr::get_per_device_resource(device), mr::detail::initial_resource());
 }
 
 TEST_F(PerDeviceResource, racing_setters_and_getters_leave_one_of_the_resources) {

@@ -9,6 +9,7 @@
 #include "rmm/device_buffer.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
@@ -130,6 +131,34 @@ TEST_F(PoolCapture, memory_of_a_graph_is_nobody_elses_while_the_graph_lives) {
     wait_until_released(pool_);
     EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
     EXPECT_EQ(pool_.statistics().largest_free_bytes, 64 * MiB);
+}
+
+TEST_F(PoolCapture, memory_behind_that_of_a_capture_is_still_in_blocks_where_all_have_one_size) {
+    for (const std::size_t block : {512 * std::size_t{3}, 96 * KiB}) {
+        mr::detail::pool_options options = mr::detail::fixed_size_options(block, 8 * MiB / block);
+        options.ordered_upstream = false;
+        mr::detail::pool_engine pool(cuda_, options);
+        const foreign_stream captured, s;
+        const cuda_stream_view stream = s.view();
+        pool.free(pool.allocate(block, stream), block, {&stream, 1});
+        ASSERT_TRUE(driver().synchronize_device(0).ok());
+        void* of_graph = nullptr;
+        captured_graph graph(captured.view(), [&] { of_graph = pool.allocate(block, captured.view()); });
+        std::vector<void*> live;
+        for (std::size_t i = 0; i < 4 * MiB / block; ++i) live.push_back(pool.allocate(block, stream));
+        for (void* ptr : live)
+            EXPECT_EQ((static_cast<char*>(ptr) - static_cast<char*>(of_graph)) % static_cast<std::ptrdiff_t>(block), 0);
+        EXPECT_EQ(pool.held_bytes(), 8 * MiB / block * block) << block;
+        for (void* ptr : live) pool.free(ptr, block, {&stream, 1});
+        const std::uint64_t before = pool.num_steps();
+        for (int i = 0; i < 100; ++i) pool.free(pool.allocate(block, stream), block, {&stream, 1});
+        // Smaller blocks have no stocks.
+        if (block > 4 * KiB) {
+            EXPECT_EQ(pool.num_steps(), before);
+        }
+        const cuda_stream_view c = captured.view();
+        pool.free(of_graph, block, {&c, 1});
+    }
 }
 
 TEST_F(PoolCapture, a_block_freed_in_the_capture_is_used_again_in_it) {

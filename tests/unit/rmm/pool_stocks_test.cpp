@@ -2,6 +2,7 @@
 // more among many blocks and streams than among few. And which pools have spans at all.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -247,23 +248,97 @@ TEST(PoolStocks, a_pair_costs_as_many_steps_with_twice_the_blocks_and_twice_the_
 }
 
 TEST(PoolStocks, a_region_s_place_in_the_table_is_free_again_after_it) {
-    mr::detail::stocked_blocks table;
+    mr::detail::stocked_blocks table(64 * KiB);
     constexpr std::uintptr_t base = std::uintptr_t{7} << 40;
     for (const std::uintptr_t shift : {std::uintptr_t{0}, std::uintptr_t{256}}) {
         const std::uintptr_t a = base + shift;
-        table.add_region(a, 4 * MiB, 64 * KiB);
-        table.add_region(a + 4 * MiB, 4 * MiB, 64 * KiB);  // begins in the granule in which the first one ends
+        table.add_region(a, 4 * MiB);
+        table.add_region(a + 4 * MiB, 4 * MiB);  // begins in the granule in which the first one ends
         EXPECT_EQ(table.find(a)->address, a);
         EXPECT_EQ(table.find(a + 4 * MiB - 64 * KiB)->address, a + 4 * MiB - 64 * KiB);
         EXPECT_EQ(table.find(a + 4 * MiB)->address, a + 4 * MiB);
         EXPECT_EQ(table.find(a + 256), nullptr) << "no block begins there";
         EXPECT_EQ(table.find(a + 8 * MiB), nullptr);
         EXPECT_EQ(table.find(a - 64 * KiB), nullptr);
-        table.remove_region(a, 4 * MiB);
+        table.remove_region(a);
         EXPECT_EQ(table.find(a), nullptr);
         EXPECT_EQ(table.find(a + 4 * MiB)->address, a + 4 * MiB);
-        table.remove_region(a + 4 * MiB, 4 * MiB);
+        table.remove_region(a + 4 * MiB);
         EXPECT_EQ(table.find(a + 4 * MiB), nullptr);
+    }
+}
+
+TEST(PoolStocks, small_regions_of_one_granule_and_blocks_larger_than_it_are_found_at_every_address) {
+    constexpr std::uintptr_t base = std::uintptr_t{7} << 40;
+    for (const std::size_t block : {4 * KiB, 5 * KiB, 12 * KiB, 96 * KiB, 2 * MiB, 3 * MiB, 7 * MiB})
+        for (const std::size_t num_blocks : {std::size_t{1}, std::size_t{3}}) {
+            mr::detail::stocked_blocks table(block);
+            // Each ends where the next begins.
+            for (std::size_t i = 0; i < 40; ++i)
+                table.add_region(base + 256 + i * num_blocks * block, num_blocks * block);
+            for (std::size_t i = 0; i < 40 * num_blocks; ++i) {
+                const std::uintptr_t address = base + 256 + i * block;
+                ASSERT_NE(table.find(address), nullptr) << block << ' ' << i;
+                ASSERT_EQ(table.find(address + 256), nullptr);
+                ASSERT_FALSE(table.is_in_use(address));
+                table.find(address)->in_use = address;
+                ASSERT_TRUE(table.is_in_use(address));
+            }
+            std::size_t num_in_use = 0;
+            table.for_each_in_use([&](const auto&) { ++num_in_use; });
+            EXPECT_EQ(num_in_use, 40 * num_blocks);
+        }
+}
+
+TEST(PoolStocks, a_wrong_free_takes_nothing_while_regions_come_and_go) {
+    mr::detail::stocked_blocks table(64 * KiB);
+    constexpr std::uintptr_t base = std::uintptr_t{7} << 40;
+    constexpr std::size_t bytes = 4 * 64 * KiB;
+    std::atomic<bool> stop{false};
+    std::atomic<int> num_taken{0};
+    int num_missed = 0;
+    std::thread wrong([&] {
+        while (!stop)
+            for (std::size_t i = 0; i < 8; ++i)
+                num_taken += table.take_back(base + 64 * KiB * i + 256 * (i % 2)) ? 1 : 0;
+    });
+    for (int round = 0; round < 600; ++round) {
+        // One record after the other serves both places, and others nearby, where its blocks are in use.
+        const std::uintptr_t at = base + static_cast<std::uintptr_t>(round % 3) * bytes;
+        table.add_region(at, bytes);
+        if (round % 3 == 2)
+            for (std::size_t i = 0; i < 4; ++i) {
+                mr::detail::stocked_block* const block = table.find(at + i * 64 * KiB);
+                block->in_use.store(block->address, std::memory_order_release);
+            }
+        std::this_thread::yield();
+        if (round % 3 == 2)
+            for (std::size_t i = 0; i < 4; ++i) num_missed += table.take_back(at + i * 64 * KiB) != nullptr ? 0 : 1;
+        table.remove_region(at);
+    }
+    stop = true;
+    wrong.join();
+    EXPECT_EQ(num_taken, 0);
+    EXPECT_EQ(num_missed, 0);
+}
+
+TEST(PoolStocks, pools_that_grow_by_less_than_a_granule_serve_pairs_without_a_step_in_the_heap) {
+    for (const std::size_t block : {4 * KiB, 16 * KiB, 192 * KiB}) {
+        mr::cuda_memory_resource cuda;
+        mr::detail::pool_options options = mr::detail::fixed_size_options(block, 256 * KiB / block);
+        options.ordered_upstream = false;
+        pool_engine pool(cuda, options);
+        const foreign_stream asks, frees;
+        const cuda_stream_view a = asks.view(), f = frees.view();
+        std::vector<void*> live;
+        for (std::size_t i = 0; i < 4 * MiB / block; ++i) live.push_back(pool.allocate(block, a));
+        for (void* ptr : live) pool.free(ptr, block, {&f, 1});
+        const std::uint64_t before = pool.num_steps();
+        for (void*& ptr : live) ptr = pool.allocate(block, f);
+        for (void* ptr : live) pool.free(ptr, block, {&a, 1});
+        for (void*& ptr : live) ptr = pool.allocate(block, a);
+        EXPECT_EQ(pool.num_steps(), before) << block;
+        for (void* ptr : live) pool.free(ptr, block, {&a, 1});
     }
 }
 

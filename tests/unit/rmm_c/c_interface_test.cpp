@@ -13,6 +13,7 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/device_buffer.hpp"
+#include "rmm/device_table.hpp"
 #include "rmm/error.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/per_device_resource.hpp"
@@ -93,12 +94,33 @@ TEST(CInterface, cpp_uses_what_c_has_set_and_c_finds_what_cpp_has_set) {
         EXPECT_EQ(s.bytes_now, 1000);
     }
     rmm::mr::cuda_memory_resource other;
-    rmm::mr::set_current_device_resource(&other);
+    rmm::mr::device_memory_resource* const before = rmm::mr::set_current_device_resource(&other);
     rmm_resource* now = nullptr;
     ASSERT_EQ(rmm_get_device_resource(0, &now), RMM_OK);
     EXPECT_STREQ(rmm_kind(now), "external");
     rmm_release(now);
+    rmm::mr::set_current_device_resource(before);
+    ASSERT_EQ(rmm_get_device_resource(0, &now), RMM_OK);
+    EXPECT_EQ(now, counted.get()) << "C++ has set it again";
+    rmm_release(now);
     ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+}
+
+TEST(CInterface, what_c_holds_of_a_resource_of_others_is_alive_after_that_was_replaced) {
+    rmm::mr::cuda_memory_resource of_others;
+    bool is_gone = false;
+    (void)rmm::detail::set_owned_resource(rmm::cuda_device_id{0},
+                                          {&of_others, {&is_gone, [](bool* gone) { *gone = true; }}, nullptr});
+    rmm_resource* held = nullptr;
+    ASSERT_EQ(rmm_get_device_resource(0, &held), RMM_OK);
+    ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    EXPECT_FALSE(is_gone);
+    ASSERT_EQ(rmm_set_device_resource(0, held), RMM_OK);
+    rmm_release(held);
+    EXPECT_FALSE(is_gone);
+    EXPECT_EQ(rmm::mr::get_current_device_resource(), &of_others);
+    ASSERT_EQ(rmm_set_device_resource(0, nullptr), RMM_OK);
+    EXPECT_TRUE(is_gone);
 }
 
 TEST(CInterface, a_resource_makes_its_device_current_for_the_time_of_a_call) {

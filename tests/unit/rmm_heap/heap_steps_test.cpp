@@ -114,6 +114,53 @@ TEST(HeapSteps, prune_looks_at_what_has_moved) {
     });
 }
 
+/// All calls together that it takes to find, a few at a time, what has passed among the pieces of one timeline: of `count` pieces the
+/// smaller half.
+double steps_of_pruning(std::size_t count) {
+    heap h(unit, rmm::heap::merging::same_timelines);
+    h.add_region(unit, unit * (count * (count + 3) / 2));
+    std::vector<block> pieces;
+    for (std::size_t i = 0; i < count; ++i) {
+        pieces.push_back(h.try_allocate(unit * (1 + i)));
+        EXPECT_TRUE(h.try_allocate(unit));
+    }
+    for (std::size_t i = 0; i < count; ++i) h.free(pieces[i].address, pieces[i].size_bytes, on(1, 1 + i));
+    const std::uint64_t moved[] = {1};
+    heap::pruning so_far;
+    const std::size_t before = h.num_steps();
+    while (!h.prune(moved, [=](const fence& f) { return f.position <= count / 2; }, &so_far, 8)) {}
+    EXPECT_EQ(h.try_allocate_ready(unit, heap::no_timeline).address, pieces[0].address);
+    return static_cast<double>(h.num_steps() - before);
+}
+
+TEST(HeapSteps, clearing_a_few_pieces_at_a_time_looks_at_each_once) {
+    const double at_n = steps_of_pruning(2000);
+    const double at_2n = steps_of_pruning(4000);
+    EXPECT_LT(at_2n, 2.5 * at_n) << at_n;
+}
+
+TEST(HeapSteps, a_call_of_prune_looks_at_few_pieces_that_have_not_passed) {
+    heap h(unit, rmm::heap::merging::same_timelines);
+    h.add_region(unit, unit * 40000);
+    std::vector<block> pieces;
+    for (std::size_t i = 0; i < 10000; ++i) {
+        pieces.push_back(h.try_allocate(unit));
+        ASSERT_TRUE(h.try_allocate(unit));
+    }
+    for (const block& b : pieces) h.free(b.address, b.size_bytes, on(1, b.address == pieces[0].address ? 1 : 2));
+    const std::uint64_t moved[] = {1};
+    heap::pruning so_far;
+    std::size_t num_calls = 0;
+    for (bool is_done = false; !is_done; ++num_calls) {
+        const std::size_t before = h.num_steps();
+        is_done = h.prune(moved, [](const fence& f) { return f.position == 1; }, &so_far, 16);
+        EXPECT_LE(h.num_steps() - before, 16 * heap::looks_for_change + 100);
+    }
+    EXPECT_LE(num_calls, 10000 / (16 * heap::looks_for_change) + 2);
+    EXPECT_EQ(h.try_allocate_ready(unit, heap::no_timeline).address, pieces[0].address)
+        << "the last that was looked at";
+}
+
 TEST(HeapSteps, prune_leaves_pieces_of_several_timelines_alone_of_which_the_watched_has_not_moved) {
     constexpr std::size_t count = 1000;
     heap h(unit);

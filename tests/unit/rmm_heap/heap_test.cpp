@@ -1,7 +1,11 @@
 // Owns: the heap's contract (heap.hpp), sentence by sentence. Single-threaded.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <random>
 #include <stdexcept>
 
 #include "rmm/heap/heap.hpp"
@@ -281,10 +285,55 @@ TEST(Heap, prune_changes_at_most_so_many_pieces_and_says_whether_that_was_all) {
         return sizes;
     };
     const auto passed = [](const fence&) { return true; };
-    EXPECT_FALSE(h.prune(both, passed, 3));
+    heap::pruning so_far;
+    EXPECT_FALSE(h.prune(both, passed, &so_far, 3));
     EXPECT_EQ(ready_sizes(), (std::vector<std::size_t>{4, 3, 1})) << "of each timeline the largest first";
-    EXPECT_TRUE(h.prune(both, passed, 3));
+    EXPECT_TRUE(h.prune(both, passed, &so_far, 3));
     EXPECT_EQ(ready_sizes(), (std::vector<std::size_t>{4, 3, 2, 1}));
+}
+
+TEST(Heap, a_prune_in_many_calls_finds_all_that_had_passed_when_it_began_whatever_is_taken_and_freed_between) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+        std::mt19937 random(seed);
+        constexpr std::uint64_t num_timelines = 4;
+        heap h(256, seed % 2 == 0 ? rmm::heap::merging::same_timelines : rmm::heap::merging::equal_fences);
+        h.add_region(256, 256 * 4000);
+        std::uint64_t now = 1;
+        std::vector<std::uint64_t> passed(num_timelines, 0), at_begin = passed;
+        const auto has_passed = [&](const fence& f) { return f.position <= passed[f.timeline]; };
+        std::vector<std::uint64_t> all(num_timelines);
+        std::iota(all.begin(), all.end(), std::uint64_t{0});
+        std::vector<block> live;
+        std::optional<heap::pruning> so_far;
+        int num_rounds = 0;
+        for (int step = 0; step < 6000; ++step) {
+            const auto timeline = random() % num_timelines;
+            if (random() % 2 == 0) {
+                if (block b = h.try_allocate(256 * (1 + random() % 40), timeline)) live.push_back(std::move(b));
+            } else if (!live.empty()) {
+                std::swap(live[random() % live.size()], live.back());
+                fence_set fences = on(timeline, ++now);
+                if (random() % 4 == 0) fences.add({random() % num_timelines, now});
+                fences.prune(has_passed);
+                h.free(live.back().address, live.back().size_bytes, fences);
+                live.pop_back();
+            }
+            if (random() % 50 == 0)
+                passed[timeline] = std::max(passed[timeline], now - std::min<std::uint64_t>(now, random() % 20));
+            if (random() % 400 == 0) h.merge_all();
+            if (!so_far) {
+                so_far.emplace();
+                at_begin = passed;
+            }
+            if (!h.prune(all, has_passed, &*so_far, random() % 3)) continue;
+            so_far.reset();
+            ++num_rounds;
+            h.for_each_free([&](std::uintptr_t, std::size_t, const fence_set& fences) {
+                for (const fence& f : fences) ASSERT_GT(f.position, at_begin[f.timeline]) << seed << ' ' << step;
+            });
+        }
+        EXPECT_GT(num_rounds, 10);
+    }
 }
 
 TEST(Heap, memory_of_timelines_that_are_avoided_stays_where_it_is) {

@@ -1,4 +1,4 @@
-// What the adaptors have in common, without their template faces. The work is compiled (src/rmm/adaptors.cpp); programs use
+// What the adaptors have in common, without their template faces. The work is compiled (src/rmm/adaptor.cpp); programs use
 // the classes in <rmm/mr/*_resource_adaptor.hpp>.
 #pragma once
 
@@ -105,7 +105,7 @@ class RMM_EXPORT limiting_adaptor : public adaptor {
     std::atomic<std::size_t> allocated_bytes_{0};
 };
 
-struct moved_blocks;  // src/rmm/adaptors.cpp
+struct moved_blocks;  // src/rmm/adaptor.cpp
 
 /// Contract: aligned_resource_adaptor.
 class RMM_EXPORT aligned_adaptor : public adaptor {

@@ -1,4 +1,4 @@
-// The statistics adaptor without its template face. The work is compiled (src/rmm/watching_adaptors.cpp).
+// The statistics adaptor without its template face. The work is compiled (src/rmm/statistics_adaptor.cpp).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The tracking adaptor without its template face. The work is compiled (src/rmm/watching_adaptors.cpp,
+// The tracking adaptor without its template face. The work is compiled (src/rmm/tracking_adaptor.cpp,
 // outstanding_allocations.cpp).
 #pragma once
 

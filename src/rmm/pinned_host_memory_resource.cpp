@@ -1,17 +1,15 @@
-// Implements the resources that hand every request to the driver: cuda, managed, pinned host. Any thread.
-#include "rmm/detail/error.hpp"
-#include "rmm/mr/cuda_memory_resource.hpp"
-#include "rmm/mr/host/pinned_memory_resource.hpp"
-#include "rmm/mr/managed_memory_resource.hpp"
+// Implements <rmm/mr/pinned_host_memory_resource.hpp> and <rmm/mr/host/pinned_memory_resource.hpp>. Any thread.
 #include "rmm/mr/pinned_host_memory_resource.hpp"
 
+#include <cstddef>
+#include <cstdint>
+
 #include "rmm/aligned.hpp"
-#include "rmm/cuda_device.hpp"
 #include "rmm/detail/aligned.hpp"
-#include "rmm/ledger.hpp"
+#include "rmm/detail/error.hpp"
 #include "rmm/meant_stream.hpp"
+#include "rmm/mr/host/pinned_memory_resource.hpp"
 #include "rmm/pinning.hpp"
-#include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -34,78 +32,10 @@ void free_pinned(void* ptr) noexcept {
     rmm::detail::report_failure(rmm::detail::free_pinned(rmm::detail::the_driver(), ptr), "free pinned memory");
 }
 
-// Never destroyed: resources that are statics are used at exit.
-rmm::detail::block_record& device_blocks() {
-    static auto* const blocks = new rmm::detail::block_record("cuda_memory_resource", "cuda_memory_resource", true);
-    return *blocks;
-}
-// Pages of managed memory are on the device when they are used there; how many, the driver does not say.
-rmm::detail::block_record& managed_blocks() {
-    static auto* const blocks =
-        new rmm::detail::block_record("managed_memory_resource", "managed_memory_resource", false);
-    return *blocks;
-}
-
 // What the driver's pinned allocations are aligned to: whole pages on every driver, of which we promise this much.
 constexpr std::size_t pinned_alignment = CUDA_ALLOCATION_ALIGNMENT;
 
 }  // namespace
-
-cuda_memory_resource::~cuda_memory_resource() = default;
-
-void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    rmm::detail::refuse_after_fork();
-    if (bytes == 0) return nullptr;
-    driver::Driver& d = rmm::detail::the_driver();
-    int device = -1;
-    rmm::detail::check(d.current_device(&device));
-    const rmm::detail::transit_scope transit(device);
-    void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "cuda_memory_resource",
-                                                       [&](void** out) { return d.allocate(device, bytes, out); });
-    device_blocks().note(device, ptr, bytes);
-    return ptr;
-}
-
-void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
-    const auto until_free = device_blocks().forget(ptr);
-    rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
-}
-
-bool cuda_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
-    return dynamic_cast<cuda_memory_resource const*>(&other) != nullptr;
-}
-
-std::pair<std::size_t, std::size_t> cuda_memory_resource::do_get_mem_info(cuda_stream_view) const {
-    return available_device_memory();
-}
-
-managed_memory_resource::~managed_memory_resource() = default;
-
-void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    rmm::detail::refuse_after_fork();
-    if (bytes == 0) return nullptr;
-    driver::Driver& d = rmm::detail::the_driver();
-    const int device = rmm::detail::current_device();
-    void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "managed_memory_resource",
-                                                       [&](void** out) { return d.allocate_managed(bytes, out); });
-    managed_blocks().note(device, ptr, bytes);
-    return ptr;
-}
-
-void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
-    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
-    const auto until_free = managed_blocks().forget(ptr);
-    rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
-}
-
-bool managed_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {
-    return dynamic_cast<managed_memory_resource const*>(&other) != nullptr;
-}
-
-std::pair<std::size_t, std::size_t> managed_memory_resource::do_get_mem_info(cuda_stream_view) const {
-    return available_device_memory();
-}
 
 pinned_host_memory_resource::~pinned_host_memory_resource() = default;
 

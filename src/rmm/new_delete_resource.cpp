@@ -1,11 +1,10 @@
-// Implements host_memory_resource and new_delete_resource, and what callback_memory_resource compiles. Any thread.
-#include "rmm/mr/host/host_memory_resource.hpp"
+// Implements <rmm/mr/host/new_delete_resource.hpp> and the compiled part of <rmm/mr/host/host_memory_resource.hpp>. Any thread.
+#include "rmm/mr/host/new_delete_resource.hpp"
 
 #include <new>
 
 #include "rmm/aligned.hpp"
-#include "rmm/mr/callback_memory_resource.hpp"
-#include "rmm/mr/host/new_delete_resource.hpp"
+#include "rmm/mr/host/host_memory_resource.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -30,16 +29,6 @@ void* new_delete_resource::do_allocate(std::size_t bytes, std::size_t alignment)
 
 void new_delete_resource::do_deallocate(void* ptr, std::size_t, std::size_t alignment) {
     ::operator delete(ptr, usable_alignment(alignment));
-}
-
-callback_memory_resource::~callback_memory_resource() = default;
-
-void* callback_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    return allocate_callback_(bytes, stream, allocate_callback_arg_);
-}
-
-void callback_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
-    deallocate_callback_(ptr, bytes, stream, deallocate_callback_arg_);
 }
 
 }  // namespace mr

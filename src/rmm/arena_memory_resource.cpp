@@ -1,7 +1,8 @@
-// Implements the compiled parts of <rmm/mr/fixed_size_memory_resource.hpp> and <rmm/mr/arena_memory_resource.hpp>: which
-// configurations of the pool's engine they are. Any thread.
+// Implements the compiled part of <rmm/mr/arena_memory_resource.hpp>: which configuration of the pool's engine it is, and its dump. Any
+// thread.
 #include <cstdio>
-#include <limits>
+#include <exception>
+#include <optional>
 #include <string>
 
 #include "rmm/aligned.hpp"
@@ -41,24 +42,6 @@ void report_no_dump() noexcept {
 }
 
 }  // namespace
-
-pool_options fixed_size_options(std::size_t block_size, std::size_t blocks_to_preallocate) {
-    RMM_EXPECTS(
-        blocks_to_preallocate > 0,
-        "blocks_to_preallocate of a fixed_size_memory_resource is 0: at least one block must be taken at a time");
-    RMM_EXPECTS(block_size > 0, "the block size of a fixed_size_memory_resource is 0");
-    // What is rounded up counts: blocks of one byte take 256.
-    constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 2;
-    RMM_EXPECTS(block_size <= most && align_up(block_size, unit) <= most / blocks_to_preallocate,
-                std::to_string(blocks_to_preallocate) + " blocks of " + std::to_string(block_size) +
-                    " bytes are more than an address space holds");
-    pool_options options;
-    options.name = "fixed_size_memory_resource";
-    options.block_bytes = align_up(block_size, unit);
-    options.initial_bytes = options.block_bytes * blocks_to_preallocate;
-    options.growth_bytes = options.initial_bytes;
-    return options;
-}
 
 pool_options arena_options(std::optional<std::size_t> arena_size) {
     pool_options options;
