@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "rmm/detail/format.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -25,8 +25,8 @@ std::string number(std::size_t count, const char* what) {
 
 /// "block 0x.. of 1000 bytes, allocated on stream .."
 std::string name_of(const block_history& b) {
-    return "block " + hexadecimal(b.address) + " of " + number(b.bytes, "byte") + ", allocated on stream " +
-           rmm::detail::format_stream(b.allocated_on);
+    return "block " + hexadecimal(b.address) + " of " + number(b.bytes, "byte") + ", allocated on " +
+           rmm::detail::stream_name(b.allocated_on);
 }
 
 std::string stacks_of(const block_history& b, bool was_freed) {
@@ -99,7 +99,7 @@ debug_finding describe_write(debug_error error, const block_history& block, std:
         break;
     }
     f.text = std::string(what) + " of " + where + "\n  " + name_of(block);
-    if (freed) f.text += ", freed on stream " + rmm::detail::format_stream(block.freed_on);
+    if (freed) f.text += ", freed on " + rmm::detail::stream_name(block.freed_on);
     f.text += "\n  byte " + std::to_string(f.offset) + " (" + place + ", address " +
               hexadecimal(block.address + static_cast<std::uintptr_t>(f.offset)) + ") is " + hexadecimal(f.found) +
               " and should be " + hexadecimal(expected) + "; " + number(wrong.count, "byte") +
@@ -111,23 +111,23 @@ debug_finding describe_wrong_free(debug_error error, const block_history& block,
                                   cuda_stream_view stream, const std::string& where) {
     debug_finding f = finding_of(error, block);
     f.given_bytes = given_bytes;
-    const std::string call = "deallocate(" + hexadecimal(block.address) + ", " + number(given_bytes, "byte") +
-                             ", stream " + rmm::detail::format_stream(stream) + ")";
+    const std::string call = "deallocate(" + hexadecimal(block.address) + ", " + number(given_bytes, "byte") + ") of " +
+                             where + " on " + rmm::detail::stream_name(stream);
     switch (error) {
     case debug_error::double_free:
-        f.text = "a block was freed twice: " + call + " of " + where + "\n  " + name_of(block) +
-                 ", freed before on stream " + rmm::detail::format_stream(block.freed_on) + stacks_of(block, true) +
-                 "\n  try: one owner for each block, such as rmm::device_buffer; the second free is ignored";
+        f.text = "a block was freed twice: " + call + "\n  " + name_of(block) + ", freed before on " +
+                 rmm::detail::stream_name(block.freed_on) + stacks_of(block, true) +
+                 "\n  try: one owner for each block, such as a device buffer; the second free is ignored";
         break;
     case debug_error::wrong_size:
         f.freed_on = stream;
-        f.text = "a block was freed with a wrong size: " + call + " of " + where + "\n  " + name_of(block) +
-                 stacks_of(block, false) + "\n  try: the size that was given to allocate; the block is freed whole";
+        f.text = "a block was freed with a wrong size: " + call + "\n  " + name_of(block) + stacks_of(block, false) +
+                 "\n  try: the size that was given to allocate; the block is freed whole";
         break;
     default:
         f.block_bytes = 0;
         f.freed_on = stream;
-        f.text = "a pointer was freed that is no block of this resource: " + call + " of " + where +
+        f.text = "a pointer was freed that is no block of this resource: " + call +
                  "\n  it was not allocated here, or long freed, or points into a block" +
                  "\n  try: freeing with the resource that allocated; the free is ignored";
         break;

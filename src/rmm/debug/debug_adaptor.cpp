@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include "rmm/class_names.hpp"
 #include "rmm/debug/block_checker.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/status.hpp"
@@ -39,7 +40,8 @@ class upstream_memory final : public memory_below {
 
 struct debug_parts {
     debug_parts(device_async_resource_ref upstream, const debug_options& options)
-        : below(upstream), checker(below, nullptr, options, "a debug_resource_adaptor") {}
+        : below(upstream),
+          checker(below, nullptr, options, rmm::detail::with_class_names("a debug_resource_adaptor")) {}
     upstream_memory below;
     block_checker checker;
 };

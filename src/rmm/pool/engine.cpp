@@ -47,7 +47,6 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       options_(options),
       has_stocks_(options.block_bytes >= smallest_stocked_bytes),
       blocks_(std::max(options.block_bytes, smallest_stocked_bytes)),
-      name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_, mutex_.gone()),
       poll_after_(poll_after) {

@@ -305,6 +305,8 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     // ---- when there is no more (shortage.cpp)
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
+    std::string name_in_texts() const;  // under the lock
+    [[noreturn]] void throw_too_large(std::size_t bytes);
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
     std::string shortage_details(std::size_t bytes, const pool_statistics& s, bool at_maximum,
                                  memory_shortage* shortage);
@@ -329,7 +331,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<std::size_t> release_above_{~std::size_t{0}};
 
     engine_mutex mutex_;
-    std::string name_;
+    std::string name_;  // empty: that of the class
     std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
     std::vector<std::unique_ptr<arena>> arenas_;

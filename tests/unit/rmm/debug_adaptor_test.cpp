@@ -63,7 +63,7 @@ TEST(DebugAdaptor, a_write_past_the_end_is_found_with_its_place) {
     EXPECT_EQ(f.found, 0x2a);
     EXPECT_EQ(f.wrong_bytes, 1u);
     EXPECT_TRUE(contains(f.text, "a write past the end of a block of a debug_resource_adaptor")) << f.text;
-    EXPECT_TRUE(contains(f.text, "of 1000 bytes, allocated on stream")) << f.text;
+    EXPECT_TRUE(contains(f.text, "of 1000 bytes, allocated on the default stream")) << f.text;
     EXPECT_TRUE(contains(f.text, "byte 1000 (the first byte behind it, address 0x")) << f.text;
     EXPECT_TRUE(contains(f.text, "is 0x2a and should be 0xfb; 1 byte is wrong")) << f.text;
     EXPECT_TRUE(contains(f.text, "try:")) << f.text;
@@ -143,7 +143,7 @@ TEST(DebugAdaptor, a_write_after_free_is_found_when_the_block_leaves_the_quarant
     EXPECT_EQ(found[0].found, 0x11);
     EXPECT_EQ(found[0].wrong_bytes, 2u);
     EXPECT_TRUE(contains(found[0].text, "a write into a block after it was freed")) << found[0].text;
-    EXPECT_TRUE(contains(found[0].text, "freed on stream")) << found[0].text;
+    EXPECT_TRUE(contains(found[0].text, "freed on the default stream")) << found[0].text;
 }
 
 TEST(DebugAdaptor, large_blocks_are_looked_at_to_their_last_byte) {
@@ -199,7 +199,7 @@ TEST(DebugAdaptor, a_block_freed_twice_is_freed_once_whether_it_is_held_back_or_
         EXPECT_EQ(found[0].error, debug_error::double_free);
         EXPECT_EQ(found[0].block_bytes, 300u);
         EXPECT_TRUE(contains(found[0].text, "a block was freed twice: deallocate(0x")) << found[0].text;
-        EXPECT_TRUE(contains(found[0].text, "freed before on stream")) << found[0].text;
+        EXPECT_TRUE(contains(found[0].text, "freed before on the default stream")) << found[0].text;
         EXPECT_EQ(upstream.frees.size(), 1u);
     }
 }
