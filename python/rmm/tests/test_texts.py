@@ -174,3 +174,32 @@ def test_findings_have_names_of_python(resource: str) -> None:
     assert "on the default stream\n" in result.stderr
     assert "allocated on the default stream, freed before on the default stream" in result.stderr
     assert names_of_cpp(result.stderr) == []
+
+
+@pytest.mark.parametrize("resource", [DEBUG_ADAPTOR, POOL], ids=["adaptor", "pool"])
+def test_findings_advise_what_a_program_in_python_can_do(resource: str) -> None:
+    program = FINDINGS.format(resource=resource)
+    without = run_python(program, RMM_DEBUG="1").stderr
+    advice = re.findall(r"stacks were not taken: run with (\w+)=(\S+) in the environment", without)
+    assert len(advice) == 3 == without.count("stacks were"), without
+    assert len(set(advice)) == 1
+    (name, value) = advice[0]
+    heeded = run_python(program, **{name: value}).stderr
+    assert "stacks were" not in heeded, heeded
+    assert heeded.count("allocated at\n#0") == 3
+    assert "freed at\n#0" in heeded
+
+
+def test_without_the_variable_a_debug_adaptor_looks_for_everything_without_stacks() -> None:
+    for value in ("", "0"):
+        result = run_python(FINDINGS.format(resource=DEBUG_ADAPTOR), RMM_DEBUG=value)
+        assert result.stderr.count("rmm: debug:") == result.stderr.count("stacks were not taken") == 3
+
+
+def test_a_debug_adaptor_does_what_the_variable_says() -> None:
+    result = run_python(FINDINGS.format(resource=DEBUG_ADAPTOR), RMM_DEBUG="redzones,sync")
+    assert "still in use" not in result.stderr  # leaks were not asked for
+    assert result.stderr.count("rmm: debug:") == 2
+    refused = run_python(FINDINGS.format(resource=DEBUG_ADAPTOR), RMM_DEBUG="stakcs")
+    assert refused.returncode == 1
+    assert 'RuntimeError: RMM_DEBUG is "stakcs": "stakcs" is unknown' in refused.stderr

@@ -27,7 +27,8 @@ std::unique_ptr<pool_debugging> pool_debugging::make(pool_engine& engine, const 
 pool_debugging::pool_debugging(pool_engine& engine, const debug_environment& environment) : engine_(engine) {
     if (environment.enabled)
         checker_.emplace(*this, engine.registration(), environment.options,
-                         rmm::detail::with_class_names(std::string("a ") + engine.options().name));
+                         checked_resource{rmm::detail::with_class_names(std::string("a ") + engine.options().name),
+                                          stacks_by_environment});
 }
 
 pool_options pool_debugging::with_room(const pool_options& options, const debug_environment& environment) {

@@ -24,6 +24,7 @@ namespace {
 
 using namespace rmm::mr;
 using rmm_test::contains;
+using rmm_test::debug_variable;
 using rmm_test::driver;
 using rmm_test::findings;
 using rmm_test::peek;
@@ -272,6 +273,41 @@ TEST(DebugAdaptor, stacks_say_where_a_block_came_from) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_TRUE(contains(found[0].text, "allocated at\n#0")) << found[0].text;
     EXPECT_TRUE(contains(found[0].text, "freed at\n#0")) << found[0].text;
+}
+
+TEST(DebugAdaptor, findings_without_stacks_say_how_to_get_them) {
+    cuda upstream;
+    findings found;
+    {
+        adaptor_over_cuda mr{&upstream, found.options()};
+        mr.deallocate(mr.allocate(100), 99);
+    }
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_TRUE(contains(found[0].text, "stacks were not taken: set debug_options::stacks to see")) << found[0].text;
+
+    const auto text_with = [&](const char* variable) {
+        const debug_variable set{variable};
+        testing::internal::CaptureStderr();
+        {
+            adaptor_over_cuda mr{&upstream};
+            mr.deallocate(mr.allocate(100), 99);
+        }
+        return testing::internal::GetCapturedStderr();
+    };
+    for (const char* const variable : {"", "0", "1", "redzones"}) {
+        const std::string text = text_with(variable);
+        EXPECT_TRUE(contains(text, "not taken: run with RMM_DEBUG=1,stacks in the environment to see")) << text;
+    }
+    const std::string text = text_with("1,stacks");
+    EXPECT_TRUE(contains(text, "allocated at\n#0")) << text;
+    EXPECT_FALSE(contains(text, "not taken")) << text;
+}
+
+TEST(DebugAdaptor, without_options_a_variable_that_is_malformed_is_refused) {
+    const debug_variable variable{"stakcs"};
+    cuda upstream;
+    EXPECT_THROW(adaptor_over_cuda{&upstream}, rmm::logic_error);
+    EXPECT_NO_THROW((adaptor_over_cuda{&upstream, debug_options{}}));
 }
 
 TEST(DebugAdaptor, without_a_report_function_the_text_goes_to_stderr) {
