@@ -103,7 +103,11 @@ def test_rmm_mr_has_all_of_the_native_module_and_the_functions_of_python() -> No
 def test_every_class_of_resources_is_listed() -> None:
     from rmm.pylibrmm.memory_resource import _memory_resource as own
 
-    native = {name for name, x in vars(rmm._core).items() if isinstance(x, type) and issubclass(x, rmm.mr.DeviceMemoryResource)}
+    native = {
+        name
+        for name, x in vars(rmm._core).items()
+        if isinstance(x, type) and issubclass(x, rmm.mr.DeviceMemoryResource)
+    }
     assert len(native) > 20
     assert native - set(own.__all__) == {"CudaAsyncManagedMemoryResource"}  # experimental
 
