@@ -11,7 +11,7 @@ import pytest
 import rmm
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
-from support import MIB, RESOURCES, check_round_trip, recording_resource, run_quietly
+from support import MIB, RESOURCES, check_round_trip, recording_resource, run_python, run_quietly
 
 
 def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
@@ -139,6 +139,19 @@ def test_memory_is_asked_of_the_device_that_was_current_when_the_resource_was_ma
     b = DeviceBuffer(size=20 * MIB, mr=pool)
     assert mr.available_device_memory()[0] < free
     del b, pool
+
+
+def test_the_resource_that_a_first_get_makes_allocates_on_its_device_whatever_is_current() -> None:
+    program = (
+        "from rmm import mr\n"
+        "from rmm._cuda import gpu\n"
+        "ptr = mr.get_per_device_resource(1).allocate(1 << 20)\n"
+        "for device in (0, 1):\n"
+        "    gpu.setDevice(device)\n"
+        "    free, total = mr.available_device_memory()\n"
+        "    print(total - free)\n"
+    )
+    assert run_python(program).stdout == f"0\n{MIB}\n"
 
 
 def test_exact_sizes_reach_the_resource_of_the_table() -> None:

@@ -88,6 +88,10 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// that are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
+    /// Null, and false, where it takes a wait or a call of the driver. Only of blocks of arenas, on the legacy stream.
+    void* allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept;
+    bool free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
+
     /// Takes a block back, which may be used again once the work queued now on every one of `streams` is done. Without
     /// streams it may be used at once: the caller has waited for all its users. O(1) for blocks of arenas, O(log free
     /// pieces) for others.
@@ -261,6 +265,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     template<typename F>
     void with_home(cuda_stream_view stream, F&& f);
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
+    std::size_t free_at_home(arena& owner, std::uintptr_t address);
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
