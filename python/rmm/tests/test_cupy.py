@@ -15,7 +15,7 @@ from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.allocators.cupy import native_allocator, rmm_cupy_allocator
 from rmm.pylibrmm.stream import Stream
-from support import MIB, needs, needs_gpu, recording_resource
+from support import MIB, needs, needs_gpu, needs_two_devices, recording_resource
 
 
 class UnownedMemory:
@@ -83,6 +83,7 @@ def test_no_bytes_give_a_null_pointer_with_an_owner(fake_cupy: Any) -> None:
     assert type(pointer.mem._owner) is DeviceBuffer
 
 
+@needs_two_devices
 def test_the_device_is_the_current_one(fake_cupy: Any) -> None:
     gpu.setDevice(1)
     pointer = rmm_cupy_allocator(8)
@@ -186,6 +187,7 @@ def test_native_functions_use_the_current_resource_and_stream_and_the_exact_size
     assert seen == [("allocate", 42, stream), ("deallocate", 42, stream)]
 
 
+@needs_two_devices
 def test_native_functions_work_for_each_device(native_cupy: Any) -> None:
     resource, calls = recording_resource(mr.CudaMemoryResource())
     mr.set_per_device_resource(1, resource)

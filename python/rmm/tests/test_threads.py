@@ -12,7 +12,7 @@ import pytest
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
-from support import MIB, RESOURCES, check_round_trip, recording_resource
+from support import MIB, RESOURCES, check_round_trip, needs_two_devices, recording_resource
 
 #: How long test_eight_threads_make_and_drop_buffers runs.
 SECONDS = float(os.environ.get("RMM_TEST_SECONDS", "1"))
@@ -122,6 +122,7 @@ def test_counters_of_many_threads_add_up(stats_mr: mr.StatisticsResourceAdaptor)
     assert (counts.current_bytes, counts.total_bytes, counts.total_count) == (0, 4000, 400)
 
 
+@needs_two_devices
 def test_threads_work_on_a_device_each() -> None:
     def work(number: int) -> None:
         gpu.setDevice(number % 2)
