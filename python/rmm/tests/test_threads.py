@@ -183,8 +183,9 @@ def resident_pages() -> int:
 
 
 def test_eight_threads_make_and_drop_buffers_without_a_leak() -> None:
-    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 * MIB, 256 * MIB)
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 * MIB, 64 * MIB)
     mr.set_current_device_resource(mr.StatisticsResourceAdaptor(pool))
+    DeviceBuffer.to_device(bytes(64 * MIB))  # on the host driver memory is committed when it is used
 
     def work(seconds: float) -> None:
         stream = Stream()
