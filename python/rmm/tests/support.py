@@ -107,3 +107,5 @@ RESOURCES: dict[str, _Make] = {
 if ON_HOST:
     RESOURCES["system"] = rmm.mr.SystemMemoryResource
     RESOURCES["sam_headroom"] = lambda: rmm.mr.SamHeadroomMemoryResource(MIB)
+#: Those of them that need a device which reaches memory of malloc.
+SYSTEM = [name for name in RESOURCES if name in ("system", "sam_headroom")]

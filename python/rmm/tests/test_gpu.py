@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import rmm
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.pylibrmm.stream import Stream
@@ -126,6 +127,51 @@ def test_cupy_sees_the_same_current_device() -> None:
     import cupy
 
     assert cupy.cuda.runtime.getDevice() == gpu.getDevice()
+
+
+# ---- where managed memory is
+
+HAS_CONCURRENT_MANAGED_ACCESS = not ON_HOST and gpu.getDeviceCount() > 0 and gpu.getDeviceAttribute(89, 0) == 1
+NOWHERE, ON_THE_HOST = -2, -1
+
+
+def place_of(b: DeviceBuffer) -> int:
+    """Where the memory was prefetched to last: a device, or one of the above."""
+    place = ctypes.c_int(4711)
+    last_prefetch_location = 4
+    status = ctypes.CDLL("libcuda.so.1").cuMemRangeGetAttribute(
+        ctypes.byref(place),
+        ctypes.c_size_t(ctypes.sizeof(place)),
+        ctypes.c_int(last_prefetch_location),
+        ctypes.c_uint64(b.ptr),
+        ctypes.c_size_t(b.size),
+    )
+    assert status == 0
+    return place.value
+
+
+@pytest.mark.skipif(not HAS_CONCURRENT_MANAGED_ACCESS, reason="needs a GPU with concurrent managed access")
+class TestPlacesOfManagedMemory:
+    @pytest.mark.parametrize("pool", [False, True])
+    def test_memory_is_where_it_was_prefetched_to(self, pool: bool) -> None:
+        rmm.reinitialize(managed_memory=True, pool_allocator=pool, initial_pool_size=8 * MIB)
+        b = DeviceBuffer(size=4 * MIB)
+        assert place_of(b) == NOWHERE
+        for device, expected in ((None, gpu.getDevice()), (-1, ON_THE_HOST), (0, 0)):
+            b.prefetch(device=device)
+            b.stream.synchronize()
+            assert place_of(b) == expected
+
+    def test_the_adaptor_prefetches_new_blocks_to_the_current_device(self) -> None:
+        mr.set_current_device_resource(mr.PrefetchResourceAdaptor(mr.ManagedMemoryResource()))
+        b = DeviceBuffer(size=4 * MIB)
+        b.stream.synchronize()
+        assert place_of(b) == gpu.getDevice()
+
+    def test_managed_memory_is_not_prefetched_by_itself(self) -> None:
+        mr.set_current_device_resource(mr.ManagedMemoryResource())
+        b = DeviceBuffer.to_device(bytes(4 * MIB))
+        assert place_of(b) == NOWHERE
 
 
 # ---- views of pools of the driver that others have made
