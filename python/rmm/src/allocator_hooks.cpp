@@ -72,8 +72,9 @@ void* allocate(void*, std::size_t bytes, int device) noexcept {
         note(pointer, {bytes, stream, from}, device);
         return pointer;
     } catch (...) {
-        raise_in_python(std::current_exception());
-        if (from != nullptr) from->unkeep();
+        const std::exception_ptr error = std::current_exception();
+        if (from != nullptr) from->unkeep();  // which may run Python, without an error that is set
+        raise_in_python(error);
         return failure;
     }
 }
