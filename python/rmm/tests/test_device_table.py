@@ -21,6 +21,7 @@ def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
     assert mr.get_per_device_resource(0) is first
 
 
+@needs_two_devices
 def test_the_first_get_for_another_device_than_the_current_one_is_a_resource_of_that_device() -> None:
     gpu.setDevice(1)
     free, _ = mr.available_device_memory()
@@ -143,19 +144,6 @@ def test_memory_is_asked_of_the_device_that_was_current_when_the_resource_was_ma
     b = DeviceBuffer(size=20 * MIB, mr=pool)
     assert mr.available_device_memory()[0] < free
     del b, pool
-
-
-@needs_two_devices
-def test_the_resource_that_a_first_get_makes_allocates_on_its_device_whatever_is_current() -> None:
-    gpu.setDevice(1)
-    free, _ = mr.available_device_memory()
-    gpu.setDevice(0)
-    resource = mr.get_per_device_resource(1)
-    ptr = resource.allocate(64 * MIB)
-    assert gpu.getDevice() == 0
-    gpu.setDevice(1)
-    assert mr.available_device_memory()[0] <= free - 64 * MIB
-    resource.deallocate(ptr, 64 * MIB)
 
 
 def test_exact_sizes_reach_the_resource_of_the_table() -> None:

@@ -378,7 +378,7 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
 }
 
 /// On the arena's own stream, which has not ended; under the arena's lock. The block's size; 0 if it is none in use.
-std::size_t pool_engine::free_at_home(arena& owner, std::uintptr_t address) {
+std::size_t pool_engine::free_at_home(arena& owner, std::uintptr_t address) noexcept {
     timeline& home = *owner.home.load(std::memory_order_relaxed);
     const std::uint64_t epoch = home.epoch_now();
     const std::size_t size = owner.heap.free(address, epoch);

@@ -265,7 +265,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     template<typename F>
     void with_home(cuda_stream_view stream, F&& f);
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
-    std::size_t free_at_home(arena& owner, std::uintptr_t address);
+    std::size_t free_at_home(arena& owner, std::uintptr_t address) noexcept;
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
