@@ -195,8 +195,11 @@ def test_eight_threads_make_and_drop_buffers_without_a_leak() -> None:
             held[0].resize(10_000, stream)
             held[1].copy()
 
-    run_in_threads(8, lambda number: work(SECONDS / 4))
-    before = resident_pages()
-    run_in_threads(8, lambda number: work(SECONDS))
+    grown = []
+    for _ in range(4):
+        before = resident_pages()
+        run_in_threads(8, lambda number: work(SECONDS / 4))
+        grown.append(resident_pages() - before)
     assert pool.statistics()["in_use_bytes"] == 0
-    assert resident_pages() - before < 16 * MIB // os.sysconf("SC_PAGESIZE")
+    # What the allocator of the host keeps for threads comes once; a leak grows each time.
+    assert min(grown) < 8 * MIB // os.sysconf("SC_PAGESIZE"), grown
