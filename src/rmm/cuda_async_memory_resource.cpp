@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "rmm/class_names.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/runtime_capabilities.hpp"
@@ -24,7 +25,8 @@ namespace driver = rmm::detail::driver;
 
 void expect_pools() {
     RMM_EXPECTS(rmm::detail::runtime_async_alloc::is_supported(),
-                "the current device has no stream-ordered memory pools; use a pool_memory_resource");
+                rmm::detail::with_class_names(
+                    "the current device has no stream-ordered memory pools; use a pool_memory_resource"));
 }
 
 void* allocate_from(cudaMemPool_t pool, rmm::detail::driver_pool& record, std::size_t bytes, cuda_stream_view stream,
@@ -139,9 +141,10 @@ bool cuda_async_memory_resource::do_is_equal(device_memory_resource const& other
 }
 
 cuda_async_managed_memory_resource::cuda_async_managed_memory_resource() {
-    RMM_EXPECTS(rmm::detail::runtime_async_managed_alloc::is_supported(),
-                "the current device has no stream-ordered pools of managed memory, which need CUDA 13; use a "
-                "pool_memory_resource<managed_memory_resource>");
+    RMM_EXPECTS(
+        rmm::detail::runtime_async_managed_alloc::is_supported(),
+        rmm::detail::with_class_names("the current device has no stream-ordered pools of managed memory, which need "
+                                      "CUDA 13; use a pool_memory_resource over a managed_memory_resource"));
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
     rmm::detail::check(d.current_device(&device));

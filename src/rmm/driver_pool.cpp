@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "driver/never_destroyed.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -74,7 +75,7 @@ void driver_pool::raise(std::size_t to) noexcept {
 
 holder_figures driver_pool::figures() {
     holder_figures f;
-    f.name = f.kind = kind_;
+    f.name = f.kind = with_class_names(kind_);
     f.held_bytes = held_bytes_.load(std::memory_order_relaxed);
     // Frees with a size that is not the block's may have taken off too much.
     f.in_use_bytes = in_use_bytes_.load(std::memory_order_relaxed);

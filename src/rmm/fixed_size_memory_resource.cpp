@@ -3,6 +3,7 @@
 #include <string>
 
 #include "rmm/aligned.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/detail/pool.hpp"
 
@@ -19,8 +20,9 @@ constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
 pool_options fixed_size_options(std::size_t block_size, std::size_t blocks_to_preallocate) {
     RMM_EXPECTS(
         blocks_to_preallocate > 0,
-        "blocks_to_preallocate of a fixed_size_memory_resource is 0: at least one block must be taken at a time");
-    RMM_EXPECTS(block_size > 0, "the block size of a fixed_size_memory_resource is 0");
+        rmm::detail::with_class_names(
+            "blocks_to_preallocate of a fixed_size_memory_resource is 0: at least one block must be taken at a time"));
+    RMM_EXPECTS(block_size > 0, rmm::detail::with_class_names("the block size of a fixed_size_memory_resource is 0"));
     // What is rounded up counts: blocks of one byte take 256.
     constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 2;
     RMM_EXPECTS(block_size <= most && align_up(block_size, unit) <= most / blocks_to_preallocate,

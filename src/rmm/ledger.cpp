@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "driver/never_destroyed.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -135,8 +136,8 @@ block_record::going block_record::forget(void* ptr) noexcept {
 holder_figures block_record::on_device::figures() {
     const std::lock_guard in(all_.mutex_);
     holder_figures f;
-    f.name = all_.name_;
-    f.kind = all_.kind_;
+    f.name = with_class_names(all_.name_);
+    f.kind = with_class_names(all_.kind_);
     f.held_bytes = f.in_use_bytes = held_bytes;
     f.peak_bytes = peak_bytes;
     f.num_blocks = num_blocks;

@@ -28,7 +28,7 @@ namespace driver = ::kmm::driver;
 /// Bytes; 0 also where a holder cannot tell.
 struct holder_figures {
     std::string name;
-    const char* kind = "";
+    std::string kind;
     std::size_t held_bytes = 0;
     std::size_t in_use_bytes = 0;
     std::size_t largest_free_bytes = 0;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "rmm/aligned.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
@@ -35,11 +36,13 @@ detail::pool_options options_of(std::size_t initial_size, std::optional<std::siz
     options.ordered_upstream = false;
     for (const std::size_t bytes : {initial_size, maximum_size.value_or(0)})
         RMM_EXPECTS(is_aligned(bytes, CUDA_ALLOCATION_ALIGNMENT),
-                    "the sizes of a pinned_pool_memory_resource must be multiples of 256 bytes; one is " +
+                    rmm::detail::with_class_names(
+                        "the sizes of a pinned_pool_memory_resource must be multiples of 256 bytes; one is ") +
                         std::to_string(bytes));
     RMM_EXPECTS(initial_size <= options.maximum_bytes,
-                "the initial size of a pinned_pool_memory_resource, " + std::to_string(initial_size) +
-                    " bytes, exceeds its maximum of " + std::to_string(options.maximum_bytes));
+                rmm::detail::with_class_names("the initial size of a pinned_pool_memory_resource, ") +
+                    std::to_string(initial_size) + " bytes, exceeds its maximum of " +
+                    std::to_string(options.maximum_bytes));
     return options;
 }
 

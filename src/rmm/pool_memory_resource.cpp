@@ -104,6 +104,16 @@ void* pool::allocate(std::size_t bytes, cuda_stream_view stream) {
     return bytes == 0 ? nullptr : engine_->allocate(bytes, stream);
 }
 
+void* pool::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept {
+    if (rmm::detail::lost_in_fork() || rmm::detail::means_another(stream) || debugging_ != nullptr) return nullptr;
+    return engine_->allocate_at_hand(bytes, stream);
+}
+
+bool pool::deallocate_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    if (rmm::detail::lost_in_fork() || rmm::detail::means_another(stream) || debugging_ != nullptr) return false;
+    return engine_->free_at_hand(ptr, bytes, stream);
+}
+
 void pool::deallocate_idle(void* ptr, std::size_t bytes) noexcept {
     if (rmm::detail::lost_in_fork()) return;
     if (debugging_ != nullptr) return debugging_->deallocate_block(ptr, bytes, cuda_stream_view{});

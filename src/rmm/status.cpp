@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "rmm/class_names.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/tags.hpp"
@@ -108,7 +109,7 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
     if (status.code != driver::Code::out_of_memory) throw rmm::bad_alloc(text);
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
-    const std::string asked = std::string(": ") + what + " was asked for " + format_size(bytes) + "\n  ";
+    const std::string asked = ": " + with_class_names(what) + " was asked for " + format_size(bytes) + "\n  ";
     shortage.limit = memory == memory_place::host ? memory_limit::host : memory_limit::device;
     if (memory == memory_place::host) {
         text += "\nout of memory on the host" + asked + describe_host_memory() +
@@ -122,8 +123,8 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
                          format_size(shortage.device_free_bytes)
                    : std::string("the driver cannot say how much memory is free")) +
             (tag_of_thread == of_a_pool ? std::string() : held_here(device)) +  // a pool says it itself
-            "\n  try: free what is no longer needed, smaller allocations, or a pool_memory_resource, which uses freed "
-            "memory again";
+            "\n  try: free what is no longer needed, smaller allocations, or a " +
+            with_class_names("pool_memory_resource") + ", which uses freed memory again";
     throw rmm::out_of_memory(text, shortage);
 }
 
@@ -131,7 +132,7 @@ void throw_host_out_of_memory(std::size_t bytes, const char* what) {
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
     shortage.limit = memory_limit::host;
-    throw rmm::out_of_memory(std::string(what) + " failed to allocate " + std::to_string(bytes) +
+    throw rmm::out_of_memory(with_class_names(what) + " failed to allocate " + std::to_string(bytes) +
                                  " bytes\nout of memory on the host: it was asked for " + format_size(bytes) + "\n  " +
                                  describe_host_memory() + "\n  try: smaller or fewer allocations",
                              shortage);
@@ -197,6 +198,14 @@ std::string format_size(std::size_t bytes) {
 
 std::string short_device_name(int device) {
     return (the_driver().kind() == driver::Kind::host ? "virtual device " : "GPU ") + std::to_string(device);
+}
+
+std::string short_stream_name(cuda_stream_view stream) {
+    return stream.is_default() ? "default" : format_stream(stream);
+}
+
+std::string stream_name(cuda_stream_view stream) {
+    return stream.is_default() ? "the default stream" : "stream " + format_stream(stream);
 }
 
 bool describe_device_memory(int device, memory_shortage* shortage) {

@@ -84,6 +84,12 @@ std::string format_short_size(std::size_t bytes);
 /// "GPU 1" or "virtual device 1".
 std::string short_device_name(int device);
 
+/// "stream 0x55d0c8"; "the default stream" for each of its two handles, 0 and 1.
+std::string stream_name(cuda_stream_view stream);
+
+/// "0x55d0c8" or "default".
+std::string short_stream_name(cuda_stream_view stream);
+
 /// Fills the device's part of `*shortage`; false if the driver cannot say.
 bool describe_device_memory(int device, memory_shortage* shortage);
 

@@ -1,6 +1,7 @@
 // Implements <rmm/mr/system_memory_resource.hpp> and <rmm/mr/sam_headroom_memory_resource.hpp>. Any thread; deallocate
 // waits for its stream.
 #include "rmm/mr/system_memory_resource.hpp"
+#include "rmm/class_names.hpp"
 
 #include <cstdlib>
 
@@ -42,7 +43,8 @@ bool is_system_memory_supported(cuda_device_id device_id) {
 system_memory_resource::system_memory_resource() {
     RMM_EXPECTS(detail::is_system_memory_supported(get_current_cuda_device()),
                 "System memory allocator is not supported with this hardware/software version: the current device does "
-                "not reach pageable host memory; use a managed_memory_resource");
+                "not reach pageable host memory; use a " +
+                    rmm::detail::with_class_names("managed_memory_resource"));
 }
 
 system_memory_resource::~system_memory_resource() = default;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "rmm/aligned.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/debug/pool_debugging.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/detail/pool.hpp"
@@ -19,9 +20,10 @@ pool::pool(virtual_memory const& memory) : engine_{nullptr} {
     driver::Driver& d = rmm::detail::the_driver();
     RMM_EXPECTS(
         d.capabilities().virtual_memory,
-        std::string("the ") + d.name() +
-            " driver has no virtual memory: a vmm_memory_resource cannot be made here; use a pool_memory_resource");
-    RMM_EXPECTS(memory.maximum_bytes > 0, "the maximum size of a vmm_memory_resource is 0");
+        std::string("the ") + d.name() + " driver has no virtual memory: " +
+            rmm::detail::with_class_names("a vmm_memory_resource cannot be made here; use a pool_memory_resource"));
+    RMM_EXPECTS(memory.maximum_bytes > 0,
+                rmm::detail::with_class_names("the maximum size of a vmm_memory_resource is 0"));
     const int device = rmm::detail::current_device();
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;

@@ -26,10 +26,13 @@ class debug_resource_adaptor final : public detail::adaptor_over<Upstream, detai
     using base = detail::adaptor_over<Upstream, detail::debug_adaptor>;
 
   public:
-    /// Throws rmm::logic_error for a null upstream.
-    explicit debug_resource_adaptor(device_async_resource_ref upstream, debug_options const& options = {})
+    /// Without options: those of `RMM_DEBUG` if it turns checks on, otherwise the defaults. Throws rmm::logic_error for a null
+    /// upstream, and for a malformed `RMM_DEBUG`.
+    explicit debug_resource_adaptor(device_async_resource_ref upstream) : base(upstream) {}
+    explicit debug_resource_adaptor(Upstream* upstream) : base(upstream) {}
+    debug_resource_adaptor(device_async_resource_ref upstream, debug_options const& options)
         : base(upstream, options) {}
-    explicit debug_resource_adaptor(Upstream* upstream, debug_options const& options = {}) : base(upstream, options) {}
+    debug_resource_adaptor(Upstream* upstream, debug_options const& options) : base(upstream, options) {}
 
     debug_resource_adaptor() = delete;
     ~debug_resource_adaptor() override = default;

@@ -1,27 +1,29 @@
 // Functions of C for CuPy's CFunctionAllocator: no Python runs between CuPy and the resource.
 //
-// CuPy calls both with the GIL, which guards the table of blocks; it passes no stream, and no size to the free.
+// CuPy calls both with the GIL, which guards the table of blocks; it passes no stream, and no size to the free. What a pool has at
+// hand is taken with the GIL held: letting go of it and taking it again costs more than the rest.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 
 #include <cstdint>
 #include <exception>
-#include <unordered_map>
 #include <utility>
 
 #include "binding.hpp"
 #include "errors.hpp"
+#include "rmm/heap/address_map.hpp"
 
 namespace rmm_python {
 namespace {
 
 struct block {
     std::size_t size_bytes = 0;
-    rmm::cuda_stream_view stream;
-    native_ptr from;
+    cudaStream_t stream = nullptr;
+    native* from = nullptr;
 };
-std::unordered_map<void*, block>& blocks() {
-    static auto* const all = new std::unordered_map<void*, block>();  // arrays may outlive static objects
+/// In use. Under the GIL.
+rmm::heap::address_map<block>& blocks() {
+    static auto* const all = new rmm::heap::address_map<block>();  // arrays may outlive static objects
     return *all;
 }
 
@@ -30,46 +32,60 @@ std::intptr_t (*current_stream_of_cupy)() = nullptr;
 // What CuPy takes for "there is an exception of Python".
 void* const failure = reinterpret_cast<void*>(std::intptr_t{-1});
 
-void* allocate(void*, std::size_t bytes, int device) noexcept {
-    if (bytes == 0) return nullptr;
+void deallocate_slowly(const block& b, void* pointer, int device) noexcept {
+    const without_gil released;
     try {
         const rmm::cuda_set_device_raii on_it{rmm::cuda_device_id{device}};
-        block made{bytes, rmm::cuda_stream_view{reinterpret_cast<cudaStream_t>(current_stream_of_cupy())},
-                   current_resource().held};
-        void* pointer = nullptr;
-        {
-            const without_gil released;
-            pointer = made.from->object().allocate(bytes, made.stream);
-        }
-        resource& from = made.from->object();
-        const rmm::cuda_stream_view stream = made.stream;
-        try {
-            blocks().insert_or_assign(pointer, std::move(made));
-        } catch (...) {
-            from.deallocate(pointer, bytes, stream);
-            throw;
-        }
+        b.from->object().deallocate(pointer, b.size_bytes, rmm::cuda_stream_view{b.stream});
+    } catch (...) {
+        // A resource of the program threw in a free: the block counts as freed.
+    }
+}
+
+void* allocate_slowly(native& from, std::size_t bytes, cudaStream_t stream, int device) {
+    const without_gil released;
+    const rmm::cuda_set_device_raii on_it{rmm::cuda_device_id{device}};
+    return from.object().allocate(bytes, rmm::cuda_stream_view{stream});
+}
+
+void note(void* pointer, const block& b, int device) {
+    try {
+        const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+        if (const auto lost = blocks().take(address)) lost->from->unkeep();  // was freed, but not here
+        blocks().insert(address, b);
+    } catch (...) {
+        deallocate_slowly(b, pointer, device);
+        throw;
+    }
+}
+
+void* allocate(void*, std::size_t bytes, int device) noexcept {
+    if (bytes == 0) return nullptr;
+    native* from = nullptr;
+    try {
+        const auto stream = reinterpret_cast<cudaStream_t>(current_stream_of_cupy());
+        const native_ptr& current = native_of_device(device);
+        from = current.get();
+        native::keep(current);
+        void* pointer = from->allocate_at_hand(bytes, rmm::cuda_stream_view{stream});
+        if (pointer == nullptr) pointer = allocate_slowly(*from, bytes, stream, device);
+        note(pointer, {bytes, stream, from}, device);
         return pointer;
     } catch (...) {
-        raise_in_python(std::current_exception());
+        const std::exception_ptr error = std::current_exception();
+        if (from != nullptr) from->unkeep();  // which may run Python, without an error that is set
+        raise_in_python(error);
         return failure;
     }
 }
 
 void deallocate(void*, void* pointer, int device) noexcept {
     if (pointer == nullptr || pointer == failure || is_exiting()) return;
-    const auto found = blocks().find(pointer);
-    if (found == blocks().end()) return;
-    block gone = std::move(found->second);
-    blocks().erase(found);
-    const without_gil released;
-    try {
-        const rmm::cuda_set_device_raii on_it{rmm::cuda_device_id{device}};
-        gone.from->object().deallocate(pointer, gone.size_bytes, gone.stream);
-        gone.from.reset();
-    } catch (...) {
-        // A resource of the program threw in a free: the block counts as freed.
-    }
+    const auto known = blocks().take(reinterpret_cast<std::uintptr_t>(pointer));
+    if (!known) return;
+    if (!known->from->deallocate_at_hand(pointer, known->size_bytes, rmm::cuda_stream_view{known->stream}))
+        deallocate_slowly(*known, pointer, device);
+    known->from->unkeep();
 }
 
 std::pair<std::uintptr_t, std::uintptr_t> cupy_functions() {

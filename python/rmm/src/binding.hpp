@@ -73,8 +73,22 @@ class native {
     virtual resource& object() noexcept = 0;
     int device() const noexcept { return device_; }
 
+    /// As allocate and deallocate of the resource, where that needs no wait and no call of the driver: the GIL may be held, and
+    /// any device be current. Null, or false, with nothing done, where it does.
+    virtual void* allocate_at_hand(std::size_t, rmm::cuda_stream_view) noexcept { return nullptr; }
+    virtual bool deallocate_at_hand(void*, std::size_t, rmm::cuda_stream_view) noexcept { return false; }
+
+    /// For blocks that no object of Python owns: the resource lives until each `keep` has had its `unkeep`. Under the GIL;
+    /// nothing is counted atomically while there are others.
+    static void keep(const std::shared_ptr<native>& self) noexcept {
+        if (self->num_kept_++ == 0) self->self_ = self;
+    }
+    void unkeep() noexcept;
+
   private:
     const int device_;
+    std::size_t num_kept_ = 0;
+    std::shared_ptr<native> self_;
 };
 using native_ptr = std::shared_ptr<native>;
 
@@ -87,8 +101,17 @@ class opened final : public native {
         : native(device), upstream_(std::move(upstream)), resource_(std::forward<Arguments>(arguments)...) {}
     resource& object() noexcept override { return resource_; }
     Resource& get() noexcept { return resource_; }
+    void* allocate_at_hand(std::size_t bytes, rmm::cuda_stream_view on) noexcept override {
+        if constexpr (is_pool) return resource_.implementation().allocate_at_hand(bytes, on);
+        return nullptr;
+    }
+    bool deallocate_at_hand(void* ptr, std::size_t bytes, rmm::cuda_stream_view on) noexcept override {
+        if constexpr (is_pool) return resource_.implementation().deallocate_at_hand(ptr, bytes, on);
+        return false;
+    }
 
   private:
+    static constexpr bool is_pool = requires(Resource& r) { r.implementation().allocate_at_hand(0, {}); };
     native_ptr upstream_;
     Resource resource_;
 };
@@ -137,6 +160,8 @@ struct known_resource {
 known_resource resource_argument(nb::handle object, const char* what);
 /// ``mr=None`` of a buffer: the resource of the current device.
 known_resource current_resource();
+/// What allocates on the device. Valid until the GIL is let go of.
+const native_ptr& native_of_device(int device);
 
 // ---- the parts of the module
 

@@ -122,6 +122,17 @@ void clear() { let_go_of(rmm::detail::clear_faces()); }
 
 }  // namespace
 
+const native_ptr& native_of_device(int device) {
+    const cuda_device_id id{device};
+    if (parked.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+        drop_parked();
+    for (;;) {
+        if (const auto* const found = static_cast<const face*>(rmm::detail::face_of(id))) [[likely]]
+            return found->known.held;
+        (void)get(device);
+    }
+}
+
 known_resource current_resource() { return get(rmm::get_current_cuda_device().value()); }
 
 void bind_device_table() {

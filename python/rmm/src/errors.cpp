@@ -34,9 +34,6 @@ const char* name_of(rmm::memory_limit limit) {
     return "unknown";
 }
 
-/// The text, without what std::bad_alloc puts before it.
-const char* text_of(const std::exception& e) { return e.what(); }
-
 void set_out_of_memory(const rmm::out_of_memory& e) {
     const rmm::memory_shortage& s = e.shortage();
     nb::dict fields;
@@ -56,7 +53,7 @@ void set_out_of_memory(const rmm::out_of_memory& e) {
     fields["largest_tag"] = s.largest_tag == nullptr ? nb::none() : nb::object(nb::str(s.largest_tag));
     fields["largest_tag_bytes"] = s.largest_tag_bytes;
     const nb::object type = imported("rmm._errors", "OutOfMemoryError");
-    const nb::object error = type(text_of(e), **fields);
+    const nb::object error = type(e.what(), **fields);
     PyErr_SetObject(type.ptr(), error.ptr());
 }
 
@@ -76,7 +73,7 @@ void set_cause(const char* text) {
     PyErr_Restore(type, value, trace);
 }
 
-void set(PyObject* type, const std::exception& e) { PyErr_SetString(type, text_of(e)); }
+void set(PyObject* type, const std::exception& e) { PyErr_SetString(type, e.what()); }
 
 void translate(const std::exception_ptr& p, void*) {
     try {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "binding.hpp"
+#include "rmm/class_names.hpp"
 
 namespace rmm_python {
 namespace {
@@ -59,6 +60,7 @@ NB_MODULE(_core, core) {
     using namespace rmm_python;
     // At the end of the process objects may be left on purpose: buffers outlive the table of resources.
     nb::set_leak_warnings(false);
+    rmm::detail::name_classes_as_in_python();
     bind_errors();
     bind_streams();
     bind_resources(core);

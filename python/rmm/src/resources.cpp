@@ -189,6 +189,12 @@ void let_go(native_ptr& held) noexcept {
     held.reset();
 }
 
+void native::unkeep() noexcept {
+    if (--num_kept_ != 0) return;
+    native_ptr last = std::move(self_);
+    let_go(last);
+}
+
 const native_ptr& resource_object::need() const {
     if (!held)
         throw std::runtime_error("this resource has nothing behind it: an object of the bare base class cannot "

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import rmm
+from rmm._cuda import gpu
 from rmm.pylibrmm.device_buffer import DeviceBuffer
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
 
 ON_HOST = os.environ["KMM_DRIVER"] == "host"
 needs_gpu = pytest.mark.skipif(ON_HOST, reason="needs a GPU: this run uses the host driver")
+needs_two_devices = pytest.mark.skipif(gpu.getDeviceCount() < 2, reason="needs two devices")
 on_host_driver = pytest.mark.skipif(not ON_HOST, reason="about the host driver alone")
 
 MIB = 1 << 20
@@ -105,3 +107,5 @@ RESOURCES: dict[str, _Make] = {
 if ON_HOST:
     RESOURCES["system"] = rmm.mr.SystemMemoryResource
     RESOURCES["sam_headroom"] = lambda: rmm.mr.SamHeadroomMemoryResource(MIB)
+#: Those of them that need a device which reaches memory of malloc.
+SYSTEM = [name for name in RESOURCES if name in ("system", "sam_headroom")]

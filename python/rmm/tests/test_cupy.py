@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import threading
 import types
 from typing import Any
 
@@ -14,7 +15,7 @@ from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.allocators.cupy import native_allocator, rmm_cupy_allocator
 from rmm.pylibrmm.stream import Stream
-from support import MIB, needs, needs_gpu, recording_resource
+from support import MIB, needs, needs_gpu, needs_two_devices, recording_resource
 
 
 class UnownedMemory:
@@ -82,6 +83,7 @@ def test_no_bytes_give_a_null_pointer_with_an_owner(fake_cupy: Any) -> None:
     assert type(pointer.mem._owner) is DeviceBuffer
 
 
+@needs_two_devices
 def test_the_device_is_the_current_one(fake_cupy: Any) -> None:
     gpu.setDevice(1)
     pointer = rmm_cupy_allocator(8)
@@ -185,6 +187,7 @@ def test_native_functions_use_the_current_resource_and_stream_and_the_exact_size
     assert seen == [("allocate", 42, stream), ("deallocate", 42, stream)]
 
 
+@needs_two_devices
 def test_native_functions_work_for_each_device(native_cupy: Any) -> None:
     resource, calls = recording_resource(mr.CudaMemoryResource())
     mr.set_per_device_resource(1, resource)
@@ -193,6 +196,49 @@ def test_native_functions_work_for_each_device(native_cupy: Any) -> None:
     free(None, ptr, 1)
     assert calls == [("allocate", 8), ("deallocate", 8)]
     assert gpu.getDevice() == 0
+
+
+def test_blocks_of_native_functions_keep_their_resource_and_let_go_of_it(native_cupy: Any) -> None:
+    malloc, free = functions_of(native_allocator())
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 8 * MIB)
+    pool.set_name("of the blocks")
+    mr.set_current_device_resource(pool)
+    small, large = [malloc(None, 1000, 0) for _ in range(3)], malloc(None, 3 * MIB, 0)
+    assert pool.statistics()["num_blocks"] == 4
+    mr.set_current_device_resource(mr.CudaMemoryResource())
+    del pool
+    for ptr in (*small[1:], large):
+        free(None, ptr, 0)
+        assert "of the blocks" in rmm.memory_report()
+    free(None, small[0], 0)
+    assert "of the blocks" not in rmm.memory_report()
+
+
+def test_threads_use_native_functions_at_once(native_cupy: Any) -> None:
+    malloc, free = functions_of(native_allocator())
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 8 * MIB)
+    mr.set_current_device_resource(pool)
+    all_of_them: list[int] = []
+    lock = threading.Lock()
+
+    def work(size: int) -> None:
+        mine = []
+        for i in range(2000):
+            mine.append(malloc(None, size + i, 0))
+            if i % 3:
+                free(None, mine.pop(i % len(mine)), 0)
+        with lock:
+            all_of_them.extend(mine)
+
+    threads = [threading.Thread(target=work, args=(100 * t + 1,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(all_of_them)) == len(all_of_them) == pool.statistics()["num_blocks"]
+    for ptr in all_of_them:
+        free(None, ptr, 0)
+    assert pool.statistics()["num_blocks"] == 0
 
 
 def test_native_functions_give_null_for_no_bytes_and_ignore_the_free_of_null(native_cupy: Any) -> None:

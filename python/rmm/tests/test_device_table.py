@@ -11,7 +11,7 @@ import pytest
 import rmm
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
-from support import MIB, RESOURCES, check_round_trip, recording_resource, run_quietly
+from support import MIB, RESOURCES, check_round_trip, needs_two_devices, recording_resource, run_quietly
 
 
 def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
@@ -21,6 +21,7 @@ def test_the_first_get_makes_a_cuda_resource_and_keeps_it() -> None:
     assert mr.get_per_device_resource(0) is first
 
 
+@needs_two_devices
 def test_the_first_get_for_another_device_than_the_current_one_is_a_resource_of_that_device() -> None:
     gpu.setDevice(1)
     free, _ = mr.available_device_memory()
@@ -94,6 +95,7 @@ def test_a_device_that_is_not_there_is_an_error(bad: int) -> None:
         mr.set_per_device_resource(bad, mr.CudaMemoryResource())
 
 
+@needs_two_devices
 def test_each_device_has_its_own_resource_and_current_follows_the_device() -> None:
     gpu.setDevice(1)
     second = mr.CudaMemoryResource()
@@ -106,6 +108,7 @@ def test_each_device_has_its_own_resource_and_current_follows_the_device() -> No
     assert DeviceBuffer(size=8).mr is mr.get_per_device_resource(0)
 
 
+@needs_two_devices
 def test_each_thread_has_its_own_current_device() -> None:
     gpu.setDevice(1)
     seen: list[Any] = []
@@ -115,6 +118,7 @@ def test_each_thread_has_its_own_current_device() -> None:
     assert seen == [0, mr.get_per_device_resource(0)]
 
 
+@needs_two_devices
 def test_a_buffer_grows_and_is_freed_on_its_device_whatever_is_current() -> None:
     gpu.setDevice(1)
     free, _ = mr.available_device_memory()
@@ -132,6 +136,7 @@ def test_a_buffer_grows_and_is_freed_on_its_device_whatever_is_current() -> None
     assert mr.available_device_memory()[0] == free
 
 
+@needs_two_devices
 def test_memory_is_asked_of_the_device_that_was_current_when_the_resource_was_made() -> None:
     gpu.setDevice(1)
     pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 16 * MIB, 64 * MIB)
@@ -149,6 +154,7 @@ def test_exact_sizes_reach_the_resource_of_the_table() -> None:
     assert [n for _, n in calls] == [1, 1, 20, 20, 1000, 1000]
 
 
+@needs_two_devices
 def test_is_initialized_looks_at_every_device() -> None:
     assert mr.is_initialized()
     mr.set_per_device_resource(1, mr.ManagedMemoryResource())

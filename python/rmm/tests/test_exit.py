@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support import run_python, run_quietly
+from support import needs, needs_gpu, needs_two_devices, run_python, run_quietly
 
 TIMES = int(os.environ.get("RMM_TEST_EXITS", "3"))
 
@@ -16,8 +16,6 @@ PROGRAMS = {
     "mr.set_current_device_resource(p)\nb = rmm.DeviceBuffer(size=10)",
     "a buffer of a pool that is not current": "b = rmm.DeviceBuffer(size=10, mr=mr.PoolMemoryResource(\n"
     "    mr.CudaMemoryResource(), 1 << 20))",
-    "a stack on each device": "rmm.reinitialize(pool_allocator=True, initial_pool_size='1MiB', devices=[0, 1])\n"
-    "rmm.statistics.enable_statistics()\nb = rmm.DeviceBuffer(size=10)",
     "streams and a stream pool": "s = Stream()\np = CudaStreamPool(4)\nb = rmm.DeviceBuffer(size=10, stream=s)\n"
     "c = rmm.DeviceBuffer(size=10, stream=p.get_stream())",
     "work in a queue": "s = Stream()\nb = rmm.DeviceBuffer.to_device(bytes(1 << 20), s)\n"
@@ -52,18 +50,65 @@ PROGRAMS = {
     "p = rmm.statistics.profiler(name='p'); p.__enter__()\nt = rmm.memory_tag('t'); t.__enter__()\n"
     "b = rmm.DeviceBuffer(size=10)",
 }
+#: Of a graph of CuPy, whose memory came from rmm while its stream was captured.
+GRAPH = """
+import cupy
+from rmm.allocators import cupy as allocators
+mr.set_current_device_resource(mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 << 20))
+cupy.cuda.set_allocator({allocator})
+stream = cupy.cuda.Stream(non_blocking=True)
+with stream:
+    a = cupy.arange(1000, dtype=cupy.float32)
+    warm = a + a  # kernels are compiled and loaded before the capture
+    warm += 1
+    stream.synchronize()
+    stream.begin_capture()
+    b = a + a
+    c = b + a
+    a += 1
+    graph = stream.end_capture()
+    graph.launch(stream)
+    graph.launch(stream)
+    assert b.get()[:3].tolist() == [2, 4, 6] and c.get()[:3].tolist() == [3, 6, 9] and a.get()[0] == 2
+    del c  # the graph still has it
+    kept = cupy.zeros(1000, dtype=cupy.float32)
+    graph.launch(stream)
+"""
+GRAPHS = {
+    "a graph of CuPy and its arrays": GRAPH.format(allocator="allocators.rmm_cupy_allocator"),
+    "a graph of CuPy and its arrays of C functions": GRAPH.format(allocator="allocators.native_allocator().malloc"),
+}
 HEAD = (
     "import sys\nimport rmm\nfrom rmm import mr\nfrom rmm.pylibrmm.stream import Stream\n"
     "from rmm.pylibrmm.cuda_stream_pool import CudaStreamPool\n"
 )
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_process_ends_quietly_with(name: str) -> None:
+def end_quietly(program: str) -> None:
     here = str(Path(__file__).parent)
     paths = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
     for _ in range(TIMES):
-        run_quietly(HEAD + PROGRAMS[name], PYTHONPATH=paths)
+        run_quietly(HEAD + program, PYTHONPATH=paths)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_process_ends_quietly_with(name: str) -> None:
+    end_quietly(PROGRAMS[name])
+
+
+@needs_two_devices
+def test_the_process_ends_quietly_with_a_stack_on_each_device() -> None:
+    end_quietly(
+        "rmm.reinitialize(pool_allocator=True, initial_pool_size='1MiB', devices=[0, 1])\n"
+        "rmm.statistics.enable_statistics()\nb = rmm.DeviceBuffer(size=10)"
+    )
+
+
+@needs_gpu
+@needs("cupy")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_process_ends_quietly_with_what_was_captured(name: str) -> None:
+    end_quietly(GRAPHS[name])
 
 
 def test_the_process_ends_quietly_with_sys_exit() -> None:

@@ -8,7 +8,7 @@ import pytest
 import rmm
 from rmm import mr
 from rmm._cuda import gpu
-from support import MIB, check_round_trip, on_host_driver, run_python
+from support import MIB, check_round_trip, needs_two_devices, on_host_driver, run_python
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +77,7 @@ def test_logging_without_a_file_name_is_refused() -> None:
         rmm.reinitialize(logging=True)
 
 
+@needs_two_devices
 def test_a_failure_leaves_the_plain_resource_everywhere_and_the_device_current() -> None:
     rmm.reinitialize(pool_allocator=True, initial_pool_size=MIB, devices=[0, 1])
     gpu.setDevice(1)
@@ -89,18 +90,21 @@ def test_a_failure_leaves_the_plain_resource_everywhere_and_the_device_current()
         check_round_trip()
 
 
+@needs_two_devices
 def test_a_failure_on_the_second_device_leaves_the_plain_resource_on_the_first() -> None:
     gpu.setDevice(1)
-    keep = rmm.DeviceBuffer(size=mr.available_device_memory()[1] * 3 // 4)
+    _, total = mr.available_device_memory()
+    keep = rmm.DeviceBuffer(size=total * 3 // 4)
     gpu.setDevice(0)
     with pytest.raises(MemoryError):
-        rmm.reinitialize(pool_allocator=True, initial_pool_size=512 * MIB, devices=[0, 1])
+        rmm.reinitialize(pool_allocator=True, initial_pool_size=total // 2 // 256 * 256, devices=[0, 1])
     assert gpu.getDevice() == 0
     assert mr.get_per_device_resource_type(0) is mr.CudaMemoryResource
     assert mr.get_per_device_resource_type(1) is mr.CudaMemoryResource
     del keep
 
 
+@needs_two_devices
 @pytest.mark.parametrize(("devices", "pooled"), [(0, {0}), (1, {1}), ([0, 1], {0, 1}), ((1,), {1}), (None, {0})])
 def test_devices_that_are_not_listed_get_the_plain_resource(devices: Any, pooled: set[int]) -> None:
     rmm.reinitialize(pool_allocator=True, initial_pool_size=MIB, devices=[0, 1])

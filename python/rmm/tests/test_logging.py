@@ -12,7 +12,7 @@ import rmm
 from rmm import DeviceBuffer, level_enum, mr
 from rmm._cuda import gpu
 from rmm.pylibrmm.stream import Stream
-from support import MIB, run_python
+from support import MIB, needs_two_devices, run_python
 
 HEADER = "Thread,Time,Action,Pointer,Size,Stream"
 
@@ -99,6 +99,7 @@ def test_a_log_may_be_named_by_a_path(tmp_path: Path) -> None:
     assert rmm.get_log_filenames()[0] == str(tmp_path / "two.dev0.csv")
 
 
+@needs_two_devices
 def test_logging_can_be_switched_on_and_off_for_every_device(tmp_path: Path) -> None:
     pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), MIB)
     mr.set_per_device_resource(0, pool)

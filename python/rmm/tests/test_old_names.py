@@ -11,7 +11,7 @@ import pytest
 import rmm
 from rmm import DeviceBuffer, level_enum, mr
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
-from support import needs, needs_gpu, run_python, run_quietly
+from support import needs, needs_gpu, needs_two_devices, run_python, run_quietly
 
 OLD_NAMES = (
     "to_device device_array device_array_like device_array_from_ptr rmm_cupy_allocator RMMNumbaManager "
@@ -89,7 +89,7 @@ def test_upstream_is_an_old_name_of_a_parameter(name: str, tmp_path: Any) -> Non
         make(upstream, upstream=upstream, **arguments[name])
 
 
-@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("device", [0, pytest.param(1, marks=needs_two_devices)])
 def test_a_cuda_resource_for_a_device_allocates_there(device: int) -> None:
     from rmm._cuda import gpu
 

@@ -49,7 +49,7 @@ def test_what_cpp_has_set_is_a_plain_resource_that_refers_to_it(c: Any) -> None:
     check_round_trip()
     b = DeviceBuffer(size=1000)
     assert b.mr is seen
-    assert "pool" in rmm.memory_report()
+    assert "PoolMemoryResource" in rmm.memory_report()
     del b
     adaptor = mr.StatisticsResourceAdaptor(seen)
     mr.set_current_device_resource(adaptor)

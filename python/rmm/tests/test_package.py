@@ -96,6 +96,20 @@ def test_rmm_mr_has_all_of_the_native_module_and_the_functions_of_python() -> No
         assert getattr(rmm.mr, name) is getattr(own, name) is getattr(rmm.pylibrmm.memory_resource, name)
     for name in ("_flush_logs", "_initialize"):
         assert getattr(rmm.mr, name) is getattr(own, name)
+    for module in (rmm.mr, rmm.pylibrmm.memory_resource):
+        assert sorted(module.__all__) == sorted([*own.__all__, "experimental"])
+
+
+def test_every_class_of_resources_is_listed() -> None:
+    from rmm.pylibrmm.memory_resource import _memory_resource as own
+
+    native = {
+        name
+        for name, x in vars(rmm._core).items()
+        if isinstance(x, type) and issubclass(x, rmm.mr.DeviceMemoryResource)
+    }
+    assert len(native) > 20
+    assert native - set(own.__all__) == {"CudaAsyncManagedMemoryResource"}  # experimental
 
 
 def test_the_experimental_resource_is_in_both_modules_of_that_name() -> None:

@@ -21,7 +21,7 @@ def test_a_report_is_text_or_json() -> None:
     keep = pool(), DeviceBuffer(size=1000)
     text = rmm.memory_report()
     assert text == rmm.memory_report(format="text")
-    assert "pool_memory_resource" in text
+    assert "PoolMemoryResource" in text
     assert isinstance(json.loads(rmm.memory_report("json")), dict)
     del keep
 

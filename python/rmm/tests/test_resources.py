@@ -9,10 +9,11 @@ import pytest
 
 import rmm
 from rmm import DeviceBuffer, mr
+from rmm._cuda import gpu
 from rmm.mr.experimental import CudaAsyncManagedMemoryResource
 from rmm.pylibrmm.helper import parse_bytes
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
-from support import MIB, ON_HOST, RESOURCES, check_round_trip, on_host_driver, recording_resource
+from support import MIB, ON_HOST, RESOURCES, SYSTEM, check_round_trip, recording_resource
 
 ADAPTORS: dict[str, Any] = {
     "PoolMemoryResource": lambda up: mr.PoolMemoryResource(up, MIB),
@@ -224,12 +225,20 @@ def test_a_fixed_size_resource_serves_one_block_for_each_request() -> None:
         DeviceBuffer(size=4097)
 
 
+@pytest.mark.parametrize("upstream", ["cuda", "managed", "pool", *SYSTEM])
+def test_a_fixed_size_resource_works_over_any_memory(upstream: str) -> None:
+    mr.set_current_device_resource(mr.FixedSizeMemoryResource(RESOURCES[upstream](), MIB, 4))
+    assert mr.get_current_device_resource_type() is mr.FixedSizeMemoryResource
+    for length in (1, 1000, MIB):
+        check_round_trip(length)
+
+
 def test_a_fixed_size_resource_of_default_size_does_not_fill_the_machine() -> None:
     mr.set_current_device_resource(mr.FixedSizeMemoryResource(mr.CudaMemoryResource()))
     check_round_trip(MIB)
 
 
-@pytest.mark.parametrize("upstream", ["cuda", "managed", "pool"])
+@pytest.mark.parametrize("upstream", ["cuda", "managed", "pool", *SYSTEM])
 def test_binning_sends_each_request_to_the_bin_of_its_size(upstream: str) -> None:
     binning = mr.BinningMemoryResource(RESOURCES[upstream](), 10, 12)
     large, calls = recording_resource(mr.CudaMemoryResource())
@@ -321,10 +330,14 @@ def test_managed_memory_of_no_bytes_is_nothing() -> None:
     resource.deallocate(0, 0)
 
 
-@on_host_driver
 @pytest.mark.parametrize("make", [mr.SystemMemoryResource, lambda: mr.SamHeadroomMemoryResource(headroom=MIB)])
 @pytest.mark.parametrize("pool", [False, True])
-def test_memory_of_the_system_works_on_the_host_driver(make: Any, pool: bool) -> None:
+def test_memory_of_the_system_works_where_the_device_reaches_it(make: Any, pool: bool) -> None:
+    pageable_memory_access = 88
+    if gpu.getDeviceAttribute(pageable_memory_access, gpu.getDevice()) == 0:
+        with pytest.raises(RuntimeError, match="System memory allocator is not supported"):
+            make()
+        return
     resource = make()
     mr.set_current_device_resource(mr.PoolMemoryResource(resource, MIB) if pool else resource)
     check_round_trip()

@@ -287,6 +287,9 @@ def test_streams_go_through_cuda_core_and_back(make: Any) -> None:
     ours = make()
     theirs = device.create_stream(ours)
     assert Stream(theirs).__cuda_stream__() == ours.__cuda_stream__()
+    memory = device.allocate(1024, stream=theirs)
+    assert memory.size == 1024
+    memory.close()
 
 
 @needs_gpu

@@ -12,7 +12,7 @@ import pytest
 from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
-from support import MIB, RESOURCES, check_round_trip, recording_resource
+from support import MIB, RESOURCES, check_round_trip, needs_two_devices, recording_resource
 
 #: How long test_eight_threads_make_and_drop_buffers runs.
 SECONDS = float(os.environ.get("RMM_TEST_SECONDS", "1"))
@@ -122,6 +122,7 @@ def test_counters_of_many_threads_add_up(stats_mr: mr.StatisticsResourceAdaptor)
     assert (counts.current_bytes, counts.total_bytes, counts.total_count) == (0, 4000, 400)
 
 
+@needs_two_devices
 def test_threads_work_on_a_device_each() -> None:
     def work(number: int) -> None:
         gpu.setDevice(number % 2)
@@ -182,8 +183,9 @@ def resident_pages() -> int:
 
 
 def test_eight_threads_make_and_drop_buffers_without_a_leak() -> None:
-    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 * MIB, 256 * MIB)
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 64 * MIB, 64 * MIB)
     mr.set_current_device_resource(mr.StatisticsResourceAdaptor(pool))
+    DeviceBuffer.to_device(bytes(64 * MIB))  # on the host driver memory is committed when it is used
 
     def work(seconds: float) -> None:
         stream = Stream()
@@ -193,8 +195,11 @@ def test_eight_threads_make_and_drop_buffers_without_a_leak() -> None:
             held[0].resize(10_000, stream)
             held[1].copy()
 
-    run_in_threads(8, lambda number: work(SECONDS / 4))
-    before = resident_pages()
-    run_in_threads(8, lambda number: work(SECONDS))
+    grown = []
+    for _ in range(4):
+        before = resident_pages()
+        run_in_threads(8, lambda number: work(SECONDS / 4))
+        grown.append(resident_pages() - before)
     assert pool.statistics()["in_use_bytes"] == 0
-    assert resident_pages() - before < 16 * MIB // os.sysconf("SC_PAGESIZE")
+    # What the allocator of the host keeps for threads comes once; a leak grows each time.
+    assert min(grown) < 8 * MIB // os.sysconf("SC_PAGESIZE"), grown

@@ -14,7 +14,7 @@ from rmm import DeviceBuffer, mr
 from rmm._cuda import gpu
 from rmm.pylibrmm.device_buffer import copy_device_to_ptr, copy_host_to_ptr
 from rmm.pylibrmm.stream import Stream
-from support import needs, needs_gpu, recording_resource, run_quietly
+from support import needs, needs_gpu, needs_two_devices, recording_resource, run_quietly
 
 LIBRARY = Path(rmm.__file__).parent / "librmm" / "_torch_allocator.so"
 
@@ -139,6 +139,7 @@ def test_a_block_outlives_the_last_reference_of_python_to_its_resource(library: 
     assert calls == [("allocate", 8), ("deallocate", 8)]
 
 
+@needs_two_devices
 def test_the_functions_make_the_device_current_and_put_it_back(library: Any) -> None:
     resource, calls = recording_resource(mr.CudaMemoryResource())
     mr.set_per_device_resource(1, resource)

@@ -48,11 +48,11 @@ std::size_t block_checker::overhead_bytes(const debug_options& options) noexcept
 }
 
 block_checker::block_checker(memory_below& below, memory_registration* registration, const debug_options& options,
-                             std::string name)
+                             checked_resource of)
     : below_(below),
       registration_(registration),
       options_(options),
-      name_(std::move(name)),
+      of_(std::move(of)),
       driver_(rmm::detail::the_driver()),
       device_(rmm::detail::current_device()),
       front_bytes_(front_bytes(options)),
@@ -72,7 +72,7 @@ block_checker::~block_checker() {
         if (end_serial) check_live(*end_serial);
         report_leaks();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse("could not look at the last blocks of ", name_, ": ", e.what());
+        rmm::detail::report_misuse("could not look at the last blocks of ", of_.name, ": ", e.what());
     }
     // What is left of frees that nobody could look at.
     for (const freed_ptr& b : unfinished_)
@@ -157,7 +157,7 @@ void* block_checker::allocate(std::size_t bytes, cuda_stream_view stream) {
     } catch (...) {
         if (registration_ != nullptr) registration_->take(reinterpret_cast<void*>(address), bytes, stream);
         below_.deallocate(base, size_below(bytes), stream);
-        throw rmm::bad_alloc("there is no host memory to remember a block of " + name_);
+        throw rmm::bad_alloc("there is no host memory to remember a block of " + of_.name);
     }
     return reinterpret_cast<void*>(address);
 }
@@ -188,7 +188,7 @@ void block_checker::deallocate(void* ptr, std::size_t bytes, cuda_stream_view st
         take_back(was.mapped(), bytes, stream, &is_noted);
         tend();
     } catch (const std::exception& e) {
-        rmm::detail::report_misuse("a free of ", name_, " is not looked at: ", e.what());
+        rmm::detail::report_misuse("a free of ", of_.name, " is not looked at: ", e.what());
         if (was.empty() || is_noted) return;
         if (registration_ != nullptr) registration_->take(ptr, was.mapped().history.bytes, stream);
         below_.deallocate(base_of(address), size_below(was.mapped().history.bytes), stream);
@@ -203,7 +203,7 @@ void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_str
     b.history.freed_on = stream;
     b.history.freed_at = stack_here();
     const block_history& history = b.history;
-    if (history.bytes != bytes) report(describe_wrong_free(debug_error::wrong_size, history, bytes, stream, name_));
+    if (history.bytes != bytes) report(describe_wrong_free(debug_error::wrong_size, history, bytes, stream, of_));
     {
         // Its place, should it be held back.
         const std::lock_guard lock(mutex_);
@@ -251,7 +251,7 @@ void block_checker::report_unknown(const block_history& freed, std::size_t bytes
             twice = false;
     }
     report(describe_wrong_free(twice ? debug_error::double_free : debug_error::unknown_pointer, known, bytes, stream,
-                               name_));
+                               of_));
 }
 
 /// Queues all that is to be known of the block, and decides whether it is held back.

@@ -50,9 +50,9 @@ class block_checker {
     static constexpr unsigned char new_pattern = 0xC5;
     static constexpr unsigned char freed_pattern = 0xD7;
 
-    /// `name`: whose blocks these are, for texts. `registration` may be null.
+    /// `registration` may be null.
     block_checker(memory_below& below, memory_registration* registration, const debug_options& options,
-                  std::string name);
+                  checked_resource of);
     /// Waits for the device, looks at everything, reports leaks. What is not freed is not given back.
     ~block_checker();
     block_checker(const block_checker&) = delete;
@@ -119,7 +119,7 @@ class block_checker {
     memory_below& below_;
     memory_registration* const registration_;
     const debug_options options_;
-    const std::string name_;
+    const checked_resource of_;
     driver::Driver& driver_;
     const int device_;
     const std::size_t front_bytes_;

@@ -100,7 +100,7 @@ void block_checker::look_at_frees(std::size_t most, bool wait) {
         try {
             if (status.ok() && b.zones != nullptr) (void)check_zones(b.history, b.zones);
         } catch (const std::bad_alloc& e) {
-            rmm::detail::report_misuse("debug: there is something wrong with a block of ", name_, ": ", e.what());
+            rmm::detail::report_misuse("debug: there is something wrong with a block of ", of_.name, ": ", e.what());
         }
         passed.splice(passed.end(), batch, at);
     }
@@ -143,7 +143,7 @@ void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_b
     try {
         check_contents(blocks);
     } catch (const std::bad_alloc& e) {
-        rmm::detail::report_misuse("freed blocks of ", name_, " are not looked at: ", e.what());
+        rmm::detail::report_misuse("freed blocks of ", of_.name, " are not looked at: ", e.what());
     }
     for (const freed_block* b : blocks)
         below_.deallocate_unused(base_of(b->history.address), size_below(b->history.bytes), own_.view());
@@ -183,13 +183,13 @@ bool block_checker::check_zones(const block_history& history, const unsigned cha
         front.first = front.last;
         front.found = front.last_found;
         report(describe_write(debug_error::write_before, history, -static_cast<std::ptrdiff_t>(front_bytes_), front,
-                              zone_pattern, name_));
+                              zone_pattern, of_));
         intact = false;
     }
     if (const wrong_bytes back = compare_with_pattern(zones + front_bytes_, back_bytes_, zone_pattern);
         back.count != 0) {
         report(describe_write(debug_error::write_behind, history, static_cast<std::ptrdiff_t>(history.bytes), back,
-                              zone_pattern, name_));
+                              zone_pattern, of_));
         intact = false;
     }
     return intact;
@@ -234,7 +234,7 @@ void block_checker::check_contents(const std::vector<freed_block*>& blocks) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         if (wrong[i].count == 0) continue;
         blocks[i]->filled = false;  // told once
-        report(describe_write(debug_error::write_after_free, blocks[i]->history, 0, wrong[i], freed_pattern, name_));
+        report(describe_write(debug_error::write_after_free, blocks[i]->history, 0, wrong[i], freed_pattern, of_));
     }
 }
 
@@ -276,7 +276,7 @@ void block_checker::report_leaks() {
     std::vector<std::pair<std::uint64_t, const block_history*>> blocks;
     for (const auto& [address, b] : live_) blocks.emplace_back(b.serial, &b.history);
     std::sort(blocks.begin(), blocks.end());
-    for (const auto& [serial, history] : blocks) report(describe_leak(*history, name_));
+    for (const auto& [serial, history] : blocks) report(describe_leak(*history, of_));
 }
 
 }  // namespace detail

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "rmm/detail/format.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -25,14 +25,14 @@ std::string number(std::size_t count, const char* what) {
 
 /// "block 0x.. of 1000 bytes, allocated on stream .."
 std::string name_of(const block_history& b) {
-    return "block " + hexadecimal(b.address) + " of " + number(b.bytes, "byte") + ", allocated on stream " +
-           rmm::detail::format_stream(b.allocated_on);
+    return "block " + hexadecimal(b.address) + " of " + number(b.bytes, "byte") + ", allocated on " +
+           rmm::detail::stream_name(b.allocated_on);
 }
 
-std::string stacks_of(const block_history& b, bool was_freed) {
+std::string stacks_of(const block_history& b, bool was_freed, const checked_resource& of) {
     if (b.allocated_at == nullptr)
-        return "\n  stacks were not taken: set `stacks` (RMM_DEBUG=1,stacks) to see where it was allocated" +
-               std::string(was_freed ? " and freed" : "");
+        return std::string("\n  stacks were not taken: ") + of.to_get_stacks + " to see where it was allocated" +
+               (was_freed ? " and freed" : "");
     std::ostringstream text;
     text << "\n  allocated at\n" << *b.allocated_at;
     if (was_freed && b.freed_at != nullptr) text << "  freed at\n" << *b.freed_at;
@@ -69,7 +69,7 @@ wrong_bytes compare_with_pattern(const unsigned char* bytes, std::size_t size, u
 }
 
 debug_finding describe_write(debug_error error, const block_history& block, std::ptrdiff_t offset,
-                             const wrong_bytes& wrong, unsigned char expected, const std::string& where) {
+                             const wrong_bytes& wrong, unsigned char expected, const checked_resource& of) {
     debug_finding f = finding_of(error, block);
     f.offset = offset + static_cast<std::ptrdiff_t>(wrong.first);
     f.expected = expected;
@@ -98,36 +98,36 @@ debug_finding describe_write(debug_error error, const block_history& block, std:
         advice = "look for a stream that still used it, or a pointer that was kept; stacks say who freed it";
         break;
     }
-    f.text = std::string(what) + " of " + where + "\n  " + name_of(block);
-    if (freed) f.text += ", freed on stream " + rmm::detail::format_stream(block.freed_on);
+    f.text = std::string(what) + " of " + of.name + "\n  " + name_of(block);
+    if (freed) f.text += ", freed on " + rmm::detail::stream_name(block.freed_on);
     f.text += "\n  byte " + std::to_string(f.offset) + " (" + place + ", address " +
               hexadecimal(block.address + static_cast<std::uintptr_t>(f.offset)) + ") is " + hexadecimal(f.found) +
               " and should be " + hexadecimal(expected) + "; " + number(wrong.count, "byte") +
-              (wrong.count == 1 ? " is" : " are") + " wrong" + stacks_of(block, freed) + "\n  try: " + advice;
+              (wrong.count == 1 ? " is" : " are") + " wrong" + stacks_of(block, freed, of) + "\n  try: " + advice;
     return f;
 }
 
 debug_finding describe_wrong_free(debug_error error, const block_history& block, std::size_t given_bytes,
-                                  cuda_stream_view stream, const std::string& where) {
+                                  cuda_stream_view stream, const checked_resource& of) {
     debug_finding f = finding_of(error, block);
     f.given_bytes = given_bytes;
-    const std::string call = "deallocate(" + hexadecimal(block.address) + ", " + number(given_bytes, "byte") +
-                             ", stream " + rmm::detail::format_stream(stream) + ")";
+    const std::string call = "deallocate(" + hexadecimal(block.address) + ", " + number(given_bytes, "byte") + ") of " +
+                             of.name + " on " + rmm::detail::stream_name(stream);
     switch (error) {
     case debug_error::double_free:
-        f.text = "a block was freed twice: " + call + " of " + where + "\n  " + name_of(block) +
-                 ", freed before on stream " + rmm::detail::format_stream(block.freed_on) + stacks_of(block, true) +
-                 "\n  try: one owner for each block, such as rmm::device_buffer; the second free is ignored";
+        f.text = "a block was freed twice: " + call + "\n  " + name_of(block) + ", freed before on " +
+                 rmm::detail::stream_name(block.freed_on) + stacks_of(block, true, of) +
+                 "\n  try: one owner for each block, such as a device buffer; the second free is ignored";
         break;
     case debug_error::wrong_size:
         f.freed_on = stream;
-        f.text = "a block was freed with a wrong size: " + call + " of " + where + "\n  " + name_of(block) +
-                 stacks_of(block, false) + "\n  try: the size that was given to allocate; the block is freed whole";
+        f.text = "a block was freed with a wrong size: " + call + "\n  " + name_of(block) +
+                 stacks_of(block, false, of) + "\n  try: the size that was given to allocate; the block is freed whole";
         break;
     default:
         f.block_bytes = 0;
         f.freed_on = stream;
-        f.text = "a pointer was freed that is no block of this resource: " + call + " of " + where +
+        f.text = "a pointer was freed that is no block of this resource: " + call +
                  "\n  it was not allocated here, or long freed, or points into a block" +
                  "\n  try: freeing with the resource that allocated; the free is ignored";
         break;
@@ -135,9 +135,10 @@ debug_finding describe_wrong_free(debug_error error, const block_history& block,
     return f;
 }
 
-debug_finding describe_leak(const block_history& block, const std::string& where) {
+debug_finding describe_leak(const block_history& block, const checked_resource& of) {
     debug_finding f = finding_of(debug_error::leak, block);
-    f.text = "a block is still in use at the end of " + where + "\n  " + name_of(block) + stacks_of(block, false) +
+    f.text = "a block is still in use at the end of " + of.name + "\n  " + name_of(block) +
+             stacks_of(block, false, of) +
              "\n  try: freeing it before, or a resource that lives longer than what it gives out";
     return f;
 }

@@ -26,6 +26,14 @@ struct block_history {
     std::shared_ptr<const rmm::detail::stack_trace> freed_at;
 };
 
+/// Whose blocks these are, for texts.
+struct checked_resource {
+    std::string name;           ///< "a pool_memory_resource"
+    const char* to_get_stacks;  ///< how its user asks for them: "run with ..", "set .."
+};
+/// Of a resource whose options come from RMM_DEBUG.
+inline constexpr const char* stacks_by_environment = "run with RMM_DEBUG=1,stacks in the environment";
+
 /// Bytes that are not what they should be, in one stretch of memory.
 struct wrong_bytes {
     std::size_t count = 0;
@@ -36,13 +44,13 @@ struct wrong_bytes {
 };
 wrong_bytes compare_with_pattern(const unsigned char* bytes, std::size_t size, unsigned char pattern) noexcept;
 
-/// A write that the bytes `wrong`, counted from `offset` of the block, tell of. `where`: whose blocks these are.
+/// A write that the bytes `wrong`, counted from `offset` of the block, tell of.
 debug_finding describe_write(debug_error error, const block_history& block, std::ptrdiff_t offset,
-                             const wrong_bytes& wrong, unsigned char expected, const std::string& where);
+                             const wrong_bytes& wrong, unsigned char expected, const checked_resource& of);
 /// A free with `given_bytes` on `stream`; of what is known of the address.
 debug_finding describe_wrong_free(debug_error error, const block_history& block, std::size_t given_bytes,
-                                  cuda_stream_view stream, const std::string& where);
-debug_finding describe_leak(const block_history& block, const std::string& where);
+                                  cuda_stream_view stream, const checked_resource& of);
+debug_finding describe_leak(const block_history& block, const checked_resource& of);
 
 }  // namespace detail
 }  // namespace mr

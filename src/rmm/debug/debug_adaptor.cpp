@@ -4,7 +4,9 @@
 #include <exception>
 #include <string>
 
+#include "rmm/class_names.hpp"
 #include "rmm/debug/block_checker.hpp"
+#include "rmm/debug/debug_environment.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/status.hpp"
 
@@ -38,14 +40,28 @@ class upstream_memory final : public memory_below {
 }  // namespace
 
 struct debug_parts {
-    debug_parts(device_async_resource_ref upstream, const debug_options& options)
-        : below(upstream), checker(below, nullptr, options, "a debug_resource_adaptor") {}
+    debug_parts(device_async_resource_ref upstream, const debug_options& options, const char* to_get_stacks)
+        : below(upstream),
+          checker(below, nullptr, options, {rmm::detail::with_class_names("a debug_resource_adaptor"), to_get_stacks}) {
+    }
     upstream_memory below;
     block_checker checker;
 };
 
+namespace {
+
+debug_options options_by_environment() {
+    const debug_environment environment = read_debug_environment();
+    return environment.enabled ? environment.options : debug_options{};
+}
+
+}  // namespace
+
+debug_adaptor::debug_adaptor(device_async_resource_ref upstream)
+    : adaptor(upstream), parts_{new debug_parts(upstream, options_by_environment(), stacks_by_environment)} {}
+
 debug_adaptor::debug_adaptor(device_async_resource_ref upstream, debug_options const& options)
-    : adaptor(upstream), parts_{new debug_parts(upstream, options)} {}
+    : adaptor(upstream), parts_{new debug_parts(upstream, options, "set debug_options::stacks")} {}
 
 debug_adaptor::~debug_adaptor() {
     if (!rmm::detail::lost_in_fork()) delete parts_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "rmm/aligned.hpp"
+#include "rmm/class_names.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -25,7 +26,9 @@ std::unique_ptr<pool_debugging> pool_debugging::make(pool_engine& engine, const 
 
 pool_debugging::pool_debugging(pool_engine& engine, const debug_environment& environment) : engine_(engine) {
     if (environment.enabled)
-        checker_.emplace(*this, engine.registration(), environment.options, std::string("a ") + engine.options().name);
+        checker_.emplace(*this, engine.registration(), environment.options,
+                         checked_resource{rmm::detail::with_class_names(std::string("a ") + engine.options().name),
+                                          stacks_by_environment});
 }
 
 pool_options pool_debugging::with_room(const pool_options& options, const debug_environment& environment) {

@@ -47,7 +47,6 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       options_(options),
       has_stocks_(options.block_bytes >= smallest_stocked_bytes),
       blocks_(std::max(options.block_bytes, smallest_stocked_bytes)),
-      name_(options.name),
       heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
       timelines_(driver_, device_, mutex_.gone()),
       poll_after_(poll_after) {
@@ -148,6 +147,22 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
         }
     }
     return allocate_slowly(size, stream, known, why);
+}
+
+void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = normalized(stream);
+    if (handle != rmm::detail::legacy_stream_handle() || bytes == 0 || has_stocks_) return nullptr;
+    const std::size_t limit = small_limit_.load(std::memory_order_relaxed);
+    if (bytes > limit || size_of(bytes) > limit) return nullptr;
+    arena* const a = arena_at_hand(handle, nullptr);
+    if (a == nullptr || a->shares.load(std::memory_order_relaxed)) return nullptr;
+    const std::unique_lock in(a->mutex, std::try_to_lock);
+    if (!in.owns_lock() || a->handle.load(std::memory_order_relaxed) != handle) return nullptr;
+    try {
+        return reinterpret_cast<void*>(a->try_allocate(size_of(bytes), rmm::detail::current_tag()).address);
+    } catch (const std::exception&) {
+        return nullptr;  // who asks again hears of it
+    }
 }
 
 /// `known`: the stream's arena, if the driver was asked already and the stream is not captured.
@@ -362,6 +377,19 @@ heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, a
     return now;
 }
 
+/// On the arena's own stream, which has not ended; under the arena's lock. The block's size; 0 if it is none in use.
+std::size_t pool_engine::free_at_home(arena& owner, std::uintptr_t address) noexcept {
+    timeline& home = *owner.home.load(std::memory_order_relaxed);
+    const std::uint64_t epoch = home.epoch_now();
+    const std::size_t size = owner.heap.free(address, epoch);
+    if (size == 0) return 0;
+    home.mark_used(epoch);
+    owner.last_freed = epoch;
+    owner.count_free(size);
+    if (owner.heap.num_unused_spans() > 0) note_change(owner);
+    return size;
+}
+
 void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
     // The default streams of threads share a handle: only the thread's own arena tells.
@@ -373,16 +401,9 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     bool done = false;
     if (at_home) {
         const std::lock_guard in(owner.mutex);
-        timeline& home = *owner.home.load(std::memory_order_relaxed);
-        if (owner.handle.load(std::memory_order_relaxed) == handle && !home.has_ended()) {
-            const std::uint64_t epoch = home.epoch_now();
-            true_size = owner.heap.free(address, epoch);
-            if (true_size != 0) {
-                home.mark_used(epoch);
-                owner.last_freed = epoch;
-                owner.count_free(true_size);
-                if (owner.heap.num_unused_spans() > 0) note_change(owner);
-            }
+        if (owner.handle.load(std::memory_order_relaxed) == handle &&
+            !owner.home.load(std::memory_order_relaxed)->has_ended()) {
+            true_size = free_at_home(owner, address);
             done = true;
         }
     }
@@ -393,6 +414,22 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     }
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
     if (should_record(*recorder)) record(*recorder, stream);
+}
+
+bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(ptr);
+    const cudaStream_t handle = normalized(stream);
+    if (handle != rmm::detail::legacy_stream_handle() || has_stocks_ || address == 0) return false;
+    if (num_captures_.load(std::memory_order_relaxed) > 0) return false;
+    arena* const owner = directory_.find(address);
+    // An event that is due is recorded by a free that may call the driver.
+    if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))
+        return false;
+    const std::unique_lock in(owner->mutex, std::try_to_lock);
+    if (!in.owns_lock() || owner->handle.load(std::memory_order_relaxed) != handle) return false;
+    const std::size_t true_size = free_at_home(*owner, address);
+    if (true_size != 0 && true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    return true_size != 0;
 }
 
 /// The arena's block comes back when the fences have passed: at once, if the arena's stream need not wait for them. Its

@@ -88,6 +88,10 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// that are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
+    /// Null, and false, where it takes a wait or a call of the driver. Only of blocks of arenas, on the legacy stream.
+    void* allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept;
+    bool free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
+
     /// Takes a block back, which may be used again once the work queued now on every one of `streams` is done. Without
     /// streams it may be used at once: the caller has waited for all its users. O(1) for blocks of arenas, O(log free
     /// pieces) for others.
@@ -261,6 +265,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     template<typename F>
     void with_home(cuda_stream_view stream, F&& f);
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
+    std::size_t free_at_home(arena& owner, std::uintptr_t address) noexcept;
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
@@ -305,6 +310,8 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     // ---- when there is no more (shortage.cpp)
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
+    std::string name_in_texts() const;  // under the lock
+    [[noreturn]] void throw_too_large(std::size_t bytes);
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
     std::string shortage_details(std::size_t bytes, const pool_statistics& s, bool at_maximum,
                                  memory_shortage* shortage);
@@ -329,7 +336,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<std::size_t> release_above_{~std::size_t{0}};
 
     engine_mutex mutex_;
-    std::string name_;
+    std::string name_;  // empty: that of the class
     std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
     std::vector<std::unique_ptr<arena>> arenas_;

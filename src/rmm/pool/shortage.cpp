@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "rmm/aligned.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/pool/engine.hpp"
@@ -82,8 +83,8 @@ neighbours ask_neighbours(int device, const rmm::detail::memory_holder& self) {
 rmm::detail::holder_figures pool_engine::figures() {
     rmm::detail::holder_figures f;
     const lock held(mutex_);
-    f.name = name_;
-    f.kind = options_.name;
+    f.name = name_in_texts();
+    f.kind = rmm::detail::with_class_names(options_.name);
     f.held_bytes = held_bytes();
     f.peak_bytes = std::max(peak_held_bytes_, f.held_bytes);
     f.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
@@ -183,7 +184,7 @@ namespace {
 std::string name_of_stream(cudaStream_t handle) {
     if (handle == arena::no_stream()) return "(ended)";
     if (handle == arena::shared_streams()) return "(streams that share memory)";
-    return rmm::detail::format_stream(cuda_stream_view{handle});
+    return rmm::detail::short_stream_name(cuda_stream_view{handle});
 }
 
 }  // namespace
@@ -207,17 +208,32 @@ void add_advice(std::string* to, const std::string& what) { *to += (to->empty() 
 
 }  // namespace
 
+std::string pool_engine::name_in_texts() const {
+    return name_.empty() ? rmm::detail::with_class_names(options_.name) : name_;
+}
+
+void pool_engine::throw_too_large(std::size_t bytes) {
+    memory_shortage shortage;
+    shortage.requested_bytes = bytes;
+    shortage.limit = memory_limit::maximum;
+    std::string text = "Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")";
+    if (options_.block_bytes != 0) {
+        const lock held(mutex_);
+        text += ": pool \"" + name_in_texts() + "\" was asked for " + format_size(bytes) + ", and its blocks have " +
+                format_size(options_.block_bytes) + "\n  try         a larger block size, or a " +
+                rmm::detail::with_class_names("binning_memory_resource") + " for requests of many sizes";
+    }
+    throw rmm::out_of_memory(text, shortage);
+}
+
 void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream) {
     if (why.why == refusal::cause::driver)
         rmm::detail::throw_allocation_failure(why.status, bytes,
                                               "a pool, making a stream wait for the last users of a block,");
+    if (why.why == refusal::cause::too_large) throw_too_large(bytes);
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
     shortage.limit = memory_limit::maximum;
-    if (why.why == refusal::cause::too_large)
-        throw rmm::out_of_memory("Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")",
-                                 shortage);
-
     const pool_statistics s = statistics();
     if (why.device_is_full) shortage.limit = memory_limit::device;
     if (!options_.on_device) shortage.limit = memory_limit::unknown;
@@ -230,12 +246,14 @@ void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stre
     std::string name;
     {
         const lock held(mutex_);
-        name = name_;
+        name = name_in_texts();
     }
     const bool at_maximum = s.maximum_bytes != 0 && !why.device_is_full;
     std::string text = "Maximum pool size exceeded (failed to allocate " + format_bytes(bytes) + "): " + why.reason;
     text += "\nout of memory on " + rmm::detail::device_name(device_) + ": pool \"" + name + "\" was asked for " +
-            format_size(bytes) + " on stream " + rmm::detail::format_stream(stream);
+            format_size(bytes) +
+            (options_.block_bytes == 0 ? "" : ", which takes a block of " + format_size(options_.block_bytes) + ",") +
+            " on " + rmm::detail::stream_name(stream);
     if (s.maximum_bytes == 0)
         text += " and has no maximum";
     else
@@ -296,11 +314,11 @@ std::string pool_engine::advice(std::size_t bytes, const pool_statistics& s, boo
     std::string text;
     const bool device_known = shortage.device_total_bytes != 0;
     if (s.free_bytes >= bytes && !traits_.is_virtual)
-        add_advice(&text,
-                   std::string(driver_.capabilities().virtual_memory && options_.on_device ? "a vmm_memory_resource"
-                                                                                           : "a larger pool") +
-                       ", or one initial block instead of growth: enough is free but in pieces (" +
-                       format_short_size(s.free_bytes) + ")");
+        add_advice(&text, std::string(driver_.capabilities().virtual_memory && options_.on_device
+                                          ? rmm::detail::with_class_names("a vmm_memory_resource")
+                                          : "a larger pool") +
+                              ", or one initial block instead of growth: enough is free but in pieces (" +
+                              format_short_size(s.free_bytes) + ")");
     if (at_maximum && (!device_known || !options_.on_device || shortage.device_free_bytes >= bytes))
         add_advice(&text, "a larger maximum" +
                               (device_known && options_.on_device

@@ -1,12 +1,14 @@
-// <rmm/aligned.hpp>, <rmm/detail/aligned.hpp>, <rmm/detail/format.hpp> and the version.
+// <rmm/aligned.hpp>, <rmm/detail/aligned.hpp>, <rmm/detail/format.hpp>, names in texts, and the version.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 
+#include "rmm/class_names.hpp"
 #include "rmm/detail/aligned.hpp"
 #include "rmm/detail/format.hpp"
+#include "rmm/status.hpp"
 #include "rmm/version_config.hpp"
 
 namespace {
@@ -67,6 +69,20 @@ TEST(Format, streams_are_printed_as_pointers) {
     EXPECT_EQ(rmm::detail::format_stream(rmm::cuda_stream_view{}), "0");
     EXPECT_EQ(rmm::detail::format_stream(rmm::cuda_stream_legacy), "0x1");
     EXPECT_EQ(rmm::detail::format_stream(rmm::cuda_stream_per_thread), "0x2");
+}
+
+TEST(Format, texts_have_one_name_for_both_handles_of_the_default_stream) {
+    for (const rmm::cuda_stream_view stream : {rmm::cuda_stream_view{}, rmm::cuda_stream_legacy}) {
+        EXPECT_EQ(rmm::detail::stream_name(stream), "the default stream");
+        EXPECT_EQ(rmm::detail::short_stream_name(stream), "default");
+    }
+    EXPECT_EQ(rmm::detail::stream_name(rmm::cuda_stream_per_thread), "stream 0x2");
+    EXPECT_EQ(rmm::detail::short_stream_name(rmm::cuda_stream_per_thread), "0x2");
+}
+
+TEST(Format, classes_have_their_names_of_cpp) {
+    constexpr const char* text = "a vmm_memory_resource, of blocks_to_preallocate";
+    EXPECT_EQ(rmm::detail::with_class_names(text), text);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ namespace {
 
 using namespace rmm::mr;
 using rmm_test::contains;
+using rmm_test::debug_variable;
 using rmm_test::driver;
 using rmm_test::findings;
 using rmm_test::peek;
@@ -63,7 +64,7 @@ TEST(DebugAdaptor, a_write_past_the_end_is_found_with_its_place) {
     EXPECT_EQ(f.found, 0x2a);
     EXPECT_EQ(f.wrong_bytes, 1u);
     EXPECT_TRUE(contains(f.text, "a write past the end of a block of a debug_resource_adaptor")) << f.text;
-    EXPECT_TRUE(contains(f.text, "of 1000 bytes, allocated on stream")) << f.text;
+    EXPECT_TRUE(contains(f.text, "of 1000 bytes, allocated on the default stream")) << f.text;
     EXPECT_TRUE(contains(f.text, "byte 1000 (the first byte behind it, address 0x")) << f.text;
     EXPECT_TRUE(contains(f.text, "is 0x2a and should be 0xfb; 1 byte is wrong")) << f.text;
     EXPECT_TRUE(contains(f.text, "try:")) << f.text;
@@ -143,7 +144,7 @@ TEST(DebugAdaptor, a_write_after_free_is_found_when_the_block_leaves_the_quarant
     EXPECT_EQ(found[0].found, 0x11);
     EXPECT_EQ(found[0].wrong_bytes, 2u);
     EXPECT_TRUE(contains(found[0].text, "a write into a block after it was freed")) << found[0].text;
-    EXPECT_TRUE(contains(found[0].text, "freed on stream")) << found[0].text;
+    EXPECT_TRUE(contains(found[0].text, "freed on the default stream")) << found[0].text;
 }
 
 TEST(DebugAdaptor, large_blocks_are_looked_at_to_their_last_byte) {
@@ -199,7 +200,7 @@ TEST(DebugAdaptor, a_block_freed_twice_is_freed_once_whether_it_is_held_back_or_
         EXPECT_EQ(found[0].error, debug_error::double_free);
         EXPECT_EQ(found[0].block_bytes, 300u);
         EXPECT_TRUE(contains(found[0].text, "a block was freed twice: deallocate(0x")) << found[0].text;
-        EXPECT_TRUE(contains(found[0].text, "freed before on stream")) << found[0].text;
+        EXPECT_TRUE(contains(found[0].text, "freed before on the default stream")) << found[0].text;
         EXPECT_EQ(upstream.frees.size(), 1u);
     }
 }
@@ -272,6 +273,41 @@ TEST(DebugAdaptor, stacks_say_where_a_block_came_from) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_TRUE(contains(found[0].text, "allocated at\n#0")) << found[0].text;
     EXPECT_TRUE(contains(found[0].text, "freed at\n#0")) << found[0].text;
+}
+
+TEST(DebugAdaptor, findings_without_stacks_say_how_to_get_them) {
+    cuda upstream;
+    findings found;
+    {
+        adaptor_over_cuda mr{&upstream, found.options()};
+        mr.deallocate(mr.allocate(100), 99);
+    }
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_TRUE(contains(found[0].text, "stacks were not taken: set debug_options::stacks to see")) << found[0].text;
+
+    const auto text_with = [&](const char* variable) {
+        const debug_variable set{variable};
+        testing::internal::CaptureStderr();
+        {
+            adaptor_over_cuda mr{&upstream};
+            mr.deallocate(mr.allocate(100), 99);
+        }
+        return testing::internal::GetCapturedStderr();
+    };
+    for (const char* const variable : {"", "0", "1", "redzones"}) {
+        const std::string text = text_with(variable);
+        EXPECT_TRUE(contains(text, "not taken: run with RMM_DEBUG=1,stacks in the environment to see")) << text;
+    }
+    const std::string text = text_with("1,stacks");
+    EXPECT_TRUE(contains(text, "allocated at\n#0")) << text;
+    EXPECT_FALSE(contains(text, "not taken")) << text;
+}
+
+TEST(DebugAdaptor, without_options_a_variable_that_is_malformed_is_refused) {
+    const debug_variable variable{"stakcs"};
+    cuda upstream;
+    EXPECT_THROW(adaptor_over_cuda{&upstream}, rmm::logic_error);
+    EXPECT_NO_THROW((adaptor_over_cuda{&upstream, debug_options{}}));
 }
 
 TEST(DebugAdaptor, without_a_report_function_the_text_goes_to_stderr) {

@@ -1,8 +1,6 @@
 // RMM_DEBUG: its words, and that every pool behaves as it says.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <optional>
 #include <string>
 
 #include "debug_tools.hpp"
@@ -21,6 +19,7 @@ namespace {
 using namespace rmm::mr;
 using detail::parse_debug_environment;
 using rmm_test::contains;
+using rmm_test::debug_variable;
 using rmm_test::peek;
 using rmm_test::poke;
 using cuda = cuda_memory_resource;
@@ -34,26 +33,6 @@ constexpr bool watched = true;
 #else
 constexpr bool watched = false;
 #endif
-
-/// RMM_DEBUG for a scope.
-class debug_variable {
-  public:
-    explicit debug_variable(const char* value) {
-        if (const char* before = std::getenv("RMM_DEBUG")) before_ = before;
-        setenv("RMM_DEBUG", value, 1);
-    }
-    ~debug_variable() {
-        if (before_)
-            setenv("RMM_DEBUG", before_->c_str(), 1);
-        else
-            unsetenv("RMM_DEBUG");
-    }
-    debug_variable(const debug_variable&) = delete;
-    debug_variable& operator=(const debug_variable&) = delete;
-
-  private:
-    std::optional<std::string> before_;
-};
 
 template<typename Pool>
 detail::block_checker& checker_of(Pool& pool) {

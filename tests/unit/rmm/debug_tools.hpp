@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,5 +55,25 @@ inline std::vector<unsigned char> peek(void const* block, std::size_t bytes, rmm
 }
 
 inline bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
+
+/// RMM_DEBUG for a scope.
+class debug_variable {
+  public:
+    explicit debug_variable(const char* value) {
+        if (const char* before = std::getenv("RMM_DEBUG")) before_ = before;
+        setenv("RMM_DEBUG", value, 1);
+    }
+    ~debug_variable() {
+        if (before_)
+            setenv("RMM_DEBUG", before_->c_str(), 1);
+        else
+            unsetenv("RMM_DEBUG");
+    }
+    debug_variable(const debug_variable&) = delete;
+    debug_variable& operator=(const debug_variable&) = delete;
+
+  private:
+    std::optional<std::string> before_;
+};
 
 }  // namespace rmm_test

@@ -46,6 +46,23 @@ std::string message_of(F&& f) {
     return "";
 }
 
+TEST(FixedSize, refusals_say_how_large_a_block_is) {
+    recording_resource upstream;
+    upstream.limit = 8 * KiB;
+    fixed mr{&upstream, 4 * KiB, 2};
+    const std::string too_large = message_of([&] { (void)mr.allocate(5 * KiB); });
+    EXPECT_NE(too_large.find("was asked for 5.00 KiB (5120 bytes), and its blocks have 4.00 KiB (4096 bytes)"),
+              std::string::npos)
+        << too_large;
+    EXPECT_NE(too_large.find("a larger block size, or a binning_memory_resource"), std::string::npos) << too_large;
+    void* const both[] = {mr.allocate(100), mr.allocate(100)};
+    const std::string full = message_of([&] { (void)mr.allocate(100, cuda_stream_legacy); });
+    EXPECT_NE(full.find("was asked for 100 bytes, which takes a block of 4.00 KiB (4096 bytes), on the default stream"),
+              std::string::npos)
+        << full;
+    for (void* const ptr : both) mr.deallocate(ptr, 100);
+}
+
 TEST(FixedSize, refuses_bad_arguments) {
     cuda upstream;
     EXPECT_THROW((mr::fixed_size_memory_resource<cuda>{static_cast<cuda*>(nullptr)}), rmm::logic_error);

@@ -91,6 +91,7 @@ class RMM_EXPORT debug_adaptor : public adaptor {
     debug_adaptor& operator=(debug_adaptor const&) = delete;
 
   protected:
+    explicit debug_adaptor(device_async_resource_ref upstream);  // as RMM_DEBUG says
     debug_adaptor(device_async_resource_ref upstream, debug_options const& options);
 
   private:

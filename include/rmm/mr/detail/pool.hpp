@@ -82,6 +82,10 @@ class RMM_EXPORT pool {
 
     void* allocate(std::size_t bytes, cuda_stream_view stream);
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
+    /// The same where the pool needs no lock that another thread has and no call of the driver, for callers that must not wait: small
+    /// blocks of the legacy default stream. Null, or false, with nothing done, otherwise.
+    void* allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept;
+    [[nodiscard]] bool deallocate_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
     /// The same of a block that nothing queued on any stream uses, nor was when it was allocated: it is free at once.
     void deallocate_idle(void* ptr, std::size_t bytes) noexcept;
     [[nodiscard]] device_async_resource_ref upstream() const noexcept;
