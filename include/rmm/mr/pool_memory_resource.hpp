@@ -15,7 +15,7 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Best fit with coalescing over blocks of `Upstream`; requests are rounded up to 256 bytes. 0 bytes are null.
+/// Best fit (small requests from below) with coalescing over blocks of `Upstream`; sizes round up to 256. 0 bytes are null.
 ///
 /// - A block freed on a stream is used again on that stream without any wait. Another stream is made to wait for the point
 ///   where the block was freed. The stream given to `deallocate` may be destroyed at once.

@@ -31,6 +31,9 @@ constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
 // A request of more than this part of a span would leave much of it unused.
 constexpr std::size_t requests_in_span = 8;
+// Those of more than such a part of the largest that arenas serve get what the spans there are have free, but no span more:
+// many streams, each with another one for a few of these, would keep much of a pool.
+constexpr std::size_t parts_worth_a_span = 2;
 // The spans of all streams are no more of a pool than this.
 constexpr std::size_t share_of_holders = 4;
 // Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
@@ -43,7 +46,7 @@ std::string first_line(const char* text) { return std::string(text, std::strcspn
 
 // ---- what arenas get
 
-std::size_t upstream_growth::span_for(std::size_t, const arena&) const noexcept {
+std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noexcept {
     constexpr std::size_t granule = span_directory::granule;
     if (const std::size_t block = pool_.options_.block_bytes; block != 0) {
         if (pool_.has_stocks_) return 0;
@@ -51,6 +54,7 @@ std::size_t upstream_growth::span_for(std::size_t, const arena&) const noexcept 
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
     if (pool_.held_bytes() < min_bytes_for_arenas) return 0;
+    if (parts_worth_a_span * size > pool_.small_limit_.load(std::memory_order_relaxed)) return 0;
     std::size_t bytes = granule;
     while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.free_bytes()) bytes *= 2;
     return bytes;
