@@ -39,6 +39,11 @@ constexpr std::size_t share_of_holders = 4;
 // Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
 constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
 
+// A pool without a maximum doubles at each step, so that it asks upstream seldom. After the last step it may hold twice what
+// it needs; a pool from this size on grows by such a part of what it holds.
+constexpr std::size_t large_pool_bytes = std::size_t{4} << 30;
+constexpr std::size_t parts_of_large_pool = 32;
+
 /// What is behind it are figures, of which the pool gives its own.
 std::string first_line(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
 
@@ -80,8 +85,10 @@ std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refu
         why->reason = "No room in arena.";
         return std::nullopt;
     }
-    if (maximum == no_maximum)
-        return std::max(size, pool_.options_.growth_bytes != 0 ? pool_.options_.growth_bytes : held);
+    if (maximum == no_maximum) {
+        const std::size_t step = held < large_pool_bytes ? held : align_up(held / parts_of_large_pool, unit);
+        return std::max(size, pool_.options_.growth_bytes != 0 ? pool_.options_.growth_bytes : step);
+    }
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
         why->why = refusal::cause::exhausted;
