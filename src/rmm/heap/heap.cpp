@@ -25,7 +25,8 @@ std::string describe(std::uintptr_t address, std::size_t size_bytes) {
 
 }  // namespace
 
-heap::heap(std::size_t alignment, merging how) : alignment_(alignment), merging_(how) {
+heap::heap(std::size_t alignment, merging how, placement where)
+    : alignment_(alignment), merging_(how), placement_(where) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0)
         throw std::invalid_argument("heap alignment " + std::to_string(alignment) + " is not a power of two");
 }
@@ -72,7 +73,7 @@ void heap::expect_frees(std::size_t more) {
 
 /// Without branches, as far as that goes: which way they would go depends on the addresses.
 bool heap::address_order::update(piece& p) noexcept {
-    constexpr static row_sums none{0, ~std::uintptr_t{0}, 0, 0, 0, false};  // no piece ends or begins there
+    constexpr static row_sums none{0, ~std::uintptr_t{0}, 0, 0, 0, 0, false};  // no piece ends or begins there
     const piece* const left = address_tree::left(&p);
     const piece* const right = address_tree::right(&p);
     const row_sums& l = left != nullptr ? left->below : none;
@@ -86,6 +87,8 @@ bool heap::address_order::update(piece& p) noexcept {
     sums.first_row_bytes = before == p.address - sums.begin ? row : l.first_row_bytes;
     sums.last_row_bytes = behind == sums.end - p.end() ? row : r.last_row_bytes;
     sums.longest_bytes = std::max({row, l.longest_bytes, r.longest_bytes});
+    sums.largest_ready_bytes =
+        std::max({p.of == nobody ? p.size_bytes : 0, l.largest_ready_bytes, r.largest_ready_bytes});
     sums.begins_region = left != nullptr ? l.begins_region : p.begins_region;
     if (p.below == sums) return false;
     p.below = sums;
@@ -176,7 +179,7 @@ void heap::enter_joined(piece* at) noexcept {
     }
     kept->size_bytes = joined;
     enter_sizes(kept);
-    if (joins_before || joins_behind) address_tree::changed(kept);
+    address_tree::changed(kept);  // whoever had fences may have none now
 }
 
 /// Whether a region begins at the address has changed.
@@ -317,13 +320,31 @@ heap::piece* heap::first_of(owner of, std::size_t size) const noexcept {
     return at != nullptr && at->of == of ? at : nullptr;
 }
 
-/// The same of those without fences and those of `own`.
+/// The same of those without fences and those of `own`; from below the lower of both.
 heap::piece* heap::find_ready(std::size_t size, std::uint64_t own) const noexcept {
-    piece* const free = num_ready_ == 0 ? nullptr : first_of(nobody, size);
+    const bool from_below = size < small_below_bytes();
+    piece* const free = num_ready_ == 0 ? nullptr : from_below ? find_lowest_ready(size) : first_of(nobody, size);
     if (own == no_timeline) return free;
     piece* const mine = first_of(owner_of(own, false), size);
-    if (mine == nullptr) return free;
-    return free == nullptr || mine->size_bytes < free->size_bytes ? mine : free;
+    if (mine == nullptr || free == nullptr) return mine == nullptr ? free : mine;
+    const bool mine_is_better = from_below ? mine->address < free->address : mine->size_bytes < free->size_bytes;
+    return mine_is_better ? mine : free;
+}
+
+/// The lowest piece without fences that fits.
+heap::piece* heap::find_lowest_ready(std::size_t size) const noexcept {
+    piece* at = by_address_.root();
+    if (at == nullptr || at->below.largest_ready_bytes < size) return nullptr;
+    for (;;) {
+        ++num_steps_;
+        piece* const left = address_tree::left(at);
+        if (left != nullptr && left->below.largest_ready_bytes >= size)
+            at = left;
+        else if (at->of == nobody && at->size_bytes >= size)
+            return at;
+        else
+            at = address_tree::right(at);
+    }
 }
 
 /// The smallest piece that fits, with whosever fences but those of the timelines `avoided`.
@@ -394,19 +415,30 @@ heap::piece* heap::find_row(std::size_t size, std::span<const std::uint64_t> avo
 // ---- giving out
 
 block heap::try_allocate(std::size_t size_bytes, std::uint64_t own, std::span<const std::uint64_t> avoided) {
+    if (block ready = try_allocate_ready(size_bytes, own)) return ready;
     if (size_bytes == 0 || size_bytes > free_bytes_) return {};
     const std::size_t size = round_up(size_bytes);
-    if (piece* const ready = find_ready(size, own)) return cut(ready, size);
-    if (piece* const fenced = find_fenced(size, avoided)) return cut(fenced, size);
-    piece* const row = find_row(size, avoided);
-    return row == nullptr ? block{} : take_range(row, row->address, size);
+    piece* const fenced = find_fenced(size, avoided);
+    piece* const row = fenced == nullptr ? find_row(size, avoided) : nullptr;
+    if (fenced == nullptr && row == nullptr) return {};
+    block taken = fenced != nullptr ? cut(fenced, size) : take_range(row, row->address, size);
+    note_request(size);
+    return taken;
 }
 
 block heap::try_allocate_ready(std::size_t size_bytes, std::uint64_t own) {
     if (size_bytes == 0 || size_bytes > free_bytes_) return {};
     const std::size_t size = round_up(size_bytes);
     piece* const ready = find_ready(size, own);
-    return ready == nullptr ? block{} : cut(ready, size);
+    if (ready == nullptr) return {};
+    block taken = cut(ready, size);
+    note_request(size);
+    return taken;
+}
+
+void heap::note_request(std::size_t size) noexcept {
+    if (placement_ == placement::best_fit) return;
+    largest_lately_ = std::max(size, largest_lately_ - largest_lately_ / requests_remembered);
 }
 
 /// The first `size` bytes of the piece.
@@ -516,6 +548,7 @@ void heap::merge_all() {
         at->fences = std::move(fences);
         at->of = of;
         enter_sizes(at);
+        address_tree::changed(at);
     }
 }
 

@@ -38,7 +38,15 @@ enum class border : std::uint8_t {
     sealed,  ///< no block ever crosses it (two allocations of a driver that happen to touch)
 };
 
-/// Best fit over address ranges. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log
+/// Where a request is placed among the pieces that it may use at once.
+enum class placement : std::uint8_t {
+    best_fit,
+    /// Requests that are small beside the others lately go to the lowest address where they fit. They leave the large
+    /// pieces above whole, which best fit would cut where a large piece happens to be the tightest.
+    small_from_below,
+};
+
+/// Best fit over address ranges, as far as `placement` says nothing else. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log
 /// free pieces), however many timelines there are, where nothing else is said.
 ///
 /// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none.
@@ -51,7 +59,8 @@ class heap {
     static constexpr place behind_all = ~place{0};
 
   public:
-    explicit heap(std::size_t alignment = 256, merging how = merging::equal_fences);
+    explicit heap(std::size_t alignment = 256, merging how = merging::equal_fences,
+                  placement where = placement::best_fit);
     heap(heap&&) noexcept = default;
     heap& operator=(heap&&) noexcept = default;
 
@@ -69,8 +78,9 @@ class heap {
     static constexpr std::uint64_t no_timeline = ~std::uint64_t{0};
 
     /// An empty block if nothing fits (or `size_bytes` is 0). Prefers pieces without fences, or with fences of timeline
-    /// `own` only; among these the smallest that fits, then the lowest address. Where no piece fits, the beginning of
-    /// the lowest row of touching pieces that does. The block's size is rounded up. Pieces with fences of the timelines
+    /// `own` only; among these the smallest that fits, then the lowest address; for a small request from below the
+    /// lowest that fits without fences, or the smallest with those of `own` if that lies lower. Where no piece fits, the
+    /// beginning of the lowest row of touching pieces that does. The block's size is rounded up. Pieces with fences of the timelines
     /// `avoided` are left out, which costs O(their pieces) more, and O(free pieces) where only a row of pieces fits.
     block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline,
                        std::span<const std::uint64_t> avoided = {});
@@ -177,6 +187,9 @@ class heap {
     /// Free space that [address, address + size) would become part of if it were freed now: the whole contiguous
     /// extent. O(log free pieces + pieces in it).
     std::size_t extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const;
+    /// Requests below this are placed from below; 0 for best fit. An eighth of the largest request lately: each later one
+    /// makes that smaller by 1/1024.
+    std::size_t small_below_bytes() const noexcept { return largest_lately_ / parts_in_largest; }
     /// Elements of its trees that were looked at in all: what the tests of its complexity count.
     std::size_t num_steps() const noexcept { return num_steps_; }
 
@@ -200,10 +213,12 @@ class heap {
         std::size_t first_row_bytes = 0;
         std::size_t last_row_bytes = 0;
         std::size_t longest_bytes = 0;
+        std::size_t largest_ready_bytes = 0;  // of single pieces without fences
         bool begins_region = false;
         friend bool operator==(const row_sums& a, const row_sums& b) noexcept {
             return ((a.begin ^ b.begin) | (a.end ^ b.end) | (a.first_row_bytes ^ b.first_row_bytes) |
                     (a.last_row_bytes ^ b.last_row_bytes) | (a.longest_bytes ^ b.longest_bytes) |
+                    (a.largest_ready_bytes ^ b.largest_ready_bytes) |
                     static_cast<std::size_t>(a.begins_region ^ b.begins_region)) == 0;
         }
     };
@@ -285,10 +300,12 @@ class heap {
     piece* first_of_free(std::uintptr_t begin, std::uintptr_t end) const noexcept;
     piece* first_of(owner of, std::size_t size) const noexcept;
     piece* find_ready(std::size_t size, std::uint64_t own) const noexcept;
+    piece* find_lowest_ready(std::size_t size) const noexcept;
     piece* find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept;
     void keep_fenced() noexcept;
     piece* find_row(std::size_t size) const noexcept;
     piece* find_row(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept;
+    void note_request(std::size_t size) noexcept;
     block cut(piece* at, std::size_t size);
     block take_range(piece* first, std::uintptr_t address, std::size_t size);
     /// Takes [begin, end), which is free from the piece `at` on, out of the pieces. A node, and `copy` of the piece's
@@ -332,8 +349,15 @@ class heap {
     }
     void enter_joined(piece* at) noexcept;
 
+    // A request that is small beside the largest leaves a hole that the largest cannot use. With sizes that are evenly
+    // spread on a logarithmic scale, between 1/8 and 1/24 the choice matters little.
+    static constexpr std::size_t parts_in_largest = 8;
+    static constexpr std::size_t requests_remembered = 1024;
+
     std::size_t alignment_;
     merging merging_;
+    placement placement_;
+    std::size_t largest_lately_ = 0;
     std::size_t capacity_bytes_ = 0;
     std::size_t free_bytes_ = 0;
     std::size_t num_pieces_ = 0;

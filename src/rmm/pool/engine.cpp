@@ -47,7 +47,8 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       options_(options),
       has_stocks_(options.block_bytes >= smallest_stocked_bytes),
       blocks_(std::max(options.block_bytes, smallest_stocked_bytes)),
-      heaps_{heap::heap(unit, heap::merging::same_timelines), heap::heap(unit, heap::merging::same_timelines)},
+      heaps_{heap::heap(unit, heap::merging::same_timelines, traits.placement),
+             heap::heap(unit, heap::merging::same_timelines, traits.placement)},
       timelines_(driver_, device_, mutex_.gone()),
       poll_after_(poll_after) {
     uncovered_.reserve(most_uncovered);

@@ -62,6 +62,7 @@ class upstream_growth;
 /// What the form of growth asks of sizes and addresses.
 struct growth_traits {
     bool is_virtual = false;
+    heap::placement placement = heap::placement::small_from_below;
     /// Requests up to this, and spans, have an area of addresses of their own; 0: there is one area.
     std::size_t small_area_limit = 0;
     /// Requests of so much are rounded up to the granularity.

@@ -31,10 +31,18 @@ constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
 // A request of more than this part of a span would leave much of it unused.
 constexpr std::size_t requests_in_span = 8;
+// Those of more than such a part of the largest that arenas serve get what the spans there are have free, but no span more:
+// many streams, each with another one for a few of these, would keep much of a pool.
+constexpr std::size_t parts_worth_a_span = 2;
 // The spans of all streams are no more of a pool than this.
 constexpr std::size_t share_of_holders = 4;
 // Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
 constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
+
+// A pool without a maximum doubles at each step, so that it asks upstream seldom. After the last step it may hold twice what
+// it needs; a pool from this size on grows by such a part of what it holds.
+constexpr std::size_t large_pool_bytes = std::size_t{4} << 30;
+constexpr std::size_t parts_of_large_pool = 32;
 
 /// What is behind it are figures, of which the pool gives its own.
 std::string first_line(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
@@ -43,7 +51,7 @@ std::string first_line(const char* text) { return std::string(text, std::strcspn
 
 // ---- what arenas get
 
-std::size_t upstream_growth::span_for(std::size_t, const arena&) const noexcept {
+std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noexcept {
     constexpr std::size_t granule = span_directory::granule;
     if (const std::size_t block = pool_.options_.block_bytes; block != 0) {
         if (pool_.has_stocks_) return 0;
@@ -51,6 +59,7 @@ std::size_t upstream_growth::span_for(std::size_t, const arena&) const noexcept 
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
     if (pool_.held_bytes() < min_bytes_for_arenas) return 0;
+    if (parts_worth_a_span * size > pool_.small_limit_.load(std::memory_order_relaxed)) return 0;
     std::size_t bytes = granule;
     while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.free_bytes()) bytes *= 2;
     return bytes;
@@ -76,8 +85,10 @@ std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refu
         why->reason = "No room in arena.";
         return std::nullopt;
     }
-    if (maximum == no_maximum)
-        return std::max(size, pool_.options_.growth_bytes != 0 ? pool_.options_.growth_bytes : held);
+    if (maximum == no_maximum) {
+        const std::size_t step = held < large_pool_bytes ? held : align_up(held / parts_of_large_pool, unit);
+        return std::max(size, pool_.options_.growth_bytes != 0 ? pool_.options_.growth_bytes : step);
+    }
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
         why->why = refusal::cause::exhausted;

@@ -34,6 +34,8 @@ constexpr std::size_t share_of_holders = 4;
 growth_traits virtual_growth::traits_of(const virtual_source& source) noexcept {
     growth_traits traits;
     traits.is_virtual = true;
+    // Pieces are mapped side by side where none is large enough: the tightest is best.
+    traits.placement = heap::placement::best_fit;
     traits.small_area_limit = heap::small_request_limit(source.maximum_bytes(), source.granularity());
     traits.whole_granules_from = heap::whole_granules_from(source.maximum_bytes(), source.granularity());
     traits.granularity = source.granularity();

@@ -47,6 +47,43 @@ TEST_F(PoolArenas, streams_take_small_blocks_from_different_spans) {
     EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
 }
 
+TEST_F(PoolArenas, the_largest_requests_that_arenas_serve_take_no_span_more) {
+    cuda_stream a = non_blocking();
+    cuda_stream b = non_blocking();
+    // Spans of this pool have 2 MiB, and serve requests of up to an eighth of that.
+    const auto on_a = reinterpret_cast<std::uintptr_t>(pool_.allocate(200 * KiB, a));
+    const auto on_b = reinterpret_cast<std::uintptr_t>(pool_.allocate(200 * KiB, b));
+    EXPECT_EQ(on_b, on_a + 200 * KiB) << "a span for each stream would lie between them";
+    void* const small = pool_.allocate(100 * KiB, a);
+    const auto in_span = reinterpret_cast<std::uintptr_t>(pool_.allocate(200 * KiB, a));
+    EXPECT_EQ(in_span, reinterpret_cast<std::uintptr_t>(small) + 100 * KiB) << "the span there is has room";
+    for (const std::uintptr_t block : {on_a, in_span}) pool_.deallocate(reinterpret_cast<void*>(block), 200 * KiB, a);
+    pool_.deallocate(reinterpret_cast<void*>(on_b), 200 * KiB, b);
+    pool_.deallocate(small, 100 * KiB, a);
+    EXPECT_EQ(pool_.statistics().in_use_bytes, 0u);
+}
+
+TEST_F(PoolArenas, requests_that_are_small_beside_the_others_leave_what_lies_above_whole) {
+    cuda_stream s = non_blocking();
+    void* const wide = pool_.allocate(40 * MiB, s);
+    void* const first = pool_.allocate(1 * MiB, s);
+    void* const tight = pool_.allocate(2 * MiB, s);
+    void* const second = pool_.allocate(1 * MiB, s);
+    pool_.deallocate(wide, 40 * MiB, s);
+    pool_.deallocate(tight, 2 * MiB, s);
+    s.synchronize();
+    // What nothing fits asks what has passed.
+    EXPECT_THROW((void)pool_.allocate(127 * MiB, s), out_of_memory);
+    void* const small = pool_.allocate(2 * MiB, s);
+    EXPECT_EQ(small, wide) << "the lowest address";
+    void* const large = pool_.allocate(30 * MiB, s);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large), reinterpret_cast<std::uintptr_t>(wide) + 2 * MiB)
+        << "the tightest";
+    pool_.deallocate(large, 30 * MiB, s);
+    for (void* const block : {first, second}) pool_.deallocate(block, 1 * MiB, s);
+    pool_.deallocate(small, 2 * MiB, s);
+}
+
 TEST_F(PoolArenas, a_block_freed_on_its_stream_is_used_again_there_without_a_wait) {
     foreign_stream f;
     gate g;

@@ -138,6 +138,36 @@ TEST(Pool, grows_by_as_much_again_and_backs_off_to_the_request) {
     EXPECT_EQ(sizes_asked(upstream), (sizes{1024, 4096, 5120, 2560, 1280, 512, 5632, 2816, 2048}));
 }
 
+/// Addresses that nobody uses.
+class address_resource final : public mr::device_memory_resource {
+  public:
+    sizes asked;
+
+  private:
+    void* do_allocate(std::size_t bytes, rmm::cuda_stream_view) override {
+        asked.push_back(bytes);
+        return reinterpret_cast<void*>(next_ += std::uintptr_t{1} << 40);
+    }
+    void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override {}
+
+    std::uintptr_t next_ = 0;
+};
+
+TEST(Pool, from_four_gigabytes_on_grows_by_a_part_of_what_it_holds) {
+    constexpr std::size_t GiB = std::size_t{1} << 30;
+    address_resource upstream;
+    {
+        pool<address_resource> p{upstream, 0};
+        (void)p.allocate(3 * GiB);
+        (void)p.allocate(2 * GiB);  // doubles
+        (void)p.allocate(GiB);
+        EXPECT_EQ(p.pool_size(), 6 * GiB);
+        (void)p.allocate(GiB / 16);  // 6 GiB / 32
+        (void)p.allocate(GiB);       // what is asked for is more
+    }
+    EXPECT_EQ(upstream.asked, (sizes{3 * GiB, 3 * GiB, 6 * GiB / 32, GiB}));
+}
+
 TEST(Pool, grows_by_half_of_the_room_under_a_maximum) {
     recording_resource upstream;
     upstream.limit = 6000;

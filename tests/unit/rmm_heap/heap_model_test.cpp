@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "rmm/heap/heap.hpp"
@@ -191,7 +192,7 @@ TEST_P(HeapModel, random_operations_agree_with_one_cell_per_unit) {
 }
 
 /// The same requests go to the heap and to a list of its free pieces, which is searched from end to end.
-class HeapChoice : public ::testing::TestWithParam<unsigned> {
+class HeapChoice : public ::testing::TestWithParam<std::tuple<rmm::heap::placement, unsigned>> {
   protected:
     struct listed {
         std::uintptr_t address;
@@ -218,9 +219,19 @@ class HeapChoice : public ::testing::TestWithParam<unsigned> {
                 if (p.size_bytes >= size && is_candidate(p) && (best == nullptr || p.size_bytes < best->size_bytes))
                     best = &p;
         };
-        // Of equals one without fences.
-        consider([&](const listed& p) { return p.fences.empty(); });
-        consider([&](const listed& p) { return p.fences.size() == 1 && p.fences.begin()->timeline == own; });
+        const auto is_own = [&](const listed& p) { return p.fences.size() == 1 && p.fences.begin()->timeline == own; };
+        if (size < h.small_below_bytes()) {
+            consider(is_own);
+            for (const listed& p : all) {
+                if (p.size_bytes < size || !p.fences.empty()) continue;
+                if (best == nullptr || p.address < best->address) best = &p;
+                break;
+            }
+        } else {
+            // Of equals one without fences.
+            consider([&](const listed& p) { return p.fences.empty(); });
+            consider(is_own);
+        }
         if (best == nullptr && !only_ready) consider([&](const listed& p) { return !p.fences.has_any_of(avoided); });
         if (best != nullptr || only_ready) return best == nullptr ? 0 : best->address;
         for (std::size_t i = 0; i < all.size(); ++i) {
@@ -235,12 +246,13 @@ class HeapChoice : public ::testing::TestWithParam<unsigned> {
     }
 
     static constexpr std::size_t region_bytes = 64 * unit;
-    heap h{unit, rmm::heap::merging::same_timelines};
+    heap h{unit, rmm::heap::merging::same_timelines, std::get<0>(GetParam())};
 };
 
 TEST_P(HeapChoice, what_the_trees_find_is_what_a_search_of_all_pieces_finds) {
     Random random;
-    random.engine.seed(GetParam());
+    random.engine.seed(std::get<1>(GetParam()));
+    std::size_t num_from_below = 0;
     for (const std::size_t i : {2u, 0u, 3u, 1u})
         h.add_region(base + i * region_bytes, region_bytes, rmm::heap::border::sealed);
     std::vector<block> live;
@@ -249,7 +261,8 @@ TEST_P(HeapChoice, what_the_trees_find_is_what_a_search_of_all_pieces_finds) {
     for (int step = 0; step < 3000; ++step) {
         const std::size_t dice = random.below(100);
         if (dice < 45) {
-            const std::size_t size = unit * (1 + random.below(12));
+            const std::size_t size = unit * (1 + random.below(random.below(8) == 0 ? 48 : 12));
+            num_from_below += size < h.small_below_bytes() ? 1u : 0u;
             const std::uint64_t own = random.below(2) == 0 ? heap::no_timeline : 1 + random.below(6);
             std::vector<std::uint64_t> avoided;
             for (std::size_t i = random.below(3); i > 0; --i) avoided.push_back(1 + random.below(6));
@@ -292,9 +305,16 @@ TEST_P(HeapChoice, what_the_trees_find_is_what_a_search_of_all_pieces_finds) {
         ASSERT_EQ(h.free_bytes(), sum) << step;
         ASSERT_EQ(h.num_free_pieces(), all.size()) << step;
     }
+    if (std::get<0>(GetParam()) == rmm::heap::placement::small_from_below)
+        EXPECT_GT(num_from_below, 100u);
+    else
+        EXPECT_EQ(num_from_below, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, HeapChoice, ::testing::Range(1u, 13u));
+INSTANTIATE_TEST_SUITE_P(Seeds, HeapChoice,
+                         ::testing::Combine(::testing::Values(rmm::heap::placement::best_fit,
+                                                              rmm::heap::placement::small_from_below),
+                                            ::testing::Range(1u, 13u)));
 INSTANTIATE_TEST_SUITE_P(Seeds, HeapModel, ::testing::Range(1u, 21u));
 
 }  // namespace

@@ -99,6 +99,25 @@ TEST(HeapSteps, a_row_of_pieces_is_found_in_as_many_steps_however_many_pieces_th
     });
 }
 
+TEST(HeapSteps, the_lowest_address_is_found_in_as_many_steps_however_many_pieces_lie_below_it) {
+    expect_logarithmic([](std::size_t count) {
+        heap h(unit, rmm::heap::merging::same_timelines, rmm::heap::placement::small_from_below);
+        h.add_region(unit, unit * (3 * count + 200));
+        // Single units, every second one with a fence of a timeline of its own, and above them one row of 100.
+        for (std::size_t i = 0; i < 2 * count; ++i) EXPECT_TRUE(h.try_allocate(unit));
+        const block wide = h.try_allocate(100 * unit);
+        EXPECT_TRUE(h.try_allocate(unit));
+        h.free(wide.address, wide.size_bytes, {});
+        for (std::size_t i = 0; i < 2 * count; i += 2)
+            h.free(unit * (1 + i), unit, i % 4 == 0 ? on(i + 1, 1) : fence_set{});
+        return steps_of(h, [&](int) {
+            const block b = h.try_allocate(2 * unit);
+            ASSERT_EQ(b.address, wide.address);
+            h.free(b.address, b.size_bytes, b.fences);
+        });
+    });
+}
+
 TEST(HeapSteps, prune_looks_at_what_has_moved) {
     expect_logarithmic([](std::size_t count) {
         heap h = with_owners(count);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <vector>
 
 #include "rmm/heap/heap.hpp"
 
@@ -103,6 +104,64 @@ TEST(Heap, the_smallest_fitting_piece_is_taken_and_of_equals_the_lowest) {
     EXPECT_EQ(h.try_allocate(512).address, small.address);
     EXPECT_EQ(h.try_allocate(300).address, same.address);
     EXPECT_EQ(h.try_allocate(300).address, large.address);
+}
+
+TEST(Heap, a_request_that_is_small_beside_the_others_goes_to_the_lowest_address_where_that_was_asked_for) {
+    for (const bool from_below : {false, true}) {
+        heap h(unit, rmm::heap::merging::equal_fences,
+               from_below ? rmm::heap::placement::small_from_below : rmm::heap::placement::best_fit);
+        h.add_region(base, 200 * unit);
+        // Free again: 50 units at the bottom and 2 above, a unit in use behind each.
+        const block wide = h.try_allocate(50 * unit);
+        ASSERT_TRUE(h.try_allocate(unit));
+        const block tight = h.try_allocate(2 * unit);
+        ASSERT_TRUE(h.try_allocate(unit));
+        h.free(wide.address, wide.size_bytes, {});
+        h.free(tight.address, tight.size_bytes, {});
+        EXPECT_EQ(h.try_allocate(2 * unit).address, from_below ? wide.address : tight.address);
+        // A large one goes to the tightest as ever.
+        EXPECT_EQ(h.try_allocate(48 * unit).address, from_below ? wide.address + 2 * unit : wide.address);
+    }
+}
+
+TEST(Heap, small_is_below_an_eighth_of_the_largest_request_lately) {
+    heap h(unit, rmm::heap::merging::equal_fences, rmm::heap::placement::small_from_below);
+    h.add_region(base, 4000 * unit);
+    EXPECT_EQ(h.small_below_bytes(), 0u);
+    EXPECT_FALSE(h.try_allocate(8000 * unit));
+    EXPECT_EQ(h.small_below_bytes(), 0u) << "what was refused is no measure";
+    const auto ask = [&](std::size_t size) {
+        const block b = h.try_allocate(size);
+        ASSERT_TRUE(b);
+        h.free(b.address, b.size_bytes, {});
+    };
+    ask(1000 * unit);
+    EXPECT_EQ(h.small_below_bytes(), 125 * unit);
+    for (int i = 0; i < 512; ++i) ask(20 * unit);
+    EXPECT_GT(h.small_below_bytes(), 60 * unit);
+    for (int i = 0; i < 10'000; ++i) ask(20 * unit);
+    EXPECT_EQ(h.small_below_bytes(), 20 * unit / 8) << "what was large long ago is forgotten";
+}
+
+TEST(Heap, the_lowest_address_is_one_without_fences_or_of_the_asker) {
+    heap h(unit, rmm::heap::merging::equal_fences, rmm::heap::placement::small_from_below);
+    h.add_region(base, 100 * unit);
+    std::vector<block> blocks;
+    for (int i = 0; i < 5; ++i) {
+        blocks.push_back(h.try_allocate(3 * unit));
+        ASSERT_TRUE(h.try_allocate(unit));
+    }
+    const block large = h.try_allocate(40 * unit);
+    h.free(large.address, large.size_bytes, {});
+    h.free(blocks[0].address, 3 * unit, on(1, 1));
+    h.free(blocks[1].address, 3 * unit, on(2, 1));
+    h.free(blocks[2].address, 3 * unit, {});
+    h.free(blocks[3].address, 3 * unit, on(2, 1));
+    EXPECT_EQ(h.try_allocate(unit, 2).address, blocks[1].address);
+    EXPECT_EQ(h.try_allocate(unit, 3).address, blocks[2].address);
+    EXPECT_EQ(h.try_allocate(unit).address, blocks[2].address + unit);
+    EXPECT_TRUE(h.prune(std::vector<std::uint64_t>{1}, [](const fence&) { return true; }));
+    EXPECT_EQ(h.try_allocate(unit).address, blocks[0].address) << "what has become ready is found";
 }
 
 TEST(Heap, memory_without_fences_is_preferred_to_a_tighter_fenced_piece) {

@@ -52,8 +52,8 @@ struct pool_options {
     char const* name = "pool_memory_resource";    ///< in messages
     std::size_t initial_bytes = 0;                ///< taken from upstream at once, in one block
     std::size_t maximum_bytes = ~std::size_t{0};  ///< all ones: none
-    /// 0: growth by as much again as is held, or half of the room under the maximum, at least what is needed. Else upstream
-    /// is asked for exactly this much each time.
+    /// 0: growth by as much again as is held (from 4 GiB on a 32nd), or half of the room under the maximum, at least what
+    /// is needed. Else upstream is asked for exactly this much each time.
     std::size_t growth_bytes = 0;
     bool grows = true;
     /// 0: blocks of any size. Else every request takes one block of this size, and larger ones are refused.
