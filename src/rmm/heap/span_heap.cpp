@@ -238,6 +238,7 @@ span_heap::row span_heap::row_around(index at, std::size_t granule_bytes) const 
     for (; pieces_[last].behind != none && pieces_[pieces_[last].behind].is != state::live; ++num_steps_)
         last = pieces_[last].behind;
     row r;
+    r.all_end = end_of(pieces_[last]);
     std::uintptr_t begin = align_up(pieces_[first].address, granule_bytes);
     std::uintptr_t end = align_down(end_of(pieces_[last]), granule_bytes);
     // A detached block across the border stays, and with it the granules that it reaches into.

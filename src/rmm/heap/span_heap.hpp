@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "rmm/heap/block_table.hpp"
@@ -56,14 +57,21 @@ class span_heap {
     /// row of granules goes, prepare(address, size in bytes, position, detached block or `whole`) is called for each
     /// piece of it; what that throws, or std::bad_alloc, ends the call, with this row left where it is. Then
     /// take(address, size in bytes), which does not throw; the detached blocks are gone. A detached block never leaves
-    /// in part. O(pieces looked at, and for each row log spans + the pieces on its shorter side).
+    /// in part. O(n log n for the n free pieces and blocks, + what is free or detached beside them, and for each row log
+    /// spans + the pieces on its shorter side).
     template<typename Prepare, typename Take>
     void remove_granules(std::size_t granule_bytes, std::vector<detached> near, Prepare&& prepare, Take&& take) {
         add_large_free(granule_bytes, &near);
-        for (const index at : near) {
-            // It may have left with another, and its descriptor be that of what was left of one.
-            if (pieces_[at].is != state::free && pieces_[at].is != state::detached) continue;
+        // By address, so that what lies between two blocks in use is looked at once.
+        std::vector<std::pair<std::uintptr_t, index>> starts;
+        starts.reserve(near.size());
+        for (const index at : near) starts.emplace_back(pieces_[at].address, at);
+        std::sort(starts.begin(), starts.end());
+        std::uintptr_t looked_at_to = 0;
+        for (const auto& [address, at] : starts) {
+            if (address < looked_at_to) continue;
             const row r = row_around(at, granule_bytes);
+            looked_at_to = r.all_end;
             if (r.begin == r.end) continue;
             for (index i = r.first; i != none && pieces_[i].address < r.end; i = pieces_[i].behind) {
                 const piece& p = pieces_[i];
@@ -137,7 +145,8 @@ class span_heap {
     struct row {
         std::uintptr_t begin = 0;
         std::uintptr_t end = 0;
-        index first = none;  // the piece in which they begin
+        index first = none;          // the piece in which they begin
+        std::uintptr_t all_end = 0;  // of the last piece beside them that is not in use
     };
 
     // Sixteen steps between two powers of two waste at most a sixteenth in a search; below sixteen units each count has

@@ -415,13 +415,14 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     }
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
     if (should_record(*recorder)) record(*recorder, stream);
+    if (arenas_release()) release_surplus();
 }
 
 bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     const cudaStream_t handle = normalized(stream);
     if (handle != rmm::detail::legacy_stream_handle() || has_stocks_ || address == 0) return false;
-    if (num_captures_.load(std::memory_order_relaxed) > 0) return false;
+    if (num_captures_.load(std::memory_order_relaxed) > 0 || arenas_release()) return false;
     arena* const owner = directory_.find(address);
     // An event that is due is recorded by a free that may call the driver.
     if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))
@@ -472,7 +473,6 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         if (should_record(*recorder)) record(*recorder, stream);
     }
     std::size_t true_size = 0;
-    std::size_t surplus = 0;
     if (owner != nullptr) {
         true_size = send_away(*owner, address, std::move(fences));
     } else {
@@ -484,11 +484,8 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             note_uncovered(uncovered_, fences);
             give(block->area, address, true_size, std::move(fences));
         }
-        const std::size_t keep = release_above_.load(std::memory_order_relaxed);
-        // Giving memory back orders the legacy stream, which spoils captures.
-        if (free_bytes() > std::max(keep, trim_above_) && !has_seen_captures()) surplus = free_bytes() - keep;
     }
-    if (surplus > 0) release_surplus(surplus);
+    if (owner == nullptr || arenas_release()) release_surplus();
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
 }
 
@@ -526,18 +523,33 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
     give(0, address, size, std::move(fences));
 }
 
-void pool_engine::release_surplus(std::size_t bytes) {
+/// What nobody uses, as far as it could go back: in the heap, and in arenas of virtual memory.
+std::size_t pool_engine::unused_bytes() noexcept {
+    std::size_t bytes = free_bytes();
+    for (arena* a = traits_.is_virtual ? holders_.front() : nullptr; a != nullptr; a = holders_.behind(*a)) {
+        const std::lock_guard in(a->mutex);
+        bytes += a->heap.free_bytes();
+    }
+    return bytes;
+}
+
+/// What is unused beyond the release threshold, in a free. O(1) where none is set, else O(arenas with spans).
+void pool_engine::release_surplus() {
+    const std::size_t keep = release_above_.load(std::memory_order_relaxed);
+    // Giving memory back orders the legacy stream, which spoils captures.
+    if (keep == no_threshold || has_seen_captures()) return;
     lock held(mutex_);
+    const std::size_t unused = unused_bytes();
     // A free never waits for a growth: upstream may be waiting for just this memory.
-    if (growing_) return;
+    if (unused <= std::max(keep, trim_above_) || growing_) return;
     std::size_t released = 0;
     try {
-        released = trim(held, held_bytes() - std::min(bytes, held_bytes()));
+        released = trim(held, held_bytes() - std::min(unused - keep, held_bytes()));
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a pool could not give memory back: ", e.what());
     }
     // Where nothing was whole, more must be free before it is worth looking again.
-    trim_above_ = released > 0 ? 0 : free_bytes() + free_bytes() / 8;
+    trim_above_ = released > 0 ? 0 : unused_bytes() + unused_bytes() / 8;
 }
 
 /// Into the heap. What the heap cannot take is lost until the pool is destroyed.

@@ -177,6 +177,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     // once in a while would take a span from the next that does.
     static constexpr std::size_t most_holders = 128;
     static constexpr std::size_t fewest_holders = 8;
+    static constexpr std::size_t no_threshold = ~std::size_t{0};
     /// What every size and address is a multiple of.
     static constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
     /// Virtual memory has an area of addresses for small requests and spans: each of these makes a whole physical piece
@@ -272,7 +273,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
                      std::span<const cuda_stream_view> streams);
     void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
-    void release_surplus(std::size_t bytes);
+    std::size_t unused_bytes() noexcept;
+    void release_surplus();
+    /// Whether a free of a block of an arena may make memory go back to the driver.
+    bool arenas_release() const noexcept {
+        return traits_.is_virtual && release_above_.load(std::memory_order_relaxed) != no_threshold;
+    }
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- blocks of one size (engine_stocks.cpp)
@@ -334,7 +340,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
     std::atomic<std::size_t> num_captures_{0};
-    std::atomic<std::size_t> release_above_{~std::size_t{0}};
+    std::atomic<std::size_t> release_above_{no_threshold};
 
     engine_mutex mutex_;
     std::string name_;  // empty: that of the class

@@ -160,6 +160,8 @@ pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
     if (const piece found = idle()) return found;
     if (more_to_clear_ || timelines_.num_recorded() > 0) poll(held);
     collect_spans(has_stocks_);
+    if (const piece found = idle()) return found;
+    collect_spans(true);
     return idle();
 }
 

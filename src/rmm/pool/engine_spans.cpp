@@ -240,11 +240,13 @@ void pool_engine::collect_spans(bool all) {
             collect_from(*waiting_.take_front(), false);
     }
     if (!all) return;
+    const std::size_t free_before = free_bytes();
     for (arena* a = holders_.front(); a != nullptr;) {
         arena* const next = holders_.behind(*a);
         collect_from(*a, true);
         a = next;
     }
+    growth_->note_collected(free_bytes() - free_before);
 }
 
 void pool_engine::collect_from(arena& a, bool all) {
@@ -305,7 +307,8 @@ void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
         std::size_t num_spans = a.heap.num_spans();
         const auto take = [&](std::uintptr_t address, std::size_t size) {
             directory_.set(address, size, nullptr);
-            for (const heap::block& part : parts) give_or_lose(span_area(), part.address, part.size_bytes, part.fences);
+            for (heap::block& part : parts)
+                give_or_lose(span_area(), part.address, part.size_bytes, std::move(part.fences));
             h.expect_fewer_frees(1 + num_spans - a.heap.num_spans());
             num_spans = a.heap.num_spans();
             num_expected = 0;

@@ -55,6 +55,9 @@ class growth {
     /// See virtual_growth. False: the piece was lost to the driver.
     virtual bool cut_behind(lock&, piece*) { return true; }
 
+    /// All arenas gave what they could: so much.
+    virtual void note_collected(std::size_t) noexcept {}
+
     virtual std::size_t num_blocks() const noexcept { return 0; }   ///< of upstream
     virtual std::size_t spare_bytes() const noexcept { return 0; }  ///< held, and can be mapped anywhere
     virtual virtual_source_counts mappings() const { return {}; }
@@ -120,11 +123,15 @@ class virtual_growth final : public growth {
     bool is_better_than_waiting(std::size_t size, const arena& a) const noexcept override;
     bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.area_of(size) != 0; }
     bool cut_behind(lock& held, piece* taken) override;
+    void note_collected(std::size_t bytes) noexcept override;
     std::size_t spare_bytes() const noexcept override { return spare_bytes_; }
     virtual_source_counts mappings() const override { return source_->counts(); }
 
   private:
     static constexpr std::size_t granule = span_directory::granule;
+    // Each arena grows in a window of addresses of its own, so that its granules touch: what one block leaves of its
+    // granule is used by the next. All windows together are a quarter of the addresses, so that large requests find room.
+    static constexpr std::size_t num_windows = 4 * pool_engine::most_holders;
 
     bool needs_own_span(std::size_t size, const arena& a) const noexcept;
     bool grow_by_span(lock& held, std::size_t size, arena& a);
@@ -133,13 +140,16 @@ class virtual_growth final : public growth {
     bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
     void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
     virtual_source::trimming trim_source(const heap::range& pieces);
-    std::size_t eager_bytes() const noexcept;
+    std::size_t in_use_bytes() const noexcept;
+    std::size_t eager_bytes(std::size_t slack = 0) const noexcept;
     /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
     void note_source() noexcept;
 
     std::unique_ptr<virtual_source> source_;
     std::size_t spare_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;  // the most that was in use, spans counted whole
+    std::size_t peak_bytes_ = 0;   // the most that was in use
+    std::size_t eager_until_ = 0;  // so much may be held besides
+    std::size_t num_windows_ = 0;  // of addresses, that arenas were given
 };
 
 }  // namespace detail

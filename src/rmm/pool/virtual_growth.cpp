@@ -26,6 +26,10 @@ constexpr std::size_t fitting_pieces_in_largest = 8;
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
 // spans that streams get before they need them are no more of it than this.
 constexpr std::size_t largest_share_of_own_spans = 16;
+// While the maximum is far, each stream may keep as much for the requests to come before others get it.
+constexpr std::size_t kept_by_stream = std::size_t{8} << 20;
+// What arenas give together is worth taking it from all of them where it is such a part of what is held.
+constexpr std::size_t parts_worth_collecting = 16;
 // And together no more than this.
 constexpr std::size_t share_of_holders = 4;
 
@@ -48,8 +52,22 @@ void virtual_growth::note_source() noexcept {
     pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
 }
 
-/// May be taken from the driver before anything is moved, or waited for.
-std::size_t virtual_growth::eager_bytes() const noexcept { return heap::eager_growth(peak_bytes_, pool_.held_bytes()); }
+/// What lies free in arenas is not: their streams, or others, use it before the pool grows.
+std::size_t virtual_growth::in_use_bytes() const noexcept {
+    return pool_.held_bytes() - std::min(pool_.unused_bytes(), pool_.held_bytes());
+}
+
+/// May be taken from the driver before anything is moved, or waited for: up to so much in all, and `slack`.
+std::size_t virtual_growth::eager_bytes(std::size_t slack) const noexcept {
+    const std::size_t until = std::max(heap::eager_growth(peak_bytes_, 0) + slack, eager_until_);
+    return until - std::min(until, pool_.held_bytes());
+}
+
+/// Where arenas had little to give, the pool grows a while before they are asked again.
+void virtual_growth::note_collected(std::size_t bytes) noexcept {
+    const std::size_t step = pool_.held_bytes() / parts_worth_collecting;
+    if (bytes < step) eager_until_ = pool_.held_bytes() + step;
+}
 
 // ---- what arenas get
 
@@ -86,8 +104,9 @@ bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
 /// which it would have to wait.
 bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) const noexcept {
     if (pool_.growing_ || size > pool_.small_limit_.load(std::memory_order_relaxed)) return false;
-    if (pool_.spans_refused_ > 0) return false;
-    return (a.heap.span_bytes() == 0 && size <= granule) || eager_bytes() >= span_for(size, a);
+    if (pool_.spans_refused_ > 0 || pool_.held_bytes() + span_for(size, a) > source_->maximum_bytes()) return false;
+    return (a.heap.span_bytes() == 0 && size <= granule) ||
+           eager_bytes(pool_.holders_.size() * kept_by_stream) >= span_for(size, a);
 }
 
 // ---- growing
@@ -100,8 +119,9 @@ growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_
         arena& spans = pool_.spans_of(a);
         const bool has_spans = &spans == pool_.common_ || spans.own_number() != heap::heap::no_timeline;
         const std::size_t bytes = has_spans ? span_for(size, spans) : align_up(size, granule);
-        bool grown =
-            has_spans && pool_.spans_refused_ == 0 && eager_bytes() >= bytes && grow_by_span(held, size, spans);
+        // Fresh memory beside what the arena has: what else is free would have to be moved.
+        bool grown = has_spans && pool_.spans_refused_ == 0 && pool_.held_bytes() + bytes <= source_->maximum_bytes() &&
+                     grow_by_span(held, size, spans);
         refusal ignored;
         if (!grown)
             if (piece whole = grow_or_move(held, bytes, a.own_number(), &ignored)) {
@@ -138,10 +158,11 @@ growth::piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* w
 bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     const std::size_t bytes = span_for(size, a);
     const growth_mark growing(pool_);
+    if (a.grows_at == 0) a.grows_at = source_->window(num_windows_++ % pool_engine::most_holders, num_windows);
     virtual_source::growth grown;
     {
         const unlocked without(held);
-        grown = source_->grow(bytes, pool_.span_area());
+        grown = source_->grow(bytes, pool_.span_area(), &a.grows_at);
         if (grown.status.ok())
             pool_.tell_added(grown.made.address, grown.made.size_bytes, nullptr);
         else
@@ -151,7 +172,7 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     if (!grown.status.ok()) return false;
     if (!add_mapped(held, pool_.span_area(), grown.made)) return false;
     heap::heap& h = pool_.heaps_[pool_.span_area()];
-    peak_bytes_ = std::max(peak_bytes_, pool_.held_bytes() - pool_.free_bytes() + bytes);
+    peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     if (grown.made.address % granule != 0 || !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
         return false;
     const heap::block span = h.take(grown.made.address, bytes);
@@ -193,7 +214,7 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
         });
     std::sort(free.begin(), free.end(),
               [](const heap::free_range& x, const heap::free_range& y) { return x.where.address < y.where.address; });
-    peak_bytes_ = std::max(peak_bytes_, pool_.held_bytes() - pool_.free_bytes() + size);
+    peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     virtual_source::growth_limits limits;
     limits.fresh_bytes = fresh_bytes;
     limits.eager_fresh_bytes = std::min(fresh_bytes, eager_bytes());
@@ -297,7 +318,12 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
     if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
     // The piece is nobody's while the lock is let go.
     heap::heap& h = pool_.heaps_[taken->area];
-    heap::block rest = h.take(end, whole.end() - end);
+    heap::block rest;
+    try {
+        rest = h.take(end, whole.end() - end);
+    } catch (const std::bad_alloc&) {
+        // It stays whole.
+    }
     if (!rest) return true;
     virtual_source::cutting done{{driver::Code::not_ready, 0}, whole};
     try {

@@ -328,7 +328,7 @@ void virtual_source::map_again(node& n) noexcept {
 
 // ---- what the engine calls
 
-virtual_source::growth virtual_source::grow(std::size_t bytes, std::uint32_t area) {
+virtual_source::growth virtual_source::grow(std::size_t bytes, std::uint32_t area, std::uintptr_t* end_of_growth) {
     if (!status_.ok()) return {status_, {}};
     if (bytes == 0) return {refused, {}};
     if (bytes > maximum_bytes_) return {no_memory, {}};
@@ -336,7 +336,7 @@ virtual_source::growth virtual_source::grow(std::size_t bytes, std::uint32_t are
     plan.possible = true;
     plan.area = area;
     plan.new_bytes = round_up(bytes);
-    const remapping done = remap(plan);
+    const remapping done = remap(plan, end_of_growth != nullptr ? end_of_growth : &frontier(area));
     return {done.status, done.status.ok() ? done.ranges.front() : range{}};
 }
 
@@ -463,7 +463,7 @@ std::size_t virtual_source::fitting_piece(std::size_t used_bytes) const noexcept
     return heap::fitting_piece(used_bytes, most, largest_piece_bytes_, granularity_);
 }
 
-virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
+virtual_source::remapping virtual_source::remap(const heap::move_plan& plan, std::uintptr_t* end_of_growth) {
     remapping result{status_, plan.moved};
     if (!status_.ok()) return result;
     std::size_t moved_bytes = 0, num_moved = 0;
@@ -482,7 +482,6 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
     DeviceGuard guard(driver_, device_);
     std::vector<range> ranges;
     ranges.reserve(num_moved + 1);
-    std::uintptr_t& end_of_growth = frontier(plan.area);
     melting how = prepare_melting(plan, moved_bytes);
     row r;
     if (result.status = complete(r, moved_bytes, plan, num_moved + how.parts.size()); !result.status.ok())
@@ -497,7 +496,7 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
         }
     if (result.status.ok()) result.status = melt(r, how);
 
-    range target{end_of_growth, 0};
+    range target{*end_of_growth, 0};
     for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
     const bool grows = num_moved == 0 && plan.where == heap::side::anywhere;
     if (plan.where == heap::side::behind)
@@ -524,7 +523,7 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan) {
 
     for (auto m = plan.moved.rbegin(); m != plan.moved.rend(); ++m) abandon(*m);
     settle(r, target);
-    if (grows) end_of_growth = target.end();
+    if (grows) *end_of_growth = target.end();
     if (moved_bytes != 0) ++counts_.remaps;
     counts_.moved_bytes += moved_bytes;
     ranges.push_back(target);

@@ -80,10 +80,14 @@ class virtual_source {
         driver::Status status;
         heap::range made;
     };
-    /// Maps spare pieces and fresh memory, right behind the last growth of that area (a small number) if these
-    /// addresses are free. out_of_memory where that would exceed the maximum, or where the driver has no more; nothing
-    /// has changed then.
-    growth grow(std::size_t bytes, std::uint32_t area = 0);
+    /// Maps spare pieces and fresh memory, right behind the last growth of that area (a small number), or at
+    /// `*end_of_growth` (which goes on behind it) if these addresses are free. out_of_memory where that would exceed the
+    /// maximum, or where the driver has no more; nothing has changed then.
+    growth grow(std::size_t bytes, std::uint32_t area = 0, std::uintptr_t* end_of_growth = nullptr);
+    /// Where the part of that number of all addresses begins, of so many equal ones.
+    std::uintptr_t window(std::size_t number, std::size_t parts) const noexcept {
+        return reservation_.address + reservation_.size_bytes / parts / granularity_ * granularity_ * number;
+    }
 
     /// The part of a free range that consists of whole pieces, and so could be moved or given back; empty if none.
     heap::range removable(heap::range free) const noexcept;
@@ -113,7 +117,7 @@ class virtual_source {
     /// of addresses. Nobody may use `plan.moved` any more, and the caller forgets these ranges before it adds what
     /// is returned. After out_of_memory (the driver had less fresh memory than the plan thought) plan again with
     /// less of it.
-    remapping remap(const heap::move_plan& plan);
+    remapping remap(const heap::move_plan& plan) { return remap(plan, &frontier(plan.area)); }
 
     /// `heap::fitting_piece`, when so much is in use.
     std::size_t fitting_piece(std::size_t used_bytes) const noexcept;
@@ -142,6 +146,8 @@ class virtual_source {
     trimming release_spare();
 
   private:
+    remapping remap(const heap::move_plan& plan, std::uintptr_t* end_of_growth);
+
     enum class state : std::uint8_t {
         mapped,   ///< at its key (or was, and is on its way elsewhere)
         spare,    ///< mapped nowhere

@@ -457,6 +457,23 @@ TEST_F(PoolCapture, virtual_memory_of_small_captures_goes_back) {
     EXPECT_EQ(vmm.pool_size(), 0u);
 }
 
+TEST_F(PoolCapture, what_lies_free_in_arenas_of_virtual_memory_serves_captures) {
+    mr::vmm_memory_resource vmm{64 * MiB};
+    const foreign_stream s;
+    std::vector<void*> blocks;
+    for (int i = 0; i < 63; ++i) blocks.push_back(vmm.allocate(MiB, s.view()));
+    for (std::size_t i = 1; i < blocks.size(); ++i) vmm.deallocate(blocks[i], MiB, s.view());
+    ASSERT_TRUE(driver().synchronize_device(0).ok());
+    {
+        const captured_graph graph(s.view(), [&] {
+            void* const block = vmm.allocate(32 * MiB, s.view());
+            EXPECT_NE(block, nullptr);
+            vmm.deallocate(block, 32 * MiB, s.view());
+        });
+    }
+    vmm.deallocate(blocks[0], MiB, s.view());
+}
+
 // An event of the device, or a wait for it, would spoil a capture that goes on elsewhere.
 TEST_F(PoolCapture, virtual_memory_grows_where_only_the_whole_device_covers_what_could_be_moved) {
     {

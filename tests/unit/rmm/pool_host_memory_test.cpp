@@ -1,6 +1,8 @@
 // What pools do when the host has no memory for their books: they throw, and whoever had memory before has it afterwards.
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -119,6 +121,60 @@ TEST(PoolHostMemory, a_block_that_is_away_behind_several_streams_stays_there_whe
         return failed;
     });
     EXPECT_GE(num_failed, 3);
+}
+
+TEST(PoolHostMemory, granules_that_leave_an_arena_with_blocks_behind_several_streams_are_nobodys_twice) {
+    const int num_failed = for_every_allocation([&](int n) {
+        mr::detail::virtual_source_options options;
+        options.maximum_bytes = 64 * MiB;
+        pool_engine pool(std::make_unique<mr::detail::virtual_source>(rmm_test::driver(), 0, options), {});
+        const cuda_stream home = non_blocking();
+        const cuda_stream first = non_blocking();
+        const cuda_stream second = non_blocking();
+        const cuda_stream_view users[] = {first, second};
+        mr::detail::refusal why;
+        constexpr std::size_t sizes[] = {512 * KiB, 300 * KiB, MiB, 2 * MiB, 700 * KiB};
+        std::vector<std::pair<void*, std::size_t>> blocks;
+        while (void* const ptr = pool.try_allocate(sizes[blocks.size() % 5], home, &why))
+            blocks.emplace_back(ptr, sizes[blocks.size() % 5]);
+        rmm_test::gate gate;
+        gate.close(first);
+        gate.close(second);
+        // Some stay; the rest is free, or away behind two streams.
+        std::map<std::uintptr_t, std::size_t> live;
+        std::size_t in_use = 0;
+        const auto enter = [&](void* ptr, std::size_t bytes) {
+            const auto address = reinterpret_cast<std::uintptr_t>(ptr);
+            const auto behind = live.lower_bound(address);
+            const bool is_free =
+                (behind == live.end() || address + bytes <= behind->first) &&
+                (behind == live.begin() || std::prev(behind)->first + std::prev(behind)->second <= address);
+            EXPECT_TRUE(is_free) << "allocation " << n;
+            live[address] = bytes;
+            in_use += bytes;
+            return is_free;
+        };
+        for (std::size_t i = 0; i < blocks.size(); ++i) {
+            const auto [ptr, bytes] = blocks[i];
+            if (i % 9 == 0)
+                enter(ptr, bytes);
+            else if (i % 2 == 0)
+                pool.free(ptr, bytes, {users, 1});
+            else
+                pool.free(ptr, bytes, users);
+        }
+        const bool failed = fails_at(n, [&] { (void)pool.statistics(); });
+        gate.open();
+        for (const cuda_stream* s : {&home, &first, &second}) s->synchronize();
+        for (const std::size_t bytes : {256 * KiB, 64 * KiB, 4 * KiB})
+            while (void* const ptr = pool.try_allocate(bytes, home, &why))
+                if (!enter(ptr, bytes)) return false;
+        EXPECT_GE(in_use, 64 * MiB - 64 * KiB) << "allocation " << n;
+        for (const auto& [address, bytes] : live) pool.free(reinterpret_cast<void*>(address), bytes, {});
+        EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+        return failed;
+    });
+    EXPECT_GE(num_failed, 20);
 }
 
 /// Something was freed on a stream that has ended; its end is what others wait for.

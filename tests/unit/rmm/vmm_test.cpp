@@ -107,6 +107,45 @@ TEST(Vmm, granules_of_streams_in_which_nothing_is_in_use_serve_large_requests) {
     EXPECT_EQ(mr.pool_size(), 0u);
 }
 
+TEST(Vmm, blocks_of_many_streams_fill_the_maximum) {
+    constexpr std::size_t limit = 200 * MiB, bytes = 1100 << 10;
+    vmm mr{limit};
+    std::vector<cuda_stream> streams;
+    for (int i = 0; i < 8; ++i) streams.push_back(non_blocking());
+    std::vector<void*> blocks;
+    try {
+        for (;;) blocks.push_back(mr.allocate(bytes, streams[blocks.size() % 8]));
+    } catch (const rmm::out_of_memory&) {}
+    // Each stream's granules touch, so that only its last one has a rest.
+    EXPECT_GE(blocks.size() * bytes, limit * 93 / 100);
+    for (std::size_t i = 0; i < blocks.size(); ++i) mr.deallocate(blocks[i], bytes, streams[i % 8]);
+}
+
+TEST(Vmm, streams_that_work_one_after_the_other_use_the_same_memory) {
+    vmm mr{200 * MiB};
+    std::vector<cuda_stream> streams;
+    for (int i = 0; i < 6; ++i) streams.push_back(non_blocking());
+    for (cuda_stream& s : streams) {
+        std::vector<void*> blocks;
+        for (int i = 0; i < 32; ++i) blocks.push_back(mr.allocate(MiB, s));
+        for (void* ptr : blocks) mr.deallocate(ptr, MiB, s);
+    }
+    // Each may keep 8 MiB for requests to come.
+    EXPECT_LE(mr.pool_size(), (32 + 6 * 8 + 16) * MiB);
+}
+
+TEST(Vmm, a_release_threshold_is_kept_by_frees_of_small_blocks) {
+    vmm mr{200 * MiB};
+    mr.set_release_threshold(16 * MiB);
+    cuda_stream stream = non_blocking();
+    for (const std::size_t bytes : {std::size_t{256} << 10, MiB, 2 * MiB}) {
+        std::vector<void*> blocks;
+        for (std::size_t i = 0; i < 160 * MiB / bytes; ++i) blocks.push_back(mr.allocate(bytes, stream));
+        for (void* ptr : blocks) mr.deallocate(ptr, bytes, stream);
+        EXPECT_LE(mr.pool_size(), 20 * MiB) << bytes;
+    }
+}
+
 std::uintptr_t span_of(const void* ptr) { return reinterpret_cast<std::uintptr_t>(ptr) / (2 * MiB); }
 
 TEST(Vmm, each_stream_gets_a_span_of_its_own_with_its_first_small_request) {

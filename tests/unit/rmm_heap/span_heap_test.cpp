@@ -205,6 +205,24 @@ TEST(SpanHeap, granules_leave_in_steps_that_grow_as_the_pieces_do) {
     EXPECT_LE(pieces_looked_at(2000), 2 * pieces_looked_at(1000) + 100);
 }
 
+/// Steps of one pass over a span in which so many blocks are detached side by side; one in use keeps it whole.
+std::size_t detached_looked_at(std::size_t num_blocks) {
+    span_heap heap;
+    heap.add_span(base, (num_blocks + 1) * unit, 1);
+    std::vector<span_heap::detached> detached;
+    std::size_t size = 0;
+    for (std::size_t i = 0; i < num_blocks; ++i)
+        detached.push_back(heap.detach(heap.try_allocate(unit).address, &size));
+    EXPECT_TRUE(heap.try_allocate(unit));
+    const std::uint64_t before = heap.num_steps();
+    heap.remove_granules(base, detached, [](auto...) { FAIL(); }, [](auto...) { FAIL(); });
+    return heap.num_steps() - before;
+}
+
+TEST(SpanHeap, a_row_of_detached_blocks_is_looked_at_once) {
+    EXPECT_LE(detached_looked_at(2000), 2 * detached_looked_at(1000) + 100);
+}
+
 TEST(SpanHeap, a_detached_block_is_neither_in_use_nor_free) {
     span_heap heap;
     heap.add_span(base, 4 * unit, 1);
