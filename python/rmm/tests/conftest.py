@@ -16,6 +16,8 @@ from rmm._cuda import gpu
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error")
+    # Of numba-cuda, where its NumPy is newer than it expects.
+    config.addinivalue_line("filterwarnings", "ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)

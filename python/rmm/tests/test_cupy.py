@@ -273,7 +273,7 @@ class TestWithCupy:
     def test_the_allocator_gives_memory_pointers(self, allocator: Any) -> None:
         pointer = allocator(42)
         assert (pointer.mem.size, pointer.ptr != 0) == (42, True)
-        assert type(pointer.mem._owner) is DeviceBuffer or allocator is not rmm_cupy_allocator
+        assert allocator is not rmm_cupy_allocator or type(pointer.mem._owner) is DeviceBuffer
         nothing = allocator(0)
         assert (nothing.mem.size, nothing.ptr) == (0, 0)
 

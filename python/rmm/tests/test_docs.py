@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from support import ON_HOST, needs, needs_gpu, run_python
+from support import ON_HOST, needs, needs_gpu, run_python, skip_without_numba_kernels
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = ("python", "python-statistics-and-logs", "python-libraries", "migrating-from-rmm-python")
@@ -97,6 +97,8 @@ def requirements(block: Block) -> pytest.MarkDecorator:
 
 @pytest.mark.parametrize("block", [pytest.param(b, id=b.place, marks=requirements(b)) for b in ALONE])
 def test_a_program_with_another_library_runs(block: Block, tmp_path: Path) -> None:
+    if "cuda.jit" in block.code:
+        skip_without_numba_kernels()
     run([block], tmp_path, "-W", "ignore")  # of warnings: those of the other library are its own
 
 

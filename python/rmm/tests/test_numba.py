@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmm import DeviceBuffer, mr
-from support import needs, needs_gpu, recording_resource, run_quietly
+from support import needs, needs_gpu, recording_resource, run_quietly, skip_without_numba_kernels
 
 
 def test_without_numba_the_import_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +151,7 @@ assert rmm.statistics.get_statistics().current_bytes == 512
 @needs_gpu
 @needs("numba.cuda")
 def test_arrays_and_kernels_of_numba_use_the_current_resource() -> None:
+    skip_without_numba_kernels()
     run_quietly(ARRAYS, "-W", "ignore")
 
 
