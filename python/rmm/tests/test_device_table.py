@@ -169,5 +169,7 @@ def test_a_child_of_a_fork_ends_quietly_with_resources_in_the_table() -> None:
         "rmm.reinitialize(pool_allocator=True, initial_pool_size='1MiB')\n"
         "child = os.fork()\n"
         "if child == 0: sys.exit(0)\n"
-        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n",
+        "-W",
+        "ignore::DeprecationWarning",  # libraries have threads
     )

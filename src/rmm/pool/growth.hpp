@@ -141,6 +141,7 @@ class virtual_growth final : public growth {
     void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
     virtual_source::trimming trim_source(const heap::range& pieces);
     std::size_t in_use_bytes() const noexcept;
+    std::size_t kept_by_stream() const noexcept;
     std::size_t eager_bytes(std::size_t slack = 0) const noexcept;
     /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
     void note_source() noexcept;

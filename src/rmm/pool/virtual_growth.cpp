@@ -26,8 +26,9 @@ constexpr std::size_t fitting_pieces_in_largest = 8;
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
 // spans that streams get before they need them are no more of it than this.
 constexpr std::size_t largest_share_of_own_spans = 16;
-// While the maximum is far, each stream may keep as much for the requests to come before others get it.
-constexpr std::size_t kept_by_stream = std::size_t{8} << 20;
+// While the maximum is far, each stream may keep as much for the requests to come before others get it; all streams that
+// may have spans together a sixteenth of the maximum.
+constexpr std::size_t most_kept_by_stream = std::size_t{32} << 20;
 // What arenas give together is worth taking it from all of them where it is such a part of what is held.
 constexpr std::size_t parts_worth_collecting = 16;
 // And together no more than this.
@@ -61,6 +62,11 @@ std::size_t virtual_growth::in_use_bytes() const noexcept {
 std::size_t virtual_growth::eager_bytes(std::size_t slack) const noexcept {
     const std::size_t until = std::max(heap::eager_growth(peak_bytes_, 0) + slack, eager_until_);
     return until - std::min(until, pool_.held_bytes());
+}
+
+std::size_t virtual_growth::kept_by_stream() const noexcept {
+    return std::min(most_kept_by_stream,
+                    source_->maximum_bytes() / largest_share_of_own_spans / pool_engine::most_holders);
 }
 
 /// Where arenas had little to give, the pool grows a while before they are asked again.
@@ -106,7 +112,7 @@ bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) co
     if (pool_.growing_ || size > pool_.small_limit_.load(std::memory_order_relaxed)) return false;
     if (pool_.spans_refused_ > 0 || pool_.held_bytes() + span_for(size, a) > source_->maximum_bytes()) return false;
     return (a.heap.span_bytes() == 0 && size <= granule) ||
-           eager_bytes(pool_.holders_.size() * kept_by_stream) >= span_for(size, a);
+           eager_bytes(pool_.holders_.size() * kept_by_stream()) >= span_for(size, a);
 }
 
 // ---- growing
