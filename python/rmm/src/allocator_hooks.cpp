@@ -69,7 +69,10 @@ void* allocate(void*, std::size_t bytes, int device) noexcept {
         native::keep(current);
         void* pointer = from->allocate_at_hand(bytes, rmm::cuda_stream_view{stream});
         if (pointer == nullptr) pointer = allocate_slowly(*from, bytes, stream, device);
-        note(pointer, {bytes, stream, from}, device);
+        if (pointer == nullptr)
+            from->unkeep();  // callbacks may give nothing, and CuPy frees no null
+        else
+            note(pointer, {bytes, stream, from}, device);
         return pointer;
     } catch (...) {
         const std::exception_ptr error = std::current_exception();

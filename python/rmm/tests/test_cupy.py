@@ -5,6 +5,7 @@ import gc
 import sys
 import threading
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,21 @@ def test_blocks_of_native_functions_keep_their_resource_and_let_go_of_it(native_
         assert "of the blocks" in rmm.memory_report()
     free(None, small[0], 0)
     assert "of the blocks" not in rmm.memory_report()
+
+
+def test_native_functions_keep_nothing_of_a_resource_that_gives_null(native_cupy: Any) -> None:
+    malloc, _free = functions_of(native_allocator())
+
+    def give_nothing(nbytes: int, stream: Stream) -> int:
+        return 0
+
+    seen = weakref.ref(give_nothing)
+    mr.set_current_device_resource(mr.CallbackMemoryResource(give_nothing, lambda ptr, nbytes, stream: None))
+    del give_nothing
+    assert not any(malloc(None, 100, 0) for _ in range(1000))
+    mr.set_current_device_resource(mr.CudaMemoryResource())
+    gc.collect()
+    assert seen() is None
 
 
 def test_threads_use_native_functions_at_once(native_cupy: Any) -> None:

@@ -255,8 +255,11 @@ void* rmm_cupy_allocate(void* resource, size_t bytes, int device) {
             throw invalid_argument("memory of device " + std::to_string(device) + " is asked of a resource of device " +
                                    std::to_string(r.device()));
         pointer = allocate(r, bytes, 0, hook_stream);
+        if (pointer == nullptr) return;  // callbacks may give nothing
+        const auto address = reinterpret_cast<std::uintptr_t>(pointer);
         const std::lock_guard in(r.sized.mutex);
-        r.sized.blocks.insert(reinterpret_cast<std::uintptr_t>(pointer), {bytes, hook_stream});
+        (void)r.sized.blocks.take(address);  // was freed by rmm_deallocate
+        r.sized.blocks.insert(address, {bytes, hook_stream});
     });
     if (code == RMM_OK || pointer == nullptr) return code == RMM_OK ? pointer : nullptr;
     // There was no room on the host to remember it.

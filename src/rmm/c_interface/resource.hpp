@@ -26,7 +26,7 @@ struct rmm_resource {
     using counters_type = rmm::mr::detail::statistics_adaptor;
 
     /// Takes a reference to `upstream`, which may be null.
-    rmm_resource(std::string kind, int device, rmm_resource* upstream) noexcept
+    rmm_resource(std::string kind, int device, rmm_resource* upstream)
         : kind_(std::move(kind)), device_(device), upstream_(rmm_retain(upstream)) {}
     virtual ~rmm_resource() { rmm_release(upstream_); }
     rmm_resource(const rmm_resource&) = delete;

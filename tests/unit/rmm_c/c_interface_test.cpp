@@ -20,6 +20,7 @@
 #include "rmm/rmm.h"
 
 #include "driver/registry.hpp"
+#include "rmm/c_interface/resource.hpp"
 #include "rmm/c_interface/torch_hooks.hpp"
 
 namespace {
@@ -55,6 +56,35 @@ class throwing final : public rmm::mr::device_memory_resource {
 };
 
 }  // namespace
+
+/// Gives nothing, or always the same.
+class giving final : public rmm::mr::device_memory_resource {
+  public:
+    void* what = nullptr;
+
+  private:
+    void* do_allocate(std::size_t, rmm::cuda_stream_view) override { return what; }
+    void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override {}
+};
+
+TEST(CInterface, the_hook_for_cupy_remembers_no_null_and_the_last_block_of_an_address) {
+    giving resource;
+    rmm::mr::set_current_device_resource(&resource);
+    rmm_resource* raw = nullptr;
+    ASSERT_EQ(rmm_get_device_resource(-1, &raw), RMM_OK);
+    const owned external(raw);
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(rmm_cupy_allocate(external.get(), 100, 0), nullptr);
+    EXPECT_EQ(external->sized.blocks.size(), 0u);
+    resource.what = &resource;
+    // The first one is freed by its size, so that the hook does not see it.
+    EXPECT_EQ(rmm_cupy_allocate(external.get(), 100, 0), &resource);
+    EXPECT_EQ(rmm_deallocate(external.get(), &resource, 100, nullptr), RMM_OK);
+    EXPECT_EQ(rmm_cupy_allocate(external.get(), 200, 0), &resource);
+    EXPECT_EQ(external->sized.blocks.size(), 1u);
+    rmm_cupy_deallocate(external.get(), &resource, 0);
+    EXPECT_EQ(external->sized.blocks.size(), 0u);
+    rmm::mr::set_current_device_resource(nullptr);
+}
 
 TEST(CInterface, no_exception_of_a_resource_crosses_whatever_it_is) {
     throwing resource;
