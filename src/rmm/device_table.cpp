@@ -56,7 +56,7 @@ struct entry {
     mr::device_memory_resource* pointer = nullptr;
     std::shared_ptr<void> owner;
     std::shared_ptr<void> face;
-    bool is_given = false;  // with an owner or a face: what others set does not end that
+    bool is_given = false;  // set by C or Python: kept as `replaced` while C++ shows another
 
     owned_resource let_go() noexcept { return {std::exchange(pointer, nullptr), std::move(owner), std::move(face)}; }
 };

@@ -41,8 +41,8 @@ struct plain_resource {
     raw_ref ref;  ///< null: the initial resource
     mr::device_memory_resource* pointer;
 };
-/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again: that keeps its owner and its
-/// face for as long. Returns the one before.
+/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again. Until then, or until C or Python
+/// sets another, the owner and the face of the one before are kept. Returns the one before.
 plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref);
 /// The resource of the device now; without its face.
 owned_resource resource_with_owner(cuda_device_id device);

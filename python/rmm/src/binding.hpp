@@ -1,7 +1,7 @@
 // What the files of the native module share: how Python objects hold streams and resources of rmm.
 //
-// Rules: nobody waits for a lock of the library or of the driver while holding the GIL, and nobody takes the GIL while
-// holding such a lock. What Python objects hold of the library is let go of without the GIL; what natives hold of Python
+// Rules: nobody waits for a lock of a resource or of the driver while holding the GIL, and nobody takes the GIL while
+// holding a lock of the library. (The lock of the devices' table is taken with the GIL: nothing is called under it.) What Python objects hold of the library is let go of without the GIL; what natives hold of Python
 // (callbacks) is let go of with it. Must not know: kmm.
 #pragma once
 
@@ -78,8 +78,8 @@ class native {
     virtual void* allocate_at_hand(std::size_t, rmm::cuda_stream_view) noexcept { return nullptr; }
     virtual bool deallocate_at_hand(void*, std::size_t, rmm::cuda_stream_view) noexcept { return false; }
 
-    /// For blocks that no object of Python owns: the resource lives until each `keep` has had its `unkeep`. Under the GIL;
-    /// nothing is counted atomically while there are others.
+    /// For blocks that no object of Python owns: the resource lives until each `keep` has had its `unkeep`. Under the GIL:
+    /// only the first `keep` and the last `unkeep` touch the count that threads share.
     static void keep(const std::shared_ptr<native>& self) noexcept {
         if (self->num_kept_++ == 0) self->self_ = self;
     }

@@ -129,6 +129,7 @@ const native_ptr& native_of_device(int device) {
     for (;;) {
         if (const auto* const found = static_cast<const face*>(rmm::detail::face_of(id))) [[likely]]
             return found->known.held;
+        const rmm::cuda_set_device_raii only_where_there_is_one{id};
         (void)get(device);
     }
 }

@@ -62,7 +62,7 @@ std::optional<std::uintptr_t> address_holes::roomiest(std::size_t size_bytes, st
 
 std::size_t address_holes::room_behind(std::uintptr_t address) const noexcept {
     const auto hole = first_ending_behind(holes_, address);
-    return hole != holes_.end() && hole->address == address ? hole->size_bytes : 0;
+    return hole != holes_.end() && hole->address <= address ? hole->end() - address : 0;
 }
 
 std::size_t address_holes::room_before(std::uintptr_t address) const noexcept {

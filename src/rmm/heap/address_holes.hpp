@@ -37,7 +37,7 @@ class address_holes {
     /// `alignment`. Nothing if no hole is large enough. The range is not taken.
     std::optional<std::uintptr_t> roomiest(std::size_t size_bytes, std::size_t alignment) const;
 
-    std::size_t room_behind(std::uintptr_t address) const noexcept;  ///< of the hole that begins there; 0 if none does
+    std::size_t room_behind(std::uintptr_t address) const noexcept;  ///< of a hole, from there on; 0 if none has it
     std::size_t room_before(std::uintptr_t address) const noexcept;  ///< of the hole that ends there; 0 if none does
     std::size_t free_bytes() const noexcept;
     const std::vector<range>& all() const noexcept { return holes_; }

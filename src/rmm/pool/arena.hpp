@@ -71,7 +71,9 @@ struct alignas(64) arena {
     bool is_listed = false;      // among the arenas that have a stock
 
     // Under the engine's lock.
-    std::uintptr_t grows_at = 0;  // of virtual memory: where its next fresh granules had better lie
+    // Of virtual memory: its addresses, and where in them its next fresh granules had better lie. Whoever grows sets them.
+    std::uintptr_t window = 0;
+    std::uintptr_t grows_at = 0;
     chain_link<arena> as_holder;  // of spans
     // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
     std::atomic<bool> shares{false};  // its stream's small requests go to the arena that is nobody's

@@ -152,7 +152,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
 
 void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept {
     const cudaStream_t handle = normalized(stream);
-    if (handle != rmm::detail::legacy_stream_handle() || bytes == 0 || has_stocks_) return nullptr;
+    if (handle != rmm::detail::legacy_stream_handle() || bytes == 0 || options_.block_bytes != 0) return nullptr;
     const std::size_t limit = small_limit_.load(std::memory_order_relaxed);
     if (bytes > limit || size_of(bytes) > limit) return nullptr;
     arena* const a = arena_at_hand(handle, nullptr);
@@ -198,8 +198,11 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         }
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
-            if (piece grown = growth_->grow(held, size, a, stream, &ignored))
-                return try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why);
+            if (piece grown = growth_->grow(held, size, a, stream, &ignored)) {
+                if (void* const ptr = try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why))
+                    return ptr;
+                if (why->why == refusal::cause::driver) return nullptr;
+            }
             spans_refused_ = requests_per_refused_span;
         }
         // What streams that are gone have left is reached by events of the device alone. Growing instead would have no
@@ -222,7 +225,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (piece grown = growth_->grow(held, size, a, stream, why))
             return try_piece(held, std::move(grown), a, stream, reach::device, why);
         if (!takes_all_spans && why->why == refusal::cause::exhausted) {
-            collect_spans(true);
+            growth_->note_collected(collect_spans(true));
             takes_all_spans = true;
             continue;
         }
@@ -415,14 +418,13 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     }
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
     if (should_record(*recorder)) record(*recorder, stream);
-    if (arenas_release()) release_surplus();
 }
 
 bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     const cudaStream_t handle = normalized(stream);
     if (handle != rmm::detail::legacy_stream_handle() || has_stocks_ || address == 0) return false;
-    if (num_captures_.load(std::memory_order_relaxed) > 0 || arenas_release()) return false;
+    if (num_captures_.load(std::memory_order_relaxed) > 0 || options_.block_bytes != 0) return false;
     arena* const owner = directory_.find(address);
     // An event that is due is recorded by a free that may call the driver.
     if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))
@@ -485,7 +487,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             give(block->area, address, true_size, std::move(fences));
         }
     }
-    if (owner == nullptr || arenas_release()) release_surplus();
+    if (owner == nullptr) release_surplus();
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
 }
 

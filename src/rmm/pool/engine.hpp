@@ -253,7 +253,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool add_span(std::size_t size, arena& a);
     void install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a);
     void drain(arena& a);
-    void collect_spans(bool all);
+    std::size_t collect_spans(bool all);
     void collect_from(arena& a, bool all);
     template<typename FenceAt>
     void collect_granules(arena& a, FenceAt&& fence_at);
@@ -275,10 +275,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
     std::size_t unused_bytes() noexcept;
     void release_surplus();
-    /// Whether a free of a block of an arena may make memory go back to the driver.
-    bool arenas_release() const noexcept {
-        return traits_.is_virtual && release_above_.load(std::memory_order_relaxed) != no_threshold;
-    }
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- blocks of one size (engine_stocks.cpp)

@@ -71,7 +71,8 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
     }
     if (piece away = take_away_block(size, a, avoided)) return away;
     const auto from_heap = [&](bool all) -> piece {
-        collect_spans(all);
+        const std::size_t collected = collect_spans(all);
+        if (all) growth_->note_collected(collected);
         const std::uint8_t area = area_of(size);
         heap::block b = heaps_[area].try_allocate(size, a.own_number(), avoided);
         return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
@@ -226,8 +227,8 @@ void pool_engine::note_change(arena& a) noexcept {
 
 /// Gives every span in which nothing is in use back to the heap, so that it merges; `all`: of every arena all granules
 /// in which nothing is in use, with blocks that are away. O(arenas in which something has changed), or with `all`
-/// O(arenas with spans + free pieces of a granule and more + blocks away).
-void pool_engine::collect_spans(bool all) {
+/// O(arenas with spans + free pieces of a granule and more + blocks away), and says how much that is.
+std::size_t pool_engine::collect_spans(bool all) {
     for (arena* a = changed_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
         arena* const next = a->next_changed;
         a->is_changed.store(false, std::memory_order_release);
@@ -239,14 +240,14 @@ void pool_engine::collect_spans(bool all) {
         for (std::size_t n = std::min(waiting_.size(), most_waiting_asked); n > 0; --n)
             collect_from(*waiting_.take_front(), false);
     }
-    if (!all) return;
+    if (!all) return 0;
     const std::size_t free_before = free_bytes();
     for (arena* a = holders_.front(); a != nullptr;) {
         arena* const next = holders_.behind(*a);
         collect_from(*a, true);
         a = next;
     }
-    growth_->note_collected(free_bytes() - free_before);
+    return free_bytes() - free_before;
 }
 
 void pool_engine::collect_from(arena& a, bool all) {

@@ -55,7 +55,7 @@ class growth {
     /// See virtual_growth. False: the piece was lost to the driver.
     virtual bool cut_behind(lock&, piece*) { return true; }
 
-    /// All arenas gave what they could: so much.
+    /// A request found nothing, and all arenas gave what they could: so much.
     virtual void note_collected(std::size_t) noexcept {}
 
     virtual std::size_t num_blocks() const noexcept { return 0; }   ///< of upstream

@@ -31,7 +31,7 @@ constexpr std::size_t largest_share_of_own_spans = 16;
 constexpr std::size_t most_kept_by_stream = std::size_t{32} << 20;
 // What arenas give together is worth taking it from all of them where it is such a part of what is held.
 constexpr std::size_t parts_worth_collecting = 16;
-// And together no more than this.
+// Arenas that have spans, each a granule at least, are no more of a small pool than this.
 constexpr std::size_t share_of_holders = 4;
 
 }  // namespace
@@ -164,7 +164,9 @@ growth::piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* w
 bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     const std::size_t bytes = span_for(size, a);
     const growth_mark growing(pool_);
-    if (a.grows_at == 0) a.grows_at = source_->window(num_windows_++ % pool_engine::most_holders, num_windows);
+    if (a.window == 0)
+        a.window = align_up(source_->window(num_windows_++ % pool_engine::most_holders, num_windows), granule);
+    if (a.heap.num_spans() == 0) a.grows_at = a.window;
     virtual_source::growth grown;
     {
         const unlocked without(held);
@@ -395,6 +397,7 @@ virtual_source::trimming virtual_growth::trim_source(const heap::range& pieces) 
 
 /// Gives whole pieces of free memory back. The host waits for their last users.
 std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
+    eager_until_ = 0;
     std::size_t given_back = 0;
     const auto without_lock = [&](auto&& trim_some) {
         virtual_source::trimming t;

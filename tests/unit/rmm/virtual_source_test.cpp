@@ -77,6 +77,19 @@ TEST_F(VirtualSource, grown_memory_can_be_used_and_growth_goes_on_where_it_ended
     EXPECT_FALSE(source.contains(source.reserved_bytes()));
 }
 
+TEST_F(VirtualSource, growths_go_on_where_their_callers_ask_for_it) {
+    virtual_source source(*driver, 0, pieces_of(4));
+    std::uintptr_t first = source.window(3, 16), second = source.window(5, 16);
+    const std::uintptr_t begins = first;
+    EXPECT_EQ(source.grow(2 * unit, 1, &first).made, (range{begins, 2 * unit}));
+    EXPECT_EQ(source.grow(unit, 1, &second).made.address, source.window(5, 16));
+    EXPECT_EQ(source.grow(3 * unit, 1, &first).made, (range{begins + 2 * unit, 3 * unit}));
+    std::uintptr_t taken = begins + unit;
+    const auto elsewhere = source.grow(unit, 1, &taken);
+    ASSERT_TRUE(elsewhere.status.ok());
+    EXPECT_EQ(taken, elsewhere.made.end());
+}
+
 TEST_F(VirtualSource, everything_goes_back_when_the_source_ends) {
     const std::size_t before = device_free(*driver);
     {

@@ -133,7 +133,7 @@ TEST(Vmm, streams_that_work_one_after_the_other_use_the_same_memory) {
     EXPECT_LE(mr.pool_size(), 60 * MiB) << "1.44 times 32 MiB, and a granule or two of each";
 }
 
-TEST(Vmm, a_release_threshold_is_kept_by_frees_of_small_blocks) {
+TEST(Vmm, a_large_free_gives_back_what_streams_keep_beyond_the_release_threshold) {
     vmm mr{200 * MiB};
     mr.set_release_threshold(16 * MiB);
     cuda_stream stream = non_blocking();
@@ -141,8 +141,20 @@ TEST(Vmm, a_release_threshold_is_kept_by_frees_of_small_blocks) {
         std::vector<void*> blocks;
         for (std::size_t i = 0; i < 160 * MiB / bytes; ++i) blocks.push_back(mr.allocate(bytes, stream));
         for (void* ptr : blocks) mr.deallocate(ptr, bytes, stream);
+        mr.deallocate(mr.allocate(20 * MiB, stream), 20 * MiB, stream);
         EXPECT_LE(mr.pool_size(), 20 * MiB) << bytes;
     }
+}
+
+TEST(Vmm, arenas_of_many_streams_leave_addresses_for_large_requests) {
+    vmm mr{240 * MiB};
+    std::vector<foreign_stream> streams(100);
+    std::vector<void*> blocks;
+    for (const foreign_stream& s : streams) blocks.push_back(mr.allocate(64 << 10, s.view()));
+    void* const large = mr.allocate(120 * MiB, streams[0].view());
+    EXPECT_NE(large, nullptr);
+    mr.deallocate(large, 120 * MiB, streams[0].view());
+    for (std::size_t i = 0; i < streams.size(); ++i) mr.deallocate(blocks[i], 64 << 10, streams[i].view());
 }
 
 std::uintptr_t span_of(const void* ptr) { return reinterpret_cast<std::uintptr_t>(ptr) / (2 * MiB); }
