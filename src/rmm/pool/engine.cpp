@@ -177,10 +177,10 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
     lock held(mutex_);
     release_ended_captures();
     if (should_cover()) cover(held);
-    if (timelines_.num_recorded() > poll_above_)
-        poll(held);
+    if (timelines_.num_recorded() > poll_above_ || num_to_ask_ > 0)
+        poll_in_turn(held);
     else if (num_since_poll_ >= poll_after_ && timelines_.num_recorded() > 0)
-        poll(held, timelines_per_poll);
+        poll(held, timelines_per_poll());
     else if (more_to_clear_)
         clear_passed();
     if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed)) {
@@ -189,12 +189,17 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (spans_refused_ > 0) --spans_refused_;
         if (!growth_->give_own_span(held, size, spans)) spans_refused_ = requests_per_refused_span;
     }
+    bool asked = false;
     bool polled = false;
     bool takes_all_spans = growth_->comes_after_arenas(size);
     for (;;) {
         if (piece ready = find_ready(size, a)) {
             if (!growth_->cut_behind(held, &ready)) continue;
             return hand_out(std::move(ready), stream);
+        }
+        if (has_stocks_ && !asked) {
+            asked = true;
+            if (ask_about_stock(held, a)) continue;
         }
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
@@ -268,7 +273,7 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
     for (;;) {
         piece found = find_fenced(size, a, avoided, all_spans);
         if (!growth_->cut_behind(held, &found)) continue;
-        if (has_stocks_) ask_about(held, &found);
+        if (has_stocks_ && found.from == nullptr) ask_about(held, &found);
         // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.
         if (!found.fences.empty()) ++num_since_poll_;
         std::uint64_t unreachable = heap::heap::no_timeline;

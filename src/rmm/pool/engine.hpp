@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -164,13 +163,13 @@ class pool_engine final : public rmm::detail::memory_holder {
         capture_heap* capture = nullptr;  // of a block that a captured stream asked for
         cudaStream_t stream = nullptr;    // which asked for it
     };
-    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
-    // have passed. With rare polls the heap of a pool that many streams use breaks into small pieces: eight streams
-    // that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32 (H200, medians of
-    // 15 seeds).
+    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to have
+    // passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32
+    // (H200, medians of 15 seeds).
     static constexpr std::size_t poll_after = 4;
-    // As many timelines are asked about then; the next poll asks others.
-    static constexpr std::size_t timelines_per_poll = 32;
+    /// As many timelines are asked about then; the next poll asks others. In a pool without stocks each answer is a reason to
+    /// look again at the blocks that are away.
+    std::size_t timelines_per_poll() const noexcept { return has_stocks_ ? 8 : 32; }
     // Frees that are noted because they may have no event, of large blocks and of shared ones each.
     static constexpr std::size_t most_uncovered = 256;
     // A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
@@ -261,6 +260,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void put_back(piece taken) noexcept;
     void* hand_out(piece taken, cuda_stream_view stream);
     void poll(lock& held, std::size_t most_timelines = ~std::size_t{0});
+    void poll_in_turn(lock& held);
     void clear_passed();
 
     // ---- taking back
@@ -280,9 +280,13 @@ class pool_engine final : public rmm::detail::memory_holder {
     // ---- blocks of one size (engine_stocks.cpp)
     piece find_stocked(std::size_t size, arena& a);
     bool refill(std::size_t size, arena& a);
-    piece take_over(arena& a, std::span<const std::uint64_t> avoided, bool ready);
-    piece take_older_half(arena& other, arena& a, bool ready);
+    /// Of a free block: known to have passed; that, or behind a recorded event; any.
+    enum class last_use : std::uint8_t { passed, fenced, any };
+    piece take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted);
+    piece take_older_half(arena& other, arena& a, last_use wanted);
     void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept;
+    bool ask_about_stock(lock& held, const arena& a);
+    bool ask_about(lock& held, const heap::fence& use);
     void ask_about(lock& held, piece* taken);
     void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
     void put_back_stocked(piece taken) noexcept;
@@ -371,7 +375,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t poll_after_;          // more while polls learn nothing
     std::size_t trim_above_ = 0;      // free bytes below which the release threshold is not looked at
     std::size_t spans_refused_ = 0;   // so many requests go by before a stream without a span gets another chance
-    std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocation ask
+    std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocations ask about all timelines
+    std::size_t num_to_ask_ = 0;      // timelines of that round that were not asked about yet
     std::uint64_t num_steps_ = 0;     // arenas, blocks that are away and fences that were looked at
     bool more_to_clear_ = false;      // the last poll left fences in the heaps that are known to have passed
     // What is being cleared, in several steps where it is much; and how far each heap has come.

@@ -105,8 +105,20 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     timelines_.answer(questions);
     clear_passed();
     poll_after_ = passes == timelines_.num_passes() ? std::min(2 * poll_after_, most_since_poll) : poll_after;
-    // The next round comes when as many again have gathered, so that its cost is spread over what caused it.
-    if (most_timelines >= timelines_.num_recorded()) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
+}
+
+/// A few timelines of a round that asks about each once, so that no request waits for many answers of the driver. The next round
+/// comes when twice as much has gathered as this one left, so that its cost is spread over what caused it.
+void pool_engine::poll_in_turn(lock& held) {
+    const auto note_end = [this] {
+        if (num_to_ask_ == 0) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
+    };
+    if (num_to_ask_ == 0) num_to_ask_ = timelines_.num_with_recorded();
+    const std::size_t num_asked = std::min(num_to_ask_, timelines_per_poll());
+    num_to_ask_ -= num_asked;
+    note_end();  // others that come meanwhile begin no other round
+    poll(held, num_asked);
+    note_end();
 }
 
 /// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(most_cleared_at_once log free

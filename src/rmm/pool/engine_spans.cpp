@@ -67,7 +67,8 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
     if (has_stocks_) {
         heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided);
         if (b) return {b.address, b.size_bytes, std::move(b.fences)};
-        return take_over(a, avoided, false);
+        if (piece fenced = take_over(a, avoided, last_use::fenced)) return fenced;
+        return take_over(a, avoided, last_use::any);
     }
     if (piece away = take_away_block(size, a, avoided)) return away;
     const auto from_heap = [&](bool all) -> piece {

@@ -1,7 +1,8 @@
 // Implements the part of engine.hpp that serves pools whose blocks all have one size (block_stock.hpp).
 //
 // A stream takes from its own stock first, then from what is free in the heap, then what has passed of another stream's
-// stock, the blocks that were freed there longest ago; at last one block, for which it waits.
+// stock, the blocks that were freed there longest ago; at last one block, for which it waits, and for which an event is
+// recorded only where no other stock has one behind an event.
 #include <algorithm>
 #include <utility>
 
@@ -17,6 +18,8 @@ namespace {
 constexpr std::size_t most_refilled = 8;
 // Stocks of other streams that are looked into for blocks that have passed; the next search goes on behind them.
 constexpr std::size_t most_stocks_asked = 4;
+// And for one behind an event, which spares the driver an event of the whole device.
+constexpr std::size_t most_asked_for_events = 16;
 // Of another stream's stock at once: both streams wait for it.
 constexpr std::size_t most_taken_over = 64;
 
@@ -42,7 +45,7 @@ pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
             return taken;
         }
     }
-    return take_over(a, {}, true);
+    return take_over(a, {}, last_use::passed);
 }
 
 /// From the heap into the arena's stock; false if nothing there is ready for its stream.
@@ -69,11 +72,13 @@ bool pool_engine::refill(std::size_t size, arena& a) {
     return false;
 }
 
-/// Of what other streams have. `ready`: only of what has passed as far as is known, and after a look at a few.
-pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, bool ready) {
+/// Of what other streams have. O(1), or O(stocks) for one with any last use.
+pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
     collect_spans(false);
-    std::size_t num_asked = 0;
-    for (std::size_t n = holders_.size(); n > 0 && (!ready || num_asked < most_stocks_asked); --n) {
+    std::size_t num_to_ask = wanted == last_use::passed   ? most_stocks_asked
+                             : wanted == last_use::fenced ? 1  // the one that `ask_about_stock` put before the others
+                                                          : holders_.size();
+    for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {
         arena& other = *holders_.take_front();
         const std::lock_guard in(other.mutex);
         ++num_steps_;
@@ -82,23 +87,25 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
         if (!other.is_listed) continue;
         holders_.push_back(other);
         if (&other == &a || std::find(avoided.begin(), avoided.end(), other.number) != avoided.end()) continue;
-        ++num_asked;
-        if (piece taken = take_older_half(other, a, ready)) return taken;
+        --num_to_ask;
+        if (piece taken = take_older_half(other, a, wanted)) return taken;
     }
     return {};
 }
 
 /// Under the lock of `other`. One block is for the request, the rest for the stock of `a`: only of blocks that have passed,
 /// since nothing may ever cover what waits for `a`, of which this request may be all.
-pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, bool ready) {
+pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, last_use wanted) {
     const bool has_stock = a.own_number() != heap::heap::no_timeline;
+    const bool takes_more = has_stock && wanted == last_use::passed;
     piece taken;
-    for (std::size_t n = has_stock && ready ? std::min((other.stock.size() + 1) / 2, most_taken_over) : 1; n > 0; --n) {
+    for (std::size_t n = takes_more ? std::min((other.stock.size() + 1) / 2, most_taken_over) : 1; n > 0; --n) {
         stocked_block& oldest = *other.stock.front();
         ++num_steps_;
         const heap::fence use{other.number, other.position_of(oldest)};
         const bool has_passed = use.position == 0 || timelines_.has_passed(use);
-        if (ready && !has_passed) break;
+        if (!has_passed && (wanted == last_use::passed || (wanted == last_use::fenced && !timelines_.is_recorded(use))))
+            break;
         if (!has_passed) taken.fences.add(use);
         other.stock.erase(oldest);
         oldest.position = 0;  // the piece has the fence
@@ -114,25 +121,49 @@ pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, bool rea
     return taken;
 }
 
-/// A question to the driver costs less than a wait, and what it tells serves others too. Lets the lock go.
+/// Puts a stock before the others whose oldest block has passed, or is behind an event that the driver says has passed: to ask
+/// costs less than a wait. False if there is none. O(1). Lets the lock go.
+bool pool_engine::ask_about_stock(lock& held, const arena& a) {
+    std::size_t num_to_ask = most_asked_for_events;
+    for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n, --num_to_ask) {
+        arena& other = *holders_.front();
+        heap::fence oldest;
+        ++num_steps_;
+        if (&other != &a) {
+            const std::lock_guard in(other.mutex);
+            if (!other.stock.empty()) oldest = {other.number, other.position_of(*other.stock.front())};
+            if (!other.stock.empty() && (oldest.position == 0 || timelines_.has_passed(oldest))) return true;
+        }
+        if (oldest.position != 0 && timelines_.is_recorded(oldest)) return ask_about(held, oldest);
+        holders_.push_back(*holders_.take_front());
+    }
+    return false;
+}
+
+/// Whether it has passed. What the answer tells serves others, too. Lets the lock go.
+bool pool_engine::ask_about(lock& held, const heap::fence& use) {
+    timeline* const of = timelines_.find(use.timeline);
+    if (of == nullptr) return true;
+    std::vector<timelines::question> few = timelines_.questions_about(*of, use.position);
+    if (few.empty()) return false;
+    {
+        const unlocked without(held);
+        timelines_.ask(few);
+    }
+    timelines_.answer(few);
+    clear_passed();
+    return timelines_.has_passed(use);
+}
+
+/// The same for a piece that waits for one stream.
 void pool_engine::ask_about(lock& held, piece* taken) {
     if (!*taken || taken->fences.size() != 1) return;
     try {
-        timeline* const of = timelines_.find(taken->fences.begin()->timeline);
-        if (of == nullptr) return;
-        std::vector<timelines::question> one = timelines_.question_about(*of, taken->fences.begin()->position);
-        if (one.empty()) return;
-        {
-            const unlocked without(held);
-            timelines_.ask(one);
-        }
-        timelines_.answer(one);
-        clear_passed();
+        if (ask_about(held, *taken->fences.begin())) taken->fences = {};
     } catch (...) {
         put_back(std::move(*taken));
         throw;
     }
-    taken->fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
 }
 
 void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexcept {

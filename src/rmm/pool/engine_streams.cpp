@@ -309,15 +309,15 @@ arena* pool_engine::take_clean_orphan(lock& held) {
         ++num_steps_;
         try {
             if (is_clean(*a)) return a;
-            std::vector<timelines::question> one = timelines_.question_about(*a->home.load(), a->last_freed);
-            if (one.empty()) {
+            std::vector<timelines::question> few = timelines_.questions_about(*a->home.load(), a->last_freed);
+            if (few.empty()) {
                 is_uncovered = true;
             } else {
                 {
                     const unlocked without(held);
-                    timelines_.ask(one);
+                    timelines_.ask(few);
                 }
-                timelines_.answer(one);
+                timelines_.answer(few);
             }
         } catch (...) {
             orphans_.push_back(*a);

@@ -406,7 +406,7 @@ std::vector<timelines::question> timelines::questions_of_device() const {
     return all;
 }
 
-std::vector<timelines::question> timelines::question_about(timeline& t, std::uint64_t position) {
+std::vector<timelines::question> timelines::questions_about(timeline& t, std::uint64_t position) {
     driver::EventHandle end;
     if (entry_for(t.recorded, position) == t.recorded.end() && t.has_ended() && t.owned->has_closed(&end)) {
         const std::uint64_t epoch = close_epoch(t.epoch);
@@ -415,14 +415,16 @@ std::vector<timelines::question> timelines::question_about(timeline& t, std::uin
         else
             add_recorded(t, {epoch, ++counter_, end, true, false});
     }
-    std::vector<question> one;
-    if (const auto at = entry_for(t.recorded, position); at != t.recorded.end())
-        add_question(&one, t, *at);
-    else if (const auto covers = entry_for(device_recorded_, position);
-             covers != device_recorded_.end() && !covers->busy)
-        one.push_back({of_device, *covers, false, nullptr});
-    num_steps_ += one.size();
-    return one;
+    std::vector<question> few;
+    few.reserve(2);
+    if (const auto at = entry_for(t.recorded, position); at != t.recorded.end()) {
+        add_question(&few, t, *at);
+        if (at + 1 != t.recorded.end()) add_question(&few, t, t.recorded.back());
+    } else if (const auto covers = entry_for(device_recorded_, position);
+               covers != device_recorded_.end() && !covers->busy)
+        few.push_back({of_device, *covers, false, nullptr});
+    num_steps_ += few.size();
+    return few;
 }
 
 void timelines::ask(std::vector<question>& questions) noexcept {

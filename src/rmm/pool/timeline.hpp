@@ -127,6 +127,11 @@ class timelines {
         timeline* t = find(f.timeline);
         return t == nullptr || f.position <= t->passed;
     }
+    /// Whether an event that is recorded covers the fence.
+    bool is_recorded(const heap::fence& f) const noexcept {
+        const timeline* const t = find(f.timeline);
+        return t != nullptr && find_recorded(*t, f.position) != nullptr;
+    }
     /// Changes whenever fences have passed.
     std::uint64_t num_passes() const noexcept { return num_passes_; }
 
@@ -199,7 +204,7 @@ class timelines {
     std::vector<question> questions_of_device() const;
     /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing covers it. A stream
     /// that has ended is covered by the event of its end.
-    std::vector<question> question_about(timeline& t, std::uint64_t position);
+    std::vector<question> questions_about(timeline& t, std::uint64_t position);
     void ask(std::vector<question>& questions) noexcept;
     void answer(const std::vector<question>& answers);
 
@@ -239,6 +244,8 @@ class timelines {
     bool has_moved() const noexcept { return has_device_moved() || !moved_.empty(); }
     void note_cleared(const progress& moved) noexcept;
     std::size_t num_recorded() const noexcept { return num_recorded_; }
+    /// Timelines of which something is recorded.
+    std::size_t num_with_recorded() const noexcept { return with_recorded_.size(); }
     std::size_t size() const noexcept { return timelines_.size(); }
     /// Timelines, events and questions that were looked at so far: what tests compare.
     std::uint64_t num_steps() const noexcept { return num_steps_; }

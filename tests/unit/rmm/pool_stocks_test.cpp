@@ -2,12 +2,15 @@
 // more among many blocks and streams than among few. And which pools have spans at all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "recording_resource.hpp"
@@ -16,12 +19,14 @@
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/pool/block_stock.hpp"
 #include "rmm/pool/engine.hpp"
+#include "scripted_driver.hpp"
 #include "stream_tools.hpp"
 
 namespace {
 
 using namespace rmm;
 using fixed = mr::fixed_size_memory_resource<mr::device_memory_resource>;
+using kmm::driver::testing::ScriptedDriver;
 using mr::detail::pool_engine;
 using rmm_test::driver;
 using rmm_test::foreign_stream;
@@ -109,6 +114,63 @@ TEST(PoolStocks, all_who_take_from_the_stock_of_a_stream_that_lags_behind_wait_f
     for (const cuda_stream& stream : others) EXPECT_TRUE(driver().synchronize_stream({stream.view().value()}).ok());
     for (void* ptr : taken) pool.deallocate(ptr, 64 * KiB, third.view());
     pool.deallocate(used, 64 * KiB, second.view());
+}
+
+TEST(PoolStocks, no_event_of_the_device_is_recorded_while_another_stock_has_a_block_behind_an_event) {
+    for (const bool lags_behind : {false, true}) {
+        ScriptedDriver scripted;
+        const rmm::detail::driver_scope on(scripted);
+        mr::cuda_memory_resource cuda;
+        fixed pool{&cuda, 64 * KiB, 8};
+        const foreign_stream recorded(scripted), unrecorded(scripted), taker(scripted);
+        std::vector<void*> of_recorded, of_unrecorded;
+        for (int i = 0; i < 4; ++i) of_recorded.push_back(pool.allocate(64 * KiB, recorded.view()));
+        for (int i = 0; i < 4; ++i) of_unrecorded.push_back(pool.allocate(64 * KiB, unrecorded.view()));
+        for (void* ptr : of_unrecorded) pool.deallocate(ptr, 64 * KiB, unrecorded.view());
+        if (lags_behind) scripted.hold({recorded.view().value()});
+        for (void* ptr : of_recorded) pool.deallocate(ptr, 64 * KiB, recorded.view());
+        // What was freed last is taken first, so that the event of these frees covers all blocks but one.
+        for (int i = 0; i < 100; ++i)
+            pool.deallocate(pool.allocate(64 * KiB, recorded.view()), 64 * KiB, recorded.view());
+        void* const taken = pool.allocate(64 * KiB, taker.view());
+        EXPECT_NE(std::find(of_recorded.begin(), of_recorded.end(), taken), of_recorded.end());
+        EXPECT_EQ(scripted.count("device_event_record"), 0u);
+        EXPECT_EQ(scripted.count("wait_event"), lags_behind ? 1u : 0u);
+        scripted.release_all();
+        pool.deallocate(taken, 64 * KiB, taker.view());
+    }
+}
+
+TEST(PoolStocks, a_request_asks_the_driver_about_few_events_however_many_streams_have_some) {
+    for (const std::size_t num_streams : {std::size_t{32}, std::size_t{64}}) {
+        ScriptedDriver scripted;
+        const rmm::detail::driver_scope on(scripted);
+        mr::cuda_memory_resource cuda;
+        fixed pool{&cuda, 4 * KiB, 8 * num_streams};
+        std::deque<foreign_stream> streams;
+        for (std::size_t i = 0; i < num_streams; ++i) streams.emplace_back(scripted);
+        std::vector<std::pair<void*, std::size_t>> live;  // with the stream
+        std::mt19937 random(7);
+        std::size_t most_asked = 0;
+        std::size_t all_asked = 0;
+        for (std::size_t i = 0; i < 400 * num_streams; ++i) {
+            const std::size_t before = scripted.count("query_event");
+            const std::size_t stream = random() % num_streams;
+            live.emplace_back(pool.allocate(4 * KiB, streams[stream].view()), stream);
+            const std::size_t asked = scripted.count("query_event") - before;
+            most_asked = std::max(most_asked, asked);
+            all_asked += asked;
+            if (live.size() < 7 * num_streams) continue;
+            std::swap(live[random() % live.size()], live.back());
+            pool.deallocate(live.back().first, 4 * KiB, streams[live.back().second].view());
+            live.pop_back();
+        }
+        EXPECT_GT(all_asked, 0u);
+        // A turn of a round about all timelines, which have passed all, with one of the device; and a look at one stock.
+        EXPECT_LE(most_asked, 8u + 1u + 2u) << num_streams;
+        EXPECT_EQ(pool.statistics().num_upstream_blocks, 1u);
+        for (const auto& [ptr, stream] : live) pool.deallocate(ptr, 4 * KiB, streams[stream].view());
+    }
 }
 
 TEST(PoolStocks, every_block_of_memory_that_lies_anywhere_is_handed_out_once_and_goes_back) {

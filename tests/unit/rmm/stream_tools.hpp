@@ -57,19 +57,22 @@ inline bool is_idle(rmm::cuda_stream_view stream) { return driver().query_stream
 /// A stream as a program makes it, which the library knows nothing of.
 class foreign_stream {
   public:
-    foreign_stream() { EXPECT_TRUE(driver().create_stream(0, true, 0, &handle_).ok()); }
+    explicit foreign_stream(kmm::driver::Driver& of = driver()) : driver_(of) {
+        EXPECT_TRUE(driver_.create_stream(0, true, 0, &handle_).ok());
+    }
     ~foreign_stream() { destroy(); }
     foreign_stream(const foreign_stream&) = delete;
     foreign_stream& operator=(const foreign_stream&) = delete;
     void destroy() {
         if (handle_.native != nullptr) {
-            EXPECT_TRUE(driver().destroy_stream(handle_).ok());
+            EXPECT_TRUE(driver_.destroy_stream(handle_).ok());
         }
         handle_ = {};
     }
     rmm::cuda_stream_view view() const { return rmm::cuda_stream_view{static_cast<cudaStream_t>(handle_.native)}; }
 
   private:
+    kmm::driver::Driver& driver_;
     kmm::driver::StreamHandle handle_;
 };
 
