@@ -103,10 +103,9 @@ pool_engine::~pool_engine() {
     if (growth_ != nullptr) growth_->release();  // none where the host had no memory for it
 }
 
-/// Never shrinks: what arenas hold is looked for there.
+/// When memory or an arena with spans has come or gone.
 void pool_engine::update_small_limit() noexcept {
-    const std::size_t limit = growth_->small_limit();
-    if (limit > small_limit_.load(std::memory_order_relaxed)) small_limit_.store(limit, std::memory_order_relaxed);
+    small_limit_.store(growth_->small_limit(), std::memory_order_relaxed);
 }
 
 std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {

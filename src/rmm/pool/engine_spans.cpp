@@ -79,8 +79,9 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
         return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
     };
     if (piece merged = from_heap(false)) return merged;
+    const bool is_small = size <= small_limit_.load(std::memory_order_relaxed);
     for (arena* other = holders_.front(); other != nullptr; other = holders_.behind(*other)) {
-        if (other == &a) continue;
+        if (other == &a && is_small) continue;  // it has been looked into
         if (std::find(avoided.begin(), avoided.end(), other->number) == avoided.end()) {
             const std::lock_guard in(other->mutex);
             if (const heap::span_heap::taken t = other->try_allocate(size, rmm::detail::current_tag())) {
@@ -273,7 +274,10 @@ void pool_engine::collect_from(arena& a, bool all) {
             give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
         }
     }
-    if (a.heap.num_spans() == 0) holders_.erase(a);
+    if (a.heap.num_spans() == 0 && chain<arena, &arena::as_holder>::contains(a)) {
+        holders_.erase(a);
+        update_small_limit();
+    }
     waiting_.erase(a);
     if (!a.away.empty()) waiting_.push_back(a);
 }

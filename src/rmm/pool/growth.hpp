@@ -117,7 +117,7 @@ class virtual_growth final : public growth {
     std::size_t trim(lock& held, std::size_t keep_bytes) override;
     void release() noexcept override { source_.reset(); }
     std::size_t span_for(std::size_t size, const arena& a) const noexcept override;
-    std::size_t small_limit() const noexcept override { return pool_.traits_.small_area_limit; }
+    std::size_t small_limit() const noexcept override;
     std::size_t most_span_holders() const noexcept override;
     bool give_own_span(lock& held, std::size_t size, arena& a) override;
     bool is_better_than_waiting(std::size_t size, const arena& a) const noexcept override;

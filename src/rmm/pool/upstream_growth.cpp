@@ -65,9 +65,10 @@ std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noex
     return bytes;
 }
 
+/// Never shrinks: what arenas hold is looked for there.
 std::size_t upstream_growth::small_limit() const noexcept {
     if (pool_.has_stocks_) return pool_.options_.block_bytes;
-    return span_for(0, *pool_.common_) / requests_in_span;
+    return std::max(pool_.small_limit_.load(std::memory_order_relaxed), span_for(0, *pool_.common_) / requests_in_span);
 }
 
 std::size_t upstream_growth::most_span_holders() const noexcept {

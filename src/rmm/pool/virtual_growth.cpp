@@ -1,5 +1,6 @@
 // Implements virtual_growth (growth.hpp): physical pieces that are mapped side by side.
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <utility>
 
@@ -23,6 +24,10 @@ constexpr std::size_t growth_of_arenas = 16;
 constexpr std::size_t most_added_bytes = std::size_t{32} << 20;
 // While less is in use (three quarters), the host does not wait to keep physical pieces whole.
 constexpr std::size_t fitting_pieces_in_largest = 8;
+// Beside so many requests of one size a stream's share of the pool is large. (A pool of 512 MiB, 16 streams, 86 % live, requests
+// around 1 MiB: 2.7 % are refused where this is 8, 1.1 % with 32, 0.07 % with 64, 0.09 % with 128.)
+constexpr std::size_t requests_in_share = 64;
+constexpr std::size_t least_small_limit = std::size_t{256} << 10;
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
 // spans that streams get before they need them are no more of it than this.
 constexpr std::size_t largest_share_of_own_spans = 16;
@@ -83,6 +88,13 @@ std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noe
     return align_up(std::max({size, share, granule}), granule);
 }
 
+/// What is large beside its stream's share of the pool comes from the heap, where the holes of all streams are one: in arenas each
+/// stream has to find room among its own.
+std::size_t virtual_growth::small_limit() const noexcept {
+    const std::size_t share = source_->maximum_bytes() / std::max(std::size_t{1}, pool_.holders_.size());
+    return std::clamp(std::bit_floor(share / requests_in_share), least_small_limit, pool_.traits_.small_area_limit);
+}
+
 std::size_t virtual_growth::most_span_holders() const noexcept {
     const std::size_t granules = source_->maximum_bytes() / granule;
     // The arena that is nobody's has one, too.
@@ -109,10 +121,12 @@ bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
 /// which it would have to wait.
 bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) const noexcept {
-    if (pool_.growing_ || size > pool_.small_limit_.load(std::memory_order_relaxed)) return false;
-    if (pool_.spans_refused_ > 0 || pool_.held_bytes() + span_for(size, a) > source_->maximum_bytes()) return false;
-    return (a.heap.span_bytes() == 0 && size <= granule) ||
-           eager_bytes(pool_.holders_.size() * kept_by_stream()) >= span_for(size, a);
+    if (pool_.growing_ || pool_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
+    const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
+    const std::size_t bytes = is_small ? span_for(size, a) : size;
+    if (pool_.held_bytes() + bytes > source_->maximum_bytes()) return false;
+    return (is_small && a.heap.span_bytes() == 0 && size <= granule) ||
+           eager_bytes(pool_.holders_.size() * kept_by_stream()) >= bytes;
 }
 
 // ---- growing
