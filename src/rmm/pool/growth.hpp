@@ -137,6 +137,9 @@ class virtual_growth final : public growth {
     bool grow_by_span(lock& held, std::size_t size, arena& a);
     piece grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                        std::size_t fresh_bytes = ~std::size_t{0});
+    struct taken_ranges;
+    std::vector<heap::free_range> free_ranges();
+    driver::Status remap(lock& held, const heap::move_plan& plan, std::uint8_t area, taken_ranges& taken);
     bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
     void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
     virtual_source::trimming trim_source(const heap::range& pieces);

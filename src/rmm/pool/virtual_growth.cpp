@@ -217,13 +217,9 @@ bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range
     return false;
 }
 
-/// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row.
-growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
-                                           std::size_t fresh_bytes) {
-    const std::uint8_t area = pool_.area_of(size);
-    heap::heap& h = pool_.heaps_[area];
+/// By address; without what the host could not wait for, which is as good as in use.
+std::vector<heap::free_range> virtual_growth::free_ranges() {
     std::vector<heap::free_range> free;
-    // What the host could not wait for is as good as in use.
     const bool streams_only = pool_.last_resort() == pool_engine::reach::streams;
     for (std::uint8_t i = 0; i < pool_engine::num_areas; ++i)
         pool_.heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
@@ -236,7 +232,93 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
         });
     std::sort(free.begin(), free.end(),
               [](const heap::free_range& x, const heap::free_range& y) { return x.where.address < y.where.address; });
+    return free;
+}
+
+/// What a plan moves, and what the result will lie beside: nobody's while the lock is let go. What is still here at the end is free
+/// again.
+struct virtual_growth::taken_ranges {
+    struct part {
+        heap::range where;
+        std::uint8_t area;
+        heap::fence_set fences;
+    };
+
+    explicit taken_ranges(pool_engine& of) noexcept : pool(of) {}
+    ~taken_ranges() {
+        for (part& p : moved) pool.give_or_lose(p.area, p.where.address, p.where.size_bytes, std::move(p.fences));
+        if (kept) pool.give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
+    }
+    taken_ranges(const taken_ranges&) = delete;
+    taken_ranges& operator=(const taken_ranges&) = delete;
+
+    /// Out of the heaps. `free`: by address.
+    void take(const heap::move_plan& plan, std::uint8_t area, const std::vector<heap::free_range>& free) {
+        // By what is free in one area: pieces that are moved together may lie in several.
+        moved.reserve(free.size() + plan.moved.size());
+        auto at = free.begin();
+        for (const heap::range& m : plan.moved) {
+            while (at->where.end() <= m.address) ++at;
+            for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
+                const std::uintptr_t begin = std::max(f->where.address, m.address);
+                heap::block b = pool.heaps_[f->area].take(begin, std::min(f->where.end(), m.end()) - begin);
+                RMM_EXPECTS(b, "a pool of virtual memory planned to move memory that is in use");
+                moved.push_back({{b.address, b.size_bytes}, static_cast<std::uint8_t>(f->area), std::move(b.fences)});
+            }
+        }
+        kept_area = area;
+        kept = pool.heaps_[area].take(plan.kept.address, plan.kept.size_bytes);
+    }
+    /// Of what is moved.
+    heap::fence_set users() const {
+        heap::fence_set all;
+        for (const part& p : moved) all.add(p.fences);
+        return all;
+    }
+
+    pool_engine& pool;
+    std::vector<part> moved;
+    heap::block kept;
+    std::uint8_t kept_area = 0;
+};
+
+/// Carries the plan out, when the users of what it moves are done. Throws std::bad_alloc where what was mapped found no room in
+/// the heap, and went back to the driver. Lets the lock go.
+driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, std::uint8_t area, taken_ranges& taken) {
+    virtual_source::remapping made;
+    {
+        const unlocked without(held);
+        for (const heap::range& m : plan.moved) pool_.tell_removed(m.address, m.size_bytes);
+        made = source_->remap(plan);
+        for (const heap::range& m : made.ranges) pool_.tell_added(m.address, m.size_bytes, nullptr);
+        if (!made.status.ok()) (void)pool_.driver_.take_last_error();
+    }
+    note_source();
+    const std::vector<taken_ranges::part> moved = std::exchange(taken.moved, {});
+    for (const taken_ranges::part& p : moved) pool_.heaps_[p.area].remove_taken(p.where.address, p.where.size_bytes);
+    if (made.status.ok()) {
+        bool is_noted = true;
+        for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
+        if (!is_noted) throw std::bad_alloc();
+        return made.status;
+    }
+    // After a failure what was moved is where it was, but for what is spare now.
+    for (const taken_ranges::part& p : moved)
+        for (const heap::range& m : made.ranges) {
+            const std::uintptr_t begin = std::max(p.where.address, m.address);
+            const std::uintptr_t end = std::min(p.where.end(), m.end());
+            if (begin < end) return_region(p.area, {begin, end - begin}, p.fences);
+        }
+    return made.status;
+}
+
+/// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row. The host waits for the users of what is
+/// moved.
+growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
+                                           std::size_t fresh_bytes) {
+    const std::uint8_t area = pool_.area_of(size);
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
+    const std::vector<heap::free_range> free = free_ranges();
     virtual_source::growth_limits limits;
     limits.fresh_bytes = fresh_bytes;
     limits.eager_fresh_bytes = std::min(fresh_bytes, eager_bytes());
@@ -247,74 +329,16 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
                       format_bytes(source_->maximum_bytes()) + ", " + format_bytes(size);
         return {};
     }
-
-    // What is moved, and what the result will lie beside, is nobody's while the lock is let go; then it is free again.
-    struct removed_range {
-        heap::range where;
-        std::uint8_t area;
-        heap::fence_set fences;
-    };
-    struct removal {
-        ~removal() {
-            for (removed_range& r : ranges)
-                engine->give_or_lose(r.area, r.where.address, r.where.size_bytes, std::move(r.fences));
-            if (kept) engine->give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
-        }
-        pool_engine* engine;
-        std::uint8_t kept_area;
-        std::vector<removed_range> ranges;
-        heap::block kept;
-    };
-    std::optional<removal> removed(std::in_place, &pool_, area);
-    heap::fence_set users;
-    // By what is free in one area: pieces that are moved together may lie in several.
-    removed->ranges.reserve(free.size() + plan.moved.size());
-    auto at = free.begin();
-    for (const heap::range& m : plan.moved) {
-        while (at->where.end() <= m.address) ++at;
-        for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
-            const std::uintptr_t begin = std::max(f->where.address, m.address);
-            const auto of_area = static_cast<std::uint8_t>(f->area);
-            heap::block part = pool_.heaps_[of_area].take(begin, std::min(f->where.end(), m.end()) - begin);
-            RMM_EXPECTS(part, "a pool of virtual memory planned to move memory that is in use");
-            removed->ranges.push_back({{part.address, part.size_bytes}, of_area, std::move(part.fences)});
-            users.add(removed->ranges.back().fences);
-        }
+    driver::Status status;
+    {
+        taken_ranges taken(pool_);
+        taken.take(plan, area, free);
+        bool out_of_reach = false;
+        status = pool_.wait_on_host(held, taken.users(), pool_.last_resort(), &out_of_reach);
+        if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
+        if (status.ok()) status = remap(held, plan, area, taken);
     }
-    removed->kept = h.take(plan.kept.address, plan.kept.size_bytes);
-    bool out_of_reach = false;
-    driver::Status status = pool_.wait_on_host(held, users, pool_.last_resort(), &out_of_reach);
-    if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
-    bool is_noted = true;
-    if (status.ok()) {
-        virtual_source::remapping made;
-        {
-            const unlocked without(held);
-            for (const heap::range& m : plan.moved) pool_.tell_removed(m.address, m.size_bytes);
-            made = source_->remap(plan);
-            for (const heap::range& m : made.ranges) pool_.tell_added(m.address, m.size_bytes, nullptr);
-            if (!made.status.ok()) (void)pool_.driver_.take_last_error();
-        }
-        note_source();
-        status = made.status;
-        // After a failure what was moved is where it was, but for what is spare now.
-        const std::vector<removed_range> moved = std::exchange(removed->ranges, {});
-        for (const removed_range& r : moved) pool_.heaps_[r.area].remove_taken(r.where.address, r.where.size_bytes);
-        if (status.ok()) {
-            for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
-        } else {
-            for (const removed_range& r : moved)
-                for (const heap::range& m : made.ranges) {
-                    const std::uintptr_t begin = std::max(r.where.address, m.address);
-                    const std::uintptr_t end = std::min(r.where.end(), m.end());
-                    if (begin < end) return_region(r.area, {begin, end - begin}, r.fences);
-                }
-        }
-    }
-    removed.reset();
     note_source();
-    if (!is_noted) throw std::bad_alloc();
-    pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
     pool_.update_small_limit();
     if (!status.ok()) {
         why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
@@ -323,7 +347,7 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
         why->reason = "the device has no more memory to map";
         return {};
     }
-    heap::block b = h.try_allocate(size, own);
+    heap::block b = pool_.heaps_[area].try_allocate(size, own);
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
