@@ -11,6 +11,7 @@
 #include "rmm/aligned.hpp"
 #include "rmm/debug/debug_environment.hpp"
 #include "rmm/detail/error.hpp"
+#include "rmm/pool/captures.hpp"
 #include "rmm/pool/growth.hpp"
 
 namespace rmm {
@@ -50,6 +51,7 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       heaps_{heap::heap(unit, heap::merging::same_timelines, traits.placement),
              heap::heap(unit, heap::merging::same_timelines, traits.placement)},
       timelines_(driver_, device_, mutex_.gone()),
+      captures_(std::make_unique<captures>(*this)),
       poll_after_(poll_after) {
     uncovered_.reserve(most_uncovered);
     common_uncovered_.reserve(most_uncovered);
@@ -169,12 +171,12 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why) {
     std::optional<arena_call> call = known != nullptr ? call_on(*known, normalized(stream)) : bound_arena(stream);
     if (!call) {
-        if (const std::uint64_t capture = capture_of(stream)) return allocate_captured(size, stream, capture, why);
+        if (const std::uint64_t capture = capture_of(stream)) return captures_->allocate(size, stream, capture, why);
         call.emplace(arena_of(stream));
     }
     arena& a = **call;
     lock held(mutex_);
-    release_ended_captures();
+    captures_->release_ended();
     if (should_cover()) cover(held);
     if (timelines_.num_recorded() > poll_above_ || num_to_ask_ > 0)
         poll_in_turn(held);
@@ -332,7 +334,7 @@ void* pool_engine::hand_out(piece taken, cuda_stream_view stream) {
 void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream_view> streams) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     try {
-        if (num_captures_.load(std::memory_order_relaxed) > 0 && free_captured(address, bytes, streams)) return;
+        if (captures_->any() && captures_->free(address, bytes, streams)) return;
         if (has_stocks_)
             if (stocked_block* const block = blocks_.take_back(address)) return free_stocked(*block, address, streams);
         arena* const owner = directory_.find(address);
@@ -428,7 +430,7 @@ bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view st
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     const cudaStream_t handle = normalized(stream);
     if (handle != rmm::detail::legacy_stream_handle() || has_stocks_ || address == 0) return false;
-    if (num_captures_.load(std::memory_order_relaxed) > 0 || options_.block_bytes != 0) return false;
+    if (captures_->any() || options_.block_bytes != 0) return false;
     arena* const owner = directory_.find(address);
     // An event that is due is recorded by a free that may call the driver.
     if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))

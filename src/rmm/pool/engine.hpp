@@ -34,7 +34,6 @@
 #include "rmm/ledger.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/arena.hpp"
-#include "rmm/pool/capture.hpp"
 #include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
@@ -55,6 +54,8 @@ struct refusal {
     driver::Status status;        ///< for `driver`: the failed call
 };
 
+struct capture_heap;
+class captures;
 class growth;
 class upstream_growth;
 
@@ -135,6 +136,7 @@ class pool_engine final : public rmm::detail::memory_holder {
   private:
     pool_engine(const growth_traits& traits, const pool_options& options);
 
+    friend class captures;
     friend class growth_mark;
     friend class growth;
     friend class upstream_growth;
@@ -215,6 +217,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// Whether any pool of the process was called with a stream that was being captured.
     static bool has_seen_captures() noexcept;
     static void note_capture() noexcept;
+    std::uint64_t capture_of(cuda_stream_view stream) noexcept;
     /// How far to go for what can wait: not as far as to spoil a capture.
     static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
     /// The same where the host must not wait while there is another way.
@@ -224,21 +227,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool may_record_device() const noexcept { return timelines_.has_device_events() && !has_seen_captures(); }
     bool should_record(const arena& a) const noexcept;
     void record(arena& a, cuda_stream_view stream);
-
-    // ---- streams that are captured (engine_capture.cpp)
-    std::uint64_t capture_of(cuda_stream_view stream) noexcept;
-    void* allocate_captured(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why);
-    bool free_captured(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams);
-    capture_heap* find_capture(std::uint64_t id) noexcept;
-    heap::block take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why);
-    piece find_idle(lock& held, std::size_t size);
-    piece grow_idle(lock& held, std::size_t size, refusal* why);
-    piece idle_or_nothing(lock& held, piece taken, refusal* why);
-    void expect_parts(capture_heap& c);
-    void give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
-                   heap::fence_set fences) noexcept;
-    void wait_for_growth(lock& held);
-    void release_ended_captures();
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why);
@@ -314,6 +302,7 @@ class pool_engine final : public rmm::detail::memory_holder {
         if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
     }
     void update_small_limit() noexcept;
+    void wait_for_growth(lock& held);
 
     // ---- when there is no more (shortage.cpp)
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
@@ -339,7 +328,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> num_arenas_{1};
-    std::atomic<std::size_t> num_captures_{0};
     std::atomic<std::size_t> release_above_{no_threshold};
 
     engine_mutex mutex_;
@@ -367,8 +355,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::vector<heap::fence> common_uncovered_;  // the same of small ones, under the lock of the arena that is nobody's
     std::atomic<std::size_t> num_uncovered_{0};
     heap::address_map<large_block> large_;
-    std::vector<std::unique_ptr<capture_heap>> captures_;
-    std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
+    const std::unique_ptr<captures> captures_;  // captures.hpp
     std::size_t large_bytes_ = 0;
     std::size_t peak_held_bytes_ = 0;
     std::size_t num_since_poll_ = 0;  // large frees, and requests that had to wait, since the last poll

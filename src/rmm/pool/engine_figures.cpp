@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "rmm/pool/captures.hpp"
 #include "rmm/pool/growth.hpp"
 #include "rmm/pool/growth_mark.hpp"
 
@@ -22,6 +23,10 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     return upstream_growth_->grow_ahead(bytes, target_bytes);
 }
 
+void pool_engine::wait_for_growth(lock& held) {
+    wait(grown_, held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+}
+
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
     lock held(mutex_);
     wait_for_growth(held);
@@ -39,7 +44,7 @@ std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
         spoils = timelines_.is_part_of_capture(driver::legacy_stream());
     }
     if (spoils) return 0;
-    release_ended_captures();
+    captures_->release_ended();
     collect_spans(true);
     return growth_->trim(held, keep_bytes);
 }
@@ -52,7 +57,7 @@ virtual_source_counts pool_engine::mappings() {
 
 pool_statistics pool_engine::statistics() {
     const lock held(mutex_);
-    release_ended_captures();
+    captures_->release_ended();
     collect_spans(true);
     pool_statistics s;
     s.held_bytes = held_bytes();
@@ -70,15 +75,10 @@ pool_statistics pool_engine::statistics() {
         s.in_use_bytes += num_out * options_.block_bytes;
         s.num_blocks += num_out;
     }
-    std::size_t of_captures = 0;
-    for (const auto& c : captures_) of_captures += c->held_bytes;
     // What captures have in use counts as such; the rest of their memory is nobody else's either.
-    s.captured_bytes = of_captures;
-    s.free_bytes = s.held_bytes - s.in_use_bytes;
-    for (const auto& c : captures_) {
-        for (const auto& [stream, free] : c->free_on) s.free_bytes -= free.free_bytes();
-        for (const heap::block& b : c->freed_elsewhere) s.free_bytes -= b.size_bytes;
-    }
+    const captures::sums of_captures = captures_->figures();
+    s.captured_bytes = of_captures.held_bytes;
+    s.free_bytes = s.held_bytes - s.in_use_bytes - of_captures.free_bytes;
     s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
     s.num_upstream_blocks = growth_->num_blocks();
     // What is mapped elsewhere on demand is not in pieces.

@@ -130,6 +130,18 @@ bool pool_engine::is_captured(cuda_stream_view stream) noexcept {
     return true;
 }
 
+/// 0: it is not captured, or cannot be.
+std::uint64_t pool_engine::capture_of(cuda_stream_view stream) noexcept {
+    if (normalized(stream) == rmm::detail::legacy_stream_handle()) return 0;
+    driver::CaptureStatus status = driver::CaptureStatus::none;
+    std::uint64_t id = 0;
+    if (!driver_.capture_status(handle_of(stream), &status, &id).ok()) {
+        (void)driver_.take_last_error();
+        return 0;
+    }
+    return status == driver::CaptureStatus::active ? id : 0;
+}
+
 void pool_engine::note_capture() noexcept { captures_seen.store(true, std::memory_order_relaxed); }
 
 bool pool_engine::has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }

@@ -1,11 +1,10 @@
-// Implements the part of engine.hpp that serves streams which are being captured (capture.hpp).
+// Implements captures.hpp.
+#include "rmm/pool/captures.hpp"
+
 #include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "rmm/aligned.hpp"
 #include "rmm/pool/growth.hpp"
-#include "rmm/pool/growth_mark.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -30,43 +29,37 @@ constexpr std::size_t min_chunk_bytes = std::size_t{2} << 20;
 
 }  // namespace
 
-std::uint64_t pool_engine::capture_of(cuda_stream_view stream) noexcept {
-    if (normalized(stream) == rmm::detail::legacy_stream_handle()) return 0;
-    driver::CaptureStatus status = driver::CaptureStatus::none;
-    std::uint64_t id = 0;
-    if (!driver_.capture_status(handle_of(stream), &status, &id).ok()) {
-        (void)driver_.take_last_error();
-        return 0;
+/// Of the stream's capture, which has called for the first time. Null where the driver refuses. Lets the lock go.
+capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t id, refusal* why) {
+    auto made = std::make_unique<capture_heap>(id);
+    auto* const user = new std::shared_ptr<capture_state>(made->state);
+    driver::Status status;
+    {
+        const unlocked without(held);
+        status = pool_.driver_.keep_with_capture(handle_of(stream), &end_capture, user);
+        if (!status.ok()) (void)pool_.driver_.take_last_error();
     }
-    return status == driver::CaptureStatus::active ? id : 0;
+    if (!status.ok()) {
+        delete user;
+        why->why = refusal::cause::driver;
+        why->status = status;
+        return nullptr;
+    }
+    // Another stream of the capture may have come meanwhile: then there are two heaps, which does no harm.
+    capture_heap* const c = heaps_.emplace_back(std::move(made)).get();
+    num_heaps_.store(heaps_.size(), std::memory_order_relaxed);
+    return c;
 }
 
-void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
-    note_capture();
-    lock held(mutex_);
-    release_ended_captures();
-    capture_heap* c = find_capture(id);
-    if (c == nullptr) {
-        auto made = std::make_unique<capture_heap>(id);
-        auto* const user = new std::shared_ptr<capture_state>(made->state);
-        driver::Status status;
-        {
-            const unlocked without(held);
-            status = driver_.keep_with_capture(handle_of(stream), &end_capture, user);
-            if (!status.ok()) (void)driver_.take_last_error();
-        }
-        if (!status.ok()) {
-            delete user;
-            why->why = refusal::cause::driver;
-            why->status = status;
-            return nullptr;
-        }
-        // Another stream of the capture may have come meanwhile: then there are two heaps, which does no harm.
-        c = captures_.emplace_back(std::move(made)).get();
-        num_captures_.store(captures_.size(), std::memory_order_relaxed);
-    }
+void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
+    pool_engine::note_capture();
+    lock held(pool_.mutex_);
+    release_ended();
+    capture_heap* c = find(id);
+    if (c == nullptr) c = begin(held, stream, id, why);
+    if (c == nullptr) return nullptr;
 
-    const cudaStream_t handle = normalized(stream);
+    const cudaStream_t handle = pool_engine::normalized(stream);
     heap::block block;
     if (const auto known = c->free_on.find(handle); known != c->free_on.end()) block = known->second.try_allocate(size);
     ++c->num_live;  // holds the capture's heap while the lock is let go
@@ -74,8 +67,8 @@ void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, 
         if (!block) block = take_chunk(held, *c, size, handle, why);
         if (block) expect_parts(*c);
         if (block)
-            large_.insert(block.address,
-                          {block.size_bytes, c->area_at(block.address), rmm::detail::tag_of_thread, c, handle});
+            pool_.large_.insert(block.address,
+                                {block.size_bytes, c->area_at(block.address), rmm::detail::tag_of_thread, c, handle});
     } catch (...) {
         --c->num_live;
         if (block) c->free_on.at(handle).free(block.address, block.size_bytes, {});
@@ -85,14 +78,14 @@ void* pool_engine::allocate_captured(std::size_t size, cuda_stream_view stream, 
         --c->num_live;
         return nullptr;
     }
-    large_bytes_ += block.size_bytes;
+    pool_.large_bytes_ += block.size_bytes;
     return reinterpret_cast<void*>(block.address);
 }
 
 /// Gives the capture's stream more memory of the pool, and a block of it. Lets the lock go.
-heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why) {
+heap::block captures::take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why) {
     // Whole blocks where all have one size: what lies behind the chunk would begin between two of them otherwise.
-    const std::size_t block_bytes = options_.block_bytes != 0 ? options_.block_bytes : unit;
+    const std::size_t block_bytes = pool_.options_.block_bytes != 0 ? pool_.options_.block_bytes : pool_engine::unit;
     const std::size_t min_bytes = (min_chunk_bytes + block_bytes - 1) / block_bytes * block_bytes;
     piece chunk;
     for (const std::size_t wanted : {std::max(size, min_bytes), size})
@@ -100,13 +93,13 @@ heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t siz
     if (!chunk) chunk = grow_idle(held, size, why);
     if (!chunk) return {};
     if (c.released) {
-        put_back(chunk);
+        pool_.put_back(chunk);
         why->why = refusal::cause::driver;
         why->status = {driver::Code::capture_error, 0};
         return {};
     }
     try {
-        heap::heap& free = c.free_on.try_emplace(handle, unit).first->second;
+        heap::heap& free = c.free_on.try_emplace(handle, pool_engine::unit).first->second;
         c.chunks[chunk.address] = {chunk.address, chunk.size_bytes, chunk.area};
         // So that nothing fails from here on: the region could not be taken out again.
         free.expect_frees(1);
@@ -122,130 +115,126 @@ heap::block pool_engine::take_chunk(lock& held, capture_heap& c, std::size_t siz
         return free.try_allocate(size);
     } catch (...) {
         c.chunks.erase(chunk.address);
-        put_back(chunk);
+        pool_.put_back(chunk);
         throw;
     }
 }
 
 /// Afterwards no free, of the capture or of what is left of it, needs memory of the host. Throws std::bad_alloc.
-void pool_engine::expect_parts(capture_heap& c) {
+void captures::expect_parts(capture_heap& c) {
     c.freed_elsewhere.reserve(c.freed_elsewhere.size() + c.num_live);
     // A part may lie in either area: each is ready for all.
     const std::size_t wanted = c.num_parts();
-    for (std::size_t area = 0; area < num_areas; ++area) {
-        if (area != 0 && !traits_.is_virtual) continue;
+    for (std::size_t area = 0; area < pool_engine::num_areas; ++area) {
+        if (area != 0 && !pool_.traits_.is_virtual) continue;
         if (c.expected[area] >= wanted) continue;
-        heaps_[area].expect_frees(wanted - c.expected[area]);
+        pool_.heaps_[area].expect_frees(wanted - c.expected[area]);
         c.expected[area] = wanted;
     }
 }
 
 /// Of the capture's memory, into the heap.
-void pool_engine::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
-                            heap::fence_set fences) noexcept {
+void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
+                         heap::fence_set fences) noexcept {
     if (c.expected[area] > 0)
         --c.expected[area];
     else
         rmm::detail::report_misuse("more parts of a capture's memory came back than were handed out");
-    give_or_lose(area, address, size, std::move(fences));
+    pool_.give_or_lose(area, address, size, std::move(fences));
 }
 
 /// Memory that nobody on the device uses any more. Asks and, at last, waits for the host's part of it.
-pool_engine::piece pool_engine::find_idle(lock& held, std::size_t size) {
-    const std::uint8_t area = area_of(size);
+pool_engine::piece captures::find_idle(lock& held, std::size_t size) {
+    const std::uint8_t area = pool_.area_of(size);
     const auto idle = [&]() -> piece {
-        const heap::block b = heaps_[area].try_allocate_ready(size, heap::heap::no_timeline);
+        const heap::block b = pool_.heaps_[area].try_allocate_ready(size, heap::heap::no_timeline);
         return {b.address, b.size_bytes, {}, nullptr, 0, false, area};
     };
     if (const piece found = idle()) return found;
-    if (more_to_clear_ || timelines_.num_recorded() > 0) poll(held);
-    collect_spans(has_stocks_);
+    if (pool_.more_to_clear_ || pool_.timelines_.num_recorded() > 0) pool_.poll(held);
+    pool_.collect_spans(pool_.has_stocks_);
     if (const piece found = idle()) return found;
-    collect_spans(true);
+    pool_.collect_spans(true);
     return idle();
 }
 
 /// What other streams use still, waited for by the host; else fresh memory.
-pool_engine::piece pool_engine::grow_idle(lock& held, std::size_t size, refusal* why) {
-    const std::uint8_t area = area_of(size);
-    if (heap::block b = heaps_[area].try_allocate(size)) {
+pool_engine::piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
+    const std::uint8_t area = pool_.area_of(size);
+    if (heap::block b = pool_.heaps_[area].try_allocate(size)) {
         piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
         bool out_of_reach = false;
-        if (wait_on_host(held, found.fences, reach::streams, &out_of_reach).ok() && !out_of_reach)
+        if (pool_.wait_on_host(held, found.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach)
             return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
-        put_back(std::move(found));
+        pool_.put_back(std::move(found));
     }
-    return idle_or_nothing(held, growth_->grow_idle(held, size, why), why);
-}
-
-void pool_engine::wait_for_growth(lock& held) {
-    wait(grown_, held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    return idle_or_nothing(held, pool_.growth_->grow_idle(held, size, why), why);
 }
 
 /// The piece after the host has waited for its users; nothing, and it is put back, if these cannot be waited for.
-pool_engine::piece pool_engine::idle_or_nothing(lock& held, piece taken, refusal* why) {
+pool_engine::piece captures::idle_or_nothing(lock& held, piece taken, refusal* why) {
     if (!taken || taken.fences.empty()) return taken;
     bool out_of_reach = false;
-    if (wait_on_host(held, taken.fences, reach::streams, &out_of_reach).ok() && !out_of_reach) {
+    if (pool_.wait_on_host(held, taken.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach) {
         taken.fences.clear();
         return taken;
     }
-    put_back(std::move(taken));
+    pool_.put_back(std::move(taken));
     why->why = refusal::cause::exhausted;
     why->reason = "what is free is used by streams that cannot be waited for during a capture";
     return {};
 }
 
-capture_heap* pool_engine::find_capture(std::uint64_t id) noexcept {
-    for (const auto& c : captures_)
+capture_heap* captures::find(std::uint64_t id) noexcept {
+    for (const auto& c : heaps_)
         if (c->id == id && !c->released) return c.get();
     return nullptr;
 }
 
 /// True if the block belongs to a capture, and was taken back.
-bool pool_engine::free_captured(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams) {
+bool captures::free(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams) {
     {
-        const lock held(mutex_);
-        const large_block* const block = large_.find(address);
+        const lock held(pool_.mutex_);
+        const pool_engine::large_block* const block = pool_.large_.find(address);
         if (block == nullptr || block->capture == nullptr) return false;
     }
-    const std::uint64_t id = streams.size() == 1 ? capture_of(streams.front()) : 0;
+    const std::uint64_t id = streams.size() == 1 ? pool_.capture_of(streams.front()) : 0;
     heap::fence_set fences;
     if (id == 0) {
         for (cuda_stream_view stream : streams) {
             arena* recorder = nullptr;
-            fences.add(fence_now(stream, size_of(bytes), &recorder));
-            if (should_record(*recorder)) record(*recorder, stream);
+            fences.add(pool_.fence_now(stream, pool_.size_of(bytes), &recorder));
+            if (pool_.should_record(*recorder)) pool_.record(*recorder, stream);
         }
     }
     std::size_t true_size = 0;
     {
-        const lock held(mutex_);
-        if (const auto block = large_.take(address)) {
+        const lock held(pool_.mutex_);
+        if (const auto block = pool_.large_.take(address)) {
             capture_heap& c = *block->capture;
             true_size = block->size_bytes;
-            large_bytes_ -= true_size;
+            pool_.large_bytes_ -= true_size;
             --c.num_live;
             if (c.released)
                 give_part(c, block->area, address, true_size, std::move(fences));
-            else if (id == c.id && normalized(streams.front()) == block->stream)
+            else if (id == c.id && pool_engine::normalized(streams.front()) == block->stream)
                 c.free_on.at(block->stream).free(address, true_size, {});
             else
                 c.freed_elsewhere.push_back({address, true_size, std::move(fences)});
-            release_ended_captures();
+            release_ended();
         }
     }
-    if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    if (true_size != pool_.size_of(bytes)) pool_.report_size(address, bytes, true_size);
     return true;
 }
 
 /// Under the lock. O(1) where no capture has ended, else O(captures + what is free in the ended ones).
-void pool_engine::release_ended_captures() {
+void captures::release_ended() {
     const std::uint64_t ended = num_ended.load(std::memory_order_acquire);
-    if (captures_.empty()) return;
+    if (heaps_.empty()) return;
     const bool news = ended != ended_seen_;
     ended_seen_ = ended;
-    for (const auto& c : captures_) {
+    for (const auto& c : heaps_) {
         if (!news || c->released || !c->state->ended.load(std::memory_order_acquire)) continue;
         for (auto& [stream, free] : c->free_on)
             free.for_each_free([&](std::uintptr_t address, std::size_t size, const heap::fence_set&) {
@@ -258,12 +247,23 @@ void pool_engine::release_ended_captures() {
         c->held_bytes = 0;
         c->released = true;
     }
-    std::erase_if(captures_, [this](const auto& c) {
+    std::erase_if(heaps_, [this](const auto& c) {
         if (!c->released || c->num_live != 0) return false;
-        for (std::size_t area = 0; area < num_areas; ++area) heaps_[area].expect_fewer_frees(c->expected[area]);
+        for (std::size_t area = 0; area < pool_engine::num_areas; ++area)
+            pool_.heaps_[area].expect_fewer_frees(c->expected[area]);
         return true;
     });
-    num_captures_.store(captures_.size(), std::memory_order_relaxed);
+    num_heaps_.store(heaps_.size(), std::memory_order_relaxed);
+}
+
+captures::sums captures::figures() const noexcept {
+    sums all;
+    for (const auto& c : heaps_) {
+        all.held_bytes += c->held_bytes;
+        for (const auto& [stream, free] : c->free_on) all.free_bytes += free.free_bytes();
+        for (const heap::block& b : c->freed_elsewhere) all.free_bytes += b.size_bytes;
+    }
+    return all;
 }
 
 }  // namespace detail

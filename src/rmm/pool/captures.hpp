@@ -1,0 +1,71 @@
+// The streams that are being captured: what a pool gives them, and takes back when their graphs are gone.
+//
+// A collaborator of the engine: it is handed the engine's lock or takes it, lets it go for calls of the driver, and works on the
+// engine's heaps and large blocks. Owns: the memory of each capture (capture.hpp). Must not know: arenas, how memory is searched.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "rmm/pool/capture.hpp"
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+
+class captures {
+  public:
+    explicit captures(pool_engine& pool) noexcept : pool_(pool) {}
+    captures(const captures&) = delete;
+    captures& operator=(const captures&) = delete;
+
+    /// Whether the pool has memory of captures. Any thread; O(1).
+    bool any() const noexcept { return num_heaps_.load(std::memory_order_relaxed) > 0; }
+
+    // ---- without the engine's lock
+
+    /// For a stream whose capture has this id. Null, with the cause, where there is no memory that nobody uses.
+    void* allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why);
+    /// True if the block belongs to a capture, and was taken back.
+    bool free(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams);
+
+    // ---- under it
+
+    /// Into the pool. O(1) where no capture has ended, else O(captures + what is free in the ended ones).
+    void release_ended();
+    struct sums {
+        std::size_t held_bytes = 0;  ///< taken from the pool
+        std::size_t free_bytes = 0;  ///< of these not in use
+    };
+    sums figures() const noexcept;
+
+  private:
+    using lock = pool_engine::lock;
+    using piece = pool_engine::piece;
+
+    capture_heap* find(std::uint64_t id) noexcept;
+    capture_heap* begin(lock& held, cuda_stream_view stream, std::uint64_t id, refusal* why);
+    heap::block take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why);
+    piece find_idle(lock& held, std::size_t size);
+    piece grow_idle(lock& held, std::size_t size, refusal* why);
+    piece idle_or_nothing(lock& held, piece taken, refusal* why);
+    void expect_parts(capture_heap& c);
+    void give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
+                   heap::fence_set fences) noexcept;
+
+    pool_engine& pool_;
+    std::vector<std::unique_ptr<capture_heap>> heaps_;
+    std::atomic<std::size_t> num_heaps_{0};
+    std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
+};
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm
