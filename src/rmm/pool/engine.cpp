@@ -42,7 +42,6 @@ std::uint64_t next_uid() noexcept {
 pool_engine::pool_engine(const growth_traits& traits, const pool_options& options)
     : driver_(rmm::detail::the_driver()),
       device_(rmm::detail::current_device()),
-      uid_(next_uid()),
       registration_(make_memory_registration(driver_, read_debug_environment().nvtx, traits.is_virtual)),
       traits_(traits),
       options_(options),
@@ -51,17 +50,19 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       heaps_{heap::heap(unit, heap::merging::same_timelines, traits.placement),
              heap::heap(unit, heap::merging::same_timelines, traits.placement)},
       timelines_(driver_, device_, mutex_.gone()),
+      arenas_(*this, driver_, next_uid()),
       captures_(std::make_unique<captures>(*this)),
       poll_after_(poll_after) {
     uncovered_.reserve(most_uncovered);
     common_uncovered_.reserve(most_uncovered);
-    common_ = arenas_.emplace_back(std::make_unique<arena>()).get();
+    common_ = &arenas_.add();
     common_->kind = stream_kind::unknown;
     common_->number = heap::heap::no_timeline;
     {
         // Made now, so that a free has it where the host has no memory for another.
         lock held(mutex_);
-        unknown_ = &bind(held, {stream_kind::unknown, rmm::detail::unknown_number, nullptr}, arena::no_stream());
+        unknown_ =
+            &arenas_.bind(held, {stream_kind::unknown, rmm::detail::unknown_number, nullptr}, arena::no_stream());
     }
 }
 
@@ -133,7 +134,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
     arena* known = nullptr;
     if (size <= small_limit_.load(std::memory_order_relaxed)) {
         bool same_stream = false;
-        arena* const a = arena_at_hand(normalized(stream), &same_stream);
+        arena* const a = arenas_.at_hand(normalized(stream), &same_stream);
         known = same_stream ? a : nullptr;
         if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
             const std::lock_guard in(a->mutex);
@@ -156,7 +157,7 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
     if (handle != rmm::detail::legacy_stream_handle() || bytes == 0 || options_.block_bytes != 0) return nullptr;
     const std::size_t limit = small_limit_.load(std::memory_order_relaxed);
     if (bytes > limit || size_of(bytes) > limit) return nullptr;
-    arena* const a = arena_at_hand(handle, nullptr);
+    arena* const a = arenas_.at_hand(handle, nullptr);
     if (a == nullptr || a->shares.load(std::memory_order_relaxed)) return nullptr;
     const std::unique_lock in(a->mutex, std::try_to_lock);
     if (!in.owns_lock() || a->handle.load(std::memory_order_relaxed) != handle) return nullptr;
@@ -169,10 +170,11 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
 
 /// `known`: the stream's arena, if the driver was asked already and the stream is not captured.
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why) {
-    std::optional<arena_call> call = known != nullptr ? call_on(*known, normalized(stream)) : bound_arena(stream);
+    std::optional<arena_call> call =
+        known != nullptr ? arenas_.call_on(*known, normalized(stream)) : arenas_.bound(stream);
     if (!call) {
         if (const std::uint64_t capture = capture_of(stream)) return captures_->allocate(size, stream, capture, why);
-        call.emplace(arena_of(stream));
+        call.emplace(arenas_.of(stream));
     }
     arena& a = **call;
     lock held(mutex_);
@@ -351,11 +353,11 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
 template<typename F>
 void pool_engine::with_home(cuda_stream_view stream, F&& f) {
     const cudaStream_t handle = normalized(stream);
-    arena* a = arena_at_hand(handle, nullptr);
+    arena* a = arenas_.at_hand(handle, nullptr);
     for (;;) {
         if (a == nullptr) {
             try {
-                a = &*arena_of(stream);
+                a = &*arenas_.of(stream);
             } catch (const std::bad_alloc&) {
                 a = unknown_;  // an event of the device covers it
             }
@@ -405,7 +407,7 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     // The default streams of threads share a handle: only the thread's own arena tells.
     const bool at_home =
         owner.handle.load(std::memory_order_relaxed) == handle &&
-        (handle != rmm::detail::per_thread_stream_handle() || arena_at_hand(handle, nullptr) == &owner);
+        (handle != rmm::detail::per_thread_stream_handle() || arenas_.at_hand(handle, nullptr) == &owner);
     arena* recorder = &owner;
     std::size_t true_size = 0;
     bool done = false;

@@ -23,7 +23,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "rmm/ledger.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/arena.hpp"
+#include "rmm/pool/arena_table.hpp"
 #include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
@@ -136,6 +136,7 @@ class pool_engine final : public rmm::detail::memory_holder {
   private:
     pool_engine(const growth_traits& traits, const pool_options& options);
 
+    friend class arena_table;
     friend class captures;
     friend class growth_mark;
     friend class growth;
@@ -194,19 +195,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     static cudaStream_t normalized(cuda_stream_view stream) noexcept {
         return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
     }
-    arena* arena_at_hand(cudaStream_t handle, bool* same_stream) noexcept;
-    std::optional<arena_call> call_on(arena& a, cudaStream_t handle) noexcept;
-    std::optional<arena_call> bound_arena(cuda_stream_view stream) noexcept;
-    arena_call arena_of(cuda_stream_view stream);
-    arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
-    arena* take_clean_orphan(lock& held);
-    bool is_clean(arena& a) noexcept;
-    void orphan(arena& a) noexcept;
-    void orphan_unused() noexcept;
     /// Where the small requests of the arena's stream go.
     arena& spans_of(arena& a) noexcept { return a.shares.load(std::memory_order_relaxed) ? *common_ : a; }
     bool should_share(arena& a) noexcept;
-    void forget_what_left(lock& held);
     void note_change(arena& a) noexcept;
     void note_uncovered(std::vector<heap::fence>& list, const heap::fence_set& fences) noexcept;
     bool should_cover() const noexcept;
@@ -317,7 +308,6 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     driver::Driver& driver_;
     const int device_;
-    const std::uint64_t uid_;  // no pool of the process has had it before
     const std::unique_ptr<memory_registration> registration_;
     const growth_traits traits_;
     const pool_options options_;
@@ -327,28 +317,18 @@ class pool_engine final : public rmm::detail::memory_holder {
     stocked_blocks blocks_;                    // of a pool with stocks
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
-    std::atomic<std::size_t> num_arenas_{1};
     std::atomic<std::size_t> release_above_{no_threshold};
 
     engine_mutex mutex_;
     std::string name_;  // empty: that of the class
     std::array<heap::heap, num_areas> heaps_;
     timelines timelines_;
-    std::vector<std::unique_ptr<arena>> arenas_;
-    heap::address_map<arena*, 0> arena_by_number_;  // by number and one
-    std::unordered_map<cudaStream_t, arena*> arena_by_handle_;
+    arena_table arenas_;
     arena* common_ = nullptr;   // whose free memory is ready for every stream
     arena* unknown_ = nullptr;  // of streams that cannot be told from others
-    chain<arena, &arena::as_orphan> orphans_;
     chain<arena, &arena::as_holder> holders_;
     chain<arena, &arena::as_waiting> waiting_;
     std::atomic<arena*> changed_{nullptr};
-    std::size_t next_looked_at_ = 0;                 // of the arenas, for one whose stream is gone
-    std::size_t arenas_kept_unused_ = 64;            // of foreign streams, which may come back
-    std::array<std::uint64_t, 128> taken_unused_{};  // numbers, and one, of streams that lost theirs last
-    std::size_t num_taken_unused_ = 0;
-    std::size_t binds_since_device_event_ = 0;   // of streams that found no arena they could take over
-    std::size_t forget_above_ = 0;               // timelines that are nobody's own
     std::uint64_t collected_at_ = 0;             // passes with which the arenas that wait were compared
     std::uint64_t num_shared_ = 0;               // requests for memory that is nobody's
     std::vector<heap::fence> uncovered_;         // frees of large blocks for which there may be no event yet

@@ -156,8 +156,7 @@ void pool_engine::note_uncovered(std::vector<heap::fence>& list, const heap::fen
 
 /// Few streams record events themselves, every so often; of many each frees too seldom for that.
 bool pool_engine::should_cover() const noexcept {
-    return num_uncovered_.load(std::memory_order_relaxed) >= frees_per_cover &&
-           num_arenas_.load(std::memory_order_relaxed) > few_arenas;
+    return num_uncovered_.load(std::memory_order_relaxed) >= frees_per_cover && arenas_.size() > few_arenas;
 }
 
 /// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others,

@@ -128,7 +128,7 @@ growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* 
         std::optional<arena_call> a;
         {
             const unlocked without(held);
-            a.emplace(pool_.arena_of(stream));
+            a.emplace(pool_.arenas_.of(stream));
         }
         pool_.wait_for_growth(held);
         grown = grow(held, size, **a, stream, why);
@@ -182,7 +182,7 @@ void upstream_growth::take_initial_block() {
     const cuda_stream_view stream;
     pool_.tell_added(reinterpret_cast<std::uintptr_t>(base), bytes, &stream);
     try {
-        const arena_call a = pool_.arena_of(stream);
+        const arena_call a = pool_.arenas_.of(stream);
         heap::fence_set fences;
         if (pool_.options_.ordered_upstream) fences.add(a->home.load()->fence_now());
         add_block(base, bytes, fences);

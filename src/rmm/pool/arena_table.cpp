@@ -1,0 +1,318 @@
+// Implements arena_table.hpp.
+//
+// A handle does not identify a stream. An arena is bound to a stream that was identified, and stays so while nobody can
+// tell that the handle has become another stream: an allocation asks (14 ns on a GPU) and rebinds; a free does not, and
+// may so be put down to the stream of before. That is harmless, because what it frees there stays unfenced until either
+// an allocation has found that the stream still is the same (then it was all the time), or an event of the whole device
+// covers both.
+#include "rmm/pool/arena_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "rmm/pool/engine.hpp"
+
+namespace rmm {
+inline namespace kmm_v0 {
+namespace mr {
+namespace detail {
+namespace {
+
+using rmm::detail::identify;
+using rmm::detail::stream_identity;
+using rmm::detail::stream_kind;
+
+/// What a thread found last for a handle in a pool.
+struct remembered {
+    std::uint64_t pool = 0;
+    cudaStream_t handle = nullptr;
+    arena* at = nullptr;
+    std::uint64_t generation = 0;  // of our own streams
+};
+// A thread works with up to some 64 streams of a few pools; two neighbouring slots serve one place. One that looks up
+// thousands again and again gets more slots, 32 bytes each.
+constexpr unsigned first_slots_log2 = 8;
+constexpr unsigned most_slots_log2 = 14;
+// Trivial, so that what is freed while a thread's objects are destroyed finds them.
+thread_local std::array<remembered, std::size_t{1} << first_slots_log2> first_slots;
+thread_local remembered* more_slots = nullptr;
+thread_local unsigned slots_log2 = first_slots_log2;
+thread_local std::uint32_t num_forgotten = 0;  // that were looked up again, since there are as many slots
+struct more_slots_owner {
+    ~more_slots_owner() {
+        slots_log2 = first_slots_log2;
+        delete[] std::exchange(more_slots, nullptr);
+    }
+    void grow() noexcept {
+        auto* const made = new (std::nothrow) remembered[std::size_t{1} << (slots_log2 + 2)];
+        num_forgotten = 0;
+        if (made == nullptr) return;
+        slots_log2 += 2;
+        delete[] std::exchange(more_slots, made);
+    }
+};
+
+remembered* slots() noexcept { return more_slots != nullptr ? more_slots : first_slots.data(); }
+
+std::size_t place_of(std::uint64_t pool, cudaStream_t handle) noexcept {
+    // Handles are addresses, or numbers of the host driver in steps of 256.
+    const std::uint64_t key = reinterpret_cast<std::uintptr_t>(handle) / 16 + pool * 0x51ed27;
+    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> (64 - slots_log2));  // 2^64 over the golden ratio
+}
+
+remembered* recall(std::uint64_t pool, cudaStream_t handle) noexcept {
+    const std::size_t place = place_of(pool, handle);
+    remembered* const all = slots();
+    for (const std::size_t i : {place, place ^ 1})
+        if (all[i].handle == handle && all[i].pool == pool) return &all[i];
+    return nullptr;
+}
+
+/// `again`: the thread, or another, has looked it up before.
+void remember(const remembered& what, bool again) noexcept {
+    remembered* slot = recall(what.pool, what.handle);
+    if (slot == nullptr) {
+        if (again && ++num_forgotten >= 4u << slots_log2 && slots_log2 < most_slots_log2 &&
+            !rmm::detail::this_thread_is_ending()) {
+            thread_local more_slots_owner owner;
+            owner.grow();
+        }
+        const std::size_t place = place_of(what.pool, what.handle);
+        remembered* const all = slots();
+        all[place ^ 1] = all[place];
+        slot = &all[place];
+    }
+    *slot = what;
+}
+
+// As many orphans are looked at for a new stream before it gets an arena of its own.
+constexpr std::size_t max_orphans_asked = 4;
+// For each new stream so many arenas are checked, in turn, for streams that have ended: more than one, so that arenas
+// of ended streams stay a small part of all.
+constexpr std::size_t arenas_looked_at = 8;
+// That a foreign stream is gone nobody can tell; beyond some arenas (engine.hpp) one that was not used for two rounds goes
+// to others. Where its stream comes back, there are more streams in use than that: as many again are kept then, up to
+// this, which is 10 MiB of the host's memory.
+constexpr std::size_t most_kept_unused = 4096;
+// The frees of an orphan whose stream left no event are covered by an event of the device. The driver needs as long for
+// that as for one new stream for every so many timelines.
+constexpr std::size_t timelines_per_bind = 64;
+// Timelines that are nobody's own and gather meanwhile.
+constexpr std::size_t most_left = 64;
+
+}  // namespace
+
+arena& arena_table::add() {
+    arena& a = *arenas_.emplace_back(std::make_unique<arena>());
+    num_arenas_.store(arenas_.size(), std::memory_order_relaxed);
+    return a;
+}
+
+arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
+    if (handle == rmm::detail::per_thread_stream_handle() && rmm::detail::this_thread_is_ending()) return nullptr;
+    remembered* const known = recall(uid_, handle);
+    if (known == nullptr || known->at->handle.load(std::memory_order_relaxed) != handle) return nullptr;
+    arena* const a = known->at;
+    if (!a->is_used.load(std::memory_order_relaxed)) a->is_used.store(true, std::memory_order_relaxed);
+    if (same_stream == nullptr) return a;
+    const stream_kind kind = a->kind.load(std::memory_order_relaxed);
+    if (kind == stream_kind::legacy) {
+        *same_stream = true;
+        return a;
+    }
+    *same_stream = false;
+    driver::CaptureStatus captured = driver::CaptureStatus::none;
+    if (!driver_.capture_status(driver::StreamHandle{handle}, &captured, nullptr).ok() ||
+        captured != driver::CaptureStatus::none)
+        return a;
+    if (kind == stream_kind::foreign) {
+        std::uint64_t id = 0;
+        *same_stream = driver_.stream_id(driver::StreamHandle{handle}, &id).ok() &&
+                       rmm::detail::foreign_number(id) == a->number.load(std::memory_order_relaxed);
+    } else if (kind == stream_kind::per_thread) {
+        *same_stream = true;
+    } else if (const std::uint64_t now = rmm::detail::owned_streams_generation(); known->generation == now) {
+        *same_stream = true;
+    } else {
+        // Some stream of ours was made or destroyed since.
+        *same_stream = identify(driver_, cuda_stream_view{handle}).number == a->number.load(std::memory_order_relaxed);
+        if (*same_stream) known->generation = now;
+    }
+    return a;
+}
+
+/// Of a foreign stream it may go over to another one as long as nobody calls.
+std::optional<arena_call> arena_table::call_on(arena& a, cudaStream_t handle) noexcept {
+    if (a.kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(a);
+    const lock held(pool_.mutex_);
+    if (a.handle != handle) return std::nullopt;
+    return arena_call(a);
+}
+
+std::optional<arena_call> arena_table::bound(cuda_stream_view stream) noexcept {
+    const cudaStream_t handle = pool_engine::normalized(stream);
+    bool same_stream = false;
+    arena* const a = at_hand(handle, &same_stream);
+    if (a == nullptr || !same_stream) return std::nullopt;
+    return call_on(*a, handle);
+}
+
+arena_call arena_table::of(cuda_stream_view stream) {
+    const cudaStream_t handle = pool_engine::normalized(stream);
+    if (std::optional<arena_call> known = bound(stream)) return std::move(*known);
+    const std::uint64_t generation = rmm::detail::owned_streams_generation();
+    stream_identity who;
+    if (handle != rmm::detail::legacy_stream_handle())
+        who = pool_.is_captured(stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
+                                        : identify(driver_, stream);
+    // The pool's events are those of its device; a stream of another one is waited for where it frees.
+    if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) && pool_.is_of_other_device(stream))
+        who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
+    lock held(pool_.mutex_);
+    arena* const* const known = by_number_.find(who.number + 1);
+    arena& a = known != nullptr ? **known : bind(held, who, handle);
+    if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation}, known != nullptr);
+    a.is_used.store(true, std::memory_order_relaxed);
+    return arena_call(a);
+}
+
+arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t handle) {
+    const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
+    if (has_handle)
+        if (const auto stale = by_handle_.find(handle); stale != by_handle_.end()) orphan(*stale->second);
+    if (who.kind == stream_kind::foreign && arenas_.size() > kept_unused_ &&
+        std::find(taken_unused_.begin(), taken_unused_.end(), who.number + 1) != taken_unused_.end())
+        kept_unused_ = std::min(2 * kept_unused_, most_kept_unused);
+    orphan_unused();
+    if (pool_.timelines_.num_left() > forget_above_) forget_what_left(held);
+    arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
+    if (arena* const* const meanwhile = by_number_.find(who.number + 1)) {
+        if (a != nullptr) orphans_.push_front(*a);
+        return **meanwhile;
+    }
+    if (a == nullptr) a = &add();
+    try {
+        timeline& home = pool_.timelines_.at(who);
+        by_number_.reserve_one();
+        if (has_handle) by_handle_[handle] = a;
+        by_number_.insert(who.number + 1, a);
+        const std::lock_guard in(a->mutex);
+        pool_.timelines_.hold(home);
+        if (timeline* before = a->home) pool_.timelines_.let_go(*before);
+        a->home = &home;
+        a->number = who.number;
+        a->kind = who.kind;
+        a->num_unrecorded = 0;
+        a->unrecorded_bytes = 0;
+        a->num_recordings = 0;
+        a->drained_at = arena::never;
+        ++a->term;  // whose arena it was has passed all that is in the stock
+        a->shares = false;
+        a->num_shared = 0;
+        a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;
+    } catch (...) {
+        orphans_.push_front(*a);
+        throw;
+    }
+    return *a;
+}
+
+/// The arena works for its stream no more: that is gone, or was not seen for long, and gets another one if it
+/// comes back.
+void arena_table::orphan(arena& a) noexcept {
+    by_number_.take(a.number + 1);
+    by_handle_.erase(a.handle);
+    const std::lock_guard in(a.mutex);
+    a.handle = arena::no_stream();
+    orphans_.push_back(a);
+}
+
+/// Threads and streams that end say nothing; each new one pays for a look at some.
+void arena_table::orphan_unused() noexcept {
+    for (std::size_t i = std::min(arenas_looked_at, arenas_.size()); i > 0; --i) {
+        next_looked_at_ = (next_looked_at_ + 1) % arenas_.size();
+        arena& a = *arenas_[next_looked_at_];
+        ++pool_.num_steps_;
+        if (a.handle == arena::no_stream()) continue;
+        bool is_over = false;
+        switch (a.kind) {
+        case stream_kind::per_thread: is_over = rmm::detail::thread_has_ended(a.number); break;
+        case stream_kind::owned: is_over = a.home.load()->has_ended(); break;
+        case stream_kind::foreign:
+            is_over = !a.is_used.exchange(false, std::memory_order_relaxed) && arenas_.size() > kept_unused_ &&
+                      a.num_callers.load(std::memory_order_acquire) == 0;
+            if (is_over) taken_unused_[num_taken_unused_++ % taken_unused_.size()] = a.number + 1;
+            break;
+        case stream_kind::legacy:
+        case stream_kind::unknown: break;
+        }
+        if (is_over) orphan(a);
+    }
+}
+
+/// Whether everybody may use at once what is free in an arena without a stream.
+bool arena_table::is_clean(arena& a) noexcept {
+    const std::lock_guard in(a.mutex);
+    const timeline* const home = a.home.load();
+    return home == nullptr || pool_.timelines_.has_passed({home->number, a.last_freed}) ||
+           (a.heap.num_spans() == 0 && a.away.empty() && a.stock.empty());
+}
+
+/// An arena without a stream whose memory is ready for everybody, or null. Lets the lock go for the driver.
+arena* arena_table::take_clean_orphan(lock& held) {
+    bool is_uncovered = false;
+    for (std::size_t n = std::min(max_orphans_asked, orphans_.size()); n > 0 && !orphans_.empty(); --n) {
+        // Nobody else takes it while the driver is asked, and it keeps its timeline.
+        arena* const a = orphans_.take_front();
+        ++pool_.num_steps_;
+        try {
+            if (is_clean(*a)) return a;
+            std::vector<timelines::question> few = pool_.timelines_.questions_about(*a->home.load(), a->last_freed);
+            if (few.empty()) {
+                is_uncovered = true;
+            } else {
+                {
+                    const unlocked without(held);
+                    pool_.timelines_.ask(few);
+                }
+                pool_.timelines_.answer(few);
+            }
+        } catch (...) {
+            orphans_.push_back(*a);
+            throw;
+        }
+        if (is_clean(*a)) return a;
+        orphans_.push_back(*a);
+    }
+    ++binds_since_device_event_;
+    if (is_uncovered && pool_.may_record_device() &&
+        binds_since_device_event_ * timelines_per_bind >= pool_.timelines_.size())
+        pool_.cover_by_device(held);
+    return nullptr;
+}
+
+/// Timelines of streams that are gone, all of whose frees have passed, are forgotten; those that have no event get one.
+void arena_table::forget_what_left(lock& held) {
+    for (const bool again : {true, false}) {
+        if (pool_.timelines_.num_recorded() > 0) {
+            std::vector<timelines::question> questions = pool_.timelines_.questions(most_left);
+            {
+                const unlocked without(held);
+                pool_.timelines_.ask(questions);
+            }
+            pool_.timelines_.answer(questions);
+        }
+        pool_.clear_passed();
+        if (!again || pool_.timelines_.num_left() <= most_left || !pool_.may_record_device()) break;
+        pool_.cover_by_device(held);
+    }
+    forget_above_ = pool_.timelines_.num_left() + most_left;
+}
+
+}  // namespace detail
+}  // namespace mr
+}  // namespace kmm_v0
+}  // namespace rmm
