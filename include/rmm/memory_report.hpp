@@ -30,7 +30,8 @@ enum class snapshot_blocks : bool { no, yes };
 ///   "by_tag": [{"tag", "in_use_bytes", "num_blocks"}]}]}
 ///
 /// "blocks", in the order of addresses, only with `snapshot_blocks::yes`, and of resources that know them (not of the
-/// driver's own pools). Figures that the driver does not tell are null. New keys may be added.
+/// driver's own pools). Figures that the driver does not tell are null. New keys may be added. A class has its name of C++,
+/// also where Python has imported rmm.
 [[nodiscard]] RMM_EXPORT std::string memory_snapshot(snapshot_blocks blocks = snapshot_blocks::no);
 
 }  // namespace kmm_v0

@@ -57,6 +57,7 @@ struct entry {
     std::shared_ptr<void> owner;
     std::shared_ptr<void> face;
     bool is_given = false;  // set by C or Python: kept as `replaced` while C++ shows another
+    bool is_set_by_python = false;
 
     owned_resource let_go() noexcept { return {std::exchange(pointer, nullptr), std::move(owner), std::move(face)}; }
 };
@@ -84,6 +85,16 @@ struct table {
         if (ref.resource == nullptr || ref.operations == &device_memory_resource_operations)
             return static_cast<mr::device_memory_resource*>(ref.resource);
         return &behind_refs.try_emplace({ref.resource, ref.operations}, ref).first->second;
+    }
+    /// Of a resource that an entry of any device owns. The owner is wrapped: C finds its resources, each of which has one device, by
+    /// their owners.
+    std::shared_ptr<void> share_of_owner(const raw_ref& ref) const {
+        const auto is_owned = [&](const entry& e) { return e.owner != nullptr && is_same(e.ref, ref); };
+        for (const device_entries& d : devices) {
+            if (is_owned(d.now)) return std::make_shared<std::shared_ptr<void>>(d.now.owner);
+            if (d.replaced && is_owned(*d.replaced)) return std::make_shared<std::shared_ptr<void>>(d.replaced->owner);
+        }
+        return nullptr;
     }
 };
 
@@ -124,7 +135,10 @@ plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref) {
     set.pointer = t->pointer_to(set.ref);
     const plain_resource before{d.now.ref, pointer_of(d.now)};
     if (!is_same(set.ref, d.now.ref)) {
-        if (d.replaced && is_same(set.ref, d.replaced->ref)) set = *std::exchange(d.replaced, std::nullopt);
+        if (d.replaced && is_same(set.ref, d.replaced->ref))
+            set = *std::exchange(d.replaced, std::nullopt);
+        else
+            set.owner = t->share_of_owner(set.ref);
         if (set.is_given || (d.replaced && d.replaced->is_given && !d.now.is_given))
             dropped = std::move(d.now);
         else
@@ -143,6 +157,7 @@ replaced_resources set_owned_resource(cuda_device_id device, owned_resource with
     set.ref = entry_ref(with.object);
     set.pointer = t->pointer_to(set.ref);
     set.is_given = with.owner != nullptr || with.face != nullptr;
+    set.is_set_by_python = with.is_set_by_python;
     set.owner = std::move(with.owner);
     set.face = with.face != nullptr || !is_same(set.ref, d.now.ref) ? std::move(with.face) : d.now.face;
     d.had_face |= set.face != nullptr;
@@ -165,7 +180,7 @@ owned_resource resource_with_face(cuda_device_id device, std::uint64_t* num_chan
     const locked_table t;
     const entry& now = t->of(device).now;
     *num_changes = p.num_changes();
-    return {pointer_of(now), now.owner, now.face};
+    return {pointer_of(now), now.owner, now.face, now.is_set_by_python};
 }
 
 bool add_face(cuda_device_id device, std::uint64_t num_changes, std::shared_ptr<void> face) {
@@ -196,14 +211,14 @@ std::vector<owned_resource> clear_faces() {
     for (std::size_t i = 0; i < t->devices.size(); ++i) {
         device_entries& d = t->devices[i];
         d.had_face = false;
-        const bool is_shown = d.now.face != nullptr;
-        // What C++ has replaced for a while may come back: it keeps its owner.
-        if (d.replaced)
-            gone.push_back({nullptr, is_shown ? std::move(d.replaced->owner) : nullptr, std::move(d.replaced->face)});
-        if (!is_shown) continue;
-        d.replaced.reset();
-        gone.push_back(d.now.let_go());
-        d.now = {};
+        // C++ may set again what it has replaced, and says so to nobody: that keeps its owner, whoever has set it.
+        if (d.replaced) gone.push_back({nullptr, nullptr, std::move(d.replaced->face)});
+        if (d.now.is_set_by_python)
+            gone.push_back(std::exchange(d.now, {}).let_go());
+        else if (d.now.face != nullptr)
+            gone.push_back({nullptr, nullptr, std::move(d.now.face)});
+        else
+            continue;
         publish(cuda_device_id{static_cast<int>(i)}, d.now);
     }
     return gone;

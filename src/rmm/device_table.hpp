@@ -2,8 +2,8 @@
 //
 // An entry is {object, operations, owner}, and the face under which Python knows it; it changes in one step. Which resource
 // it is, is read without a lock: an entry has two states, and a change fills the one that is not current.
-// Owns: the owners and the faces, until C or Python set another resource. Must not know: what they are. Any thread. No owner and no
-// face is let go of under the lock.
+// Owns: the owners and the faces, until C or Python set another resource; no face after the end of Python, and no resource that it
+// has set. Must not know: what they are. Any thread. No owner and no face is let go of under the lock.
 #pragma once
 
 #include <array>
@@ -29,6 +29,7 @@ struct owned_resource {
     mr::device_memory_resource* object = nullptr;  ///< null, to set: the initial resource
     std::shared_ptr<void> owner;                   ///< none, where whoever set the resource keeps it alive himself
     std::shared_ptr<void> face;                    ///< of Python; none, where it has not looked yet
+    bool is_set_by_python = false;                 ///< otherwise Python has looked at most
 };
 
 /// What was replaced: the caller lets go of it when he holds no lock.
@@ -42,7 +43,8 @@ struct plain_resource {
     mr::device_memory_resource* pointer;
 };
 /// Sets it as programs of C++ do, which say nothing of owners and may set the one before again. Until then, or until C or Python
-/// sets another, the owner and the face of the one before are kept. Returns the one before.
+/// sets another, the entry of the one before is kept. A resource that the entry of another device owns has that owner here too.
+/// Returns the one before.
 plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref);
 /// The resource of the device now; without its face.
 owned_resource resource_with_owner(cuda_device_id device);
@@ -52,8 +54,8 @@ owned_resource resource_with_face(cuda_device_id device, std::uint64_t* num_chan
 bool add_face(cuda_device_id device, std::uint64_t num_changes, std::shared_ptr<void> face);
 /// The devices whose resource has had a face, ascending.
 std::vector<cuda_device_id> devices_with_faces();
-/// No device has a face any more; those whose resource has one now have the initial resource. Does nothing in the child of a fork
-/// without the driver.
+/// No entry has a face any more. Devices whose resource Python has set have the initial resource; what others have set stays, and
+/// so does what C++ has replaced and may set again. Does nothing in the child of a fork without the driver.
 [[nodiscard]] std::vector<owned_resource> clear_faces();
 
 // ---- without a lock

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "rmm/class_names.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/status.hpp"
 #include "rmm/tags.hpp"
@@ -140,6 +141,7 @@ std::string memory_report(cuda_device_id device) {
 }
 
 std::string memory_snapshot(snapshot_blocks blocks) {
+    const detail::names_for_programs names;
     const bool with_blocks = blocks == snapshot_blocks::yes;
     json all = {{"devices", json::array()}};
     const int num_devices = detail::the_driver().device_count();

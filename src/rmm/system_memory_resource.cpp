@@ -27,6 +27,16 @@ constexpr int host = -1;
 // the sanitizers) sees it.
 constexpr std::size_t addresses_of_a_process = std::size_t{1} << 48;
 
+/// For a resource of the class `what`.
+void* allocate_pageable(std::size_t bytes, const char* what) {
+    rmm::detail::refuse_after_fork();
+    void* ptr = nullptr;
+    // At least one byte, so that every address is another's.
+    if (bytes > addresses_of_a_process || posix_memalign(&ptr, CUDA_ALLOCATION_ALIGNMENT, bytes == 0 ? 1 : bytes) != 0)
+        rmm::detail::throw_host_out_of_memory(bytes, what);
+    return ptr;
+}
+
 }  // namespace
 
 namespace detail {
@@ -50,12 +60,7 @@ system_memory_resource::system_memory_resource() {
 system_memory_resource::~system_memory_resource() = default;
 
 void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
-    rmm::detail::refuse_after_fork();
-    void* ptr = nullptr;
-    // At least one byte, so that every address is another's.
-    if (bytes > addresses_of_a_process || posix_memalign(&ptr, CUDA_ALLOCATION_ALIGNMENT, bytes == 0 ? 1 : bytes) != 0)
-        rmm::detail::throw_host_out_of_memory(bytes, "system_memory_resource");
-    return ptr;
+    return allocate_pageable(bytes, "system_memory_resource");
 }
 
 void system_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
@@ -76,8 +81,8 @@ sam_headroom_memory_resource::sam_headroom_memory_resource(std::size_t headroom)
 
 sam_headroom_memory_resource::~sam_headroom_memory_resource() { delete headroom_; }
 
-void* sam_headroom_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
-    void* const ptr = system_.allocate(bytes, stream);
+void* sam_headroom_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+    void* const ptr = allocate_pageable(bytes, "sam_headroom_memory_resource");
     if (bytes == 0) return ptr;
     try {
         driver::Driver& d = rmm::detail::the_driver();

@@ -14,7 +14,10 @@ _Result = TypeVar("_Result")
 
 
 def memory_report(format: str = "text") -> str:
-    """What every resource of this process holds, on every device; ``format`` is "text" or "json"."""
+    """What every resource of this process holds; ``format`` is "text" (the current device) or "json" (all of them).
+
+    JSON has the classes' names of C++ (``pool_memory_resource``), as in every other program.
+    """
     if format not in ("text", "json"):
         raise ValueError(f"format must be 'text' or 'json', not {format!r}")
     return _core.memory_report(format == "json")

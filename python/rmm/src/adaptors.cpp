@@ -97,6 +97,10 @@ nb::object call(const function& f, PyObject* first, PyObject* second = nullptr, 
 nb::object stream_object(rmm::cuda_stream_view view) { return nb::cast(stream{view.value(), {}}); }
 
 void* allocate_by(const function& f, std::size_t bytes, rmm::cuda_stream_view on) {
+    if (is_python_gone())
+        throw callback_failed("a CallbackMemoryResource was asked for " + std::to_string(bytes) +
+                              " bytes, but the interpreter of Python has ended, and with it allocate_func: set another "
+                              "resource before");
     const with_gil acquired;
     try {
         const nb::int_ size(bytes);
@@ -127,6 +131,7 @@ void deallocate_by(const function& f, void* ptr, std::size_t bytes, rmm::cuda_st
 }
 
 bool ask_after_failure(const function& f, std::size_t bytes) {
+    if (is_python_gone()) return false;  // the error of the resource below goes on
     const with_gil acquired;
     try {
         const nb::int_ size(bytes);

@@ -24,6 +24,8 @@ using resource = rmm::mr::device_memory_resource;
 
 /// From the atexit hook on: what is still alive is left to the end of the process.
 bool is_exiting() noexcept;
+/// Calls `f`, which waits for nothing, unless that time has come; it does not come meanwhile. Any thread, with or without the GIL.
+void before_exit(void (*f)()) noexcept;
 
 // ---- arguments
 

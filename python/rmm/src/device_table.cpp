@@ -1,8 +1,9 @@
 // The resource of each device. The table is the library's (device_table.hpp); with each resource that Python has set, or looked
 // at, it keeps the object that Python has for it: the face.
 //
-// Under the GIL. Others may replace a resource at any time and without the GIL: its face is parked then, and dropped by the next
-// call that comes here. So a face that was found is there until the caller lets go of the GIL.
+// Under the GIL. Others may replace a resource at any time and without the GIL: its face is parked then, and dropped by Python's main
+// thread between two of its steps, or by the next call that comes here. (To wait for the GIL there could be for ever: whoever replaces
+// a resource may hold locks that a thread with the GIL waits for.) So a face that was found is there until the caller lets go of the GIL.
 #include "rmm/device_table.hpp"
 
 #include <nanobind/nanobind.h>
@@ -32,12 +33,6 @@ struct face {
 
 std::atomic<face*> parked{nullptr};
 
-/// Any thread, with or without the GIL.
-void park(face* gone) noexcept {
-    gone->next = parked.load(std::memory_order_relaxed);
-    while (!parked.compare_exchange_weak(gone->next, gone, std::memory_order_release, std::memory_order_relaxed)) {}
-}
-
 void drop_parked() noexcept {
     for (face* gone = parked.exchange(nullptr, std::memory_order_acquire); gone != nullptr;) {
         face* const next = gone->next;
@@ -46,6 +41,23 @@ void drop_parked() noexcept {
         delete gone;
         gone = next;
     }
+}
+
+/// Any thread, with or without the GIL.
+void park(face* gone) noexcept {
+    face* first = parked.load(std::memory_order_relaxed);
+    do gone->next = first;
+    while (!parked.compare_exchange_weak(first, gone, std::memory_order_release, std::memory_order_relaxed));
+    if (first != nullptr) return;  // Python is asked already
+    before_exit([] {
+        // Refused where too many ask.
+        (void)Py_AddPendingCall(
+            [](void*) {
+                drop_parked();
+                return 0;
+            },
+            nullptr);
+    });
 }
 
 std::shared_ptr<face> face_for(known_resource known) {
@@ -80,7 +92,7 @@ std::shared_ptr<void> owner_of(const native_ptr& held) {
 }
 
 void set(int device, known_resource known) {
-    owned_resource entry{&known.held->object(), owner_of(known.held), nullptr};
+    owned_resource entry{&known.held->object(), owner_of(known.held), nullptr, true};
     entry.face = face_for(std::move(known));
     let_go_of(rmm::detail::set_owned_resource(cuda_device_id{device}, std::move(entry)));
 }
@@ -117,7 +129,7 @@ nb::list devices() {
     return found;
 }
 
-/// The initial resource of each device again.
+/// What Python has set is the initial resource again; no object of Python is left in the table.
 void clear() { let_go_of(rmm::detail::clear_faces()); }
 
 }  // namespace
@@ -158,7 +170,8 @@ void bind_device_table() {
         },
         "(free, total) bytes of the current device.");
     m.def("table_devices", &devices, "The devices whose resource was asked for or set.");
-    m.def("clear_device_table", &clear, "Every device has its initial resource again; the objects are dropped.");
+    m.def("clear_device_table", &clear,
+          "What Python has set is the initial resource again; the table keeps no object of Python.");
 }
 
 }  // namespace rmm_python

@@ -24,6 +24,9 @@ auto or_wait_for_the_end(F&& f) {
     }
 }
 
+/// Whether the interpreter has ended, or is ending and this thread is none of its own: nothing of Python can be called.
+inline bool is_python_gone() noexcept { return Py_IsInitialized() == 0 && PyGILState_GetThisThreadState() == nullptr; }
+
 class without_gil {
   public:
     without_gil() noexcept : state_(PyEval_SaveThread()) {}

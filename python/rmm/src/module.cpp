@@ -3,14 +3,24 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 
 #include "binding.hpp"
 #include "rmm/class_names.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm_python {
 namespace {
 
 std::atomic<bool> exiting{false};
+std::mutex changing_exiting;
+
+void begin_exit() {
+    const without_gil released;  // whoever has the lock may need it
+    std::unique_lock in(changing_exiting, std::defer_lock);
+    if (!rmm::detail::lost_in_fork()) in.lock();
+    exiting.store(true);
+}
 
 std::map<std::string, nb::module_>& named_modules() {
     static auto* const modules = new std::map<std::string, nb::module_>();  // Python ends before static objects do
@@ -20,6 +30,12 @@ std::map<std::string, nb::module_>& named_modules() {
 }  // namespace
 
 bool is_exiting() noexcept { return exiting.load(std::memory_order_relaxed); }
+
+void before_exit(void (*f)()) noexcept {
+    if (rmm::detail::lost_in_fork()) return;  // another thread may have had the lock
+    const std::lock_guard in(changing_exiting);
+    if (!is_exiting()) f();
+}
 
 nb::module_ named_module(const char* name) {
     auto& modules = named_modules();
@@ -73,7 +89,5 @@ NB_MODULE(_core, core) {
     bind_allocator_hooks(core);
     export_named_modules(core);
     core.def("native_version", [] { return KMM_PROJECT_VERSION; }, "The version of the project.");
-    core.def(
-        "_begin_exit", [] { exiting.store(true); },
-        "From here on nothing that is dropped is given back: the process ends.");
+    core.def("_begin_exit", &begin_exit, "From here on nothing that is dropped is given back: the process ends.");
 }

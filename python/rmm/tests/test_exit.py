@@ -49,6 +49,17 @@ PROGRAMS = {
     "the profiler and tags": "rmm.statistics.enable_statistics()\n"
     "p = rmm.statistics.profiler(name='p'); p.__enter__()\nt = rmm.memory_tag('t'); t.__enter__()\n"
     "b = rmm.DeviceBuffer(size=10)",
+    "what C++ has replaced and Python has looked at": "from test_one_table import Cpp\nup = mr.CudaMemoryResource()\n"
+    "mr.set_current_device_resource(mr.CallbackMemoryResource(up.allocate, up.deallocate))\n"
+    "cpp = Cpp()\ncpp.set(0, None)\nlooked = mr.get_current_device_resource()",
+    "a daemon thread in which C replaces what Python has set": "import ctypes, threading\n"
+    "from test_one_table import loaded_library\nc = ctypes.CDLL(loaded_library())\nstarted = threading.Event()\n"
+    "def work():\n"
+    "    while True:\n"
+    "        mr.set_per_device_resource(0, mr.CudaMemoryResource())\n"
+    "        c.rmm_set_device_resource(0, None)\n"
+    "        started.set()\n"
+    "threading.Thread(target=work, daemon=True).start()\nassert started.wait(60)",
 }
 #: Of a graph of CuPy, whose memory came from rmm while its stream was captured.
 GRAPH = """

@@ -71,6 +71,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 }
 if ON_HOST:
     REFUSED["system"] = (lambda: mr.SystemMemoryResource().allocate(HUGE), "SystemMemoryResource failed")
+    REFUSED["sam_headroom"] = (
+        lambda: mr.SamHeadroomMemoryResource(0).allocate(HUGE),
+        "SamHeadroomMemoryResource failed",
+    )
 
 
 @pytest.mark.parametrize("refused", REFUSED)
@@ -95,8 +99,14 @@ def test_reports_name_resources_as_python_does() -> None:
         assert f"  {name}MemoryResource: holds" in text
     assert "  my_memory_resource (PoolMemoryResource): holds" in text
     assert names_of_cpp(text.replace("my_memory_resource", "")) == []
+    # What programs read has the same words in every process.
     holders = json.loads(rmm.memory_report("json"))["devices"][0]["holders"]
-    assert ("my_memory_resource", "PoolMemoryResource") in [(h["name"], h["kind"]) for h in holders]
+    names = {(h["name"], h["kind"]) for h in holders}
+    assert ("my_memory_resource", "pool_memory_resource") in names
+    for kind in ("cuda", "vmm", "fixed_size", "cuda_async"):
+        assert (f"{kind}_memory_resource", f"{kind}_memory_resource") in names
+    assert not [name for of_one in names for name in of_one if "MemoryResource" in name]
+    assert rmm.memory_report() == text
     del keep
 
 

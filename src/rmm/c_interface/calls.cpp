@@ -213,7 +213,10 @@ int rmm_set_device_resource(int device, rmm_resource* resource) {
                                    ", not to device " + std::to_string(number));
         rmm::detail::owned_resource set;
         if (resource != nullptr)
-            set = {&resource->object(), {rmm_retain(resource), release_reference{}}, resource->face()};
+            set = {&resource->object(),
+                   {rmm_retain(resource), release_reference{}},
+                   resource->face(),
+                   resource->is_set_by_python()};
         // What was there before is let go of here.
         (void)rmm::detail::set_owned_resource(rmm::cuda_device_id{number}, std::move(set));
     });

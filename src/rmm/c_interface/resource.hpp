@@ -56,6 +56,8 @@ struct rmm_resource {
     virtual counters_type* counters() noexcept { return nullptr; }
     /// Under which Python knows it, if it does.
     virtual std::shared_ptr<void> face() const { return nullptr; }
+    /// What Python had set stays Python's when C puts it back.
+    virtual bool is_set_by_python() const noexcept { return false; }
 
     /// Blocks of callers that do not say how large they are when they free them.
     struct sized_block {
@@ -142,6 +144,7 @@ class external final : public rmm_resource {
         : rmm_resource("external", device, nullptr), resource_(std::move(resource)) {}
     object_type& object() noexcept override { return *resource_.object; }
     std::shared_ptr<void> face() const override { return resource_.face; }
+    bool is_set_by_python() const noexcept override { return resource_.is_set_by_python; }
 
   private:
     const rmm::detail::owned_resource resource_;

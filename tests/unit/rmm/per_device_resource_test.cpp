@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -179,22 +180,36 @@ TEST_F(PerDeviceResource, a_reader_sees_object_and_operations_of_one_resource_wh
     static plain_resource plain;
     recording_resource recording;
     const device_async_resource_ref refs[] = {plain, recording, *mr::detail::initial_resource()};
+    const cuda_device_id device{0};
+    constexpr int num_readers = 3;
     std::atomic<bool> stop{false};
-    std::atomic<int> num_strange{0};
+    std::atomic<int> num_strange{0}, num_ready{0};
+    // Ready once it has read during so many changes that it has seen each resource many times.
+    const auto read = [&] {
+        std::array<int, 3> num_seen{};
+        std::size_t last = 0;
+        while (!stop) {
+            const auto raw = mr::get_per_device_resource_ref(device).raw();
+            std::size_t now = 0;
+            while (now < 3 &&
+                   (refs[now].raw().resource != raw.resource || refs[now].raw().operations != raw.operations))
+                ++now;
+            if (now == 3)
+                ++num_strange;
+            else if (std::exchange(last, now) != now && ++num_seen[now] == 1000)
+                num_ready += num_seen[0] >= 1000 && num_seen[1] >= 1000 && num_seen[2] >= 1000;
+        }
+    };
     std::vector<std::thread> readers;
-    for (int i = 0; i < 3; ++i)
-        readers.emplace_back([&] {
-            while (!stop) {
-                const auto raw = mr::get_per_device_resource_ref(cuda_device_id{0}).raw();
-                bool is_whole = false;
-                for (const auto& ref : refs)
-                    is_whole |= ref.raw().resource == raw.resource && ref.raw().operations == raw.operations;
-                num_strange += is_whole ? 0 : 1;
-            }
-        });
-    for (int round = 0; round < 20000; ++round) mr::set_per_device_resource_ref(cuda_device_id{0}, refs[round % 3]);
+    for (int i = 0; i < num_readers; ++i) readers.emplace_back(read);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+    for (std::size_t round = 0; round < 20000 || num_ready < num_readers; ++round) {
+        mr::set_per_device_resource_ref(device, refs[round % 3]);
+        if (round % 1000 == 0 && std::chrono::steady_clock::now() > deadline) break;
+    }
     stop = true;
     for (std::thread& t : readers) t.join();
+    EXPECT_EQ(num_ready, num_readers) << "some have not read while the entry changed";
     EXPECT_EQ(num_strange, 0);
 }
 
@@ -252,7 +267,7 @@ TEST_F(PerDeviceResource, a_face_stands_for_the_entry_that_it_was_made_for) {
     mr::set_per_device_resource(device, &b);
     EXPECT_EQ(rmm::detail::face_of(device), &is_gone);
     // What was given with a face stays, whatever is shown meanwhile.
-    (void)rmm::detail::set_owned_resource(device, {&a, nullptr, owner_that_notes(&other_is_gone)});
+    (void)rmm::detail::set_owned_resource(device, {&a, nullptr, owner_that_notes(&other_is_gone), true});
     EXPECT_TRUE(std::exchange(is_gone, false));
     mr::set_per_device_resource(device, &b);
     (void)rmm::detail::resource_with_face(device, &num_changes);
@@ -265,6 +280,95 @@ TEST_F(PerDeviceResource, a_face_stands_for_the_entry_that_it_was_made_for) {
     (void)rmm::detail::clear_faces();
     EXPECT_TRUE(other_is_gone);
     EXPECT_EQ(mr::get_per_device_resource(device), mr::detail::initial_resource());
+}
+
+/// A face for the device's resource, as Python adds it when it looks.
+void look(cuda_device_id device, std::shared_ptr<void> face) {
+    std::uint64_t num_changes = 0;
+    (void)rmm::detail::resource_with_face(device, &num_changes);
+    ASSERT_TRUE(rmm::detail::add_face(device, num_changes, std::move(face)));
+}
+
+TEST_F(PerDeviceResource, what_others_than_python_have_set_only_loses_its_face) {
+    const cuda_device_id of_cpp{0}, of_c{1};
+    recording_resource a, b;
+    bool has_lost_face[2] = {}, has_lost_owner = false;
+    mr::set_per_device_resource(of_cpp, &a);
+    (void)rmm::detail::set_owned_resource(of_c, {&b, owner_that_notes(&has_lost_owner), nullptr});
+    look(of_cpp, owner_that_notes(&has_lost_face[0]));
+    look(of_c, owner_that_notes(&has_lost_face[1]));
+    const auto raw = mr::get_per_device_resource_ref(of_cpp).raw();
+    (void)rmm::detail::clear_faces();
+    EXPECT_TRUE(has_lost_face[0]);
+    EXPECT_TRUE(has_lost_face[1]);
+    EXPECT_EQ(rmm::detail::face_of(of_cpp), nullptr);
+    EXPECT_TRUE(rmm::detail::devices_with_faces().empty());
+    EXPECT_EQ(mr::get_per_device_resource(of_cpp), &a);
+    EXPECT_EQ(mr::get_per_device_resource_ref(of_cpp).raw().resource, raw.resource);
+    EXPECT_EQ(mr::get_per_device_resource_ref(of_cpp).raw().operations, raw.operations);
+    EXPECT_EQ(rmm::detail::resource_with_owner(of_c).object, &b);
+    EXPECT_EQ(rmm::detail::resource_with_owner(of_c).owner.get(), &has_lost_owner);
+}
+
+TEST_F(PerDeviceResource, what_python_has_set_is_its_own_until_another_replaces_it_and_again_when_cpp_puts_it_back) {
+    const cuda_device_id device{0};
+    recording_resource of_python, other;
+    bool has_lost_owner = false, has_lost_face = false;
+    (void)rmm::detail::set_owned_resource(
+        device, {&of_python, owner_that_notes(&has_lost_owner), owner_that_notes(&has_lost_face), true});
+    mr::device_memory_resource* const before = mr::set_per_device_resource(device, &other);
+    (void)rmm::detail::clear_faces();
+    EXPECT_EQ(mr::get_per_device_resource(device), &other);
+    EXPECT_TRUE(has_lost_face);
+    EXPECT_FALSE(has_lost_owner) << "C++ may set it again";
+    mr::set_per_device_resource(device, before);
+    EXPECT_EQ(rmm::detail::resource_with_owner(device).owner.get(), &has_lost_owner);
+    (void)rmm::detail::clear_faces();
+    EXPECT_EQ(mr::get_per_device_resource(device), mr::detail::initial_resource());
+    EXPECT_TRUE(has_lost_owner);
+    // C sets another for good.
+    (void)rmm::detail::set_owned_resource(device, {&of_python, nullptr, owner_that_notes(&has_lost_face), true});
+    (void)rmm::detail::set_owned_resource(device, {&other, nullptr, nullptr});
+    (void)rmm::detail::clear_faces();
+    EXPECT_EQ(mr::get_per_device_resource(device), &other);
+}
+
+TEST_F(PerDeviceResource, a_resource_that_one_device_s_entry_owns_is_kept_for_others_too) {
+    const cuda_device_id first{0}, second{1};
+    recording_resource owned;
+    bool is_gone = false;
+    (void)rmm::detail::set_owned_resource(first, {&owned, owner_that_notes(&is_gone), nullptr, true});
+    mr::set_per_device_resource(second, mr::get_per_device_resource(first));
+    (void)rmm::detail::clear_faces();
+    EXPECT_EQ(mr::get_per_device_resource(first), mr::detail::initial_resource());
+    EXPECT_EQ(mr::get_per_device_resource(second), &owned);
+    EXPECT_FALSE(is_gone);
+    (void)rmm::detail::set_owned_resource(second, {});
+    EXPECT_TRUE(is_gone);
+}
+
+TEST_F(PerDeviceResource, what_cpp_replaces_is_let_go_of_with_no_lock_held) {
+    const cuda_device_id device{0}, other_device{1};
+    recording_resource a, b, c;
+    int num_gone = 0;
+    // Whoever waits here for the table waits for ever, and the test ends by its time limit.
+    const auto uses_the_table = [&](void*) {
+        ++num_gone;
+        EXPECT_EQ(mr::get_per_device_resource(device), &c);
+        EXPECT_EQ(rmm::detail::resource_with_owner(device).object, &c);
+        mr::set_per_device_resource(other_device, &c);
+    };
+    // The last owner of a resource whose own device has another by now, and a face.
+    (void)rmm::detail::set_owned_resource(other_device, {&a, {&a, uses_the_table}, nullptr});
+    mr::set_per_device_resource(device, &a);
+    look(device, {&a, uses_the_table});
+    (void)rmm::detail::set_owned_resource(other_device, {});
+    EXPECT_EQ(num_gone, 0);
+    mr::set_per_device_resource(device, &b);
+    EXPECT_EQ(num_gone, 0) << "C++ may set it again";
+    mr::set_per_device_resource(device, &c);
+    EXPECT_EQ(num_gone, 2);
+    EXPECT_EQ(mr::get_per_device_resource(other_device), &c);
 }
 
 TEST_F(PerDeviceResource, racing_setters_and_getters_leave_one_of_the_resources) {

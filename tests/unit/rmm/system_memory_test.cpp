@@ -94,6 +94,18 @@ TEST(SamHeadroom, gives_memory_that_the_host_can_use_even_without_any_room) {
     mr.deallocate(ptr, MiB);
 }
 
+TEST(SamHeadroom, exhaustion_names_it) {
+    sam_headroom_memory_resource mr{0};
+    try {
+        (void)mr.allocate(std::size_t{1} << 50);
+        FAIL();
+    } catch (const rmm::out_of_memory& e) {
+        EXPECT_NE(std::string(e.what()).find("sam_headroom_memory_resource failed to allocate 1125899906842624 bytes"),
+                  std::string::npos)
+            << e.what();
+    }
+}
+
 TEST(SamHeadroom, is_equal_with_the_same_headroom_only) {
     sam_headroom_memory_resource a{MiB};
     sam_headroom_memory_resource b{MiB};
