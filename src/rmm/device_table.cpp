@@ -203,7 +203,11 @@ std::vector<cuda_device_id> devices_with_faces() {
     return found;
 }
 
-std::vector<owned_resource> clear_faces() {
+namespace {
+
+/// All faces go, and the resources for which drops(entry).
+template<typename Drops>
+std::vector<owned_resource> clear(Drops drops) {
     if (lost_in_fork()) return {};
     const locked_table t;
     std::vector<owned_resource> gone;
@@ -213,7 +217,7 @@ std::vector<owned_resource> clear_faces() {
         d.had_face = false;
         // C++ may set again what it has replaced, and says so to nobody: that keeps its owner, whoever has set it.
         if (d.replaced) gone.push_back({nullptr, nullptr, std::move(d.replaced->face)});
-        if (d.now.is_set_by_python)
+        if (drops(d.now))
             gone.push_back(std::exchange(d.now, {}).let_go());
         else if (d.now.face != nullptr)
             gone.push_back({nullptr, nullptr, std::move(d.now.face)});
@@ -222,6 +226,16 @@ std::vector<owned_resource> clear_faces() {
         publish(cuda_device_id{static_cast<int>(i)}, d.now);
     }
     return gone;
+}
+
+}  // namespace
+
+std::vector<owned_resource> clear_faces() {
+    return clear([](const entry& e) { return e.is_set_by_python; });
+}
+
+std::vector<owned_resource> reset_resources() {
+    return clear([](const entry& e) { return e.ref.resource != nullptr || e.face != nullptr; });
 }
 
 void* face_of(cuda_device_id device) {

@@ -57,6 +57,8 @@ std::vector<cuda_device_id> devices_with_faces();
 /// No entry has a face any more. Devices whose resource Python has set have the initial resource; what others have set stays, and
 /// so does what C++ has replaced and may set again. Does nothing in the child of a fork without the driver.
 [[nodiscard]] std::vector<owned_resource> clear_faces();
+/// The same, but all devices have the initial resource, whoever has set another.
+[[nodiscard]] std::vector<owned_resource> reset_resources();
 
 // ---- without a lock
 

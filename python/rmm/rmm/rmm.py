@@ -40,13 +40,13 @@ def reinitialize(
     logging: bool = False,
     log_file_name: str | PathLike[str] | None = None,
 ) -> None:
-    """Replaces the memory resources of devices, after the registered hooks have run, last registered first.
+    """Replaces the memory resource of every device, after the registered hooks have run, last registered first.
 
     ``devices`` get a ``CudaMemoryResource``, or a ``ManagedMemoryResource`` with ``managed_memory``; under a
-    ``PoolMemoryResource`` with ``pool_allocator`` and a ``LoggingResourceAdaptor`` with ``logging``. Other devices
-    get a ``CudaMemoryResource`` in place of what Python has set; what C or C++ has set for them stays. Sizes are bytes
-    or text such as ``"1GiB"``. Buffers made before keep the resource that they came from. If a resource cannot be built
-    the exception goes on, and all of these devices have a ``CudaMemoryResource``.
+    ``PoolMemoryResource`` with ``pool_allocator`` and a ``LoggingResourceAdaptor`` with ``logging``. All other devices
+    get a ``CudaMemoryResource``, also where C or C++ has set another. Sizes are bytes or text such as ``"1GiB"``.
+    Buffers made before keep the resource that they came from. If a resource cannot be built the exception goes on, and
+    every device has a ``CudaMemoryResource``.
     """
     for function, args, kwargs in reversed(_reinitialize_hooks.copy()):
         function(*args, **kwargs)

@@ -131,6 +131,7 @@ nb::list devices() {
 
 /// What Python has set is the initial resource again; no object of Python is left in the table.
 void clear() { let_go_of(rmm::detail::clear_faces()); }
+void reset() { let_go_of(rmm::detail::reset_resources()); }
 
 }  // namespace
 
@@ -172,6 +173,8 @@ void bind_device_table() {
     m.def("table_devices", &devices, "The devices whose resource was asked for or set.");
     m.def("clear_device_table", &clear,
           "What Python has set is the initial resource again; the table keeps no object of Python.");
+    m.def("reset_device_table", &reset,
+          "Every device has the initial resource again; the table keeps no object of Python.");
 }
 
 }  // namespace rmm_python

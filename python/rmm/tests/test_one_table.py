@@ -128,33 +128,22 @@ def pool_of_second(c: Any) -> Iterator[ctypes.c_void_p]:
 
 
 @needs_two_devices
-def test_reinitialize_leaves_what_c_has_set_for_other_devices(
-    c: Any, cpp: Cpp, pool_of_second: ctypes.c_void_p
+@pytest.mark.parametrize("by", ["c", "c++"])
+@pytest.mark.parametrize("python_looks", [False, True])
+def test_reinitialize_replaces_what_others_have_set_for_every_device(
+    by: str, python_looks: bool, c: Any, cpp: Cpp, pool_of_second: ctypes.c_void_p
 ) -> None:
+    initial = cpp.get(1)
     assert c.rmm_set_device_resource(1, pool_of_second) == 0
-    pointer = cpp.get(1)
-    seen = mr.get_per_device_resource(1)
+    if by == "c++":
+        pointer = cpp.get(1)
+        c.rmm_set_device_resource(1, None)
+        cpp.set(1, pointer)
+    if python_looks:
+        assert type(mr.get_per_device_resource(1)) is mr.DeviceMemoryResource
     rmm.reinitialize()
-    again = resource_of_c(c, 1)
-    assert again.value == pool_of_second.value and cpp.get(1) == pointer
-    c.rmm_release(again)
-    assert type(mr.get_per_device_resource(1)) is mr.DeviceMemoryResource
-    assert mr.get_per_device_resource(1) is not seen
-    gpu.setDevice(1)
-    check_round_trip()
-
-
-@needs_two_devices
-def test_reinitialize_leaves_what_cpp_has_set_for_other_devices(
-    c: Any, cpp: Cpp, pool_of_second: ctypes.c_void_p
-) -> None:
-    assert c.rmm_set_device_resource(1, pool_of_second) == 0
-    pointer = cpp.get(1)
-    c.rmm_set_device_resource(1, None)
-    cpp.set(1, pointer)
-    assert type(mr.get_per_device_resource(1)) is mr.DeviceMemoryResource
-    rmm.reinitialize()
-    assert cpp.get(1) == pointer
+    assert cpp.get(1) == initial
+    assert type(mr.get_per_device_resource(1)) is mr.CudaMemoryResource
     gpu.setDevice(1)
     check_round_trip()
 
@@ -176,7 +165,7 @@ def test_what_cpp_replaces_for_a_while_can_be_set_again_after_reinitialize(
     rmm.reinitialize()
     gc.collect()
     assert gone() is None, "Python has let go of it"
-    assert cpp.get(1) == other, "C++ has set it"
+    assert cpp.get(1) == initial
     cpp.set(1, before)
     assert cpp.get(1) == before
     check_round_trip()
@@ -214,7 +203,7 @@ def test_a_resource_of_python_that_cpp_has_set_for_another_device_is_kept_for_it
     pointer = cpp.get(0)
     cpp.set(1, pointer)
     del resource
-    rmm.reinitialize()
+    mr.set_per_device_resource(0, mr.CudaMemoryResource())
     gc.collect()
     assert cpp.get(1) == pointer
     buffer = DeviceBuffer(size=100, mr=mr.get_per_device_resource(1))

@@ -310,6 +310,25 @@ TEST_F(PerDeviceResource, what_others_than_python_have_set_only_loses_its_face) 
     EXPECT_EQ(rmm::detail::resource_with_owner(of_c).owner.get(), &has_lost_owner);
 }
 
+TEST_F(PerDeviceResource, a_reset_reaches_every_device_whoever_has_set_its_resource) {
+    const cuda_device_id of_cpp{0}, of_c{1}, replaced{2};
+    recording_resource a, b, c;
+    bool has_lost_owner[2] = {};
+    mr::set_per_device_resource(of_cpp, &a);
+    (void)rmm::detail::set_owned_resource(of_c, {&b, owner_that_notes(&has_lost_owner[0]), nullptr});
+    (void)rmm::detail::set_owned_resource(replaced, {&c, owner_that_notes(&has_lost_owner[1]), nullptr, true});
+    mr::device_memory_resource* const before = mr::set_per_device_resource(replaced, &a);
+    (void)rmm::detail::reset_resources();
+    for (const cuda_device_id device : {of_cpp, of_c, replaced})
+        EXPECT_EQ(mr::get_per_device_resource(device), mr::detail::initial_resource()) << device.value();
+    EXPECT_TRUE(has_lost_owner[0]);
+    EXPECT_FALSE(has_lost_owner[1]) << "C++ may set it again";
+    mr::set_per_device_resource(replaced, before);
+    EXPECT_EQ(mr::get_per_device_resource(replaced), &c);
+    (void)rmm::detail::reset_resources();
+    EXPECT_TRUE(has_lost_owner[1]);
+}
+
 TEST_F(PerDeviceResource, what_python_has_set_is_its_own_until_another_replaces_it_and_again_when_cpp_puts_it_back) {
     const cuda_device_id device{0};
     recording_resource of_python, other;

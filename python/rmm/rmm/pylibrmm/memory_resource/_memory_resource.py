@@ -107,11 +107,8 @@ def _initialize(
         return
     listed = _device_list(devices)
     before = _core.current_device()
-    _core.clear_device_table()
+    _core.reset_device_table()  # before a pool is made: it takes half of what is free then
     try:
-        for device in listed:  # also what C++ has set: before a pool is made, which takes half of what is free then
-            _core.set_device(device)
-            set_per_device_resource(device, CudaMemoryResource())
         for device in listed:
             _core.set_device(device)
             resource: DeviceMemoryResource = ManagedMemoryResource() if managed_memory else CudaMemoryResource()
@@ -121,7 +118,7 @@ def _initialize(
                 resource = LoggingResourceAdaptor(resource, log_file_name)
             set_per_device_resource(device, resource)
     except BaseException:
-        _core.clear_device_table()
+        _core.reset_device_table()
         raise
     finally:
         _core.set_device(before)
