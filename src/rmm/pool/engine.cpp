@@ -218,7 +218,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), takes_all_spans, why))
             return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
-        if (!polled && (more_to_clear_ || timelines_.num_recorded() > 0)) {
+        if (!polled && may_gain_by_poll()) {
             poll(held);
             polled = true;
             continue;

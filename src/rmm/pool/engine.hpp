@@ -170,8 +170,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     // passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32
     // (H200, medians of 15 seeds).
     static constexpr std::size_t poll_after = 4;
-    /// As many timelines are asked about then; the next poll asks others. In a pool without stocks each answer is a reason to
-    /// look again at the blocks that are away.
+    /// As many timelines are asked about then; the next poll asks others. In a pool without stocks all blocks that are away are
+    /// looked at after a poll, so that many small polls would cost more than they spare.
     std::size_t timelines_per_poll() const noexcept { return has_stocks_ ? 8 : 32; }
     // Frees that are noted because they may have no event, of large blocks and of shared ones each.
     static constexpr std::size_t most_uncovered = 256;
@@ -240,6 +240,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void* hand_out(piece taken, cuda_stream_view stream);
     void poll(lock& held, std::size_t most_timelines = ~std::size_t{0});
     void poll_in_turn(lock& held);
+    bool may_gain_by_poll() const noexcept;
     void clear_passed();
 
     // ---- taking back

@@ -107,6 +107,13 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     poll_after_ = passes == timelines_.num_passes() ? std::min(2 * poll_after_, most_since_poll) : poll_after;
 }
 
+/// For a request that found nothing. Blocks of one size do not merge: there, what has passed meanwhile serves only where streams
+/// may be out of reach.
+bool pool_engine::may_gain_by_poll() const noexcept {
+    if (has_stocks_ && last_resort_of_streams() == reach::device) return false;
+    return more_to_clear_ || timelines_.num_recorded() > 0;
+}
+
 /// A few timelines of a round that asks about each once, so that no request waits for many answers of the driver. The next round
 /// comes when twice as much has gathered as this one left, so that its cost is spread over what caused it.
 void pool_engine::poll_in_turn(lock& held) {

@@ -65,9 +65,9 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
 pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided,
                                             bool all_spans) {
     if (has_stocks_) {
-        heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided);
-        if (b) return {b.address, b.size_bytes, std::move(b.fences)};
         if (piece fenced = take_over(a, avoided, last_use::fenced)) return fenced;
+        if (heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided))
+            return {b.address, b.size_bytes, std::move(b.fences)};
         return take_over(a, avoided, last_use::any);
     }
     if (piece away = take_away_block(size, a, avoided)) return away;

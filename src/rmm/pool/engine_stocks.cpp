@@ -1,8 +1,8 @@
 // Implements the part of engine.hpp that serves pools whose blocks all have one size (block_stock.hpp).
 //
 // A stream takes from its own stock first, then from what is free in the heap, then what has passed of another stream's
-// stock, the blocks that were freed there longest ago; at last one block, for which it waits, and for which an event is
-// recorded only where no other stock has one behind an event.
+// stock, the blocks that were freed there longest ago; at last one block, for which it waits: rather one behind an event, if one of
+// the few stocks that are looked at has some, than one for which an event must be recorded.
 #include <algorithm>
 #include <utility>
 
@@ -72,7 +72,7 @@ bool pool_engine::refill(std::size_t size, arena& a) {
     return false;
 }
 
-/// Of what other streams have. O(1), or O(stocks) for one with any last use.
+/// Of what other streams have. O(1), or O(stocks) for one with any last use; and O(stocks that have become empty), each once.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
     collect_spans(false);
     std::size_t num_to_ask = wanted == last_use::passed   ? most_stocks_asked

@@ -202,8 +202,9 @@ class timelines {
     std::vector<question> questions(std::size_t most);
     /// Those of the device alone.
     std::vector<question> questions_of_device() const;
-    /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing covers it. A stream
-    /// that has ended is covered by the event of its end.
+    /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing covers it. With one of the
+    /// timeline its latest, which mostly has passed too and then tells most. A stream that has ended is covered by the event of
+    /// its end.
     std::vector<question> questions_about(timeline& t, std::uint64_t position);
     void ask(std::vector<question>& questions) noexcept;
     void answer(const std::vector<question>& answers);

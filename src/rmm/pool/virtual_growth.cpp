@@ -92,7 +92,8 @@ std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noe
 /// stream has to find room among its own.
 std::size_t virtual_growth::small_limit() const noexcept {
     const std::size_t share = source_->maximum_bytes() / std::max(std::size_t{1}, pool_.holders_.size());
-    return std::clamp(std::bit_floor(share / requests_in_share), least_small_limit, pool_.traits_.small_area_limit);
+    return std::min(std::max(std::bit_floor(share / requests_in_share), least_small_limit),
+                    pool_.traits_.small_area_limit);
 }
 
 std::size_t virtual_growth::most_span_holders() const noexcept {
@@ -107,7 +108,6 @@ std::size_t virtual_growth::most_span_holders() const noexcept {
 /// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
 bool virtual_growth::needs_own_span(std::size_t size, const arena& a) const noexcept {
     if (pool_.growing_ || a.heap.span_bytes() != 0) return false;
-    // The limit of small requests stays when the spans become smaller again.
     if (size > std::min(pool_.small_limit_.load(std::memory_order_relaxed), granule)) return false;
     if ((a.own_number() == heap::heap::no_timeline && &a != pool_.common_) || pool_.spans_refused_ > 0) return false;
     return &a == pool_.common_ ||
@@ -125,8 +125,9 @@ bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) co
     const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
     const std::size_t bytes = is_small ? span_for(size, a) : size;
     if (pool_.held_bytes() + bytes > source_->maximum_bytes()) return false;
-    return (is_small && a.heap.span_bytes() == 0 && size <= granule) ||
-           eager_bytes(pool_.holders_.size() * kept_by_stream()) >= bytes;
+    if (is_small && a.heap.span_bytes() == 0 && size <= granule) return true;
+    // What streams may keep is for their small requests.
+    return eager_bytes(is_small ? pool_.holders_.size() * kept_by_stream() : 0) >= bytes;
 }
 
 // ---- growing

@@ -17,9 +17,11 @@
 #include "rmm/cuda_device.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/fixed_size_memory_resource.hpp"
+#include "rmm/mr/limiting_resource_adaptor.hpp"
 #include "rmm/pool/block_stock.hpp"
 #include "rmm/pool/engine.hpp"
 #include "scripted_driver.hpp"
+#include "stream_stress.hpp"
 #include "stream_tools.hpp"
 
 namespace {
@@ -116,7 +118,7 @@ TEST(PoolStocks, all_who_take_from_the_stock_of_a_stream_that_lags_behind_wait_f
     pool.deallocate(used, 64 * KiB, second.view());
 }
 
-TEST(PoolStocks, no_event_of_the_device_is_recorded_while_another_stock_has_a_block_behind_an_event) {
+TEST(PoolStocks, a_block_behind_an_event_comes_before_one_for_which_the_device_would_have_to_record_one) {
     for (const bool lags_behind : {false, true}) {
         ScriptedDriver scripted;
         const rmm::detail::driver_scope on(scripted);
@@ -199,6 +201,39 @@ TEST(PoolStocks, every_block_of_memory_that_lies_anywhere_is_handed_out_once_and
         }
         EXPECT_EQ(upstream.in_use, 0u);
     }
+}
+
+TEST(PoolStocks, a_refusal_asks_the_driver_about_few_events_too) {
+    constexpr std::size_t num_streams = 64;
+    ScriptedDriver scripted;
+    const rmm::detail::driver_scope on(scripted);
+    mr::cuda_memory_resource cuda;
+    mr::limiting_resource_adaptor<mr::device_memory_resource> limited{&cuda, num_streams * 4 * KiB};
+    fixed pool{&limited, 4 * KiB, num_streams};
+    std::deque<foreign_stream> streams;
+    for (std::size_t i = 0; i < num_streams; ++i) streams.emplace_back(scripted);
+    for (const foreign_stream& stream : streams) {
+        scripted.hold({stream.view().value()});
+        for (int i = 0; i < 70; ++i) pool.deallocate(pool.allocate(4 * KiB, stream.view()), 4 * KiB, stream.view());
+    }
+    EXPECT_GE(scripted.count("record_event"), num_streams);
+    std::vector<void*> all;
+    for (const foreign_stream& stream : streams) all.push_back(pool.allocate(4 * KiB, stream.view()));
+    const std::size_t before = scripted.count("query_event");
+    EXPECT_THROW((void)pool.allocate(4 * KiB, streams.front().view()), rmm::out_of_memory);
+    EXPECT_LE(scripted.count("query_event") - before, 3 * (8u + 1u + 2u));
+    scripted.release_all();
+    for (std::size_t i = 0; i < num_streams; ++i) pool.deallocate(all[i], 4 * KiB, streams[i].view());
+}
+
+TEST(PoolStocks, no_byte_is_in_two_hands_while_streams_come_and_go_and_blocks_are_short) {
+    mr::cuda_memory_resource cuda;
+    mr::limiting_resource_adaptor<mr::device_memory_resource> limited{&cuda, 96 * 4 * KiB};
+    fixed pool{&limited, 4 * KiB, 32};
+    EXPECT_EQ(rmm_test::count_wrong_words(pool, 4, 3000, 16, 8), 0);
+    const auto left = pool.statistics();
+    EXPECT_EQ(left.in_use_bytes, 0u);
+    EXPECT_EQ(left.held_bytes, 96 * 4 * KiB);
 }
 
 TEST(PoolStocks, a_block_freed_twice_is_handed_out_once) {
