@@ -34,8 +34,8 @@ class arena_table {
   public:
     using lock = std::unique_lock<engine_mutex>;
 
-    /// `uid`: no pool of the process has had it before.
-    arena_table(pool_engine& pool, driver::Driver& driver, std::uint64_t uid) noexcept
+    /// `uid`: no pool of the process has had it before. Throws std::bad_alloc.
+    arena_table(pool_engine& pool, driver::Driver& driver, std::uint64_t uid)
         : pool_(pool), driver_(driver), uid_(uid) {}
     arena_table(const arena_table&) = delete;
     arena_table& operator=(const arena_table&) = delete;
