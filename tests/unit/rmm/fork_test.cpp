@@ -135,7 +135,8 @@ struct resources {
         add_where_there_is<cuda_async_managed_memory_resource>("cuda_async_managed");
         add<pool_memory_resource<cuda_memory_resource>>("pool", &cuda, mib);
         add<pool_memory_resource<cuda_memory_resource>>("pool with arenas", &cuda, 70 * mib);
-        add<arena_memory_resource<cuda_memory_resource>>("arena", &cuda, 4 * mib);
+        add<arena_memory_resource<cuda_memory_resource>>("arena", &cuda,
+                                                         16 * mib);  // room for 1 MiB of each thread in any order
         add<fixed_size_memory_resource<cuda_memory_resource>>("fixed_size", &cuda, mib, 4);
         add<binning_memory_resource<cuda_memory_resource>>("binning", &cuda, 10, 20);
         add<vmm_memory_resource>("vmm");

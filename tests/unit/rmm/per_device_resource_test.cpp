@@ -308,6 +308,8 @@ TEST_F(PerDeviceResource, what_others_than_python_have_set_only_loses_its_face) 
     EXPECT_EQ(mr::get_per_device_resource_ref(of_cpp).raw().operations, raw.operations);
     EXPECT_EQ(rmm::detail::resource_with_owner(of_c).object, &b);
     EXPECT_EQ(rmm::detail::resource_with_owner(of_c).owner.get(), &has_lost_owner);
+    (void)rmm::detail::set_owned_resource(of_c, {});
+    EXPECT_TRUE(has_lost_owner);
 }
 
 TEST_F(PerDeviceResource, a_reset_reaches_every_device_whoever_has_set_its_resource) {
