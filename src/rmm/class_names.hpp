@@ -1,6 +1,7 @@
 // Names of resources in errors and reports, spelled as the program spells them.
 //
-// Owns: whether Python uses the library in this process, and what for a thread wants names. Must not know: resources. Any thread.
+// Owns: whether Python uses the library in this process, and which threads write for other programs now. Must not know: resources.
+// Any thread.
 #pragma once
 
 #include <string>
