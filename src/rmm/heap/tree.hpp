@@ -97,12 +97,16 @@ class tree {
     }
 
     void erase(T* gone) noexcept {
-        while (left(gone) != nullptr && right(gone) != nullptr)
+        std::size_t num_rotated = 0;
+        for (; left(gone) != nullptr && right(gone) != nullptr; ++num_rotated)
             rotate_up(left(gone)->priority > right(gone)->priority ? left(gone) : right(gone));
         T* const below = left(gone) != nullptr ? left(gone) : right(gone);
-        T* const above = parent(gone);
+        T* above = parent(gone);
         replace(above, gone, below);
-        if (above != nullptr) changed(above);
+        // Those that were rotated are above each other now.
+        if constexpr (has_sums)
+            for (; num_rotated > 0; --num_rotated, above = parent(above)) Order::update(*above);
+        changed(above);
     }
 
     /// What the sums are made of has changed in the element.
@@ -136,10 +140,13 @@ class tree {
             root_ = added;
         else
             (above->*Links).child[side] = added;
+        for (T* at = above; at != nullptr && at->priority < added->priority; at = parent(added)) {
+            rotate_up(added);
+            if constexpr (has_sums) Order::update(*at);
+        }
         changed(added);
-        while (parent(added) != nullptr && parent(added)->priority < added->priority) rotate_up(added);
     }
-    /// The element and the one above it change places; the order stays.
+    /// The element and the one above it change places; the order stays. The sums of both are the caller's matter.
     void rotate_up(T* at) noexcept {
         T* const below = parent(at);
         replace(parent(below), below, at);
@@ -149,10 +156,6 @@ class tree {
         (at->*Links).child[!side] = below;
         if (moved != nullptr) (moved->*Links).parent = below;
         (below->*Links).parent = at;
-        if constexpr (has_sums) {
-            Order::update(*below);
-            Order::update(*at);
-        }
     }
 
     T* root_ = nullptr;
