@@ -16,12 +16,14 @@
 #include "rmm/pool/engine.hpp"
 #include "rmm/pool/virtual_source.hpp"
 #include "rmm/status.hpp"
+#include "scripted_driver.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
 
 namespace {
 
 using namespace rmm;
+using kmm::driver::testing::ScriptedDriver;
 using mr::detail::pool_engine;
 using rmm_test::driver;
 using rmm_test::foreign_stream;
@@ -40,13 +42,13 @@ std::unique_ptr<pool_engine> make_pool(mr::cuda_memory_resource& cuda) {
     return std::make_unique<pool_engine>(cuda, options);
 }
 
-std::unique_ptr<pool_engine> make_virtual_pool() {
+std::unique_ptr<pool_engine> make_virtual_pool(kmm::driver::Driver& on = driver()) {
     mr::detail::virtual_source_options options;
     options.maximum_bytes = 128 * MiB;
     mr::detail::pool_options as_pool;
     as_pool.maximum_bytes = 128 * MiB;
     as_pool.ordered_upstream = false;
-    return std::make_unique<pool_engine>(std::make_unique<mr::detail::virtual_source>(driver(), 0, options), as_pool);
+    return std::make_unique<pool_engine>(std::make_unique<mr::detail::virtual_source>(on, 0, options), as_pool);
 }
 
 void use_twice(pool_engine& pool, cuda_stream_view stream) {
@@ -157,13 +159,15 @@ double steps_of_a_pair(pool_engine& pool, std::size_t num_streams, std::size_t m
 }
 
 TEST(PoolManyStreams, a_pair_costs_as_many_steps_with_twice_the_streams) {
+    ScriptedDriver scripted({.num_devices = 1, .memory_bytes = 256 * MiB});  // every event passes at once: the steps do not depend on the machine
+    const rmm::detail::driver_scope on(scripted);
     mr::cuda_memory_resource cuda;
     for (const std::size_t mean_bytes : {4 * KiB, 300 * KiB}) {
         const double few = steps_of_a_pair(*make_pool(cuda), 400, mean_bytes);
         const double many = steps_of_a_pair(*make_pool(cuda), 800, mean_bytes);
         EXPECT_LE(many, 1.3 * few + 1) << mean_bytes;
-        const double few_virtual = steps_of_a_pair(*make_virtual_pool(), 400, mean_bytes);
-        const double many_virtual = steps_of_a_pair(*make_virtual_pool(), 800, mean_bytes);
+        const double few_virtual = steps_of_a_pair(*make_virtual_pool(scripted), 400, mean_bytes);
+        const double many_virtual = steps_of_a_pair(*make_virtual_pool(scripted), 800, mean_bytes);
         EXPECT_LE(many_virtual, 1.3 * few_virtual + 1) << mean_bytes;
     }
 }
