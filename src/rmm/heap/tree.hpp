@@ -144,7 +144,8 @@ class tree {
             rotate_up(added);
             if constexpr (has_sums) Order::update(*at);
         }
-        changed(added);
+        if constexpr (has_sums) Order::update(*added);
+        changed(parent(added));
     }
     /// The element and the one above it change places; the order stays. The sums of both are the caller's matter.
     void rotate_up(T* at) noexcept {

@@ -6,7 +6,7 @@
 // every stream.
 //
 // Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`, which is taken after the
-// engine's lock; only what is atomic is read without.
+// engine's lock, and of a second arena only if it is free; only what is atomic is read without.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,9 @@
 
 #include "rmm/heap/heap.hpp"
 #include "rmm/heap/span_heap.hpp"
-#include "rmm/pool/block_stock.hpp"
 #include "rmm/pool/chain.hpp"
 #include "rmm/pool/short_lock.hpp"
+#include "rmm/pool/stock_signs.hpp"
 #include "rmm/pool/timeline.hpp"
 
 namespace rmm {
@@ -55,6 +55,7 @@ struct alignas(64) arena {
     std::atomic<std::uint32_t> num_unrecorded{0};
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
+    std::atomic<std::uint32_t> num_put_off{0};  // recordings, since the last
 
     // `is_used`: the stream was seen since unused arenas were last looked for. `num_callers`: calls in progress that
     // rely on the arena's being their stream's.
@@ -65,10 +66,15 @@ struct alignas(64) arena {
     arena* next_changed = nullptr;
 
     // Of a pool of blocks of one size, instead of spans.
-    block_stock stock;
+    shown_stock stock;
     std::ptrdiff_t num_out = 0;  // blocks handed out here less those that came back here; over all arenas those in use
     std::uint32_t term = 0;      // so many streams the arena has had
-    bool is_listed = false;      // among the arenas that have a stock
+    // Among the arenas that have a stock, or had one when it was noted or looked at.
+    std::atomic<bool> is_listed{false};
+    stock_signs::place looks_behind;    // where it looked for a stock last
+    std::uint32_t num_not_to_ask = 0;   // requests that ask the driver nothing about other stocks
+    std::uint32_t not_asked_after = 0;  // as many, after an answer that told nothing
+    std::uint64_t num_steps = 0;        // signs, arenas and blocks that were looked at for it without the engine's lock
 
     // Under the engine's lock.
     // Of virtual memory: its addresses, and where in them its next fresh granules had better lie. Whoever grows sets them.
@@ -100,12 +106,6 @@ struct alignas(64) arena {
     /// Of a block in the stock; 0: anybody may use it.
     std::uint64_t position_of(const stocked_block& block) const noexcept {
         return block.term == term ? block.position : 0;
-    }
-    /// Null where the stock is empty.
-    stocked_block* take_stocked(cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
-        stocked_block* const block = stock.take_back();
-        if (block != nullptr) note_out(*block, asks, tag);
-        return block;
     }
     void note_out(stocked_block& block, cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
         block.stream.store(asks, std::memory_order_relaxed);

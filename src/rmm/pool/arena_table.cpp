@@ -195,12 +195,20 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
     }
     if (a == nullptr) a = &add();
     try {
+        if (pool_.has_stocks_ && who.kind != stream_kind::unknown && a->stock.sign() == nullptr)
+            a->stock.set_sign(pool_.signs_.add(*a));
         timeline& home = pool_.timelines_.at(who);
         by_number_.reserve_one();
         if (has_handle) by_handle_[handle] = a;
         by_number_.insert(who.number + 1, a);
         const std::lock_guard in(a->mutex);
         pool_.timelines_.hold(home);
+        if (stock_sign* const sign = a->stock.sign()) {
+            // Its last timeline may be shown by the arena of a stream that has come back.
+            if (timeline* before = a->home; before != nullptr && before->shown == &sign->home)
+                timelines::show(*before, nullptr);
+            timelines::show(home, &sign->home);
+        }
         if (timeline* before = a->home) pool_.timelines_.let_go(*before);
         a->home = &home;
         a->number = who.number;
@@ -270,7 +278,8 @@ arena* arena_table::take_clean_orphan(lock& held) {
         ++pool_.num_steps_;
         try {
             if (is_clean(*a)) return a;
-            std::vector<timelines::question> few = pool_.timelines_.questions_about(*a->home.load(), a->last_freed);
+            std::vector<timelines::question> few;
+            pool_.timelines_.add_questions_about(*a->home.load(), a->last_freed, &few);
             if (few.empty()) {
                 is_uncovered = true;
             } else {

@@ -132,24 +132,23 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
     }
     const std::size_t size = size_of(bytes);
     arena* known = nullptr;
+    others_have others = others_have::not_known;
     if (size <= small_limit_.load(std::memory_order_relaxed)) {
         bool same_stream = false;
         arena* const a = arenas_.at_hand(normalized(stream), &same_stream);
         known = same_stream ? a : nullptr;
-        if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
+        if (known != nullptr && has_stocks_) {
+            if (stocked_block* const block = take_stocked(*a, normalized(stream), &others))
+                return reinterpret_cast<void*>(block->address);
+        } else if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
             const std::lock_guard in(a->mutex);
             // Unless it has gone over to another stream meanwhile.
-            if (a->handle.load(std::memory_order_relaxed) == normalized(stream)) {
-                if (has_stocks_) {
-                    if (stocked_block* const block = a->take_stocked(normalized(stream), rmm::detail::current_tag()))
-                        return reinterpret_cast<void*>(block->address);
-                } else if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag())) {
+            if (a->handle.load(std::memory_order_relaxed) == normalized(stream))
+                if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag()))
                     return reinterpret_cast<void*>(block.address);
-                }
-            }
         }
     }
-    return allocate_slowly(size, stream, known, why);
+    return allocate_slowly(size, stream, known, others, why);
 }
 
 void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept {
@@ -168,8 +167,10 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
     }
 }
 
-/// `known`: the stream's arena, if the driver was asked already and the stream is not captured.
-void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why) {
+/// `known`: the stream's arena, if the driver was asked already and the stream is not captured. `others`: what was seen in their
+/// stocks just now.
+void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others,
+                                   refusal* why) {
     std::optional<arena_call> call =
         known != nullptr ? arenas_.call_on(*known, normalized(stream)) : arenas_.bound(stream);
     if (!call) {
@@ -192,7 +193,6 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (spans_refused_ > 0) --spans_refused_;
         if (!growth_->give_own_span(held, size, spans)) spans_refused_ = requests_per_refused_span;
     }
-    bool asked = false;
     bool polled = false;
     bool takes_all_spans = growth_->comes_after_arenas(size);
     for (;;) {
@@ -200,9 +200,9 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
             if (!growth_->cut_behind(held, &ready)) continue;
             return hand_out(std::move(ready), stream);
         }
-        if (has_stocks_ && !asked) {
-            asked = true;
-            if (ask_about_stock(held, a)) continue;
+        if (has_stocks_ && others != others_have::nothing) {
+            const bool may_ask = std::exchange(others, others_have::nothing) == others_have::not_known;
+            if (put_best_stock_first(held, a, may_ask)) continue;
         }
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
@@ -276,7 +276,7 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
     for (;;) {
         piece found = find_fenced(size, a, avoided, all_spans);
         if (!growth_->cut_behind(held, &found)) continue;
-        if (has_stocks_ && found.from == nullptr) ask_about(held, &found);
+        if (has_stocks_ && found.from == nullptr) drop_passed_fence(held, &found);
         // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.
         if (!found.fences.empty()) ++num_since_poll_;
         std::uint64_t unreachable = heap::heap::no_timeline;
@@ -566,6 +566,7 @@ void pool_engine::release_surplus() {
 void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) {
     fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
     heaps_[area].free(address, size, std::move(fences));
+    note_heap_is_dry(false);
 }
 
 /// A free that was no free of a block in use, or of a block of another size.

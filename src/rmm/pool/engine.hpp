@@ -159,6 +159,21 @@ class pool_engine final : public rmm::detail::memory_holder {
         block_stock more = {};
         explicit operator bool() const noexcept { return address != 0; }
     };
+    /// What a request saw in other streams' stocks: where the oldest blocks wait, of those that may be behind an event; `is_complete`:
+    /// it has seen all of them.
+    struct look {
+        std::array<heap::fence, 4> waiting;
+        std::size_t num_waiting = 0;
+        bool is_complete = false;
+        /// The oldest ones stay, in order.
+        void note(heap::fence use) noexcept {
+            for (std::size_t i = 0; i < num_waiting; ++i)
+                if (use.position < waiting[i].position) std::swap(use, waiting[i]);
+            if (num_waiting < waiting.size()) waiting[num_waiting++] = use;
+        }
+    };
+    /// Nothing of it has passed; `recorded`: the driver was asked about some, where it answers.
+    enum class others_have : std::uint8_t { not_known, recorded, nothing };
     struct large_block {
         std::size_t size_bytes = 0;
         std::uint8_t area = 0;
@@ -220,7 +235,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void record(arena& a, cuda_stream_view stream);
 
     // ---- finding memory
-    void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, refusal* why);
+    void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others, refusal* why);
     void* try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far, refusal* why,
                     std::uint64_t* unreachable = nullptr);
     void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, bool all_spans,
@@ -255,19 +270,31 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
     std::size_t unused_bytes() noexcept;
     void release_surplus();
+    void note_heap_is_dry(bool is_dry) noexcept {
+        if (heap_is_dry_.load(std::memory_order_relaxed) != is_dry)
+            heap_is_dry_.store(is_dry, std::memory_order_relaxed);
+    }
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- blocks of one size (engine_stocks.cpp)
+    stocked_block* take_stocked(arena& a, cudaStream_t asks, others_have* known) noexcept;
+    bool take_from_others(arena& a, look* seen) noexcept;
+    block_stock split_passed(arena& other, std::size_t most) noexcept;
+    bool has_passed(const arena& of, const stocked_block& block) const noexcept;
     piece find_stocked(std::size_t size, arena& a);
     bool refill(std::size_t size, arena& a);
     /// Of a free block: known to have passed; that, or behind a recorded event; any.
     enum class last_use : std::uint8_t { passed, fenced, any };
     piece take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted);
-    piece take_older_half(arena& other, arena& a, last_use wanted);
+    piece take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted, std::size_t num_to_ask,
+                    bool waits);
+    piece take_oldest(arena& other, arena& a, last_use wanted);
     void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept;
-    bool ask_about_stock(lock& held, const arena& a);
-    bool ask_about(lock& held, const heap::fence& use);
-    void ask_about(lock& held, piece* taken);
+    bool put_best_stock_first(lock& held, const arena& a, bool may_ask);
+    bool ask_behind(lock& held, std::span<const heap::fence> uses);
+    bool asks_and_passes(lock& held, const heap::fence& use);
+    bool ask_about(const look& seen) noexcept;
+    void drop_passed_fence(lock& held, piece* taken);
     void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
     void put_back_stocked(piece taken) noexcept;
     void give_stocked(const arena& a, const stocked_block& block, heap::fence_set others = {}) noexcept;
@@ -315,10 +342,12 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     const bool has_stocks_;
     span_directory directory_;
-    stocked_blocks blocks_;                    // of a pool with stocks
+    stocked_blocks blocks_;  // of a pool with stocks
+    stock_signs signs_;
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> release_above_{no_threshold};
+    std::atomic<bool> heap_is_dry_{false};  // it had no block for the last that looked for one
 
     engine_mutex mutex_;
     std::string name_;  // empty: that of the class

@@ -88,7 +88,12 @@ pool_statistics pool_engine::statistics() {
 
 std::uint64_t pool_engine::num_steps() {
     const lock held(mutex_);
-    return num_steps_ + timelines_.num_steps() + heaps_[0].num_steps() + heaps_[1].num_steps();
+    std::uint64_t without_lock = 0;
+    for (const auto& a : arenas_) {
+        const std::lock_guard in(a->mutex);
+        without_lock += a->num_steps;
+    }
+    return without_lock + num_steps_ + timelines_.num_steps() + heaps_[0].num_steps() + heaps_[1].num_steps();
 }
 
 std::size_t pool_engine::num_remembered() {

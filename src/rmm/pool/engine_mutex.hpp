@@ -17,7 +17,8 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-class engine_mutex {
+/// Waiters read its line of the cache again and again: nothing lies there that is used without it.
+class alignas(64) engine_mutex {
   public:
     void lock() noexcept { lock_.lock(); }
     bool try_lock() noexcept { return lock_.try_lock(); }

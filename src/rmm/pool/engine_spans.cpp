@@ -253,12 +253,16 @@ std::size_t pool_engine::collect_spans(bool all) {
 }
 
 void pool_engine::collect_from(arena& a, bool all) {
-    const std::lock_guard in(a.mutex);
     ++num_steps_;
+    if (has_stocks_ && !all) {
+        // Whether it has something is seen by whoever looks into it.
+        a.is_listed = true;
+        return holders_.push_back(a);
+    }
+    const std::lock_guard in(a.mutex);
     if (has_stocks_) {
-        if (all) collect_stock(a);
-        a.is_listed = !a.stock.empty();
-        if (a.is_listed) return holders_.push_back(a);
+        collect_stock(a);
+        a.is_listed = false;
     }
     drain(a);
     const auto fence_at = [&](std::uint64_t position) {

@@ -2,7 +2,9 @@
 //
 // A stream takes from its own stock first, then from what is free in the heap, then what has passed of another stream's
 // stock, the blocks that were freed there longest ago; at last one block, for which it waits: rather one behind an event, if one of
-// the few stocks that are looked at has some, than one for which an event must be recorded.
+// the few stocks that are looked at has some, than one for which an event must be recorded. Where the heap had nothing for the last
+// request that asked it, as a rule once a pool is warm, a stream first looks into a few other stocks without the engine's lock:
+// streams that take from each other often would wait for it.
 #include <algorithm>
 #include <utility>
 
@@ -16,12 +18,14 @@ namespace {
 
 // A stream takes as many blocks of the heap at once, or its share of half of them: what one stream keeps, others miss.
 constexpr std::size_t most_refilled = 8;
-// Stocks of other streams that are looked into for blocks that have passed; the next search goes on behind them.
-constexpr std::size_t most_stocks_asked = 4;
-// And for one behind an event, which spares the driver an event of the whole device.
-constexpr std::size_t most_asked_for_events = 16;
+// Signs of other stocks that a request reads; the next search goes on behind them.
+constexpr std::size_t most_signs_read = 16;
+// And stocks that are looked into under the engine's lock.
+constexpr std::size_t most_stocks_looked_into = 16;
+// Requests of a stream that ask nothing, where the device has lagged behind again and again.
+constexpr std::uint32_t most_not_asked = 63;
 // Of another stream's stock at once: both streams wait for it.
-constexpr std::size_t most_taken_over = 64;
+constexpr std::size_t most_taken_over = 32;
 
 }  // namespace
 
@@ -32,6 +36,93 @@ void pool_engine::enter_stock(arena& a, stocked_block& block, std::uint64_t posi
     a.last_freed = std::max(a.last_freed, position);
     a.stock.push_back(block);
     if (!a.is_listed) note_change(a);
+}
+
+/// Null where neither the stream's stock nor a few others have any, or the arena has gone over to another stream. The engine's lock
+/// is taken for questions about events alone. `*known`: what the others had.
+stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_have* known) noexcept {
+    stock_signs::place start;
+    for (bool has_asked = false;; has_asked = true) {
+        look seen;
+        {
+            const std::lock_guard in(a.mutex);
+            if (a.handle.load(std::memory_order_relaxed) != asks) return nullptr;
+            bool is_found = !a.stock.empty();
+            if (!is_found) {
+                if (!heap_is_dry_.load(std::memory_order_relaxed)) return nullptr;
+                // The driver was asked about the stocks that the first look has seen.
+                (has_asked ? a.looks_behind : start) = has_asked ? start : a.looks_behind;
+                is_found = take_from_others(a, &seen);
+            }
+            if (is_found) {
+                stocked_block& block = *a.stock.take_back();
+                a.note_out(block, asks, rmm::detail::current_tag());
+                return &block;
+            }
+            *known = !seen.is_complete      ? others_have::not_known
+                     : seen.num_waiting > 0 ? others_have::recorded
+                                            : others_have::nothing;
+            if (has_asked || seen.num_waiting == 0) return nullptr;
+            if (a.num_not_to_ask > 0) {
+                --a.num_not_to_ask;
+                return nullptr;
+            }
+        }
+        const bool has_learnt = ask_about(seen);
+        const std::lock_guard in(a.mutex);
+        a.not_asked_after = has_learnt ? 0 : std::min(2 * a.not_asked_after + 1, most_not_asked);
+        a.num_not_to_ask = a.not_asked_after;
+        if (!has_learnt) return nullptr;
+    }
+}
+
+/// Under the arena's lock, without the engine's: into its stock what has passed of another. A stock that somebody else uses now is
+/// left alone. `*seen`: what may pass of those that had nothing. O(1).
+bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
+    const std::uint64_t device_passed = timelines_.device_passed();
+    const std::uint64_t device_recorded = timelines_.device_recorded_up_to();
+    const std::size_t num_signs = signs_.size();
+    seen->is_complete = num_signs <= most_signs_read;
+    for (std::size_t n = std::min(num_signs, most_signs_read); n > 0; --n) {
+        const stock_sign& sign = *signs_.next(&a.looks_behind);
+        ++a.num_steps;
+        arena& other = *sign.of.load(std::memory_order_relaxed);
+        const std::uint64_t freed = sign.oldest.load(std::memory_order_relaxed);
+        if (freed == stock_sign::nothing || &other == &a) continue;
+        if (freed > std::max(device_passed, sign.home.passed.load(std::memory_order_acquire))) {
+            if (freed <= std::max(device_recorded, sign.home.recorded.load(std::memory_order_relaxed)))
+                seen->note({sign.home.number.load(std::memory_order_relaxed), freed});
+            continue;
+        }
+        ++a.num_steps;
+        const std::unique_lock in(other.mutex, std::try_to_lock);
+        block_stock taken = in.owns_lock() ? split_passed(other, most_taken_over) : block_stock{};
+        seen->is_complete &= in.owns_lock();
+        if (taken.empty()) continue;
+        a.num_steps += taken.size();
+        while (stocked_block* const block = taken.take_front()) enter_stock(a, *block, 0);
+        return true;
+    }
+    return false;
+}
+
+/// Under the arena's lock: of a block in its stock.
+bool pool_engine::has_passed(const arena& of, const stocked_block& block) const noexcept {
+    const std::uint64_t position = of.position_of(block);
+    return position == 0 || timelines_.has_passed(*of.home.load(std::memory_order_relaxed), position);
+}
+
+/// Under the lock of `other`: of the older half of its blocks those that have passed, which anybody may use. Blocks that have not
+/// stay, since nothing may ever cover what waits for a stream that asks for no more.
+block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
+    block_stock taken;
+    for (std::size_t n = std::min((other.stock.size() + 1) / 2, most); n > 0; --n) {
+        if (!has_passed(other, *other.stock.front())) break;
+        stocked_block& oldest = *other.stock.take_front();
+        oldest.position = 0;
+        taken.push_back(oldest);
+    }
+    return taken;
 }
 
 /// A block that the stream may use at once.
@@ -67,99 +158,141 @@ bool pool_engine::refill(std::size_t size, arena& a) {
         const std::uint64_t position = b.fences.empty() ? 0 : b.fences.begin()->position;
         const std::lock_guard in(a.mutex);
         for (std::size_t i = count; i-- > 0;) enter_stock(a, *blocks_.find(b.address + i * size), position);
+        note_heap_is_dry(false);
         return true;
     }
+    note_heap_is_dry(true);
     return false;
 }
 
 /// Of what other streams have. O(1), or O(stocks) for one with any last use; and O(stocks that have become empty), each once.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
     collect_spans(false);
-    std::size_t num_to_ask = wanted == last_use::passed   ? most_stocks_asked
-                             : wanted == last_use::fenced ? 1  // the one that `ask_about_stock` put before the others
-                                                          : holders_.size();
+    if (wanted == last_use::any) {
+        if (piece taken = take_over(a, avoided, wanted, holders_.size(), false)) return taken;
+        return take_over(a, avoided, wanted, holders_.size(), true);
+    }
+    // The one that `put_best_stock_first` found.
+    return take_over(a, avoided, wanted, 1, false);
+}
+
+/// Of so many stocks; `waits`: also of those that another thread uses now. That thread may have lost its core, and whoever waits
+/// for it here keeps all others waiting for the engine's lock.
+pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted,
+                                          std::size_t num_to_ask, bool waits) {
     for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {
         arena& other = *holders_.take_front();
-        const std::lock_guard in(other.mutex);
         ++num_steps_;
+        std::unique_lock in(other.mutex, std::defer_lock);
+        if (waits)
+            in.lock();
+        else if (!in.try_lock()) {
+            holders_.push_back(other);
+            --num_to_ask;
+            continue;
+        }
         // One that has nothing comes back with its next free.
         other.is_listed = !other.stock.empty();
         if (!other.is_listed) continue;
         holders_.push_back(other);
         if (&other == &a || std::find(avoided.begin(), avoided.end(), other.number) != avoided.end()) continue;
         --num_to_ask;
-        if (piece taken = take_older_half(other, a, wanted)) return taken;
+        if (piece taken = take_oldest(other, a, wanted)) return taken;
     }
     return {};
 }
 
-/// Under the lock of `other`. One block is for the request, the rest for the stock of `a`: only of blocks that have passed,
-/// since nothing may ever cover what waits for `a`, of which this request may be all.
-pool_engine::piece pool_engine::take_older_half(arena& other, arena& a, last_use wanted) {
-    const bool has_stock = a.own_number() != heap::heap::no_timeline;
-    const bool takes_more = has_stock && wanted == last_use::passed;
+/// Under the lock of `other`: its oldest block, and of those that have passed more for the stock of `a`.
+pool_engine::piece pool_engine::take_oldest(arena& other, arena& a, last_use wanted) {
     piece taken;
-    for (std::size_t n = takes_more ? std::min((other.stock.size() + 1) / 2, most_taken_over) : 1; n > 0; --n) {
-        stocked_block& oldest = *other.stock.front();
-        ++num_steps_;
-        const heap::fence use{other.number, other.position_of(oldest)};
-        const bool has_passed = use.position == 0 || timelines_.has_passed(use);
-        if (!has_passed && (wanted == last_use::passed || (wanted == last_use::fenced && !timelines_.is_recorded(use))))
-            break;
-        if (!has_passed) taken.fences.add(use);
-        other.stock.erase(oldest);
+    stocked_block& oldest = *other.stock.front();
+    if (const std::uint64_t position = other.position_of(oldest); !has_passed(other, oldest)) {
+        const heap::fence use{other.number, position};
+        if (wanted == last_use::passed || (wanted == last_use::fenced && !timelines_.is_recorded(use))) return taken;
+        taken.fences.add(use);
+        other.stock.take_front();
         oldest.position = 0;  // the piece has the fence
-        if (taken.block != nullptr) {
-            taken.more.push_back(oldest);
-            continue;
-        }
-        taken.address = oldest.address;
-        taken.size_bytes = options_.block_bytes;
-        taken.from = &a;
-        taken.block = &oldest;
+    } else {
+        const bool has_stock = a.own_number() != heap::heap::no_timeline;
+        taken.more = split_passed(other, has_stock ? most_taken_over : 1);
+        num_steps_ += taken.more.size();
+        taken.more.erase(oldest);
     }
+    taken.address = oldest.address;
+    taken.size_bytes = options_.block_bytes;
+    taken.from = &a;
+    taken.block = &oldest;
     return taken;
 }
 
-/// Puts a stock before the others whose oldest block has passed, or is behind an event that the driver says has passed: to ask
-/// costs less than a wait. False if there is none. O(1). Lets the lock go.
-bool pool_engine::ask_about_stock(lock& held, const arena& a) {
-    std::size_t num_to_ask = most_asked_for_events;
-    for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n, --num_to_ask) {
+/// Puts a stock before the others whose oldest block has passed; or, of a few, one that is behind an event, about which the driver is
+/// asked if `may_ask`: to ask costs less than a wait. Whether that block has passed. O(1), and O(stocks that have become empty), each
+/// once. Lets the lock go.
+bool pool_engine::put_best_stock_first(lock& held, const arena& a, bool may_ask) {
+    std::size_t num_to_look_into = most_stocks_looked_into;
+    for (std::size_t n = holders_.size(); n > 0 && num_to_look_into > 0; --n) {
         arena& other = *holders_.front();
         heap::fence oldest;
         ++num_steps_;
         if (&other != &a) {
-            const std::lock_guard in(other.mutex);
-            if (!other.stock.empty()) oldest = {other.number, other.position_of(*other.stock.front())};
-            if (!other.stock.empty() && (oldest.position == 0 || timelines_.has_passed(oldest))) return true;
+            const std::unique_lock in(other.mutex, std::try_to_lock);
+            if (in.owns_lock() && other.stock.empty()) {
+                other.is_listed = false;
+                holders_.erase(other);
+                continue;
+            }
+            if (in.owns_lock()) {
+                if (has_passed(other, *other.stock.front())) return true;
+                oldest = {other.number, other.position_of(*other.stock.front())};
+            }
         }
-        if (oldest.position != 0 && timelines_.is_recorded(oldest)) return ask_about(held, oldest);
+        if (oldest.position != 0 && timelines_.is_recorded(oldest)) return may_ask && asks_and_passes(held, oldest);
         holders_.push_back(*holders_.take_front());
+        --num_to_look_into;
     }
     return false;
 }
 
-/// Whether it has passed. What the answer tells serves others, too. Lets the lock go.
-bool pool_engine::ask_about(lock& held, const heap::fence& use) {
-    timeline* const of = timelines_.find(use.timeline);
-    if (of == nullptr) return true;
-    std::vector<timelines::question> few = timelines_.questions_about(*of, use.position);
+/// Asks the driver about the events behind these, and notes what has passed. Whether anything has. Lets the lock go.
+bool pool_engine::ask_behind(lock& held, std::span<const heap::fence> uses) {
+    std::vector<timelines::question> few;
+    few.reserve(2 * uses.size());
+    for (const heap::fence& use : uses)
+        if (timeline* const of = timelines_.find(use.timeline)) timelines_.add_questions_about(*of, use.position, &few);
     if (few.empty()) return false;
+    const std::uint64_t passes = timelines_.num_passes();
     {
         const unlocked without(held);
         timelines_.ask(few);
     }
     timelines_.answer(few);
-    clear_passed();
+    return timelines_.num_passes() != passes;
+}
+
+/// Whether it has passed, says the driver. The answer serves others, too. Lets the lock go.
+bool pool_engine::asks_and_passes(lock& held, const heap::fence& use) {
+    if (ask_behind(held, std::span(&use, 1))) clear_passed();
     return timelines_.has_passed(use);
 }
 
-/// The same for a piece that waits for one stream.
-void pool_engine::ask_about(lock& held, piece* taken) {
+/// For a request that has seen these: the engine's lock is held for the events alone, and what has passed is cleared by a later
+/// request. False if nothing has, or the host has no memory to ask with.
+bool pool_engine::ask_about(const look& seen) noexcept {
+    try {
+        lock held(mutex_);
+        const bool has_learnt = ask_behind(held, std::span(seen.waiting).first(seen.num_waiting));
+        more_to_clear_ |= has_learnt;
+        return has_learnt;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
+/// A piece that waits for one stream waits no more, if the driver says that this has passed. Lets the lock go.
+void pool_engine::drop_passed_fence(lock& held, piece* taken) {
     if (!*taken || taken->fences.size() != 1) return;
     try {
-        if (ask_about(held, *taken->fences.begin())) taken->fences = {};
+        if (asks_and_passes(held, *taken->fences.begin())) taken->fences = {};
     } catch (...) {
         put_back(std::move(*taken));
         throw;

@@ -24,6 +24,11 @@ constexpr std::uint32_t frees_per_event = 64;
 // a rule.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
 constexpr std::size_t unrecorded_share = 8;
+// Of blocks of one size events tell about the oldest of a stock, which as a rule were freed long ago.
+constexpr std::size_t min_stocked_bytes_per_event = std::size_t{128} << 20;
+// There a free puts the recording off rather than wait for the lock: so many frees later another one tries, a few times.
+constexpr std::uint32_t frees_until_retry = 8;
+constexpr std::uint32_t most_put_off = 4;
 // Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
 // frees of a stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
@@ -90,8 +95,9 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     if (kind == stream_kind::legacy || kind == stream_kind::unknown) return false;
     const std::size_t streams = arenas_.size();
     const std::size_t unrecorded = a.unrecorded_bytes.load(std::memory_order_relaxed);
+    const std::size_t least = has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event;
     if (a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
-        unrecorded >= std::max(min_bytes_per_event, held_bytes() / unrecorded_share / streams))
+        unrecorded >= std::max(least, held_bytes() / unrecorded_share / streams))
         return true;
     // Nothing else could ever cover it.
     if (kind != stream_kind::owned && !timelines_.has_device_events()) return true;
@@ -104,11 +110,21 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
     if (arenas_.at_hand(handle, &same_stream) != &a || !same_stream) return;
+    lock held(mutex_, std::try_to_lock);
+    if (!held.owns_lock()) {
+        // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
+        if (has_stocks_ && may_record_device() && a.num_put_off.load(std::memory_order_relaxed) < most_put_off) {
+            a.num_put_off.fetch_add(1, std::memory_order_relaxed);
+            a.num_unrecorded.store(frees_per_event - frees_until_retry, std::memory_order_relaxed);
+            a.unrecorded_bytes.store(0, std::memory_order_relaxed);
+            return;
+        }
+        held.lock();
+    }
+    a.num_put_off.store(0, std::memory_order_relaxed);
     a.num_unrecorded.store(0, std::memory_order_relaxed);
     a.unrecorded_bytes.store(0, std::memory_order_relaxed);
     a.num_recordings.fetch_add(1, std::memory_order_relaxed);
-
-    lock held(mutex_);
     if (a.handle != handle) return;
     timeline& home = *a.home;
     recording now;

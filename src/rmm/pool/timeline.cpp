@@ -262,20 +262,23 @@ void timelines::add_recorded(timeline& t, const recorded_epoch& entry) {
         if (!entry.borrowed) give_spare(entry.event);
         return;
     }
+    t.recorded_up_to = t.recorded.back().epoch;
+    if (t.shown != nullptr) t.shown->recorded.store(t.recorded_up_to, std::memory_order_relaxed);
     with_recorded_.push_back(t);
     ++num_recorded_;
 }
 
 void timelines::note_passed(timeline& t, std::uint64_t epoch) noexcept {
     if (epoch <= t.passed) return;
-    t.passed = epoch;
+    t.passed.store(epoch, std::memory_order_release);
+    if (t.shown != nullptr) t.shown->passed.store(epoch, std::memory_order_release);
     ++num_passes_;
     moved_.push_back(t);
 }
 
 void timelines::note_device_passed(std::uint64_t epoch) noexcept {
     if (epoch <= device_passed_) return;
-    device_passed_ = epoch;
+    device_passed_.store(epoch, std::memory_order_release);
     ++num_passes_;
 }
 
@@ -370,6 +373,7 @@ void timelines::add_device_recorded(const recorded_epoch& entry) {
     } catch (const std::bad_alloc&) {
         return give_spare(entry.event);  // as if it had not been recorded
     }
+    device_recorded_up_to_.store(device_recorded_.back().epoch, std::memory_order_relaxed);
     ++num_recorded_;
 }
 
@@ -406,7 +410,7 @@ std::vector<timelines::question> timelines::questions_of_device() const {
     return all;
 }
 
-std::vector<timelines::question> timelines::questions_about(timeline& t, std::uint64_t position) {
+void timelines::add_questions_about(timeline& t, std::uint64_t position, std::vector<question>* few) {
     driver::EventHandle end;
     if (entry_for(t.recorded, position) == t.recorded.end() && t.has_ended() && t.owned->has_closed(&end)) {
         const std::uint64_t epoch = close_epoch(t.epoch);
@@ -415,16 +419,17 @@ std::vector<timelines::question> timelines::questions_about(timeline& t, std::ui
         else
             add_recorded(t, {epoch, ++counter_, end, true, false});
     }
-    std::vector<question> few;
-    few.reserve(2);
+    const std::size_t before = few->size();
+    few->reserve(before + 2);  // a question may hold its stream
     if (const auto at = entry_for(t.recorded, position); at != t.recorded.end()) {
-        add_question(&few, t, *at);
-        if (at + 1 != t.recorded.end()) add_question(&few, t, t.recorded.back());
+        add_question(few, t, *at);
+        if (at + 1 != t.recorded.end()) add_question(few, t, t.recorded.back());
     } else if (const auto covers = entry_for(device_recorded_, position);
-               covers != device_recorded_.end() && !covers->busy)
-        few.push_back({of_device, *covers, false, nullptr});
-    num_steps_ += few.size();
-    return few;
+               covers != device_recorded_.end() && !covers->busy) {
+        const auto asked = [&](const question& q) { return q.recorded.stamp == covers->stamp; };
+        if (std::none_of(few->begin(), few->end(), asked)) few->push_back({of_device, *covers, false, nullptr});
+    }
+    num_steps_ += few->size() - before;
 }
 
 void timelines::ask(std::vector<question>& questions) noexcept {
@@ -510,7 +515,7 @@ heap::fence_set timelines::outstanding() const {
     std::vector<heap::fence> latest;
     latest.reserve(timelines_.size());
     timelines_.for_each([&](std::uint64_t, const timeline* t) {
-        if (const std::uint64_t last = t->last_used.load(); last > std::max(t->passed, device_passed_))
+        if (const std::uint64_t last = t->last_used.load(); last > std::max(t->passed.load(), device_passed_.load()))
             latest.push_back({t->number, last});
     });
     // In the order of the set, which is made in linear time so.

@@ -53,6 +53,13 @@ struct recording {
     driver::EventHandle event;
 };
 
+/// How far a timeline has come, for those who do not have the lock: hints.
+struct shown_timeline {
+    std::atomic<std::uint64_t> number{0};
+    std::atomic<std::uint64_t> recorded{0};  ///< this epoch and all before have had an event
+    std::atomic<std::uint64_t> passed{0};    ///< and these have passed
+};
+
 // What a free looks at stands together.
 struct alignas(64) timeline {
     /// `of_device`: below which no epoch of anything freed now is, as an event of the device covers these.
@@ -88,9 +95,11 @@ struct alignas(64) timeline {
     std::atomic<std::uint64_t> epoch{0};      // what is freed now belongs to this one, or to the device's
     std::atomic<std::uint64_t> last_used{0};  // the latest epoch in which something was freed
     std::uint64_t covered = 0;                // up to here an event was asked for, whether or not that succeeded
-    std::uint64_t passed = 0;                 // this epoch and all before are known to have passed
+    std::atomic<std::uint64_t> passed{0};     // this epoch and all before are known to have passed
     std::uint64_t cleared = 0;                // the heaps have no fences any more up to this one
     std::vector<recorded_epoch> recorded;     // ascending epochs; few
+    std::uint64_t recorded_up_to = 0;         // this epoch and all before have had an event
+    shown_timeline* shown = nullptr;
     int num_arenas = 0;                // that call this timeline their own, and calls that use it without the lock
     chain_link<timeline> as_recorded;  // something is recorded
     chain_link<timeline> as_moved;     // has passed more than was cleared
@@ -126,6 +135,24 @@ class timelines {
         if (f.position <= device_passed_) return true;
         timeline* t = find(f.timeline);
         return t == nullptr || f.position <= t->passed;
+    }
+    /// The same of a timeline that somebody holds. Any thread, without the lock.
+    bool has_passed(const timeline& t, std::uint64_t position) const noexcept {
+        return position <= device_passed_.load(std::memory_order_acquire) ||
+               position <= t.passed.load(std::memory_order_acquire);
+    }
+    /// What holds on every timeline. Any thread, without the lock.
+    std::uint64_t device_recorded_up_to() const noexcept {
+        return device_recorded_up_to_.load(std::memory_order_relaxed);
+    }
+    std::uint64_t device_passed() const noexcept { return device_passed_.load(std::memory_order_acquire); }
+    /// From now on the timeline is shown there; null: nowhere.
+    static void show(timeline& t, shown_timeline* at) noexcept {
+        t.shown = at;
+        if (at == nullptr) return;
+        at->number.store(t.number, std::memory_order_relaxed);
+        at->recorded.store(t.recorded_up_to, std::memory_order_relaxed);
+        at->passed.store(t.passed.load(std::memory_order_relaxed), std::memory_order_release);
     }
     /// Whether an event that is recorded covers the fence.
     bool is_recorded(const heap::fence& f) const noexcept {
@@ -202,10 +229,10 @@ class timelines {
     std::vector<question> questions(std::size_t most);
     /// Those of the device alone.
     std::vector<question> questions_of_device() const;
-    /// The recorded epoch that covers `position`, of the timeline or of the device; none if nothing covers it. With one of the
-    /// timeline its latest, which mostly has passed too and then tells most. A stream that has ended is covered by the event of
-    /// its end.
-    std::vector<question> questions_about(timeline& t, std::uint64_t position);
+    /// Appends the recorded epoch that covers `position`, of the timeline or, once in `*few`, of the device; nothing if nothing
+    /// covers it. With one of the timeline its latest, which mostly has passed too and then tells most. A stream that has ended is
+    /// covered by the event of its end.
+    void add_questions_about(timeline& t, std::uint64_t position, std::vector<question>* few);
     void ask(std::vector<question>& questions) noexcept;
     void answer(const std::vector<question>& answers);
 
@@ -282,11 +309,13 @@ class timelines {
     std::uint64_t counter_ = 0;   // epochs, versions, stamps: one source, so that none repeats when a stream comes back
     std::size_t num_recorded_ = 0;
 
-    std::atomic<std::uint64_t> device_epoch_{0};
+    // Read without the lock, the first by every free: on a line of the cache that nothing else changes.
+    alignas(64) std::atomic<std::uint64_t> device_epoch_{0};
+    std::atomic<std::uint64_t> device_passed_{0};  // up to here everything has passed, on every timeline
+    std::atomic<std::uint64_t> device_recorded_up_to_{0};
+    alignas(64) std::uint64_t num_passes_ = 0;
     std::vector<recorded_epoch> device_recorded_;  // ascending epochs
-    std::uint64_t device_passed_ = 0;              // up to here everything has passed, on every timeline
     std::uint64_t device_cleared_ = 0;             // and the heaps have no such fences any more
-    std::uint64_t num_passes_ = 0;
     mutable std::uint64_t num_steps_ = 0;
     chain<timeline, &timeline::as_recorded> with_recorded_;
     chain<timeline, &timeline::as_moved> moved_;

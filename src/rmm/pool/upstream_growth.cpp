@@ -382,6 +382,7 @@ void upstream_growth::add_block(void* base, std::size_t bytes, const heap::fence
         regions_.erase(noted);
         throw;
     }
+    pool_.note_heap_is_dry(false);
     pool_.held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
     pool_.update_small_limit();

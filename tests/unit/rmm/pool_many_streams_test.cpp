@@ -159,7 +159,9 @@ double steps_of_a_pair(pool_engine& pool, std::size_t num_streams, std::size_t m
 }
 
 TEST(PoolManyStreams, a_pair_costs_as_many_steps_with_twice_the_streams) {
-    ScriptedDriver scripted({.num_devices = 1, .memory_bytes = 256 * MiB});  // every event passes at once: the steps do not depend on the machine
+    ScriptedDriver scripted(
+        {.num_devices = 1,
+         .memory_bytes = 256 * MiB});  // every event passes at once: the steps do not depend on the machine
     const rmm::detail::driver_scope on(scripted);
     mr::cuda_memory_resource cuda;
     for (const std::size_t mean_bytes : {4 * KiB, 300 * KiB}) {

@@ -143,6 +143,94 @@ TEST(PoolStocks, a_block_behind_an_event_comes_before_one_for_which_the_device_w
     }
 }
 
+/// Streams of a pool whose blocks of 4 KiB are all in stocks, so that a request looks into those of others.
+struct stocked_streams {
+    explicit stocked_streams(ScriptedDriver& scripted, std::size_t num_streams)
+        : on(scripted), pool(cuda, mr::detail::fixed_size_options(4 * KiB, 8 * num_streams)), taker(scripted) {
+        for (std::size_t i = 0; i < num_streams; ++i) streams.emplace_back(scripted);
+        std::vector<std::pair<void*, cuda_stream_view>> all;
+        for (const foreign_stream& stream : streams)
+            for (int n = 0; n < 8; ++n) all.emplace_back(pool.allocate(4 * KiB, stream.view()), stream.view());
+        const foreign_stream first(scripted);
+        for (const auto& [ptr, stream] : all) free(ptr, stream);
+        pair(taker.view());  // finds nothing in the heap
+        pair(first.view());
+    }
+    void free(void* ptr, cuda_stream_view stream) { pool.free(ptr, 4 * KiB, {&stream, 1}); }
+    void pair(cuda_stream_view stream) { free(pool.allocate(4 * KiB, stream), stream); }
+    /// An event covers all of its stock but the block that is used last.
+    void record(std::size_t stream) {
+        for (int n = 0; n < 64; ++n) pair(streams[stream].view());
+    }
+    std::vector<void*> take(std::size_t count) {
+        std::vector<void*> taken;
+        for (std::size_t i = 0; i < count; ++i) taken.push_back(pool.allocate(4 * KiB, taker.view()));
+        return taken;
+    }
+    void give_back(const std::vector<void*>& taken) {
+        for (void* ptr : taken) free(ptr, taker.view());
+    }
+
+    const rmm::detail::driver_scope on;
+    mr::cuda_memory_resource cuda;
+    pool_engine pool;
+    std::deque<foreign_stream> streams;
+    const foreign_stream taker;
+};
+
+TEST(PoolStocks, a_stream_waits_for_nobody_while_blocks_of_a_few_streams_among_idle_ones_have_passed) {
+    ScriptedDriver scripted;
+    stocked_streams all(scripted, 15);
+    for (std::size_t i = 10; i < 15; ++i) all.record(i);
+    const std::size_t waits = scripted.count("wait_event"), events = scripted.count("device_event_record");
+    const std::vector<void*> taken = all.take(12);
+    EXPECT_EQ(scripted.count("wait_event"), waits);
+    EXPECT_EQ(scripted.count("device_event_record"), events);
+    all.give_back(taken);
+}
+
+TEST(PoolStocks, a_stream_waits_for_an_event_that_is_recorded_rather_than_for_the_device) {
+    ScriptedDriver scripted;
+    stocked_streams all(scripted, 10);
+    all.record(3);
+    scripted.hold({all.streams[3].view().value()});
+    all.record(3);
+    std::vector<void*> taken = all.take(4);  // what had passed before
+    const std::size_t events = scripted.count("device_event_record");
+    const std::size_t waits = scripted.count("wait_event");
+    for (void* ptr : all.take(2)) taken.push_back(ptr);
+    EXPECT_EQ(scripted.count("device_event_record"), events);
+    EXPECT_LE(scripted.count("wait_event") - waits, 2u);
+    scripted.release_all();
+    all.give_back(taken);
+}
+
+TEST(PoolStocks, what_the_driver_was_asked_about_is_what_a_request_takes_however_many_streams_there_are) {
+    for (const std::size_t num_streams : {std::size_t{32}, std::size_t{64}}) {
+        ScriptedDriver scripted;
+        stocked_streams all(scripted, num_streams);
+        for (std::size_t i = 0; i < num_streams; ++i) all.record(i);
+        const std::size_t waits = scripted.count("wait_event"), questions = scripted.count("query_event");
+        const std::vector<void*> taken = all.take(num_streams);
+        EXPECT_EQ(scripted.count("wait_event"), waits);
+        // A question about four stocks serves half of each.
+        EXPECT_LE(scripted.count("query_event") - questions, num_streams / 2) << num_streams;
+        all.give_back(taken);
+    }
+}
+
+TEST(PoolStocks, a_device_that_lags_behind_is_asked_ever_more_rarely) {
+    ScriptedDriver scripted;
+    stocked_streams all(scripted, 12);
+    for (const foreign_stream& stream : all.streams) scripted.hold({stream.view().value()});
+    for (std::size_t i = 0; i < 12; ++i) all.record(i);
+    const std::size_t before = scripted.count("query_event");
+    const std::vector<void*> taken = all.take(64);
+    EXPECT_LE(scripted.count("query_event") - before, 3 * 64u);
+    scripted.release_all();
+    all.give_back(taken);
+}
+
 TEST(PoolStocks, a_request_asks_the_driver_about_few_events_however_many_streams_have_some) {
     for (const std::size_t num_streams : {std::size_t{32}, std::size_t{64}}) {
         ScriptedDriver scripted;
@@ -172,6 +260,30 @@ TEST(PoolStocks, a_request_asks_the_driver_about_few_events_however_many_streams
         EXPECT_LE(most_asked, 8u + 1u + 2u) << num_streams;
         EXPECT_EQ(pool.statistics().num_upstream_blocks, 1u);
         for (const auto& [ptr, stream] : live) pool.deallocate(ptr, 4 * KiB, streams[stream].view());
+    }
+}
+
+TEST(PoolStocks, a_request_looks_into_few_stocks_of_others_and_takes_half_of_one_whose_blocks_have_passed) {
+    for (const std::size_t num_streams : {std::size_t{50}, std::size_t{100}, std::size_t{200}}) {
+        ScriptedDriver scripted;
+        stocked_streams all(scripted, num_streams);
+        for (std::size_t i = 0; i < num_streams; ++i) all.record(i);
+        const std::size_t waits = scripted.count("wait_event");
+        std::vector<void*> taken;
+        std::size_t num_slow = 0;
+        for (std::size_t i = 0; i < num_streams; ++i) {
+            const std::uint64_t before = all.pool.num_steps();
+            const std::size_t asked = scripted.count("query_event");
+            taken.push_back(all.take(1).front());
+            EXPECT_LE(all.pool.num_steps() - before, 100u) << num_streams << ", " << i;
+            EXPECT_LE(scripted.count("query_event") - asked, 4 * 2u + 8u + 1u + 2u);
+            num_slow += all.pool.num_steps() != before ? 1 : 0;
+        }
+        // Half of eight blocks each time, or of what a look before has left.
+        EXPECT_LE(num_slow, num_streams / 2) << num_streams;
+        EXPECT_EQ(scripted.count("wait_event"), waits) << num_streams;
+        EXPECT_EQ(std::set<void*>(taken.begin(), taken.end()).size(), num_streams);
+        all.give_back(taken);
     }
 }
 
