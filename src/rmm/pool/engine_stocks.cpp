@@ -50,8 +50,10 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
             bool is_found = !a.stock.empty();
             if (!is_found) {
                 if (!heap_is_dry_.load(std::memory_order_relaxed)) return nullptr;
-                // The driver was asked about the stocks that the first look has seen.
-                (has_asked ? a.looks_behind : start) = has_asked ? start : a.looks_behind;
+                if (has_asked)
+                    a.looks_behind = start;  // the second look sees what the driver was asked about
+                else
+                    start = a.looks_behind;
                 is_found = take_from_others(a, &seen);
             }
             if (is_found) {
