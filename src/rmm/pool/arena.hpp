@@ -71,10 +71,6 @@ struct alignas(64) arena {
     std::uint32_t term = 0;      // so many streams the arena has had
     // Among the arenas that have a stock, or had one when it was noted or looked at.
     std::atomic<bool> is_listed{false};
-    stock_signs::place looks_behind;    // where it looked for a stock last
-    std::uint32_t num_not_to_ask = 0;   // requests that ask the driver nothing about other stocks
-    std::uint32_t not_asked_after = 0;  // as many, after an answer that told nothing
-    std::uint64_t num_steps = 0;        // signs, arenas and blocks that were looked at for it without the engine's lock
 
     // Under the engine's lock.
     // Of virtual memory: its addresses, and where in them its next fresh granules had better lie. Whoever grows sets them.
@@ -91,6 +87,12 @@ struct alignas(64) arena {
     // What is above is all that most calls look at.
     std::vector<away_block> away;
     heap::span_heap heap;
+
+    // Of a pool of blocks of one size, where the stock is empty.
+    stock_signs::place looks_behind;    // where it looked for a stock last
+    std::uint32_t num_not_to_ask = 0;   // requests that ask the driver nothing about other stocks
+    std::uint32_t not_asked_after = 0;  // as many, after an answer that told nothing
+    std::uint64_t num_steps = 0;        // signs, arenas and blocks that were looked at for it without the engine's lock
 
     /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs
     /// memory of the host. Throws std::bad_alloc, with nothing done.

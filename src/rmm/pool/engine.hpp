@@ -172,7 +172,8 @@ class pool_engine final : public rmm::detail::memory_holder {
             if (num_waiting < waiting.size()) waiting[num_waiting++] = use;
         }
     };
-    /// Nothing of it has passed; `recorded`: the driver was asked about some, where it answers.
+    /// Of what others have nothing had passed. `not_known`: some was not seen; `recorded`: some is behind events that the driver was
+    /// asked about, or is not to be asked about now; `nothing`: no event covers any.
     enum class others_have : std::uint8_t { not_known, recorded, nothing };
     struct large_block {
         std::size_t size_bytes = 0;
