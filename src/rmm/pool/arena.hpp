@@ -67,8 +67,9 @@ struct alignas(64) arena {
 
     // Of a pool of blocks of one size, instead of spans.
     shown_stock stock;
-    std::ptrdiff_t num_out = 0;  // blocks handed out here less those that came back here; over all arenas those in use
-    std::uint32_t term = 0;      // so many streams the arena has had
+    // Blocks handed out here less those that came back here; over all arenas those in use. Changed under `mutex`.
+    std::atomic<std::ptrdiff_t> num_out{0};
+    std::uint32_t term = 0;  // so many streams the arena has had
     // Among the arenas that have a stock, or had one when it was noted or looked at.
     std::atomic<bool> is_listed{false};
 
@@ -113,7 +114,10 @@ struct alignas(64) arena {
         block.stream.store(asks, std::memory_order_relaxed);
         block.tag.store(tag, std::memory_order_relaxed);
         block.in_use.store(block.address, std::memory_order_release);
-        ++num_out;
+        count_out(1);
+    }
+    void count_out(std::ptrdiff_t more) noexcept {
+        num_out.store(num_out.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
     }
 
     /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.

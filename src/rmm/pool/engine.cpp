@@ -206,7 +206,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         }
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
-            if (piece grown = growth_->grow(held, size, a, stream, &ignored)) {
+            if (piece grown = growth_->grow_rather_than_wait(held, size, a, stream, &ignored)) {
                 if (void* const ptr = try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why))
                     return ptr;
                 if (why->why == refusal::cause::driver) return nullptr;
@@ -514,7 +514,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
             const heap::fence now = home.fence_now();
             is_stocked = streams.size() == 1 && a.own_number() != heap::heap::no_timeline;
             if (is_stocked) {
-                --a.num_out;
+                a.count_out(-1);
                 enter_stock(a, block, now.position);
             } else {
                 fences.add(now);
@@ -526,7 +526,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
     const lock held(mutex_);
     {
         const std::lock_guard in(common_->mutex);
-        --common_->num_out;
+        common_->count_out(-1);
     }
     ++num_since_poll_;
     note_uncovered(uncovered_, fences);

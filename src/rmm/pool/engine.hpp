@@ -301,7 +301,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give_stocked(const arena& a, const stocked_block& block, heap::fence_set others = {}) noexcept;
     void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
     void collect_stock(arena& a) noexcept;
-    std::size_t num_blocks_out() noexcept;
+    std::size_t num_blocks_out() const noexcept;
 
     // ---- fences
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,

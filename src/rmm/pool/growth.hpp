@@ -48,8 +48,12 @@ class growth {
     /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and there
     /// is no memory for one.
     virtual bool give_own_span(lock&, std::size_t, arena&) { return true; }
-    /// Whether fresh memory is better than what other streams used last.
-    virtual bool is_better_than_waiting(std::size_t, const arena&) const noexcept { return false; }
+    /// Whether fresh memory is better than what other streams used last. Asked once for each request that would have to wait for them.
+    virtual bool is_better_than_waiting(std::size_t, const arena&) noexcept { return false; }
+    /// After that: as `grow`, by as much as is better.
+    virtual piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
+        return grow(held, size, a, stream, why);
+    }
     /// Whether a request of that size should have what arenas can give before the pool grows.
     virtual bool comes_after_arenas(std::size_t) const noexcept { return true; }
     /// See virtual_growth. False: the piece was lost to the driver.
@@ -79,6 +83,8 @@ class upstream_growth final : public growth {
     std::size_t span_for(std::size_t size, const arena& a) const noexcept override;
     std::size_t small_limit() const noexcept override;
     std::size_t most_span_holders() const noexcept override;
+    bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override;
+    piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override;
     std::size_t num_blocks() const noexcept override { return regions_.size(); }
 
     device_async_resource_ref upstream() const noexcept { return upstream_; }
@@ -89,8 +95,8 @@ class upstream_growth final : public growth {
 
   private:
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
-    piece take_from_upstream(lock& held, std::size_t attempt, std::size_t size, const arena& a, cuda_stream_view stream,
-                             refusal* why);
+    piece take_from_upstream(lock& held, std::size_t attempt, std::size_t least, std::size_t size, const arena& a,
+                             cuda_stream_view stream, refusal* why);
     std::vector<heap::range> unused_blocks(std::size_t bytes);
     piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
     bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
@@ -102,6 +108,10 @@ class upstream_growth final : public growth {
 
     const device_async_resource_ref upstream_;
     std::map<std::uintptr_t, std::size_t> regions_;  // its blocks
+    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; refusals of upstream, in a
+    // row, to give more rather than have one wait.
+    std::size_t num_short_ = 0;
+    unsigned num_refused_ = 0;
 };
 
 /// By mapping: free memory is mapped elsewhere rather than failing because it is in pieces.
@@ -120,7 +130,7 @@ class virtual_growth final : public growth {
     std::size_t small_limit() const noexcept override;
     std::size_t most_span_holders() const noexcept override;
     bool give_own_span(lock& held, std::size_t size, arena& a) override;
-    bool is_better_than_waiting(std::size_t size, const arena& a) const noexcept override;
+    bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override;
     bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.area_of(size) != 0; }
     bool cut_behind(lock& held, piece* taken) override;
     void note_collected(std::size_t bytes) noexcept override;

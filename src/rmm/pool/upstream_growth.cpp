@@ -44,6 +44,16 @@ constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
 constexpr std::size_t large_pool_bytes = std::size_t{4} << 30;
 constexpr std::size_t parts_of_large_pool = 32;
 
+// Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another: with fewer most of them have
+// none when they need one. But all together no more than such a part of what is in use. (Host driver, 64 streams, 710 of 768 blocks in
+// use: 80 ns a pair, and 63 events of the device for 10 000 requests; with that, which takes 150 blocks more, 54 ns and 10.)
+constexpr std::size_t free_blocks_of_stream = 2;
+constexpr std::size_t parts_of_blocks_in_use = 4;
+// Requests that would have to wait before blocks are counted, at least, which costs a step for each stream; twice as many after each
+// refusal of upstream, up to a million.
+constexpr std::size_t least_short = 64;
+constexpr unsigned most_refused = 14;
+
 /// What is behind it are figures, of which the pool gives its own.
 std::string first_line(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
 
@@ -101,10 +111,33 @@ std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refu
     return std::max(size, align_down(room / 2, unit));
 }
 
+bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noexcept {
+    if (!pool_.has_stocks_ || !pool_.options_.grows || pool_.growing_) return false;
+    const std::size_t streams = pool_.arenas_.size();
+    if (++num_short_ < std::max(streams, least_short) << num_refused_) return false;
+    num_short_ = 0;
+    pool_.num_steps_ += streams;
+    const std::size_t blocks = pool_.held_bytes() / size;
+    const std::size_t in_use = std::min(pool_.num_blocks_out(), blocks);
+    return blocks - in_use < std::min(free_blocks_of_stream * streams, in_use / parts_of_blocks_in_use);
+}
+
+/// A block for each stream, if upstream has so many at once.
+growth::piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream,
+                                                     refusal* why) {
+    const growth_mark growing(pool_);
+    const auto most = first_attempt(size, why);
+    if (!most) return {};
+    const std::size_t bytes = std::min(*most, pool_.arenas_.size() * size);
+    piece grown = take_from_upstream(held, bytes, bytes, size, a, stream, why);
+    num_refused_ = grown ? 0 : std::min(num_refused_ + 1, most_refused);
+    return grown;
+}
+
 growth::piece upstream_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
     const growth_mark growing(pool_);
     if (const auto first = first_attempt(size, why))
-        if (piece grown = take_from_upstream(held, *first, size, a, stream, why)) return grown;
+        if (piece grown = take_from_upstream(held, *first, size, size, a, stream, why)) return grown;
     return exchange(held, size, a, stream, why);
 }
 
@@ -145,13 +178,13 @@ growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* 
     return grown;
 }
 
-/// `size` bytes of a new block of upstream, which has up to `attempt`.
-growth::piece upstream_growth::take_from_upstream(lock& held, std::size_t attempt, std::size_t size, const arena& a,
-                                                  cuda_stream_view stream, refusal* why) {
+/// `size` bytes of a new block of upstream, which has up to `attempt`, and `least` at least.
+growth::piece upstream_growth::take_from_upstream(lock& held, std::size_t attempt, std::size_t least, std::size_t size,
+                                                  const arena& a, cuda_stream_view stream, refusal* why) {
     void* base = nullptr;
     {
         const unlocked without(held);
-        base = ask_upstream(&attempt, size, stream, why);
+        base = ask_upstream(&attempt, least, stream, why);
         if (base != nullptr) pool_.tell_added(reinterpret_cast<std::uintptr_t>(base), attempt, &stream);
     }
     if (base == nullptr) {
@@ -287,7 +320,7 @@ growth::piece upstream_growth::exchange(lock& held, std::size_t size, const aren
     if (given_back.size() == unused.size()) {
         // As much as before, if upstream has it.
         refusal again;
-        if (piece made = take_from_upstream(held, std::max(size, sum), size, a, stream, &again)) return made;
+        if (piece made = take_from_upstream(held, std::max(size, sum), size, size, a, stream, &again)) return made;
         *why = again;
     }
     take_again(held, given_back, a, stream);
@@ -329,7 +362,8 @@ void upstream_growth::take_again(lock& held, const std::vector<heap::range>& giv
                                  cuda_stream_view stream) {
     for (const heap::range& block : given_back) {
         refusal ignored;
-        piece again = take_from_upstream(held, block.size_bytes, block.size_bytes, a, stream, &ignored);
+        piece again =
+            take_from_upstream(held, block.size_bytes, block.size_bytes, block.size_bytes, a, stream, &ignored);
         if (!again) continue;
         if (pool_.options_.ordered_upstream) again.fences.add(a.home.load()->fence_now());
         pool_.put_back(std::move(again));

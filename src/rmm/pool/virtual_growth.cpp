@@ -129,7 +129,7 @@ bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
 
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
 /// which it would have to wait.
-bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) const noexcept {
+bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) noexcept {
     if (pool_.growing_ || pool_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
     const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
     const std::size_t bytes = is_small ? span_for(size, a) : size;
