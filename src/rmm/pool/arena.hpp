@@ -32,6 +32,12 @@ struct away_block {
     heap::fence_set fences;
 };
 
+struct ended_recording {
+    timeline* on = nullptr;  // held until the end is noted
+    recording what;
+    bool is_recorded = false;
+};
+
 struct alignas(64) arena {
     /// Of an arena without a stream; no handle has this value.
     static cudaStream_t no_stream() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{0}); }
@@ -93,7 +99,11 @@ struct alignas(64) arena {
     stock_signs::place looks_behind;    // where it looked for a stock last
     std::uint32_t num_not_to_ask = 0;   // requests that ask the driver nothing about other stocks
     std::uint32_t not_asked_after = 0;  // as many, after an answer that told nothing
-    std::uint64_t num_steps = 0;        // signs, arenas and blocks that were looked at for it without the engine's lock
+    // A recording whose end the next who has the engine's lock notes: see `next_ended`.
+    std::atomic<bool> is_ending{false};
+    ended_recording ended;
+    arena* next_ended = nullptr;
+    std::uint64_t num_steps = 0;  // signs, arenas and blocks that were looked at for it without the engine's lock
 
     /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs
     /// memory of the host. Throws std::bad_alloc, with nothing done.

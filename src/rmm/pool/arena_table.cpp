@@ -145,10 +145,8 @@ arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
 }
 
 /// Of a foreign stream it may go over to another one as long as nobody calls.
-std::optional<arena_call> arena_table::call_on(arena& a, cudaStream_t handle) noexcept {
-    if (a.kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(a);
-    const lock held(pool_.mutex_);
-    if (a.handle != handle) return std::nullopt;
+std::optional<arena_call> arena_table::call_on(const lock&, arena& a, cudaStream_t handle) noexcept {
+    if (a.kind.load(std::memory_order_relaxed) == stream_kind::foreign && a.handle != handle) return std::nullopt;
     return arena_call(a);
 }
 
@@ -157,7 +155,9 @@ std::optional<arena_call> arena_table::bound(cuda_stream_view stream) noexcept {
     bool same_stream = false;
     arena* const a = at_hand(handle, &same_stream);
     if (a == nullptr || !same_stream) return std::nullopt;
-    return call_on(*a, handle);
+    if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
+    const lock held(pool_.mutex_);
+    return call_on(held, *a, handle);
 }
 
 arena_call arena_table::of(cuda_stream_view stream) {

@@ -45,8 +45,6 @@ class arena_table {
     /// The arena that this thread used last for the handle; null if there is none. `*same_stream`, if asked for: whether the handle
     /// still is the stream that the arena works for, and is not captured; that calls the driver.
     arena* at_hand(cudaStream_t handle, bool* same_stream) noexcept;
-    /// For a call that relies on its being its stream's, of an arena that was so just now.
-    std::optional<arena_call> call_on(arena& a, cudaStream_t handle) noexcept;
     /// Of a stream that is the one of before, and not captured. Calls the driver.
     std::optional<arena_call> bound(cuda_stream_view stream) noexcept;
     /// Of any stream, which is identified now. May throw std::bad_alloc. Calls the driver.
@@ -57,6 +55,8 @@ class arena_table {
 
     /// One without a stream.
     arena& add();
+    /// For a call that relies on its being its stream's, of an arena that was so just now.
+    std::optional<arena_call> call_on(const lock& held, arena& a, cudaStream_t handle) noexcept;
     /// Lets the lock go for the driver. O(1): looks at a few arenas whose streams may be gone.
     arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
     auto begin() const noexcept { return arenas_.begin(); }

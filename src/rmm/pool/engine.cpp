@@ -91,6 +91,7 @@ pool_engine::~pool_engine() {
     // more have left events, or the device is fenced.
     try {
         lock held(mutex_);
+        note_ended_recordings();
         bool out_of_reach = false;
         const driver::Status status = wait_for(held, timelines_.outstanding(), cuda_stream_view{},
                                                heap::heap::no_timeline, reach::device, &out_of_reach);
@@ -171,22 +172,26 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
 /// stocks just now.
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others,
                                    refusal* why) {
+    lock held(mutex_, std::defer_lock);
+    if (known != nullptr) held.lock();
     std::optional<arena_call> call =
-        known != nullptr ? arenas_.call_on(*known, normalized(stream)) : arenas_.bound(stream);
+        known != nullptr ? arenas_.call_on(held, *known, normalized(stream)) : arenas_.bound(stream);
     if (!call) {
+        if (held.owns_lock()) held.unlock();
         if (const std::uint64_t capture = capture_of(stream)) return captures_->allocate(size, stream, capture, why);
         call.emplace(arenas_.of(stream));
     }
     arena& a = **call;
-    lock held(mutex_);
+    if (!held.owns_lock()) held.lock();
+    note_ended_recordings();
     captures_->release_ended();
     if (should_cover()) cover(held);
     if (timelines_.num_recorded() > poll_above_ || num_to_ask_ > 0)
         poll_in_turn(held);
     else if (num_since_poll_ >= poll_after_ && timelines_.num_recorded() > 0)
         poll(held, timelines_per_poll());
-    else if (more_to_clear_)
-        clear_passed();
+    else if (more_to_clear_ && free_bytes() > 0)
+        clear_passed();  // fences of what is free in a heap
     if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
@@ -202,7 +207,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         }
         if (has_stocks_ && others != others_have::nothing) {
             const bool may_ask = std::exchange(others, others_have::nothing) == others_have::not_known;
-            if (put_best_stock_first(held, a, may_ask)) continue;
+            if (put_best_stock_first(held, a, may_ask))
+                if (piece best = take_over(a, {}, last_use::passed)) return hand_out(std::move(best), stream);
         }
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;

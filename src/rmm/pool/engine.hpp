@@ -1,14 +1,13 @@
-// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it
-// uses them.
+// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it uses them.
 //
-// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a
-// free on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The
-// heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
-// comes from the heap. Pools whose blocks have one size keep free blocks in stocks (block_stock.hpp) instead of spans.
+// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a free on the same
+// stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The heap (heap.hpp), under the
+// engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all comes from the heap. Pools whose blocks have
+// one size keep free blocks in stocks (block_stock.hpp) instead of spans.
 //
-// Owns: the heap and the arenas over it, the streams' fences; where the memory comes from is a matter of its form of
-// growth (growth.hpp). Must not know: the public templates, other pools. Any thread. No lock is held over a call of the driver or of upstream. The device of the pool
-// must be current, as for every resource.
+// Owns: the heap and the arenas over it, the streams' fences; where the memory comes from is a matter of its form of growth
+// (growth.hpp). Must not know: the public templates, other pools. Any thread. No lock is held over a call of the driver or of upstream.
+// The device of the pool must be current, as for every resource.
 #pragma once
 
 #include <array>
@@ -189,8 +188,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// As many timelines are asked about then; the next poll asks others. In a pool without stocks all blocks that are away are
     /// looked at after a poll, so that many small polls would cost more than they spare.
     std::size_t timelines_per_poll() const noexcept { return has_stocks_ ? 8 : 32; }
-    // Frees that are noted because they may have no event, of large blocks and of shared ones each.
-    static constexpr std::size_t most_uncovered = 256;
+    static constexpr std::size_t most_uncovered =
+        256;  // frees noted without an event, of large blocks and of shared ones each
     // A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
     // once in a while would take a span from the next that does.
     static constexpr std::size_t most_holders = 128;
@@ -232,8 +231,11 @@ class pool_engine final : public rmm::detail::memory_holder {
         return timelines_.has_device_events() ? last_resort() : reach::streams;
     }
     bool may_record_device() const noexcept { return timelines_.has_device_events() && !has_seen_captures(); }
+    bool has_enough_for_event(const arena& a) const noexcept;
     bool should_record(const arena& a) const noexcept;
+    bool may_put_off(const arena& a) const noexcept;
     void record(arena& a, cuda_stream_view stream);
+    void note_ended_recordings();
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others, refusal* why);
@@ -359,9 +361,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     arena* unknown_ = nullptr;  // of streams that cannot be told from others
     chain<arena, &arena::as_holder> holders_;
     chain<arena, &arena::as_waiting> waiting_;
-    std::atomic<arena*> changed_{nullptr};
-    std::uint64_t collected_at_ = 0;             // passes with which the arenas that wait were compared
-    std::uint64_t num_shared_ = 0;               // requests for memory that is nobody's
+    std::atomic<arena*> changed_{nullptr}, ended_{nullptr};  // see note_change, note_ended_recordings
+    std::uint64_t collected_at_ = 0;                         // passes with which the arenas that wait were compared
+    std::uint64_t num_shared_ = 0;                           // requests for memory that is nobody's
     std::vector<heap::fence> uncovered_;         // frees of large blocks for which there may be no event yet
     std::vector<heap::fence> common_uncovered_;  // the same of small ones, under the lock of the arena that is nobody's
     std::atomic<std::size_t> num_uncovered_{0};

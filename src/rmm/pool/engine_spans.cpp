@@ -66,8 +66,9 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
                                             bool all_spans) {
     if (has_stocks_) {
         if (piece fenced = take_over(a, avoided, last_use::fenced)) return fenced;
-        if (heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided))
-            return {b.address, b.size_bytes, std::move(b.fences)};
+        if (heaps_[0].free_bytes() >= size)
+            if (heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided))
+                return {b.address, b.size_bytes, std::move(b.fences)};
         return take_over(a, avoided, last_use::any);
     }
     if (piece away = take_away_block(size, a, avoided)) return away;

@@ -19,7 +19,7 @@ namespace {
 // A stream takes as many blocks of the heap at once, or its share of half of them: what one stream keeps, others miss.
 constexpr std::size_t most_refilled = 8;
 // Signs of other stocks that a request reads; the next search goes on behind them.
-constexpr std::size_t most_signs_read = 16;
+constexpr std::size_t most_signs_read = 32;
 // And stocks that are looked into under the engine's lock.
 constexpr std::size_t most_stocks_looked_into = 16;
 // Requests of a stream that ask nothing, where the device has lagged behind again and again.
@@ -97,7 +97,8 @@ bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
             continue;
         }
         ++a.num_steps;
-        const std::unique_lock in(other.mutex, std::try_to_lock);
+        std::unique_lock in(other.mutex, std::defer_lock);
+        if (other.mutex.try_lock_briefly()) in = std::unique_lock(other.mutex, std::adopt_lock);
         block_stock taken = in.owns_lock() ? split_passed(other, most_taken_over) : block_stock{};
         seen->is_complete &= in.owns_lock();
         if (taken.empty()) continue;
@@ -127,7 +128,7 @@ block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
     return taken;
 }
 
-/// A block that the stream may use at once.
+/// A block of the stream's own, or of the heap, that it may use at once.
 pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
     if (a.own_number() == heap::heap::no_timeline) return {};
     for (bool more = true; more; more = refill(size, a)) {
@@ -138,13 +139,15 @@ pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
             return taken;
         }
     }
-    return take_over(a, {}, last_use::passed);
+    return {};
 }
 
 /// From the heap into the arena's stock; false if nothing there is ready for its stream.
 bool pool_engine::refill(std::size_t size, arena& a) {
-    const std::size_t share = heaps_[0].free_bytes() / size / (2 * arenas_.size());
-    for (std::size_t count = std::clamp<std::size_t>(share, 1, most_refilled); count > 0; count /= 2) {
+    const std::size_t num_free = heaps_[0].free_bytes() / size;
+    const std::size_t share = num_free / (2 * arenas_.size());
+    std::size_t count = num_free == 0 ? 0 : std::clamp<std::size_t>(share, 1, most_refilled);
+    for (; count > 0; count /= 2) {
         const heap::block b = heaps_[0].try_allocate_ready(count * size, a.own_number());
         if (!b) continue;
         if (blocks_.find(b.address) == nullptr) {
@@ -169,8 +172,8 @@ bool pool_engine::refill(std::size_t size, arena& a) {
 
 /// Of what other streams have. O(1), or O(stocks) for one with any last use; and O(stocks that have become empty), each once.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
-    collect_spans(false);
     if (wanted == last_use::any) {
+        collect_spans(false);
         if (piece taken = take_over(a, avoided, wanted, holders_.size(), false)) return taken;
         return take_over(a, avoided, wanted, holders_.size(), true);
     }
@@ -231,6 +234,7 @@ pool_engine::piece pool_engine::take_oldest(arena& other, arena& a, last_use wan
 /// asked if `may_ask`: to ask costs less than a wait. Whether that block has passed. O(1), and O(stocks that have become empty), each
 /// once. Lets the lock go.
 bool pool_engine::put_best_stock_first(lock& held, const arena& a, bool may_ask) {
+    collect_spans(false);
     std::size_t num_to_look_into = most_stocks_looked_into;
     for (std::size_t n = holders_.size(); n > 0 && num_to_look_into > 0; --n) {
         arena& other = *holders_.front();
@@ -282,6 +286,7 @@ bool pool_engine::asks_and_passes(lock& held, const heap::fence& use) {
 bool pool_engine::ask_about(const look& seen) noexcept {
     try {
         lock held(mutex_);
+        note_ended_recordings();
         const bool has_learnt = ask_behind(held, std::span(seen.waiting).first(seen.num_waiting));
         more_to_clear_ |= has_learnt;
         return has_learnt;

@@ -89,19 +89,27 @@ void pool_engine::cover_by_device(lock& held) {
     timelines_.end_device_recording(now, status.ok());
 }
 
+bool pool_engine::has_enough_for_event(const arena& a) const noexcept {
+    const std::size_t least = has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event;
+    return a.unrecorded_bytes.load(std::memory_order_relaxed) >=
+           std::max(least, held_bytes() / unrecorded_share / arenas_.size());
+}
+
 bool pool_engine::should_record(const arena& a) const noexcept {
     // An event on the legacy stream holds up all blocking streams of the device; it is recorded when it is needed.
     const stream_kind kind = a.kind.load(std::memory_order_relaxed);
     if (kind == stream_kind::legacy || kind == stream_kind::unknown) return false;
-    const std::size_t streams = arenas_.size();
-    const std::size_t unrecorded = a.unrecorded_bytes.load(std::memory_order_relaxed);
-    const std::size_t least = has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event;
-    if (a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event ||
-        unrecorded >= std::max(least, held_bytes() / unrecorded_share / streams))
-        return true;
+    if (a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event || has_enough_for_event(a)) return true;
     // Nothing else could ever cover it.
     if (kind != stream_kind::owned && !timelines_.has_device_events()) return true;
     return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
+}
+
+/// Whether the free is one of many small ones, and the events of others will do for it: then the recording can wait for the lock.
+bool pool_engine::may_put_off(const arena& a) const noexcept {
+    if (!may_record_device() || a.num_put_off.load(std::memory_order_relaxed) >= most_put_off) return false;
+    // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
+    return has_stocks_ || !has_enough_for_event(a);
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be
@@ -112,15 +120,15 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     if (arenas_.at_hand(handle, &same_stream) != &a || !same_stream) return;
     lock held(mutex_, std::try_to_lock);
     if (!held.owns_lock()) {
-        // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
-        if (has_stocks_ && may_record_device() && a.num_put_off.load(std::memory_order_relaxed) < most_put_off) {
+        if (may_put_off(a)) {
             a.num_put_off.fetch_add(1, std::memory_order_relaxed);
             a.num_unrecorded.store(frees_per_event - frees_until_retry, std::memory_order_relaxed);
-            a.unrecorded_bytes.store(0, std::memory_order_relaxed);
+            if (has_stocks_) a.unrecorded_bytes.store(0, std::memory_order_relaxed);
             return;
         }
         held.lock();
     }
+    note_ended_recordings();
     a.num_put_off.store(0, std::memory_order_relaxed);
     a.num_unrecorded.store(0, std::memory_order_relaxed);
     a.unrecorded_bytes.store(0, std::memory_order_relaxed);
@@ -139,14 +147,35 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
         if (a.home != &home || !timelines_.begin_recording(home, &now)) return;
     }
     timelines_.hold(home);
-    driver::Status status;
-    {
-        const unlocked without(held);
-        status = driver_.record_event(now.event, handle_of(stream));
-        if (!status.ok()) (void)driver_.take_last_error();
+    held.unlock();
+    const driver::Status status = driver_.record_event(now.event, handle_of(stream));
+    if (!status.ok()) (void)driver_.take_last_error();
+    if (!held.try_lock()) {
+        if (!a.is_ending.exchange(true, std::memory_order_acquire)) {
+            a.ended = {&home, now, status.ok()};
+            arena* first = ended_.load(std::memory_order_relaxed);
+            do a.next_ended = first;
+            while (!ended_.compare_exchange_weak(first, &a, std::memory_order_release, std::memory_order_relaxed));
+            return;
+        }
+        held.lock();  // another thread has recorded on the stream at the same time
     }
+    note_ended_recordings();
     timelines_.end_recording(home, now, status.ok());
     timelines_.let_go(home);
+}
+
+/// Under the lock: of events whose threads did not wait for it. Until then nobody knows that they were recorded.
+void pool_engine::note_ended_recordings() {
+    if (ended_.load(std::memory_order_relaxed) == nullptr) return;
+    for (arena* a = ended_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
+        arena* const next = a->next_ended;
+        const ended_recording ended = a->ended;
+        a->is_ending.store(false, std::memory_order_release);
+        timelines_.end_recording(*ended.on, ended.what, ended.is_recorded);
+        timelines_.let_go(*ended.on);
+        a = next;
+    }
 }
 
 }  // namespace detail

@@ -27,6 +27,14 @@ class short_lock {
         std::uint32_t seen = free;
         return state_.compare_exchange_strong(seen, held, std::memory_order_acquire, std::memory_order_relaxed);
     }
+    /// Also waits for a section that is short, for whoever can do without the lock.
+    bool try_lock_briefly() noexcept {
+        for (int spin = 0; spin < few_spins; ++spin) {
+            if (state_.load(std::memory_order_relaxed) == free && try_lock()) return true;
+            pause();
+        }
+        return try_lock();
+    }
     void unlock() noexcept {
         if (state_.exchange(free, std::memory_order_release) == held_with_sleepers) state_.notify_one();
     }
@@ -37,6 +45,7 @@ class short_lock {
     static constexpr std::uint32_t held_with_sleepers = 2;
     // About 5 microseconds of pauses: some ten sections.
     static constexpr int max_spins = 128;
+    static constexpr int few_spins = 8;
     // Then half a microsecond each where no other thread wants the core; where one does, it may be the one that holds the
     // lock. Whoever waits longer waits for a thread that lost its core for long.
     static constexpr int max_yields = 64;
