@@ -15,8 +15,8 @@ namespace mr {
 ///
 /// - Takes `block_size * blocks_to_preallocate` bytes from upstream when it is made and whenever it runs dry; less, down to
 ///   one block, where upstream refuses that. A refusal of one block throws rmm::out_of_memory; the resource stays usable.
-/// - Where streams would have to wait for each other's blocks again and again, takes a block more for each stream, until two for each
-///   are free, or a fourth of what is in use, if that is less. Upstream may refuse that.
+/// - Where streams would have to wait for each other's blocks again and again, takes a block more for each stream, until four for each
+///   or as many as are in use are free, but all in all a fourth of what it would hold without that. Upstream may refuse it.
 /// - Stream order, wrong frees, threads and equality as for pool_memory_resource; memory goes back in the destructor.
 /// - O(1).
 template<typename Upstream>

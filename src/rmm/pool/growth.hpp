@@ -97,6 +97,7 @@ class upstream_growth final : public growth {
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
     piece take_from_upstream(lock& held, std::size_t attempt, std::size_t least, std::size_t size, const arena& a,
                              cuda_stream_view stream, refusal* why);
+    std::size_t more_rather_than_wait() const noexcept;
     std::vector<heap::range> unused_blocks(std::size_t bytes);
     piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
     bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
@@ -108,9 +109,10 @@ class upstream_growth final : public growth {
 
     const device_async_resource_ref upstream_;
     std::map<std::uintptr_t, std::size_t> regions_;  // its blocks
-    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; refusals of upstream, in a
-    // row, to give more rather than have one wait.
+    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; what was taken that they
+    // need not; refusals of upstream to give that, in a row.
     std::size_t num_short_ = 0;
+    std::size_t rather_than_wait_bytes_ = 0;
     unsigned num_refused_ = 0;
 };
 

@@ -44,11 +44,11 @@ constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
 constexpr std::size_t large_pool_bytes = std::size_t{4} << 30;
 constexpr std::size_t parts_of_large_pool = 32;
 
-// Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another: with fewer most of them have
-// none when they need one. But all together no more than such a part of what is in use. (Host driver, 64 streams, 710 of 768 blocks in
-// use: 80 ns a pair, and 63 events of the device for 10 000 requests; with that, which takes 150 blocks more, 54 ns and 10.)
-constexpr std::size_t free_blocks_of_stream = 2;
-constexpr std::size_t parts_of_blocks_in_use = 4;
+// Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another, but all no more than are in
+// use: with fewer, most of them have none when they need one. (Host driver, 64 streams, 710 of 768 blocks in use: 80 ns a pair and 63
+// events of the device for 10 000 requests; with that 48 ns.) What it takes for that is such a part of what it would hold without.
+constexpr std::size_t free_blocks_of_stream = 4;
+constexpr std::size_t parts_without = 4;
 // Requests that would have to wait before blocks are counted, at least, which costs a step for each stream; twice as many after each
 // refusal of upstream, up to a million.
 constexpr std::size_t least_short = 64;
@@ -119,7 +119,12 @@ bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noe
     pool_.num_steps_ += streams;
     const std::size_t blocks = pool_.held_bytes() / size;
     const std::size_t in_use = std::min(pool_.num_blocks_out(), blocks);
-    return blocks - in_use < std::min(free_blocks_of_stream * streams, in_use / parts_of_blocks_in_use);
+    return blocks - in_use < std::min(free_blocks_of_stream * streams, in_use) && more_rather_than_wait() >= size;
+}
+
+std::size_t upstream_growth::more_rather_than_wait() const noexcept {
+    const std::size_t most = (pool_.held_bytes() - rather_than_wait_bytes_) / parts_without;
+    return most - std::min(most, rather_than_wait_bytes_);
 }
 
 /// A block for each stream, if upstream has so many at once.
@@ -128,8 +133,10 @@ growth::piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t siz
     const growth_mark growing(pool_);
     const auto most = first_attempt(size, why);
     if (!most) return {};
-    const std::size_t bytes = std::min(*most, pool_.arenas_.size() * size);
+    const std::size_t bytes = std::min({*most, pool_.arenas_.size() * size, more_rather_than_wait() / size * size});
+    if (bytes == 0) return {};
     piece grown = take_from_upstream(held, bytes, bytes, size, a, stream, why);
+    if (grown) rather_than_wait_bytes_ += bytes;
     num_refused_ = grown ? 0 : std::min(num_refused_ + 1, most_refused);
     return grown;
 }
@@ -350,6 +357,7 @@ bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda
     regions_.erase(block.address);
     if (pool_.has_stocks_) pool_.blocks_.remove_region(block.address);
     pool_.held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
+    rather_than_wait_bytes_ -= std::min(rather_than_wait_bytes_, block.size_bytes);
     const unlocked without(held);
     pool_.tell_removed(block.address, block.size_bytes);
     return_upstream(reinterpret_cast<void*>(block.address), block.size_bytes, stream);
