@@ -503,6 +503,33 @@ TEST(PoolStocks, blocks_of_threads_that_exchange_them_are_never_in_two_hands) {
     EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
 }
 
+TEST(PoolStocks, every_event_of_threads_that_did_not_wait_for_the_lock_is_noted_or_goes_with_the_pool) {
+    ScriptedDriver scripted;
+    const rmm::detail::driver_scope on(scripted);
+    constexpr int num_threads = 4;
+    for (const bool one_size : {true, false}) {
+        {
+            mr::cuda_memory_resource cuda;
+            mr::detail::pool_options options;
+            if (one_size) options = mr::detail::fixed_size_options(4 * KiB, 64);
+            options.initial_bytes = 16 * MiB;
+            pool_engine pool(cuda, options);
+            std::deque<foreign_stream> streams;
+            for (int i = 0; i < num_threads; ++i) streams.emplace_back(scripted);
+            std::vector<std::thread> threads;
+            for (int t = 0; t < num_threads; ++t)
+                threads.emplace_back([&, t] {
+                    const cuda_stream_view stream = streams[t].view();
+                    for (int i = 0; i < 20'000; ++i) pool.free(pool.allocate(4 * KiB, stream), 4 * KiB, {&stream, 1});
+                });
+            for (std::thread& thread : threads) thread.join();
+            EXPECT_GT(scripted.count("record_event"), 0u);
+            EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
+        }
+        EXPECT_EQ(scripted.count("create_event"), scripted.count("destroy_event")) << one_size;
+    }
+}
+
 /// Steps of a free and an allocation of blocks of 16 KiB, on random ones of the streams.
 double steps_of_a_pair(std::size_t num_blocks, std::size_t num_streams) {
     mr::cuda_memory_resource cuda;
