@@ -12,6 +12,7 @@
 
 #include "driver/never_destroyed.hpp"
 #include "rmm/meant_stream.hpp"
+#include "rmm/mr/detail/adaptor.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -42,6 +43,7 @@ constexpr int max_rounds = 64;
 
 constinit thread_local int num_reasons_not_to_ask = 0;
 constinit thread_local int num_reasons_not_to_ask_reclaimers = 0;
+constinit thread_local int num_optional_requests = 0;
 constinit thread_local const reclaim_search* search_now = nullptr;
 // A reclaimer may end its own registration.
 constinit thread_local const entry* called_now = nullptr;
@@ -136,11 +138,19 @@ no_reclaimers_scope::no_reclaimers_scope() noexcept { ++num_reasons_not_to_ask_r
 
 no_reclaimers_scope::~no_reclaimers_scope() { --num_reasons_not_to_ask_reclaimers; }
 
+optional_request::optional_request() noexcept { ++num_optional_requests; }
+
+optional_request::~optional_request() { --num_optional_requests; }
+
 const reclaim_search* current_search() noexcept { return search_now; }
 
 }  // namespace detail
 
 namespace mr {
+
+namespace detail {
+bool is_optional_request() noexcept { return rmm::detail::num_optional_requests > 0; }
+}  // namespace detail
 
 reclaimer::~reclaimer() = default;
 

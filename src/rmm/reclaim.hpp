@@ -34,6 +34,15 @@ class upstream_call {
     const mr::no_reclaim_scope alone_;
 };
 
+/// What this thread asks for during this scope it can do without: no user's callback makes room for it.
+class optional_request {
+  public:
+    optional_request() noexcept;
+    ~optional_request();
+    optional_request(const optional_request&) = delete;
+    optional_request& operator=(const optional_request&) = delete;
+};
+
 /// Allocations of this thread ask no reclaimer during this scope, but pools for what they do not use. Nests.
 class no_reclaimers_scope {
   public:

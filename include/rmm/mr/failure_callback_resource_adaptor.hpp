@@ -18,7 +18,7 @@ using failure_callback_t = std::function<bool(std::size_t, void*)>;
 
 /// Forwards to `Upstream`. Where that throws `ExceptionType`, or a class derived from it, the callback decides: the request
 /// is made again, any number of times, or the exception goes on as it is. Other exceptions pass without a call, and so do
-/// those of the callback.
+/// those of the callback, and those of requests that a pool can do without (see fixed_size_memory_resource).
 ///
 /// The callback runs on the allocating thread, with no lock held, and may free memory of this resource. Thread-safe where
 /// the callback is. Equal to an adaptor of the same type over an equal upstream. Movable, not copyable.
@@ -49,7 +49,7 @@ class failure_callback_resource_adaptor final : public detail::adaptor_over<Upst
             try {
                 return this->upstream_allocate(bytes, stream);
             } catch (ExceptionType const&) {
-                if (!callback_(bytes, callback_arg_)) throw;
+                if (detail::is_optional_request() || !callback_(bytes, callback_arg_)) throw;
             }
         }
     }

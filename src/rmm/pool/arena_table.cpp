@@ -180,6 +180,7 @@ arena_call arena_table::of(cuda_stream_view stream) {
 }
 
 arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t handle) {
+    pool_.note_ended_recordings();
     const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
     if (has_handle)
         if (const auto stale = by_handle_.find(handle); stale != by_handle_.end()) orphan(*stale->second);

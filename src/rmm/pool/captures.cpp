@@ -54,6 +54,7 @@ capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t
 void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
     pool_engine::note_capture();
     lock held(pool_.mutex_);
+    pool_.note_ended_recordings();
     release_ended();
     capture_heap* c = find(id);
     if (c == nullptr) c = begin(held, stream, id, why);

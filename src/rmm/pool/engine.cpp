@@ -201,6 +201,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
     bool polled = false;
     bool takes_all_spans = growth_->comes_after_arenas(size);
     for (;;) {
+        note_ended_recordings();
         if (piece ready = find_ready(size, a)) {
             if (!growth_->cut_behind(held, &ready)) continue;
             return hand_out(std::move(ready), stream);

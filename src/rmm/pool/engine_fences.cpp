@@ -48,6 +48,7 @@ driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, 
 /// Makes events where some are missing. Lets the lock go for that.
 driver::Status pool_engine::prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                           std::vector<pending_wait>* waits, bool* out_of_reach) {
+    note_ended_recordings();
     for (;;) {
         std::size_t missing = 0;
         const auto answer = timelines_.prepare_waits(fences, own, how_far, waits, &missing);
@@ -95,6 +96,7 @@ void pool_engine::wait_for_device() noexcept {
 /// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what
 /// is asked + pieces of the timelines that have moved).
 void pool_engine::poll(lock& held, std::size_t most_timelines) {
+    note_ended_recordings();
     std::vector<timelines::question> questions = timelines_.questions(most_timelines);
     num_since_poll_ = 0;  // others that come meanwhile need not ask too
     const std::uint64_t passes = timelines_.num_passes();
@@ -169,6 +171,7 @@ bool pool_engine::should_cover() const noexcept {
 /// Records events for the latest frees: of each stream of ours that can be named, and one of the device for all others,
 /// if it may be. Lets the lock go.
 void pool_engine::cover(lock& held) {
+    note_ended_recordings();
     std::vector<heap::fence> latest;
     latest.reserve(2 * most_uncovered);
     latest.assign(uncovered_.begin(), uncovered_.end());

@@ -78,8 +78,8 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
     }
 }
 
-/// Under the arena's lock, without the engine's: into its stock what has passed of another. A stock that somebody else uses now is
-/// left alone. `*seen`: what may pass of those that had nothing. O(1).
+/// Under the arena's lock, without the engine's: into its stock what has passed of another. A stock that somebody else goes on
+/// using is left alone. `*seen`: what may pass of those that had nothing. O(1).
 bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
     const std::uint64_t device_passed = timelines_.device_passed();
     const std::uint64_t device_recorded = timelines_.device_recorded_up_to();

@@ -167,7 +167,8 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     timelines_.let_go(home);
 }
 
-/// Under the lock: of events whose threads did not wait for it. Until then nobody knows that they were recorded.
+/// Under the lock: of events whose threads did not wait for it, so that nobody knows yet that they were recorded. Called before anybody
+/// asks which events there are.
 void pool_engine::note_ended_recordings() {
     if (ended_.load(std::memory_order_relaxed) == nullptr) return;
     for (arena* a = ended_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {

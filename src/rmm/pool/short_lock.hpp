@@ -45,6 +45,7 @@ class short_lock {
     static constexpr std::uint32_t held_with_sleepers = 2;
     // About 5 microseconds of pauses: some ten sections.
     static constexpr int max_spins = 128;
+    // As long as the shortest sections.
     static constexpr int few_spins = 8;
     // Then half a microsecond each where no other thread wants the core; where one does, it may be the one that holds the
     // lock. Whoever waits longer waits for a thread that lost its core for long.

@@ -113,6 +113,8 @@ std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refu
 
 bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noexcept {
     if (!pool_.has_stocks_ || !pool_.options_.grows || pool_.growing_) return false;
+    // Upstream may be a pool that has an event of the device recorded for this.
+    if (pool_engine::has_seen_captures()) return false;
     const std::size_t streams = pool_.arenas_.size();
     if (++num_short_ < std::max(streams, least_short) << num_refused_) return false;
     num_short_ = 0;
@@ -131,11 +133,10 @@ std::size_t upstream_growth::more_rather_than_wait() const noexcept {
 growth::piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream,
                                                      refusal* why) {
     const growth_mark growing(pool_);
-    const auto most = first_attempt(size, why);
-    if (!most) return {};
-    const std::size_t bytes = std::min({*most, pool_.arenas_.size() * size, more_rather_than_wait() / size * size});
-    if (bytes == 0) return {};
-    piece grown = take_from_upstream(held, bytes, bytes, size, a, stream, why);
+    const rmm::detail::optional_request may_be_refused;
+    const std::size_t most = first_attempt(size, why).value_or(0);
+    const std::size_t bytes = std::min({most, pool_.arenas_.size() * size, more_rather_than_wait() / size * size});
+    piece grown = bytes == 0 ? piece{} : take_from_upstream(held, bytes, bytes, size, a, stream, why);
     if (grown) rather_than_wait_bytes_ += bytes;
     num_refused_ = grown ? 0 : std::min(num_refused_ + 1, most_refused);
     return grown;

@@ -18,7 +18,7 @@ namespace {
 
 using rmm::detail::format_bytes;
 
-// An arena gets a sixteenth more than it has: few steps, and little that it does not need. What is mapped at once is
+// An arena that has enough gets a sixteenth more than it has: few steps, and little that it does not need. What is mapped at once is
 // one physical piece, which cannot be moved while anything of it is in use.
 constexpr std::size_t growth_of_arenas = 16;
 constexpr std::size_t most_added_bytes = std::size_t{32} << 20;
@@ -88,12 +88,15 @@ void virtual_growth::note_collected(std::size_t bytes) noexcept {
 
 // ---- what arenas get
 
-/// Granules, in proportion to what the arena has already: those that touch become one span. While the maximum is far, as much again,
-/// up to what a stream may keep: each step costs as much of the driver's time as a hundred requests.
+/// Granules, in proportion to what the arena has already: those that touch become one span. While more may be
+/// held than is in use, and there is room, as much again, up to what a stream may keep: each step costs as much of the driver's time as
+/// a hundred requests.
 std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noexcept {
     std::size_t share = std::min(a.heap.span_bytes() / growth_of_arenas, most_added_bytes);
     const std::size_t doubled = std::min(a.heap.span_bytes(), kept_by_stream());
-    if (doubled > share && eager_bytes(pool_.holders_.size() * kept_by_stream()) >= doubled) share = doubled;
+    const bool has_room = pool_.held_bytes() + doubled <= source_->maximum_bytes();
+    if (has_room && doubled > share && eager_bytes(pool_.holders_.size() * kept_by_stream()) >= doubled)
+        share = doubled;
     return align_up(std::max({size, share, granule}), granule);
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "lock_taker.hpp"
 #include "lock_watch.hpp"
 #include "rmm/device_buffer.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
@@ -540,6 +541,50 @@ TEST(PoolCaptureGrowth, a_pool_may_grow_in_a_capture) {
         ASSERT_TRUE(driver().synchronize_stream(handle(s.view())).ok());
         EXPECT_EQ(*out, 3u);
     }
+}
+
+/// Frees of a whole pool whose thread found the lock taken, now and then. The device is idle then.
+template<typename Use>
+void expect_no_loss_of_events(Use&& use) {
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_options options;
+    options.initial_bytes = options.maximum_bytes = 32 * MiB;
+    for (int i = 0; i < 200; ++i) {
+        mr::detail::pool_engine pool(cuda, options);
+        const foreign_stream stream;
+        void* const all = pool.allocate(32 * MiB, stream.view());
+        {
+            const rmm_test::lock_taker others(pool);
+            const cuda_stream_view frees = stream.view();
+            pool.free(all, 32 * MiB, {&frees, 1});
+        }
+        ASSERT_TRUE(driver().synchronize_device(0).ok());
+        use(pool);
+    }
+}
+
+TEST(PoolCaptureLocks, what_a_thread_freed_without_waiting_for_the_lock_serves_captured_streams) {
+    expect_no_loss_of_events([](mr::detail::pool_engine& pool) {
+        const foreign_stream captured;
+        const captured_graph graph(
+            captured.view(),
+            [&] {
+                void* const block = pool.allocate(16 * MiB, captured.view());
+                const cuda_stream_view frees = captured.view();
+                pool.free(block, 16 * MiB, {&frees, 1});
+            },
+            CaptureMode::relaxed);
+    });
+}
+
+TEST(PoolCaptureLocks, what_a_thread_freed_without_waiting_for_the_lock_goes_back_where_captures_were_seen) {
+    mr::cuda_memory_resource cuda;
+    cuda_pool other{&cuda, 1 * MiB};
+    const foreign_stream captured;
+    const captured_graph graph(
+        captured.view(), [&] { other.deallocate(other.allocate(256, captured.view()), 256, captured.view()); },
+        CaptureMode::relaxed);
+    expect_no_loss_of_events([](mr::detail::pool_engine& pool) { EXPECT_EQ(pool.trim(0), 32 * MiB); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "lock_taker.hpp"
 #include "lock_watch.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
@@ -22,6 +23,8 @@ using kmm::driver::Code;
 using kmm::driver::StreamHandle;
 using kmm::driver::testing::ScriptedDriver;
 using mr::detail::pool_engine;
+using rmm_test::foreign_stream;
+using rmm_test::lock_taker;
 using rmm_test::lock_watch;
 using rmm_test::non_blocking;
 using rmm_test::watching;
@@ -139,6 +142,38 @@ TEST(PoolLocks, none_is_held_over_a_call_of_the_driver_where_calls_fail) {
     }
     EXPECT_EQ(driver.under_lock(), "");
     EXPECT_GE(num_failures, 500u);
+}
+
+TEST(PoolLocks, an_event_whose_thread_did_not_wait_for_the_lock_goes_with_the_pool) {
+    ScriptedDriver scripted;
+    const rmm::detail::driver_scope on(scripted);
+    mr::cuda_memory_resource cuda;
+    for (int i = 0; i < 200; ++i) {
+        const auto pool = make_pool(made_of::upstream, cuda, 32 * MiB);
+        const foreign_stream stream(scripted);
+        void* const block = pool->allocate(32 * MiB, stream.view());
+        const cuda_stream_view frees = stream.view();
+        const lock_taker others(*pool);
+        pool->free(block, 32 * MiB, {&frees, 1});
+    }
+    EXPECT_GT(scripted.count("create_event"), 0u);
+    EXPECT_EQ(scripted.count("create_event"), scripted.count("destroy_event"));
+}
+
+TEST(PoolLocks, small_frees_record_an_event_sooner_or_later_however_often_the_lock_is_taken) {
+    ScriptedDriver scripted({.num_devices = 1, .memory_bytes = 256 * MiB});
+    const rmm::detail::driver_scope on(scripted);
+    mr::cuda_memory_resource cuda;
+    for (const made_of what : {made_of::upstream, made_of::virtual_memory}) {
+        const auto pool = make_pool(what, cuda, 128 * MiB);
+        const foreign_stream stream(scripted);
+        const cuda_stream_view frees = stream.view();
+        const std::size_t before = scripted.count("record_event");
+        const lock_taker others(*pool);
+        // Each recording is put off 32 times at most, by 64 frees.
+        for (int i = 0; i < 20 * 33 * 64; ++i) pool->free(pool->allocate(1 * KiB, frees), 1 * KiB, {&frees, 1});
+        EXPECT_GE(scripted.count("record_event") - before, 20u);
+    }
 }
 
 }  // namespace

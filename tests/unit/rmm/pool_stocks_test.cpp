@@ -16,6 +16,7 @@
 #include "recording_resource.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/failure_callback_resource_adaptor.hpp"
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/limiting_resource_adaptor.hpp"
 #include "rmm/pool/block_stock.hpp"
@@ -316,6 +317,24 @@ TEST(PoolStocks, an_upstream_that_has_no_more_is_asked_ever_more_rarely_and_noth
     EXPECT_GT(pool.held_bytes(), 320 * 4 * KiB) << "it has more now";
 }
 
+TEST(PoolStocks, no_callback_makes_room_for_blocks_that_a_pool_can_do_without) {
+    ScriptedDriver scripted;
+    const rmm::detail::driver_scope on(scripted);
+    recording_resource upstream;
+    upstream.limit = 320 * 4 * KiB;
+    std::size_t num_calls = 0;
+    mr::failure_callback_resource_adaptor<recording_resource> asks{
+        &upstream, [&](std::size_t, void*) { return ++num_calls == 0; }, nullptr};
+    pool_engine pool(asks, mr::detail::fixed_size_options(4 * KiB, 320));
+    stocked_churn churn(scripted, pool, 32);
+    churn.fill(310);
+    churn.pairs(20'000);
+    EXPECT_GT(upstream.asked().size(), 2u);
+    EXPECT_EQ(num_calls, 0u);
+    EXPECT_THROW(churn.fill(321), rmm::out_of_memory);
+    EXPECT_GT(num_calls, 0u) << "there it cannot";
+}
+
 TEST(PoolStocks, a_request_asks_the_driver_about_few_events_however_many_streams_have_some) {
     for (const std::size_t num_streams : {std::size_t{32}, std::size_t{64}}) {
         ScriptedDriver scripted;
@@ -354,15 +373,19 @@ TEST(PoolStocks, a_request_looks_into_few_stocks_of_others_and_takes_half_of_one
         for (std::size_t i = 0; i < num_streams; ++i) all.record(i);
         const std::size_t waits = scripted.count("wait_event");
         std::vector<void*> taken;
-        std::size_t num_slow = 0;
+        std::size_t num_slow = 0, num_counted = 0;
         for (std::size_t i = 0; i < num_streams; ++i) {
             const std::uint64_t before = all.pool.num_steps();
             const std::size_t asked = scripted.count("query_event");
             taken.push_back(all.take(1).front());
-            EXPECT_LE(all.pool.num_steps() - before, 100u) << num_streams << ", " << i;
+            // Once in as many requests that found nothing as there are streams, all of them are counted.
+            const std::uint64_t steps = all.pool.num_steps() - before;
+            if (steps > 100) ++num_counted;
+            EXPECT_LE(steps, 100 + num_streams) << num_streams << ", " << i;
             EXPECT_LE(scripted.count("query_event") - asked, 4 * 2u + 8u + 1u + 2u);
             num_slow += all.pool.num_steps() != before ? 1 : 0;
         }
+        EXPECT_LE(num_counted, 1u) << num_streams;
         // Half of eight blocks each time, or of what a look before has left.
         EXPECT_LE(num_slow, num_streams / 2) << num_streams;
         EXPECT_EQ(scripted.count("wait_event"), waits) << num_streams;
@@ -501,33 +524,6 @@ TEST(PoolStocks, blocks_of_threads_that_exchange_them_are_never_in_two_hands) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(num_wrong, 0);
     EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
-}
-
-TEST(PoolStocks, every_event_of_threads_that_did_not_wait_for_the_lock_is_noted_or_goes_with_the_pool) {
-    ScriptedDriver scripted;
-    const rmm::detail::driver_scope on(scripted);
-    constexpr int num_threads = 4;
-    for (const bool one_size : {true, false}) {
-        {
-            mr::cuda_memory_resource cuda;
-            mr::detail::pool_options options;
-            if (one_size) options = mr::detail::fixed_size_options(4 * KiB, 64);
-            options.initial_bytes = 16 * MiB;
-            pool_engine pool(cuda, options);
-            std::deque<foreign_stream> streams;
-            for (int i = 0; i < num_threads; ++i) streams.emplace_back(scripted);
-            std::vector<std::thread> threads;
-            for (int t = 0; t < num_threads; ++t)
-                threads.emplace_back([&, t] {
-                    const cuda_stream_view stream = streams[t].view();
-                    for (int i = 0; i < 20'000; ++i) pool.free(pool.allocate(4 * KiB, stream), 4 * KiB, {&stream, 1});
-                });
-            for (std::thread& thread : threads) thread.join();
-            EXPECT_GT(scripted.count("record_event"), 0u);
-            EXPECT_EQ(pool.statistics().in_use_bytes, 0u);
-        }
-        EXPECT_EQ(scripted.count("create_event"), scripted.count("destroy_event")) << one_size;
-    }
 }
 
 /// Steps of a free and an allocation of blocks of 16 KiB, on random ones of the streams.

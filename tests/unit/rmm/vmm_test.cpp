@@ -23,9 +23,12 @@ using rmm_test::driver;
 using rmm_test::foreign_stream;
 using rmm_test::gate;
 using rmm_test::non_blocking;
+using kmm::driver::testing::ScriptedDriver;
 using vmm = mr::vmm_memory_resource;
 
+constexpr std::size_t KiB = std::size_t{1} << 10;
 constexpr std::size_t MiB = std::size_t{1} << 20;
+constexpr std::size_t GiB = std::size_t{1} << 30;
 
 std::uint32_t first_word(const void* ptr, cuda_stream_view stream) {
     std::uint32_t word = 0;
@@ -88,6 +91,53 @@ TEST(Vmm, a_stream_that_repeats_sizes_of_a_megabyte_looks_at_nothing_that_others
     churn(4000);
     EXPECT_LE(pool.num_steps() - before, 400u) << "the heap is asked when the stream needs more than ever before";
     for (const auto& [ptr, bytes] : live) pool.free(ptr, bytes, {&view, 1});
+}
+
+/// Of 16 GiB of virtual memory.
+struct large_pool {
+    large_pool() {
+        mr::detail::virtual_source_options options;
+        options.maximum_bytes = maximum;
+        mr::detail::pool_options limits;
+        limits.maximum_bytes = maximum;
+        limits.ordered_upstream = false;
+        pool = std::make_unique<mr::detail::pool_engine>(
+            std::make_unique<mr::detail::virtual_source>(scripted, 0, options), limits);
+    }
+
+    static constexpr std::size_t maximum = 16 * GiB;
+    ScriptedDriver scripted{{.num_devices = 1, .memory_bytes = 20 * GiB}};
+    const rmm::detail::driver_scope on{scripted};
+    std::unique_ptr<mr::detail::pool_engine> pool;
+};
+
+TEST(Vmm, the_memory_of_a_stream_doubles_while_the_maximum_is_far) {
+    large_pool large;
+    const foreign_stream stream(large.scripted);
+    for (int i = 0; i < 32 * 4; ++i) (void)large.pool->allocate(256 * KiB, stream.view());
+    EXPECT_LE(large.pool->mappings().access_calls, 8u) << "and not one for each of 16 granules";
+    EXPECT_LE(large.pool->held_bytes(), 64 * MiB);
+}
+
+TEST(Vmm, nothing_is_moved_for_a_small_request_while_there_is_room_for_what_it_needs) {
+    large_pool large;
+    mr::detail::pool_engine& pool = *large.pool;
+    const foreign_stream small(large.scripted), other(large.scripted);
+    const cuda_stream_view frees = other.view();
+    // The stream's memory is full, and only a little fresh memory is left; large blocks are free.
+    const auto fill = [&] {
+        for (std::size_t held = pool.held_bytes(); pool.held_bytes() == held;)
+            (void)pool.allocate(256 * KiB, small.view());
+    };
+    while (pool.held_bytes() < 16 * MiB) fill();
+    std::vector<void*> blocks;
+    while (pool.held_bytes() + 68 * MiB <= large_pool::maximum) blocks.push_back(pool.allocate(64 * MiB, other.view()));
+    while (pool.held_bytes() + 12 * MiB <= large_pool::maximum) (void)pool.allocate(8 * MiB, other.view());
+    for (int i = 2; i < 5; ++i) pool.free(blocks[i], 64 * MiB, {&frees, 1});
+    ASSERT_LE(pool.held_bytes() + 2 * MiB, large_pool::maximum);
+    const std::uint64_t moved = pool.mappings().moved_bytes;
+    while (pool.held_bytes() + 2 * MiB <= large_pool::maximum) fill();
+    EXPECT_EQ(pool.mappings().moved_bytes, moved);
 }
 
 TEST(Vmm, granules_of_streams_in_which_nothing_is_in_use_serve_large_requests) {

@@ -17,6 +17,10 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
+/// Whether the request that this thread makes now is one which a pool does without where it is refused: nothing is to be given up for
+/// it.
+[[nodiscard]] RMM_EXPORT bool is_optional_request() noexcept;
+
 /// A resource over another, which it does not own. Answers for its upstream what it does not decide itself.
 class RMM_EXPORT adaptor : public device_memory_resource {
   public:
