@@ -26,10 +26,9 @@ constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
 constexpr std::size_t unrecorded_share = 8;
 // Of blocks of one size events tell about the oldest of a stock, which as a rule were freed long ago.
 constexpr std::size_t min_stocked_bytes_per_event = std::size_t{128} << 20;
-// A free puts the recording off rather than wait for the lock, whose holder may have lost its core: so many frees later another one
-// tries, then twice as many, up to `frees_per_event`. After a millisecond or so of that the next one waits.
+// A small free puts the recording off rather than wait for the lock: so many frees later another one tries, a few times.
 constexpr std::uint32_t frees_until_retry = 8;
-constexpr std::uint32_t most_put_off = 32;
+constexpr std::uint32_t most_put_off = 4;
 // Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
 // frees of a stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
@@ -122,9 +121,8 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     lock held(mutex_, std::try_to_lock);
     if (!held.owns_lock()) {
         if (may_put_off(a)) {
-            const std::uint32_t before = a.num_put_off.fetch_add(1, std::memory_order_relaxed);
-            const std::uint32_t until_retry = std::min(frees_until_retry << std::min(before, 3u), frees_per_event);
-            a.num_unrecorded.store(frees_per_event - until_retry, std::memory_order_relaxed);
+            a.num_put_off.fetch_add(1, std::memory_order_relaxed);
+            a.num_unrecorded.store(frees_per_event - frees_until_retry, std::memory_order_relaxed);
             if (has_stocks_) a.unrecorded_bytes.store(0, std::memory_order_relaxed);
             return;
         }

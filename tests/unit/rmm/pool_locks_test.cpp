@@ -170,8 +170,8 @@ TEST(PoolLocks, small_frees_record_an_event_sooner_or_later_however_often_the_lo
         const cuda_stream_view frees = stream.view();
         const std::size_t before = scripted.count("record_event");
         const lock_taker others(*pool);
-        // Each recording is put off 32 times at most, by 64 frees.
-        for (int i = 0; i < 20 * 33 * 64; ++i) pool->free(pool->allocate(1 * KiB, frees), 1 * KiB, {&frees, 1});
+        // Each recording is put off four times at most, by eight frees.
+        for (int i = 0; i < 20 * 2 * 64; ++i) pool->free(pool->allocate(1 * KiB, frees), 1 * KiB, {&frees, 1});
         EXPECT_GE(scripted.count("record_event") - before, 20u);
     }
 }
