@@ -24,8 +24,8 @@ class binning_memory_resource final : public device_memory_resource {
     explicit binning_memory_resource(Upstream* upstream_resource)
         : upstream_{upstream_resource}, bins_{to_device_async_resource_ref_checked(upstream_resource)} {}
 
-    /// Bins of 2^min to 2^max bytes, each a fixed_size_memory_resource over upstream that takes 128 blocks at once, and grows as that does. Throws
-    /// rmm::logic_error for exponents below 0 or above 62, and rmm::out_of_memory if upstream refuses.
+    /// Bins of 2^min to 2^max bytes, each a fixed_size_memory_resource over upstream that takes 128 blocks at once, and grows
+    /// as that does. Throws rmm::logic_error for exponents below 0 or above 62, and rmm::out_of_memory if upstream refuses.
     binning_memory_resource(device_async_resource_ref upstream_resource, std::int8_t min_size_exponent,
                             std::int8_t max_size_exponent)
         : bins_{upstream_resource, min_size_exponent, max_size_exponent} {}

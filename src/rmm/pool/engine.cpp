@@ -91,7 +91,6 @@ pool_engine::~pool_engine() {
     // more have left events, or the device is fenced.
     try {
         lock held(mutex_);
-        note_ended_recordings();
         bool out_of_reach = false;
         const driver::Status status = wait_for(held, timelines_.outstanding(), cuda_stream_view{},
                                                heap::heap::no_timeline, reach::device, &out_of_reach);
@@ -183,7 +182,6 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
     }
     arena& a = **call;
     if (!held.owns_lock()) held.lock();
-    note_ended_recordings();
     captures_->release_ended();
     if (should_cover()) cover(held);
     if (timelines_.num_recorded() > poll_above_ || num_to_ask_ > 0)

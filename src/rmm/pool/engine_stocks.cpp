@@ -97,7 +97,7 @@ bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
             continue;
         }
         ++a.num_steps;
-        std::unique_lock in(other.mutex, std::defer_lock);
+        std::unique_lock<rmm::detail::short_lock> in;
         if (other.mutex.try_lock_briefly()) in = std::unique_lock(other.mutex, std::adopt_lock);
         block_stock taken = in.owns_lock() ? split_passed(other, most_taken_over) : block_stock{};
         seen->is_complete &= in.owns_lock();

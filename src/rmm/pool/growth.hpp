@@ -48,7 +48,8 @@ class growth {
     /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and there
     /// is no memory for one.
     virtual bool give_own_span(lock&, std::size_t, arena&) { return true; }
-    /// Whether fresh memory is better than what other streams used last. Asked by requests that would have to wait for them.
+    /// Whether fresh memory is better than what other streams used last. Asked by requests that would have to wait for them,
+    /// which it may count.
     virtual bool is_better_than_waiting(std::size_t, const arena&) noexcept { return false; }
     /// After that: as `grow`, by as much as is better.
     virtual piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {

@@ -46,7 +46,7 @@ constexpr std::size_t parts_of_large_pool = 32;
 
 // Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another, but all no more than are in
 // use: with fewer, most of them have none when they need one. (Host driver, 64 streams, 710 of 768 blocks in use: 80 ns a pair and 63
-// events of the device for 10 000 requests; with that 48 ns.) What it takes for that is such a part of what it would hold without.
+// events of the device for 10 000 requests; with that 44 ns.) What it takes for that is such a part of what it would hold without.
 constexpr std::size_t free_blocks_of_stream = 4;
 constexpr std::size_t parts_without = 4;
 // Requests that would have to wait before blocks are counted, at least, which costs a step for each stream; twice as many after each
