@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rmm/heap/fence_set.hpp"
+#include "rmm/heap/size_classes.hpp"
 #include "rmm/heap/tree.hpp"
 
 namespace rmm {
@@ -154,7 +155,7 @@ class heap {
     /// The same for all timelines. O(free pieces).
     template<typename P>
     void prune(P&& passed) noexcept {
-        for (piece* at = by_owner_.last(); at != nullptr && at->of != nobody;) {
+        for (piece* at = by_owner_.last(); at != nullptr;) {
             const owner of = at->of;
             place all = behind_all;
             allowance unlimited;
@@ -182,6 +183,7 @@ class heap {
     std::size_t num_free_pieces() const noexcept { return num_pieces_; }
     /// Largest request that would succeed now, lazy merging included. O(1).
     std::size_t largest_free_bytes() const noexcept {
+        if (!by_address_.order().sums_rows) return longest_row_bytes();
         return by_address_.empty() ? 0 : by_address_.root()->below.longest_bytes;
     }
     /// Free space that [address, address + size) would become part of if it were freed now: the whole contiguous
@@ -213,12 +215,10 @@ class heap {
         std::size_t first_row_bytes = 0;
         std::size_t last_row_bytes = 0;
         std::size_t longest_bytes = 0;
-        std::size_t largest_ready_bytes = 0;  // of single pieces without fences
         bool begins_region = false;
         friend bool operator==(const row_sums& a, const row_sums& b) noexcept {
             return ((a.begin ^ b.begin) | (a.end ^ b.end) | (a.first_row_bytes ^ b.first_row_bytes) |
                     (a.last_row_bytes ^ b.last_row_bytes) | (a.longest_bytes ^ b.longest_bytes) |
-                    (a.largest_ready_bytes ^ b.largest_ready_bytes) |
                     static_cast<std::size_t>(a.begins_region ^ b.begins_region)) == 0;
         }
     };
@@ -227,13 +227,15 @@ class heap {
         std::uintptr_t address = 0;
         std::size_t size_bytes = 0;
         owner of = nobody;
-        tree_links<piece> in_owner;
+        tree_links<piece> in_sizes;  // of its owner's pieces, or of nobody's
         std::uint32_t priority = 0;
         bool begins_region = false;  // nothing before it may be used together with it
+        // Of the piece and those below it in the tree of addresses.
+        std::size_t largest_ready_bytes = 0;  // of single pieces without fences
         tree_links<piece> in_fenced;
         tree_links<piece> in_address;
         fence_set fences;
-        row_sums below;  // of the piece and those below it in the tree of addresses
+        row_sums below;
 
         std::uintptr_t end() const noexcept { return address + size_bytes; }
         heap::place place() const noexcept { return place_of(size_bytes, address); }
@@ -252,9 +254,11 @@ class heap {
         static bool less(const piece& a, const piece& b) noexcept { return a.address < b.address; }
     };
     struct address_order : region_order {
-        static bool update(piece& p) noexcept;
+        bool sums_rows = false;  // else they are counted where somebody asks
+        bool update(piece& p) const noexcept;
     };
-    using owner_tree = tree<piece, &piece::in_owner, owner_order>;
+    using owner_tree = tree<piece, &piece::in_sizes, owner_order>;
+    using ready_classes = size_classes<piece, &piece::in_sizes, size_order>;
     using fenced_tree = tree<piece, &piece::in_fenced, size_order>;
     using address_tree = tree<piece, &piece::in_address, address_order>;
     using region_tree = tree<piece, &piece::in_address, region_order>;
@@ -303,6 +307,7 @@ class heap {
     piece* find_lowest_ready(std::size_t size) const noexcept;
     piece* find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept;
     void keep_fenced() noexcept;
+    std::size_t longest_row_bytes() const noexcept;
     piece* find_row(std::size_t size) const noexcept;
     piece* find_row(std::size_t size, std::span<const std::uint64_t> avoided) const noexcept;
     void note_request(std::size_t size) noexcept;
@@ -361,13 +366,13 @@ class heap {
     std::size_t capacity_bytes_ = 0;
     std::size_t free_bytes_ = 0;
     std::size_t num_pieces_ = 0;
-    std::size_t num_ready_ = 0;    // of nobody
     std::size_t num_merges_ = 1;   // of everything
     std::size_t num_changes_ = 0;  // since somebody searched among those with fences
     bool fenced_is_kept_ = false;
     address_tree by_address_;
-    owner_tree by_owner_;
-    fenced_tree fenced_;   // those with fences, while it is kept
+    ready_classes ready_;  // those without fences
+    owner_tree by_owner_;  // those with
+    fenced_tree fenced_;   // the same, while it is kept
     region_tree regions_;  // touching ones are two where the border is sealed
     std::vector<std::unique_ptr<piece[]>> nodes_;
     piece* unused_ = nullptr;

@@ -21,17 +21,24 @@ struct tree_links {
     T* child[2] = {nullptr, nullptr};  // on the left what comes before, on the right what comes behind
 };
 
-/// `Order`: `static bool less(const T&, const T&)`, and, if there are sums, `static bool update(T&)`, which computes
+/// `Order`: `static bool less(const T&, const T&)`, and, if there are sums, `bool update(T&) const`, which computes
 /// those of an element from itself and the two below it, and says whether that changed anything. T has a
 /// `std::uint32_t priority`.
 template<typename T, tree_links<T> T::* Links, typename Order>
 class tree {
   public:
     tree() = default;
-    tree(tree&& other) noexcept : root_(std::exchange(other.root_, nullptr)) {}
+    tree(tree&& other) noexcept : root_(std::exchange(other.root_, nullptr)), order_(other.order_) {}
     tree& operator=(tree&& other) noexcept {
         root_ = std::exchange(other.root_, nullptr);
+        order_ = other.order_;
         return *this;
+    }
+    const Order& order() const noexcept { return order_; }
+    /// The sums are made of something else from now on.
+    void set_order(const Order& order) noexcept {
+        order_ = order;
+        update_all(root_);
     }
 
     bool empty() const noexcept { return root_ == nullptr; }
@@ -105,18 +112,18 @@ class tree {
         replace(above, gone, below);
         // Those that were rotated are above each other now.
         if constexpr (has_sums)
-            for (; num_rotated > 0; --num_rotated, above = parent(above)) Order::update(*above);
+            for (; num_rotated > 0; --num_rotated, above = parent(above)) order_.update(*above);
         changed(above);
     }
 
     /// What the sums are made of has changed in the element.
-    static void changed(T* at) noexcept {
+    void changed(T* at) const noexcept {
         if constexpr (has_sums)
-            while (at != nullptr && Order::update(*at)) at = parent(at);
+            while (at != nullptr && order_.update(*at)) at = parent(at);
     }
 
   private:
-    static constexpr bool has_sums = requires(T& t) { Order::update(t); };
+    static constexpr bool has_sums = requires(const Order& order, T& t) { order.update(t); };
 
     static T* parent(const T* at) noexcept { return (at->*Links).parent; }
     static T* lowest(T* at) noexcept {
@@ -142,9 +149,9 @@ class tree {
             (above->*Links).child[side] = added;
         for (T* at = above; at != nullptr && at->priority < added->priority; at = parent(added)) {
             rotate_up(added);
-            if constexpr (has_sums) Order::update(*at);
+            if constexpr (has_sums) order_.update(*at);
         }
-        if constexpr (has_sums) Order::update(*added);
+        if constexpr (has_sums) order_.update(*added);
         changed(parent(added));
     }
     /// The element and the one above it change places; the order stays. The sums of both are the caller's matter.
@@ -159,7 +166,15 @@ class tree {
         (below->*Links).parent = at;
     }
 
+    void update_all(T* at) const noexcept {
+        if (at == nullptr) return;
+        update_all(left(at));
+        update_all(right(at));
+        order_.update(*at);
+    }
+
     T* root_ = nullptr;
+    [[no_unique_address]] Order order_;
 };
 
 }  // namespace heap

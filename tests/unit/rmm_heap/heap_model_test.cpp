@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -245,70 +246,101 @@ class HeapChoice : public ::testing::TestWithParam<std::tuple<rmm::heap::placeme
         return 0;
     }
 
+    /// What the steps are at a time, in percent of them; the others are frees.
+    struct mix {
+        std::size_t requests;
+        std::size_t prunes;
+        std::size_t merges;
+    };
+    /// Requests have up to `common_units`, a few more. Sets `num_from_below`, and `num_pieces` of each step.
+    template<typename MixAt>
+    void run(const std::vector<std::size_t>& regions, std::size_t common_units, MixAt mix_at) {
+        Random random;
+        random.engine.seed(std::get<1>(GetParam()));
+        for (const std::size_t i : regions)
+            h.add_region(base + i * region_bytes, region_bytes, rmm::heap::border::sealed);
+        std::vector<block> live;
+        std::vector<std::uint64_t> reached(7, 0);
+        std::uint64_t position = 0;
+        for (int step = 0; step < 3000; ++step) {
+            const mix now = mix_at(step);
+            const std::size_t dice = random.below(100);
+            if (dice < now.requests) {
+                const std::size_t size = unit * (1 + random.below(random.below(8) == 0 ? 48 : common_units));
+                num_from_below += size < h.small_below_bytes() ? 1u : 0u;
+                const std::uint64_t own = random.below(2) == 0 ? heap::no_timeline : 1 + random.below(6);
+                std::vector<std::uint64_t> avoided;
+                for (std::size_t i = random.below(3); i > 0; --i) avoided.push_back(1 + random.below(6));
+                const bool only_ready = random.below(3) == 0;
+                const std::uintptr_t where = expected(size, own, avoided, only_ready);
+                const block b = only_ready ? h.try_allocate_ready(size, own) : h.try_allocate(size, own, avoided);
+                ASSERT_EQ(b.address, where) << step;
+                if (b) live.push_back(b);
+            } else if (dice < 100 - now.prunes - now.merges && !live.empty()) {
+                const std::size_t which = random.below(live.size());
+                std::swap(live[which], live.back());
+                fence_set fences;
+                for (std::size_t i = random.below(4); i > 0; --i) fences.add({1 + random.below(6), ++position});
+                h.free(live.back().address, live.back().size_bytes, fences);
+                live.pop_back();
+            } else if (dice < 100 - now.merges) {
+                std::vector<std::uint64_t> moved;
+                for (std::uint64_t t = 1; t < reached.size(); ++t)
+                    if (random.below(3) == 0) {
+                        reached[t] = position;
+                        moved.push_back(t);
+                    }
+                const auto has_passed = [&](const fence& f) { return f.position <= reached[f.timeline]; };
+                ASSERT_TRUE(h.prune(moved, has_passed));
+                for (const listed& p : pieces())
+                    ASSERT_TRUE(p.fences.empty() || !std::all_of(p.fences.begin(), p.fences.end(), has_passed))
+                        << "a piece that is ready was not found";
+            } else {
+                h.merge_all();
+            }
+            std::size_t row = 0, longest = 0, sum = 0;
+            const std::vector<listed> all = pieces();
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                row = i > 0 && touch(all[i - 1], all[i]) ? row + all[i].size_bytes : all[i].size_bytes;
+                longest = std::max(longest, row);
+                sum += all[i].size_bytes;
+            }
+            ASSERT_EQ(h.largest_free_bytes(), longest) << step;
+            ASSERT_EQ(h.free_bytes(), sum) << step;
+            ASSERT_EQ(h.num_free_pieces(), all.size()) << step;
+            num_pieces.push_back(all.size());
+        }
+    }
+
     static constexpr std::size_t region_bytes = 64 * unit;
     heap h{unit, rmm::heap::merging::same_timelines, std::get<0>(GetParam())};
+    std::size_t num_from_below = 0;
+    std::vector<std::size_t> num_pieces;
 };
 
 TEST_P(HeapChoice, what_the_trees_find_is_what_a_search_of_all_pieces_finds) {
-    Random random;
-    random.engine.seed(std::get<1>(GetParam()));
-    std::size_t num_from_below = 0;
-    for (const std::size_t i : {2u, 0u, 3u, 1u})
-        h.add_region(base + i * region_bytes, region_bytes, rmm::heap::border::sealed);
-    std::vector<block> live;
-    std::vector<std::uint64_t> reached(7, 0);
-    std::uint64_t position = 0;
-    for (int step = 0; step < 3000; ++step) {
-        const std::size_t dice = random.below(100);
-        if (dice < 45) {
-            const std::size_t size = unit * (1 + random.below(random.below(8) == 0 ? 48 : 12));
-            num_from_below += size < h.small_below_bytes() ? 1u : 0u;
-            const std::uint64_t own = random.below(2) == 0 ? heap::no_timeline : 1 + random.below(6);
-            std::vector<std::uint64_t> avoided;
-            for (std::size_t i = random.below(3); i > 0; --i) avoided.push_back(1 + random.below(6));
-            const bool only_ready = random.below(3) == 0;
-            const std::uintptr_t where = expected(size, own, avoided, only_ready);
-            const block b = only_ready ? h.try_allocate_ready(size, own) : h.try_allocate(size, own, avoided);
-            ASSERT_EQ(b.address, where) << step;
-            if (b) live.push_back(b);
-        } else if (dice < 90 && !live.empty()) {
-            const std::size_t which = random.below(live.size());
-            std::swap(live[which], live.back());
-            fence_set fences;
-            for (std::size_t i = random.below(4); i > 0; --i) fences.add({1 + random.below(6), ++position});
-            h.free(live.back().address, live.back().size_bytes, fences);
-            live.pop_back();
-        } else if (dice < 98) {
-            std::vector<std::uint64_t> moved;
-            for (std::uint64_t t = 1; t < reached.size(); ++t)
-                if (random.below(3) == 0) {
-                    reached[t] = position;
-                    moved.push_back(t);
-                }
-            ASSERT_TRUE(h.prune(moved, [&](const fence& f) { return f.position <= reached[f.timeline]; }));
-            for (const listed& p : pieces()) {
-                const auto has_passed = [&](const fence& f) { return f.position <= reached[f.timeline]; };
-                ASSERT_TRUE(p.fences.empty() || !std::all_of(p.fences.begin(), p.fences.end(), has_passed))
-                    << "a piece that is ready was not found";
-            }
-        } else {
-            h.merge_all();
-        }
-        std::size_t row = 0, longest = 0, sum = 0;
-        const std::vector<listed> all = pieces();
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            row = i > 0 && touch(all[i - 1], all[i]) ? row + all[i].size_bytes : all[i].size_bytes;
-            longest = std::max(longest, row);
-            sum += all[i].size_bytes;
-        }
-        ASSERT_EQ(h.largest_free_bytes(), longest) << step;
-        ASSERT_EQ(h.free_bytes(), sum) << step;
-        ASSERT_EQ(h.num_free_pieces(), all.size()) << step;
-    }
+    run({2u, 0u, 3u, 1u}, 12, [](int) { return mix{45, 8, 2}; });
     if (std::get<0>(GetParam()) == rmm::heap::placement::small_from_below)
         EXPECT_GT(num_from_below, 100u);
     else
         EXPECT_EQ(num_from_below, 0u);
+}
+
+TEST_P(HeapChoice, so_it_is_while_few_pieces_become_many_and_many_few) {
+    std::vector<std::size_t> regions(24);
+    std::iota(regions.begin(), regions.end(), 0u);
+    run(regions, 2, [](int step) {
+        const int at = step % 1000;
+        return at < 500 ? mix{90, 1, 0} : at < 900 ? mix{5, 1, 0} : mix{10, 20, 20};
+    });
+    int num_times_many = 0;
+    bool are_many = false;
+    for (const std::size_t n : num_pieces) {
+        num_times_many += !are_many && n > 150 ? 1 : 0;
+        are_many = n > 150 || (are_many && n > 50);
+    }
+    EXPECT_EQ(num_times_many, 3);
+    EXPECT_FALSE(are_many);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, HeapChoice,
