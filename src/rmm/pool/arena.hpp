@@ -62,6 +62,9 @@ struct alignas(64) arena {
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
     std::atomic<std::uint32_t> num_put_off{0};  // recordings, since the last
+    // Events come so many times more rarely than they do at most; and what `stock_signs` counted at the last.
+    std::atomic<std::uint32_t> event_spacing{1};
+    std::uint32_t searches_seen = 0;
 
     // `is_used`: the stream was seen since unused arenas were last looked for. `num_callers`: calls in progress that
     // rely on the arena's being their stream's.

@@ -216,6 +216,7 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->kind = who.kind;
         a->num_unrecorded = 0;
         a->unrecorded_bytes = 0;
+        a->event_spacing = 1;
         a->num_recordings = 0;
         a->drained_at = arena::never;
         ++a->term;  // whose arena it was has passed all that is in the stock

@@ -224,13 +224,13 @@ class pool_engine final : public rmm::detail::memory_holder {
     static bool has_seen_captures() noexcept;
     static void note_capture() noexcept;
     std::uint64_t capture_of(cuda_stream_view stream) noexcept;
-    /// How far to go for what can wait: not as far as to spoil a capture.
+    /// How far to go for what can wait: not as far as to spoil a capture; nor, of streams, as to have the host wait.
     static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
-    /// The same where the host must not wait while there is another way.
     reach last_resort_of_streams() const noexcept {
         return timelines_.has_device_events() ? last_resort() : reach::streams;
     }
     bool may_record_device() const noexcept { return timelines_.has_device_events() && !has_seen_captures(); }
+    std::uint32_t event_spacing(const arena& a) const noexcept;
     bool has_enough_for_event(const arena& a) const noexcept;
     bool should_record(const arena& a) const noexcept;
     bool may_put_off(const arena& a) const noexcept;

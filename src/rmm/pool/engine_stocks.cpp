@@ -64,9 +64,10 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
             *known = !seen.is_complete      ? others_have::not_known
                      : seen.num_waiting > 0 ? others_have::recorded
                                             : others_have::nothing;
-            if (has_asked || seen.num_waiting == 0) return nullptr;
-            if (a.num_not_to_ask > 0) {
-                --a.num_not_to_ask;
+            const bool may_ask = !has_asked && seen.num_waiting > 0;
+            if (!may_ask || a.num_not_to_ask > 0) {
+                if (may_ask) --a.num_not_to_ask;
+                signs_.note_failed_search();
                 return nullptr;
             }
         }
@@ -74,7 +75,10 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
         const std::lock_guard in(a.mutex);
         a.not_asked_after = has_learnt ? 0 : std::min(2 * a.not_asked_after + 1, most_not_asked);
         a.num_not_to_ask = a.not_asked_after;
-        if (!has_learnt) return nullptr;
+        if (!has_learnt) {
+            signs_.note_failed_search();
+            return nullptr;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
+#include <utility>
 
 #include "rmm/pool/engine.hpp"
 
@@ -29,6 +30,9 @@ constexpr std::size_t min_stocked_bytes_per_event = std::size_t{128} << 20;
 // A small free puts the recording off rather than wait for the lock: so many frees later another one tries, a few times.
 constexpr std::uint32_t frees_until_retry = 8;
 constexpr std::uint32_t most_put_off = 4;
+// Of blocks of one size, most streams live on their own: the events of a stream come up to so many times more rarely while nobody
+// looks for blocks of others in vain.
+constexpr std::uint32_t most_spacing = 16;
 // Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
 // frees of a stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
@@ -89,17 +93,23 @@ void pool_engine::cover_by_device(lock& held) {
     timelines_.end_device_recording(now, status.ok());
 }
 
+/// Where there are no events of the device, an event of the stream is all that covers what it freed.
+std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
+    return may_record_device() ? a.event_spacing.load(std::memory_order_relaxed) : 1;
+}
+
 bool pool_engine::has_enough_for_event(const arena& a) const noexcept {
     const std::size_t least = has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event;
     return a.unrecorded_bytes.load(std::memory_order_relaxed) >=
-           std::max(least, held_bytes() / unrecorded_share / arenas_.size());
+           std::max(least, held_bytes() / unrecorded_share / arenas_.size()) * event_spacing(a);
 }
 
 bool pool_engine::should_record(const arena& a) const noexcept {
     // An event on the legacy stream holds up all blocking streams of the device; it is recorded when it is needed.
     const stream_kind kind = a.kind.load(std::memory_order_relaxed);
     if (kind == stream_kind::legacy || kind == stream_kind::unknown) return false;
-    if (a.num_unrecorded.load(std::memory_order_relaxed) >= frees_per_event || has_enough_for_event(a)) return true;
+    const std::uint32_t num_unrecorded = a.num_unrecorded.load(std::memory_order_relaxed);
+    if (num_unrecorded >= frees_per_event * event_spacing(a) || has_enough_for_event(a)) return true;
     // Nothing else could ever cover it.
     if (kind != stream_kind::owned && !timelines_.has_device_events()) return true;
     return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
@@ -122,7 +132,7 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     if (!held.owns_lock()) {
         if (may_put_off(a)) {
             a.num_put_off.fetch_add(1, std::memory_order_relaxed);
-            a.num_unrecorded.store(frees_per_event - frees_until_retry, std::memory_order_relaxed);
+            a.num_unrecorded.store(frees_per_event * event_spacing(a) - frees_until_retry, std::memory_order_relaxed);
             if (has_stocks_) a.unrecorded_bytes.store(0, std::memory_order_relaxed);
             return;
         }
@@ -133,6 +143,11 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     a.num_unrecorded.store(0, std::memory_order_relaxed);
     a.unrecorded_bytes.store(0, std::memory_order_relaxed);
     a.num_recordings.fetch_add(1, std::memory_order_relaxed);
+    if (has_stocks_) {
+        const std::uint32_t searches = signs_.num_failed_searches();
+        const bool are_needed = std::exchange(a.searches_seen, searches) != searches;
+        a.event_spacing.store(are_needed ? 1 : std::min(2 * a.event_spacing.load(), most_spacing));
+    }
     if (a.handle != handle) return;
     timeline& home = *a.home;
     recording now;

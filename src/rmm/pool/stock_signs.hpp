@@ -116,10 +116,15 @@ class stock_signs {
         return in == nullptr ? nullptr : &in->signs[index];
     }
 
+    /// Searches that found nothing that has passed: while there are none, events of the streams serve nobody. Any thread.
+    void note_failed_search() noexcept { num_failed_searches_.fetch_add(1, std::memory_order_relaxed); }
+    std::uint32_t num_failed_searches() const noexcept { return num_failed_searches_.load(std::memory_order_relaxed); }
+
   private:
     std::vector<std::unique_ptr<row>> rows_;
     std::atomic<std::size_t> num_signs_{0};
     std::atomic<row*> first_{nullptr};
+    std::atomic<std::uint32_t> num_failed_searches_{0};
 };
 
 }  // namespace detail

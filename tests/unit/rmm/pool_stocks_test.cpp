@@ -239,6 +239,34 @@ TEST(PoolStocks, a_device_that_lags_behind_is_asked_ever_more_rarely) {
     all.give_back(taken);
 }
 
+TEST(PoolStocks, events_come_ever_more_rarely_until_a_stream_looks_for_blocks_of_others_in_vain) {
+    constexpr std::size_t most = 1024;  // frees that an event covers, as long as nobody looks
+    ScriptedDriver scripted;
+    stocked_streams all(scripted, 2);
+    const cuda_stream_view busy = all.streams[0].view();
+    const auto events_in = [&](std::size_t num_pairs) {
+        const std::size_t before = scripted.count("record_event");
+        for (std::size_t i = 0; i < num_pairs; ++i) all.pair(busy);
+        return scripted.count("record_event") - before;
+    };
+    EXPECT_EQ(events_in(64), 1u);
+    EXPECT_LE(events_in(most), 4u) << "128, 256 and 512 frees";
+    EXPECT_EQ(events_in(10 * most), 10u);
+    // A request that finds something makes no more of them.
+    all.pair(all.taker.view());
+    all.give_back(all.take(2));
+    EXPECT_EQ(events_in(10 * most), 10u);
+
+    scripted.hold({busy.value()});
+    all.pair(busy);
+    const std::size_t waits = scripted.count("wait_event");
+    const std::vector<void*> taken = all.take(12);
+    EXPECT_GT(scripted.count("wait_event"), waits) << "not in vain";
+    scripted.release_all();
+    EXPECT_EQ(events_in(most + 64), 2u);
+    all.give_back(taken);
+}
+
 /// A churn of 4 KiB on `num_streams` streams; a block is freed on the stream that asked for it, or on any.
 struct stocked_churn {
     stocked_churn(ScriptedDriver& scripted, pool_engine& of, std::size_t num_streams) : pool(of) {
