@@ -224,7 +224,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     static bool has_seen_captures() noexcept;
     static void note_capture() noexcept;
     std::uint64_t capture_of(cuda_stream_view stream) noexcept;
-    /// How far to go for what can wait: not as far as to spoil a capture; nor, of streams, as to have the host wait.
+    /// How far to go for what can wait: not so far that a capture is spoiled; the second, nor that the host waits.
     static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
     reach last_resort_of_streams() const noexcept {
         return timelines_.has_device_events() ? last_resort() : reach::streams;

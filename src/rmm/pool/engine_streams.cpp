@@ -93,7 +93,7 @@ void pool_engine::cover_by_device(lock& held) {
     timelines_.end_device_recording(now, status.ok());
 }
 
-/// Where there are no events of the device, an event of the stream is all that covers what it freed.
+/// 1 but in pools with stocks; and where there are no events of the device, so that an event of the stream is all that covers its frees.
 std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
     return may_record_device() ? a.event_spacing.load(std::memory_order_relaxed) : 1;
 }
