@@ -1,5 +1,5 @@
-// What the adaptors that watch add to an allocation or a free: nanoseconds on top of an upstream that does nothing, and on top of
-// a pool. One thread, 64 blocks in its hand at a time.
+// What the adaptors that watch add to an allocation or a free: nanoseconds on top of an upstream that does nothing, and
+// on top of a pool. One thread, 64 blocks in its hand at a time.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

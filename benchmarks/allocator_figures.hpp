@@ -203,7 +203,8 @@ class AllocatorFigures {
         Samples samples;
         try {
             while (small.size() < 2 * num_holes) small.push_back(subject->allocate(hole, streams[0]));
-            // From the end: a list that is searched from the lowest address on is quick then, and the setup not measured.
+            // From the end: a list that is searched from the lowest address on is quick then, and the setup not
+            // measured.
             for (std::size_t i = small.size(); i > 1; i -= 2) drop(i - 1);
             Churn<Subject> work(*subject, streams.all(), FreedOn::own_stream, scale_.num_live, least,
                                 scale_.largest_bytes, 1);
@@ -294,8 +295,8 @@ class AllocatorFigures {
             num_threads == 1 ? "a pair" : "a pair, wall time over all threads");
     }
 
-    /// What fragmentation leaves: see Filler. A sample for each seed; `share` is that of the limit which is live at the first
-    /// request that is refused.
+    /// What fragmentation leaves: see Filler. A sample for each seed; `share` is that of the limit which is live at the
+    /// first request that is refused.
     void fill(const std::string& operation, const std::string& share, std::size_t num_streams,
               Filling (Filler<Subject>::*workload)()) {
         const std::string suffix = num_streams == 1 ? "_1_stream" : "_8_streams";
@@ -340,8 +341,8 @@ class AllocatorFigures {
             sizes(1024, largest_of_limit(scale_)) + ", seeds 1 to " + std::to_string(samples.size()));
     }
 
-    /// Each request of a churn timed by itself, beside the same loop around an allocator that does nothing: with as many
-    /// requests, and for as long. Requests that grew or mapped count apart.
+    /// Each request of a churn timed by itself, beside the same loop around an allocator that does nothing: with as
+    /// many requests, and for as long. Requests that grew or mapped count apart.
     void tails(std::size_t num_threads) {
         const std::string name = "tails_" + std::to_string(num_threads) + (num_threads == 1 ? "_thread_" : "_threads_");
         const auto& figures = tail_figures();

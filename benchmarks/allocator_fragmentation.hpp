@@ -1,4 +1,5 @@
-// What fragmentation leaves of an allocator's memory, and what a request costs meanwhile: one run of a workload for one seed.
+// What fragmentation leaves of an allocator's memory, and what a request costs meanwhile: one run of a workload for one
+// seed.
 //
 // Owns: nothing. Must not know: any library of ours, nor CUDA (see allocator_workloads.hpp). One thread.
 #pragma once

@@ -1,7 +1,9 @@
-// What allocators are measured with: subjects, sizes that suit the machine, and the churn of blocks on which most figures stand.
+// What allocators are measured with: subjects, sizes that suit the machine, and the churn of blocks on which most
+// figures stand.
 //
-// Owns: no memory but that of the blocks in a churn. Must not know: any library of ours, nor CUDA: allocators.cpp measures
-// ours, allocators_rival.cpp RAPIDS' with the same code. The same seeds give every subject the same requests in the same order. One measurement at a time.
+// Owns: no memory but that of the blocks in a churn. Must not know: any library of ours, nor CUDA: allocators.cpp
+// measures ours, allocators_rival.cpp RAPIDS' with the same code. The same seeds give every subject the same requests
+// in the same order. One measurement at a time.
 #pragma once
 
 #include <algorithm>
@@ -179,8 +181,8 @@ struct Block {
 
 enum class FreedOn { own_stream, another_stream };
 
-/// A number of live blocks of which one after the other, at random, is freed and replaced. What is drawn is drawn before
-/// the clock starts.
+/// A number of live blocks of which one after the other, at random, is freed and replaced. What is drawn is drawn
+/// before the clock starts.
 template<typename Subject>
 class Churn {
   public:

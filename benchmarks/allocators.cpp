@@ -1,7 +1,7 @@
 // What one allocate or deallocate of rmm costs, and how full its resources get; beside them the driver's own allocator.
 //
-// On the cuda driver the sizes are those of a large GPU; on the host driver they are small, and `raw` is its emulated pool.
-// Further arguments: see AllocatorArguments.
+// On the cuda driver the sizes are those of a large GPU; on the host driver they are small, and `raw` is its emulated
+// pool. Further arguments: see AllocatorArguments.
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -123,8 +123,8 @@ Scale small_scale() {
     return scale;
 }
 
-/// What RAPIDS' RMM reached in its pool on an H200 with CUDA 13.0, the better of 25.10 and 26.10: ours must not be slower,
-/// nor use the memory worse. allocators_rival measures it anew on the machine at hand.
+/// What RAPIDS' RMM reached in its pool on an H200 with CUDA 13.0, the better of 25.10 and 26.10: ours must not be
+/// slower, nor use the memory worse. allocators_rival measures it anew on the machine at hand.
 std::map<std::string, double> rival_figures() {
     return {{"pool/churn", 720},
             {"pool/churn_16_threads", 1084},

@@ -1,8 +1,8 @@
 // The figures of allocators.cpp, measured with RAPIDS' RMM in place of ours: the same requests, sizes and names.
 //
-// A program of its own, because both libraries have the namespace rmm: it sees RMM's headers and none of ours. Built only
-// with -DKMM_RIVAL_RMM=DIR, where DIR holds the unpacked wheels of librmm and rapids-logger (25.10 and 26.10 were tried).
-// The arguments are those of allocators.cpp. Where no GPU answers, one line says so.
+// A program of its own, because both libraries have the namespace rmm: it sees RMM's headers and none of ours. Built
+// only with -DKMM_RIVAL_RMM=DIR, where DIR holds the unpacked wheels of librmm and rapids-logger (25.10 and 26.10 were
+// tried). The arguments are those of allocators.cpp. Where no GPU answers, one line says so.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // one source for releases of several years
 #include <cuda_runtime_api.h>
 

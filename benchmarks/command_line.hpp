@@ -1,6 +1,7 @@
 // Options in the style of RMM's benchmark programs: "-f X", "-fX", "--file X", "--file=X".
 //
-// Owns: the arguments that nobody has asked for yet; at the end they are for Report. Must not know: any library of ours.
+// Owns: the arguments that nobody has asked for yet; at the end they are for Report. Must not know: any library of
+// ours.
 #pragma once
 
 #include <cstddef>

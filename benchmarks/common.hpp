@@ -2,9 +2,9 @@
 //
 // Owns: the output format. Must not know: any driver or library of ours.
 //
-// A line is {"name", "value", "unit", "better", "low", "high", "samples", "raw", "must", "meets", "note"}: `value` is the
-// median of the samples (low and high their extremes), `raw` the same work without us, measured in the same run (null:
-// there is none), `must` the value to reach, in the same unit (null: informative), `meets` whether it does.
+// A line is {"name", "value", "unit", "better", "low", "high", "samples", "raw", "must", "meets", "note"}: `value` is
+// the median of the samples (low and high their extremes), `raw` the same work without us, measured in the same run
+// (null: there is none), `must` the value to reach, in the same unit (null: informative), `meets` whether it does.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The device on which allocators are measured, through the driver layer: the same program for a GPU and for the host driver.
+// The device on which allocators are measured, through the driver layer: the same program for a GPU and for the host
+// driver.
 //
 // Owns: nothing. Must not know: what is measured. Device 0; one thread.
 #pragma once

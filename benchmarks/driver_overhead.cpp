@@ -1,5 +1,5 @@
-// What one call of the driver layer costs the host, on every driver present; for cuda beside the same call made raw in the
-// same run. Output: common.hpp. Names are <driver>/<call>.
+// What one call of the driver layer costs the host, on every driver present; for cuda beside the same call made raw in
+// the same run. Output: common.hpp. Names are <driver>/<call>.
 #include <memory>
 #include <string>
 
@@ -125,7 +125,8 @@ class Bench {
         add("pointer_info", [&] { return driver_->pointer_info(memory_, &info); });
     }
 
-    /// A query costs something else while the device works: of the event that it works towards, and of one that has passed.
+    /// A query costs something else while the device works: of the event that it works towards, and of one that has
+    /// passed.
     void queries_while_busy() {
         KernelLaunch busy;
         busy.function = driver_->kind() == Kind::cuda ? raw::spin_kernel() : nullptr;

@@ -1,5 +1,5 @@
-// What emulated kernels cost on the CPU: a thread that never waits, a wait at a barrier or warp function, a handle. One OS
-// thread, no driver: HostKernel::run_blocks is called directly. Output: common.hpp.
+// What emulated kernels cost on the CPU: a thread that never waits, a wait at a barrier or warp function, a handle. One
+// OS thread, no driver: HostKernel::run_blocks is called directly. Output: common.hpp.
 #include "kmm/emulation.hpp"
 
 #include <cstdint>

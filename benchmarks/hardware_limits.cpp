@@ -1,4 +1,5 @@
-// What the hardware and CUDA give without us: the figures that every other benchmark is compared with. Output: common.hpp.
+// What the hardware and CUDA give without us: the figures that every other benchmark is compared with. Output:
+// common.hpp.
 #include "common.hpp"
 #include "raw_cuda.hpp"
 

@@ -1,4 +1,5 @@
-// What the programs that measure the runtime share: on which driver and devices they run, and figures that are no times.
+// What the programs that measure the runtime share: on which driver and devices they run, and figures that are no
+// times.
 //
 // Owns: nothing. Must not know: what is measured. Files compiled by nvcc run on the cuda driver; compiled as C++ their
 // kernels are emulated and run on the host driver, where sizes are small and figures of GPUs have no value to reach.

@@ -1,6 +1,6 @@
-// MULTI_STREAM_ALLOCATIONS_BENCH: whether allocations keep kernels of several streams from running beside each other. Each
-// kernel runs for 100 us on the next stream and has a buffer of 1 MiB that is made before and dropped behind it; `raw` is
-// the same without buffers.
+// MULTI_STREAM_ALLOCATIONS_BENCH: whether allocations keep kernels of several streams from running beside each other.
+// Each kernel runs for 100 us on the next stream and has a buffer of 1 MiB that is made before and dropped behind it;
+// `raw` is the same without buffers.
 #include <algorithm>
 #include <cstdio>
 #include <exception>

@@ -1,5 +1,6 @@
-// y = a * x + y over four times the memory that the device may use, ten passes submitted pass by pass: whether the runtime
-// moves each chunk little more than once. Raw: all passes of a chunk before the next, by hand. Output: common.hpp.
+// y = a * x + y over four times the memory that the device may use, ten passes submitted pass by pass: whether the
+// runtime moves each chunk little more than once. Raw: all passes of a chunk before the next, by hand. Output:
+// common.hpp.
 #include "kmm_runtime.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
-// Chunks of 256 MiB that move from one device to another and back: the rate of the runtime's copies between devices. Raw:
-// the same bytes by cudaMemcpyPeerAsync. Tasks touch one element of each chunk, so that copies alone take time. Output:
-// common.hpp.
+// Chunks of 256 MiB that move from one device to another and back: the rate of the runtime's copies between devices.
+// Raw: the same bytes by cudaMemcpyPeerAsync. Tasks touch one element of each chunk, so that copies alone take time.
+// Output: common.hpp.
 #include "kmm_runtime.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
-// What a GiB of pinned memory costs: asked from the driver, and by mapping, touching with n threads and registering, with
-// and without huge pages. Then how soon pools of pinned memory are ready: the same bytes mapped, touched by all threads and
-// registered in one go are the raw figure beside them, and the driver's own call is measured too.
-// On the cuda driver where there is one, else on host, whose pinned memory is ordinary memory (and pools touch nothing).
+// What a GiB of pinned memory costs: asked from the driver, and by mapping, touching with n threads and registering,
+// with and without huge pages. Then how soon pools of pinned memory are ready: the same bytes mapped, touched by all
+// threads and registered in one go are the raw figure beside them, and the driver's own call is measured too. On the
+// cuda driver where there is one, else on host, whose pinned memory is ordinary memory (and pools touch nothing).
 // Output: common.hpp.
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,13 +1,15 @@
-// What an allocation costs in a pool that very many streams use: streams and threads that come and go, and streams that live
-// side by side.
+// What an allocation costs in a pool that very many streams use: streams and threads that come and go, and streams that
+// live side by side.
 //
-// Streams that come and go: each makes two small allocations and frees them. The figure is the time of the last thousand over
-// that of the second thousand, and what the process has grown by between: a pool keeps nothing of streams that are gone.
-// Streams that live: 500 blocks are in use, of sizes within 50 % of the mean; a pair is the free of any of them on its own stream
-// and an allocation on any stream. The figures that must be reached are of the host driver on two cores.
+// Streams that come and go: each makes two small allocations and frees them. The figure is the time of the last
+// thousand over that of the second thousand, and what the process has grown by between: a pool keeps nothing of streams
+// that are gone. Streams that live: 500 blocks are in use, of sizes within 50 % of the mean; a pair is the free of any
+// of them on its own stream and an allocation on any stream. The figures that must be reached are of the host driver on
+// two cores.
 //
-// Of the pairs of 4 MB the pool, all of which is there from the beginning, serves 55 % from arenas; virtual memory, which holds
-// less, has smaller arenas and serves all from its heap. With 8 MB, which neither keeps in arenas, both need the same time.
+// Of the pairs of 4 MB the pool, all of which is there from the beginning, serves 55 % from arenas; virtual memory,
+// which holds less, has smaller arenas and serves all from its heap. With 8 MB, which neither keeps in arenas, both
+// need the same time.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// RANDOM_ALLOCATIONS_BENCH: a random mix of allocations and frees on one stream. 73 of 100 steps allocate, of 1 MiB up to
-// the largest size; what is live stays under 16000 MiB (on the host driver under an eighth of the device).
+// RANDOM_ALLOCATIONS_BENCH: a random mix of allocations and frees on one stream. 73 of 100 steps allocate, of 1 MiB up
+// to the largest size; what is live stays under 16000 MiB (on the host driver under an eighth of the device).
 #include <algorithm>
 #include <cstdio>
 #include <exception>

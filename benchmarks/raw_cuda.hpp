@@ -1,8 +1,9 @@
 // The same work as our benchmarks do, written directly against CUDA, to be measured beside ours in the same run.
 //
-// Owns: its own memory, streams and events, for the length of a call. Must not know: any library of ours, and no CUDA type
-// shows here, so that plain C++ programs can use it. In a build without CUDA every function says "not available". Calls
-// measure alone: one at a time. Device 0 unless a parameter says otherwise; the device that was current is restored.
+// Owns: its own memory, streams and events, for the length of a call. Must not know: any library of ours, and no CUDA
+// type shows here, so that plain C++ programs can use it. In a build without CUDA every function says "not available".
+// Calls measure alone: one at a time. Device 0 unless a parameter says otherwise; the device that was current is
+// restored.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ bool available(std::string* reason);
 /// 0 where none is available.
 int num_devices();
 
-/// c = a + b over `count` floats, one float a thread, in `pieces` launches on one stream, `rounds` times without waiting
-/// in between. A sample is one round (12 * count bytes moved).
+/// c = a + b over `count` floats, one float a thread, in `pieces` launches on one stream, `rounds` times without
+/// waiting in between. A sample is one round (12 * count bytes moved).
 Measured vector_add(std::size_t count, int pieces, int rounds, int repetitions);
 
 /// y = a * x + y, float4 a thread, over `num_chunks` chunks of `chunk_bytes` of x and of y, all on the device, `passes`
@@ -41,8 +42,8 @@ enum class Shape {
     stencil,      ///< 16 chunks; a task reads three chunks and writes one
 };
 
-/// Kernels over 4 KiB each, launched one by one: `num_tasks` in the order of the shape. One stream; for the stencil two,
-/// with events between them. A sample is the seconds of one task, the wait at the end included.
+/// Kernels over 4 KiB each, launched one by one: `num_tasks` in the order of the shape. One stream; for the stencil
+/// two, with events between them. A sample is the seconds of one task, the wait at the end included.
 Measured tiny_kernels(Shape shape, int num_tasks, int repetitions);
 /// The time until the last launch has returned, without the wait; otherwise the same.
 Measured tiny_kernels_enqueue(Shape shape, int num_tasks, int repetitions);

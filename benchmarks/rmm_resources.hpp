@@ -196,7 +196,8 @@ inline std::vector<NamedResource> named_resources() {
     return list;
 }
 
-/// Those of a list with commas; of an empty list all but the adaptors. Throws std::invalid_argument for a name that is none.
+/// Those of a list with commas; of an empty list all but the adaptors. Throws std::invalid_argument for a name that is
+/// none.
 inline std::vector<NamedResource> resources_named(const std::string& names) {
     const std::vector<NamedResource> all = named_resources();
     std::vector<NamedResource> result;

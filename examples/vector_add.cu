@@ -113,8 +113,8 @@ bool uses_gpu() {
     return false;
 }
 
-/// 24 GB on a GPU, or what fits into one GPU's share and half of the machine's memory; without a GPU 768 MB, which takes
-/// seconds on two cores.
+/// 24 GB on a GPU, or what fits into one GPU's share and half of the machine's memory; without a GPU 768 MB, which
+/// takes seconds on two cores.
 int64_t fitting_size(bool has_gpu) {
     const int64_t usual = has_gpu ? 2'000'000'000 : 64'000'000;
     const int64_t machine = int64_t(sysconf(_SC_PHYS_PAGES)) * int64_t(sysconf(_SC_PAGESIZE));

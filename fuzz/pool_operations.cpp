@@ -1,9 +1,9 @@
-// A fuzz target: any sequence of operations on a pool, over an upstream that refuses now and then. No byte is in two hands,
-// every pointer is aligned and inside memory of upstream, counters add up, a failure leaves the pool usable, and at the end
-// upstream has everything back.
+// A fuzz target: any sequence of operations on a pool, over an upstream that refuses now and then. No byte is in two
+// hands, every pointer is aligned and inside memory of upstream, counters add up, a failure leaves the pool usable, and
+// at the end upstream has everything back.
 //
-// With clang and KMM_FUZZ=ON it is a libFuzzer program; else it feeds itself (pool_operations_main.cpp). Upstream invents
-// addresses: nothing is ever touched.
+// With clang and KMM_FUZZ=ON it is a libFuzzer program; else it feeds itself (pool_operations_main.cpp). Upstream
+// invents addresses: nothing is ever touched.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

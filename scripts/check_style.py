@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rules of CONTRIBUTING.md that a script can see: file lengths, names that say nothing, sleeps, leftovers, head
+"""Rules of CONTRIBUTING.md that a script can see: lengths of files and lines, names that say nothing, sleeps, leftovers, head
 comments, swallowed exceptions, tests switched off, versions that must agree, public classes that can be declared ahead."""
 
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tree
 
+COLUMNS = 120
 HEADER_LINES = 400
 SOURCE_LINES = 800
 CODE = tree.HEADERS | tree.SOURCES | {".py", ".jl", ".inl"}
@@ -40,6 +41,8 @@ def check_lines(path, text):
         if LEFTOVERS.search(LEFTOVER_NAMES.sub("", line)):
             yield f"{where}: a leftover: write an issue or do it"
         if Path(path).suffix in tree.HEADERS | tree.SOURCES:
+            if len(line) > COLUMNS:
+                yield f"{where}: {len(line)} columns (limit {COLUMNS})"
             bare = INHERITED_NAMES.sub("X", without_strings(line).split("//")[0])
             for rule, text_of_rule in CPP_RULES:
                 if rule.search(bare):

@@ -91,8 +91,9 @@ inline char const* why_no_number(std::string_view text) {
     return !text.empty() && text.find_first_not_of(digits) == text.npos ? "too large for 64 bits" : "no number";
 }
 
-/// The events of a log, in its order. Columns are found by their names. Throws rmm::logic_error, with file, line and reason, for
-/// a file that cannot be read, a column that is missing, a line of another length, an unknown action, or what is no number.
+/// The events of a log, in its order. Columns are found by their names. Throws rmm::logic_error, with file, line and
+/// reason, for a file that cannot be read, a column that is missing, a line of another length, an unknown action, or
+/// what is no number.
 inline std::vector<event> parse_csv(std::string const& filename) {
     std::ifstream file(filename);
     std::string line;

@@ -1,13 +1,14 @@
-// CUDA's kernel language for plain C++ compilers: a file with __global__ functions compiles as C++ and its kernels run on
-// the host driver. Owns the keywords (macros) and pulls in the rest; in files that nvcc or hipcc compiles it gives only
-// KMM_DYNAMIC_SHARED and kmm::dim3 (but with -DKMM_USE_CUDA=0 all of it). KMM_NO_EMULATION, defined before, suppresses it.
+// CUDA's kernel language for plain C++ compilers: a file with __global__ functions compiles as C++ and its kernels run
+// on the host driver. Owns the keywords (macros) and pulls in the rest; in files that nvcc or hipcc compiles it gives
+// only KMM_DYNAMIC_SHARED and kmm::dim3 (but with -DKMM_USE_CUDA=0 all of it). KMM_NO_EMULATION, defined before,
+// suppresses it.
 //
-// The threads of a block take turns on one OS thread, so a loop that spins until another thread of its block has written
-// something does not end; waiting for another block may not end either (as on a device). A kernel may throw: the launch
-// fails with the exception, and threads that wait are unwound (so a destructor that waits must be noexcept(false)). Not
-// available: <<<>>>, textures, cooperative groups, inline PTX, device-side launches. CUDA's own headers, where wanted, go
-// before this one. A standard header that uses [[__gnu__::__noinline__]] (<stacktrace>, <experimental/simd>) goes before
-// it too.
+// The threads of a block take turns on one OS thread, so a loop that spins until another thread of its block has
+// written something does not end; waiting for another block may not end either (as on a device). A kernel may throw:
+// the launch fails with the exception, and threads that wait are unwound (so a destructor that waits must be
+// noexcept(false)). Not available: <<<>>>, textures, cooperative groups, inline PTX, device-side launches. CUDA's own
+// headers, where wanted, go before this one. A standard header that uses [[__gnu__::__noinline__]] (<stacktrace>,
+// <experimental/simd>) goes before it too.
 #pragma once
 
 #include "kmm/utils/macros.hpp"

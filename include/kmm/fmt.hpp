@@ -1,4 +1,5 @@
-// Opt-in: formatting of the library's value types with the fmt library, and KMM_PANIC_FMT. The only header that needs fmt.
+// Opt-in: formatting of the library's value types with the fmt library, and KMM_PANIC_FMT. The only header that needs
+// fmt.
 #pragma once
 
 // fmt 9 mixes constexpr and plain functions under nvcc in C++20, which does not compile.

@@ -1,7 +1,7 @@
 // Memory of the program inside arrays, and arrays' memory inside the program: `AdoptOptions`, `Lease`.
 //
-// Owns: the names. This version cannot adopt or lease yet: the calls on RuntimeHandle that would make these objects throw
-// NotAvailable. C++17.
+// Owns: the names. This version cannot adopt or lease yet: the calls on RuntimeHandle that would make these objects
+// throw NotAvailable. C++17.
 #pragma once
 
 #include <cstddef>

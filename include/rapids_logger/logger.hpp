@@ -1,5 +1,5 @@
-// Loggers and their sinks: the part of RAPIDS' logger that programs written for RMM touch. Our own, so that neither RAPIDS'
-// library nor spdlog is needed; in an inline namespace, so that both may live in one process.
+// Loggers and their sinks: the part of RAPIDS' logger that programs written for RMM touch. Our own, so that neither
+// RAPIDS' library nor spdlog is needed; in an inline namespace, so that both may live in one process.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class RMM_EXPORT sink {
     void write(level_enum level, std::string_view lines);
     void flush();
 
-    /// Whether the lines go into an object of the program (a stream, a callback), which only the thread that logs may touch.
-    /// Lines for other sinks may be written by another thread.
+    /// Whether the lines go into an object of the program (a stream, a callback), which only the thread that logs may
+    /// touch. Lines for other sinks may be written by another thread.
     [[nodiscard]] virtual bool belongs_to_program() const noexcept;
 
   protected:
@@ -58,8 +58,8 @@ class RMM_EXPORT sink {
 
 using sink_ptr = std::shared_ptr<sink>;
 
-/// A file, written in pieces of about 4 KiB and whole lines; also when the process exits or forks. A write that fails is
-/// reported on stderr, once for each sink.
+/// A file, written in pieces of about 4 KiB and whole lines; also when the process exits or forks. A write that fails
+/// is reported on stderr, once for each sink.
 class RMM_EXPORT basic_file_sink_mt : public sink {
   public:
     /// Opens the file to append, or empties it; makes folders that are missing. Throws std::runtime_error.
@@ -113,8 +113,8 @@ class RMM_EXPORT stderr_sink_mt : public sink {
 typedef void (*log_callback_t)(int lvl, const char* msg);
 typedef void (*flush_callback_t)();
 
-/// Functions of the program: the first gets each line, with its newline. Called by one thread at a time and with no lock held: what
-/// they log through a logger that has the sink comes when they have returned.
+/// Functions of the program: the first gets each line, with its newline. Called by one thread at a time and with no
+/// lock held: what they log through a logger that has the sink comes when they have returned.
 class RMM_EXPORT callback_sink_mt : public sink {
   public:
     explicit callback_sink_mt(log_callback_t const& callback, flush_callback_t const& flush = nullptr);
@@ -145,10 +145,11 @@ auto printf_argument(T const& value) {
 
 }  // namespace detail
 
-/// Formats messages and hands them to its sinks. Thread-safe, but for moving and for iterating over sinks(). A logger that was
-/// moved from may only be destroyed or assigned to.
+/// Formats messages and hands them to its sinks. Thread-safe, but for moving and for iterating over sinks(). A logger
+/// that was moved from may only be destroyed or assigned to.
 ///
-/// The level is `info` at first, the flush level `off` (flush only when asked), the pattern "[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %v".
+/// The level is `info` at first, the flush level `off` (flush only when asked), the pattern "[%Y-%m-%d %H:%M:%S.%e]
+/// [%n] [%l] %v".
 class RMM_EXPORT logger {
     struct state;
 
@@ -251,9 +252,9 @@ class RMM_EXPORT logger {
     void flush_on(level_enum level);
     [[nodiscard]] level_enum flush_level() const;
     [[nodiscard]] bool should_log(level_enum level) const;
-    /// What a line looks like. `%v` message, `%l` level, `%n` name, `%t` thread of the system, `%P` process, `%Y %m %d %H %M %S`
-    /// local time, `%e %f %F` milli-, micro-, nanoseconds, `%%`. A number before the letter is a width: right-justified, with `-`
-    /// left, with `=` in the middle. Anything else stands for itself.
+    /// What a line looks like. `%v` message, `%l` level, `%n` name, `%t` thread of the system, `%P` process,
+    /// `%Y %m %d %H %M %S` local time, `%e %f %F` milli-, micro-, nanoseconds, `%%`. A number before the letter is a
+    /// width: right-justified, with `-` left, with `=` in the middle. Anything else stands for itself.
     void set_pattern(std::string pattern);
 
   private:

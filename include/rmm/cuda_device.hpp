@@ -1,5 +1,5 @@
-// Devices: which there are, which is current, how much memory is free. Owns nothing; asks the process's driver. "Current"
-// is per thread, as the driver has it. Any thread.
+// Devices: which there are, which is current, how much memory is free. Owns nothing; asks the process's driver.
+// "Current" is per thread, as the driver has it. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@ class owned_stream;  // src/rmm/stream_registry.hpp
 }  // namespace detail
 
 /// Owns one stream of the device that was current when it was made. The destructor returns at once; queued work still
-/// runs. Memory freed on the stream may be freed before or after the stream is destroyed. Move-only; a moved-from stream
-/// is invalid and can only be asked so, assigned or destroyed.
+/// runs. Memory freed on the stream may be freed before or after the stream is destroyed. Move-only; a moved-from
+/// stream is invalid and can only be asked so, assigned or destroyed.
 class cuda_stream {
   public:
     enum class flags : unsigned int {

@@ -17,9 +17,10 @@ inline namespace kmm_v0 {
 
 /// Owns `capacity()` bytes of a resource, of which `size()` are in use; uninitialized unless copied from something.
 ///
-/// - All work is in stream order and waits for nothing: memory is allocated and copied on the stream given to the call, and
-///   freed on the stream given last. The calls that free or resize remember their stream as that one.
-/// - Remembers the device that was current when it was made, and makes it current around every allocation, copy and free.
+/// - All work is in stream order and waits for nothing: memory is allocated and copied on the stream given to the call,
+///   and freed on the stream given last. The calls that free or resize remember their stream as that one.
+/// - Remembers the device that was current when it was made, and makes it current around every allocation, copy and
+///   free.
 /// - A size of 0 has a null pointer and calls no resource.
 /// - Throws rmm::bad_alloc, rmm::out_of_memory or rmm::cuda_error; contents and stream are unchanged then.
 /// - Not thread-safe. Does not own its resource, which must outlive it.

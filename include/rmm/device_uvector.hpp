@@ -27,8 +27,8 @@ inline namespace kmm_v0 {
 
 /// Owns `size()` elements in device memory, uninitialized. T is trivially copyable. Everything counts elements. Memory,
 /// streams, devices, errors and thread-safety: as device_buffer. Element functions check the index and throw
-/// rmm::out_of_range; those that give a value to the host wait for the stream. A span of libcu++ is made from it as from
-/// any range; a conversion of its own beside that would only be a warning in programs.
+/// rmm::out_of_range; those that give a value to the host wait for the stream. A span of libcu++ is made from it as
+/// from any range; a conversion of its own beside that would only be a warning in programs.
 template<typename T>
 class device_uvector {
     static_assert(std::is_trivially_copyable<T>::value,
@@ -81,8 +81,8 @@ class device_uvector {
         return data() + element_index;
     }
 
-    /// Writes one element in stream order. The value is read before the call returns if it has at most 64 bytes, otherwise
-    /// it must outlive the copy.
+    /// Writes one element in stream order. The value is read before the call returns if it has at most 64 bytes,
+    /// otherwise it must outlive the copy.
     RMM_UNIT_INLINE void set_element_async(size_type element_index, value_type const& value, cuda_stream_view stream) {
         expect_index(element_index);
         detail::write_element(element_ptr(element_index), detail::address_of(value), sizeof(value_type),

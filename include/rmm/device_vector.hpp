@@ -12,8 +12,8 @@
 namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 
-/// A thrust::device_vector whose memory comes from the current resource, or from that of the allocator that it is given.
-/// Unlike a device_uvector it initializes its elements, and it is not made for streams: it waits.
+/// A thrust::device_vector whose memory comes from the current resource, or from that of the allocator that it is
+/// given. Unlike a device_uvector it initializes its elements, and it is not made for streams: it waits.
 template<typename T>
 using device_vector = thrust::device_vector<T, mr::thrust_allocator<T>>;
 

@@ -1,5 +1,6 @@
-// Forward declarations of the public classes of rmm, for headers that only name them: `namespace rmm { class device_buffer; }`
-// in a program declares another class than ours, which stands in an inline namespace. Includes nothing that costs.
+// Forward declarations of the public classes of rmm, for headers that only name them: `namespace rmm { class
+// device_buffer; }` in a program declares another class than ours, which stands in an inline namespace. Includes
+// nothing that costs.
 #pragma once
 
 #include <rmm/detail/export.hpp>

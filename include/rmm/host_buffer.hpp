@@ -14,8 +14,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 
 /// Owns `capacity()` bytes of a resource of host memory, of which `size()` are in use; uninitialized unless copied from
-/// something. The counterpart of device_buffer; page-locked unless a resource is given, so that copies to and from devices
-/// run in stream order and the host waits for none.
+/// something. The counterpart of device_buffer; page-locked unless a resource is given, so that copies to and from
+/// devices run in stream order and the host waits for none.
 ///
 /// - The host may use the memory as soon as it has it: where the resource hands it out in stream order (a pool), the
 ///   constructor waits for the stream. Contents that a constructor copies are there when the stream is synchronized.

@@ -51,10 +51,10 @@ class prefetch_range {
 
 }  // namespace detail
 
-/// Queues on `stream` that the pages of `[ptr, ptr + size)` move to `device` (cudaCpuDeviceId, -1, is the host). Nothing
-/// happens for 0 bytes, for memory that is not managed, and where the current device cannot share managed memory with the
-/// host at any time. Does not wait. Thread-safe. Throws rmm::cuda_error for a device that does not exist and for every
-/// other failure; leaves no error behind.
+/// Queues on `stream` that the pages of `[ptr, ptr + size)` move to `device` (cudaCpuDeviceId, -1, is the host).
+/// Nothing happens for 0 bytes, for memory that is not managed, and where the current device cannot share managed
+/// memory with the host at any time. Does not wait. Thread-safe. Throws rmm::cuda_error for a device that does not
+/// exist and for every other failure; leaves no error behind.
 RMM_UNIT_INLINE void prefetch(void const* ptr, std::size_t size, rmm::cuda_device_id device,
                               rmm::cuda_stream_view stream) {
     detail::prefetch_bytes(ptr, size, device, detail::explicit_stream(stream));

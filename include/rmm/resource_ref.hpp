@@ -1,5 +1,5 @@
-// Non-owning references to memory resources of any type. 16 bytes: the object and what to do with it. One layout in light
-// units and in units with libcu++, whose own references convert both ways there (<rmm/interop/resource_ref.hpp>).
+// Non-owning references to memory resources of any type. 16 bytes: the object and what to do with it. One layout in
+// light units and in units with libcu++, whose own references convert both ways there (<rmm/interop/resource_ref.hpp>).
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ template<unsigned Properties, bool StreamOrdered>
 struct ref_interop {};
 #endif
 
-/// A reference to a resource: owns nothing, copies freely. Made implicitly from a non-const lvalue of a resource, from a
-/// pointer to one (not checked for null), or from a reference that promises at least as much. Calls behave as those of the
-/// resource, with the exact byte count; forms without a stream are the resource's own `allocate` and `deallocate`, which
-/// for a device_memory_resource order on the default stream (handle 0) and wait for nothing.
-/// An alignment must be a power of two that is not above 256 for device memory.
+/// A reference to a resource: owns nothing, copies freely. Made implicitly from a non-const lvalue of a resource, from
+/// a pointer to one (not checked for null), or from a reference that promises at least as much. Calls behave as those
+/// of the resource, with the exact byte count; forms without a stream are the resource's own `allocate` and
+/// `deallocate`, which for a device_memory_resource order on the default stream (handle 0) and wait for nothing. An
+/// alignment must be a power of two that is not above 256 for device memory.
 template<unsigned Properties, bool StreamOrdered>
 class basic_resource_ref : public ref_interop<Properties, StreamOrdered> {
     static constexpr std::size_t default_alignment = alignof(std::max_align_t);

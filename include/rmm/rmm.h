@@ -109,12 +109,12 @@ typedef struct rmm_resource rmm_resource;
 ///
 ///   kind                    options
 ///   cuda                                                          each request goes to the driver
-///   managed                                                       the same, of memory that moves between host and device
+///   managed                                                       of memory that moves between host and device
 ///   pinned                                                        page-locked host memory
 ///   cuda_async              initial (0), maximum, release_threshold      the driver's stream-ordered pool
 ///   cuda_async_managed
 ///   system                                                        pageable host memory that the device can reach
-///   sam_headroom            headroom (needed)                     the same, on the device, of which so many bytes stay free
+///   sam_headroom            headroom (needed)                     system, on the device, of which so much stays free
 ///   pool             (p)    initial (0), maximum, release_threshold, name
 ///   arena            (p)    size (half of the free memory), name
 ///   fixed_size       (p)    block (1MiB), blocks (128), name

@@ -1,7 +1,7 @@
 // Owns: the parser of byte_size.hpp. Pure; any thread.
 //
-// The arithmetic is exact (integers, not floating point), so that limits near SIZE_MAX and decimal fractions come out as
-// they are written.
+// The arithmetic is exact (integers, not floating point), so that limits near SIZE_MAX and decimal fractions come out
+// as they are written.
 #include "driver/byte_size.hpp"
 
 #include <cctype>
@@ -13,8 +13,8 @@ namespace {
 
 using Wide = unsigned __int128;
 
-/// 10^18 * 2^64 and 10^18 * 2^40 both fit 128 bits; later digits of a number this long cannot change a whole byte of any
-/// size that is met in practice. SIZE_MAX itself has 20 digits and is kept by `max_digits_plain`.
+/// 10^18 * 2^64 and 10^18 * 2^40 both fit 128 bits; later digits of a number this long cannot change a whole byte of
+/// any size that is met in practice. SIZE_MAX itself has 20 digits and is kept by `max_digits_plain`.
 constexpr int max_digits_percent = 18;
 constexpr int max_digits_plain = 24;
 

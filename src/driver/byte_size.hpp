@@ -10,9 +10,10 @@
 
 namespace kmm::driver {
 
-/// `number [blank] [unit]`: decimal digits with optional fraction and exponent; units, in any letter case, `b`, `k m g t`
-/// and `kb mb gb tb` (powers of 1000), `ki mi gi ti` and `kib mib gib tib` (powers of 1024), or `%` of `whole` (above 0, at
-/// most 100). Rounded down to bytes. Empty, with the reason and the accepted forms in `*error_text`, for anything else.
+/// `number [blank] [unit]`: decimal digits with optional fraction and exponent; units, in any letter case, `b`,
+/// `k m g t` and `kb mb gb tb` (powers of 1000), `ki mi gi ti` and `kib mib gib tib` (powers of 1024), or `%` of
+/// `whole` (above 0, at most 100). Rounded down to bytes. Empty, with the reason and the accepted forms in
+/// `*error_text`, for anything else.
 std::optional<std::size_t> parse_byte_size(std::string_view text, std::size_t whole, std::string* error_text);
 
 }  // namespace kmm::driver

@@ -29,7 +29,8 @@ class DriverError : public std::runtime_error {
 /// Throws DriverError for `status` and clears the thread's pending native error.
 [[noreturn]] void throw_driver_error(Driver& driver, Status status, const char* attempted);
 
-/// Returns if `status` is ok; otherwise throws DriverError. `attempted` completes "could not ...", e.g. "allocate memory".
+/// Returns if `status` is ok; otherwise throws DriverError. `attempted` completes "could not ...", e.g. "allocate
+/// memory".
 inline void check(Driver& driver, Status status, const char* attempted) {
     if (!status.ok()) throw_driver_error(driver, status, attempted);
 }

@@ -41,7 +41,8 @@ struct [[nodiscard]] Status {
     constexpr bool ok() const noexcept { return code == Code::ok; }
 };
 
-// Handles are plain values; null means "none" (for streams: the legacy default stream of the current device, as in CUDA).
+// Handles are plain values; null means "none" (for streams: the legacy default stream of the current device, as in
+// CUDA).
 struct StreamHandle {
     void* native = nullptr;
     friend bool operator==(const StreamHandle&, const StreamHandle&) = default;
@@ -150,8 +151,8 @@ struct KernelFailure {
     std::exception_ptr error;
 };
 
-/// What a driver with `asynchronous_kernel_errors` tells and asks about one kernel; others never look at it. Called on the
-/// thread that runs the kernel; must neither throw nor call the driver.
+/// What a driver with `asynchronous_kernel_errors` tells and asks about one kernel; others never look at it. Called on
+/// the thread that runs the kernel; must neither throw nor call the driver.
 struct KernelHooks {
     /// Where an exception of the kernel goes, before the launch counts as completed. Null: the stream fails.
     KernelFailure* failure = nullptr;
@@ -204,7 +205,8 @@ class Driver {
     virtual Status current_device(int* out) noexcept = 0;
     virtual Status set_current_device(int device) noexcept = 0;
     virtual Status memory_info(int device, std::size_t* free_bytes, std::size_t* total_bytes) noexcept = 0;
-    /// Whether `device` can read memory of `peer` directly; `enable_peer` makes plain allocations reachable (idempotent).
+    /// Whether `device` can read memory of `peer` directly; `enable_peer` makes plain allocations reachable
+    /// (idempotent).
     virtual Status can_access_peer(int device, int peer, bool* out) noexcept = 0;
     virtual Status enable_peer(int device, int peer) noexcept = 0;
     virtual Status synchronize_device(int device) noexcept = 0;
@@ -286,9 +288,9 @@ class Driver {
     virtual Status begin_capture(StreamHandle, CaptureMode) noexcept = 0;
     virtual Status end_capture(StreamHandle, GraphHandle* out) noexcept = 0;
     virtual Status capture_status(StreamHandle, CaptureStatus* out, std::uint64_t* id) noexcept = 0;
-    /// Of a stream that is captured: `on_end(user)` is called once, on any thread, when neither the graph of the capture, nor
-    /// an executable graph made of it, nor a launch of one is left; also when the capture fails. It must neither throw nor
-    /// call the driver. Not called if this fails.
+    /// Of a stream that is captured: `on_end(user)` is called once, on any thread, when neither the graph of the
+    /// capture, nor an executable graph made of it, nor a launch of one is left; also when the capture fails. It must
+    /// neither throw nor call the driver. Not called if this fails.
     virtual Status keep_with_capture(StreamHandle, HostCallback on_end, void* user) noexcept = 0;
     virtual Status create_graph(GraphHandle* out) noexcept = 0;
     virtual Status destroy_graph(GraphHandle) noexcept = 0;

@@ -1,8 +1,8 @@
 // Whether this process is the child of a fork that left it without drivers.
 //
-// A fork copies one thread. What a driver keeps for its parent, threads, streams, memory, does not exist in the child, no vendor's
-// driver works there, and a lock that another thread held is never given back. Who forks before a driver is used loses
-// nothing. Owns: the mark, the count of uses, the words for it. Must not know: drivers. Any thread.
+// A fork copies one thread. What a driver keeps for its parent, threads, streams, memory, does not exist in the child,
+// no vendor's driver works there, and a lock that another thread held is never given back. Who forks before a driver is
+// used loses nothing. Owns: the mark, the count of uses, the words for it. Must not know: drivers. Any thread.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ namespace detail {
 extern std::atomic<bool> lost;
 }  // namespace detail
 
-/// True in the child (and its children) of a process that had used a driver, or had begun to. Whoever takes a lock, waits, or
-/// calls a driver there asks first: one load of what never changes.
+/// True in the child (and its children) of a process that had used a driver, or had begun to. Whoever takes a lock,
+/// waits, or calls a driver there asks first: one load of what never changes.
 inline bool lost_in_fork() noexcept { return detail::lost.load(std::memory_order_relaxed); }
 
 /// Says that drivers cannot be used in this child, and names fork and spawn.
@@ -27,8 +27,8 @@ class LostInFork : public std::runtime_error {
 /// Throws LostInFork in such a child.
 void expect_not_lost();
 
-/// A driver is about to be opened, or a lock that a child might wait for is about to be taken: a fork from here on loses the driver, for
-/// good if it is `kept`.
+/// A driver is about to be opened, or a lock that a child might wait for is about to be taken: a fork from here on
+/// loses the driver, for good if it is `kept`.
 class DriverUse {
   public:
     DriverUse() noexcept;

@@ -1,15 +1,15 @@
 // Lists of a whole process, which must outlive every static object.
 //
-// Owns: one T for each type T, never destroyed, and reachable for ever, so that leak checkers are content. Must not know: what
-// they are. Any thread.
+// Owns: one T for each type T, never destroyed, and reachable for ever, so that leak checkers are content. Must not
+// know: what they are. Any thread.
 #pragma once
 
 #include <atomic>
 
 namespace kmm::driver {
 
-/// The process's T, made by the first call. Throws what T's constructor throws. Not a static variable with a constructor: g++
-/// does not show ThreadSanitizer the guard of such a one.
+/// The process's T, made by the first call. Throws what T's constructor throws. Not a static variable with a
+/// constructor: g++ does not show ThreadSanitizer the guard of such a one.
 template<typename T>
 T& never_destroyed() {
     static constinit std::atomic<T*> instance{nullptr};

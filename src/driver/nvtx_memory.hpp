@@ -1,7 +1,7 @@
 // NVTX's view of memory: tools such as compute-sanitizer learn which parts of a large block are in use.
 //
-// Owns: nothing; forwards. Must not know: pools. Any thread. Header-only NVTX: where no tool listens, a call is a test of a
-// pointer.
+// Owns: nothing; forwards. Must not know: pools. Any thread. Header-only NVTX: where no tool listens, a call is a test
+// of a pointer.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // Owns: the process's drivers, one of each kind, and the choice of the default one (registry.hpp). Any thread.
 //
-// The registry is never destroyed: static objects of the program may still free memory through it when the process ends.
+// The registry is never destroyed: static objects of the program may still free memory through it when the process
+// ends.
 #include "driver/registry.hpp"
 
 #include <pthread.h>
@@ -44,8 +45,8 @@ struct Registry {
 
 Registry& registry() { return never_destroyed<Registry>(); }
 
-// The default driver, once it is chosen. A driver keeps a use (fork.hpp), so a child that finds one here is lost: it is taken
-// away there, so that whoever finds it need not ask.
+// The default driver, once it is chosen. A driver keeps a use (fork.hpp), so a child that finds one here is lost: it is
+// taken away there, so that whoever finds it need not ask.
 constinit std::atomic<Driver*> default_known{nullptr};
 [[maybe_unused]] const int forgotten_in_child =
     pthread_atfork(nullptr, nullptr, [] { default_known.store(nullptr, std::memory_order_relaxed); });

@@ -1,5 +1,5 @@
-// Implements <rmm/mr/detail/adaptor.hpp>: what adaptors have in common, limiting, aligned. Any thread; no lock is held over a call
-// of upstream.
+// Implements <rmm/mr/detail/adaptor.hpp>: what adaptors have in common, limiting, aligned. Any thread; no lock is held
+// over a call of upstream.
 #include "rmm/mr/detail/adaptor.hpp"
 
 #include <algorithm>

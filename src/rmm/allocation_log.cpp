@@ -22,11 +22,12 @@ namespace mr {
 namespace detail {
 namespace {
 
-// How old a record may get before it is in the file. Nobody who looks at the file notices, and a program that always allocates
-// pays for ten writes a second.
+// How old a record may get before it is in the file. Nobody who looks at the file notices, and a program that always
+// allocates pays for ten writes a second.
 constexpr std::chrono::milliseconds longest_delay{100};
 
-// 10 of the thread, 15 of the time, 16 of the action, 18 of the pointer, 20 of the size, 18 of the stream, commas, newline.
+// 10 of the thread, 15 of the time, 16 of the action, 18 of the pointer, 20 of the size, 18 of the stream, commas,
+// newline.
 constexpr std::size_t longest_line = 128;
 
 constexpr auto level = rapids_logger::level_enum::info;
@@ -118,8 +119,8 @@ void allocation_log::record(action what, void* ptr, std::size_t bytes, cuda_stre
         write_in_step(place);
         return;
     }
-    // The writer says that it sleeps before it looks at next_place_ for the last time; both are sequentially consistent, so
-    // that one of us sees the other.
+    // The writer says that it sleeps before it looks at next_place_ for the last time; both are sequentially
+    // consistent, so that one of us sees the other.
     if (writer_sleeps_.load() || place % wake_interval == 0) wake_writer();
 }
 
@@ -137,8 +138,8 @@ void allocation_log::wait_for_room() noexcept {
         write_until(next_place_.load(), auto_flush_);
 }
 
-/// More threads than the reserve are here at once. The one with the pen waits for those who have a place, so that none of these
-/// may wait for the pen.
+/// More threads than the reserve are here at once. The one with the pen waits for those who have a place, so that none
+/// of these may wait for the pen.
 void allocation_log::wait_for_turn(std::uint64_t place) noexcept {
     while (slot_of(place).turn.load(std::memory_order_acquire) != turn_of(place)) {
         if (!pen_.try_lock()) {
@@ -321,7 +322,8 @@ void allocation_log::after_fork(bool in_child) noexcept {
 void allocation_log::at_exit() noexcept {
     in_step_.store(true);
     const std::lock_guard lock(pen_);
-    // Files are flushed by their sinks, next. A stream of the program has every line already, and may not exist any more.
+    // Files are flushed by their sinks, next. A stream of the program has every line already, and may not exist any
+    // more.
     write_until(next_place_.load(), false);
 }
 

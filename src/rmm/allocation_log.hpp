@@ -1,13 +1,14 @@
-// The log behind logging_resource_adaptor: what happened, in the order in which it happened, as lines of text in the end.
+// The log behind logging_resource_adaptor: what happened, in the order in which it happened, as lines of text in the
+// end.
 //
-// A thread that allocates takes a place in a ring and puts a record of 48 bytes there; no lock, no text, no system call. Whoever
-// has the pen makes lines of the records in the order of their places: a thread of the log, which is never further behind than
-// a tenth of a second; a thread that finds the ring full; a thread that flushes, destroys the log or exits. Where the lines go
-// into objects of the program (streams, callbacks), or must leave at once, and in a child made by fork(), the thread that
-// allocates takes the pen itself.
+// A thread that allocates takes a place in a ring and puts a record of 48 bytes there; no lock, no text, no system
+// call. Whoever has the pen makes lines of the records in the order of their places: a thread of the log, which is
+// never further behind than a tenth of a second; a thread that finds the ring full; a thread that flushes, destroys the
+// log or exits. Where the lines go into objects of the program (streams, callbacks), or must leave at once, and in a
+// child made by fork(), the thread that allocates takes the pen itself.
 //
-// Owns: the ring, the thread, the sinks' share. Must not know: resources. Any thread; `record` never throws and blocks only
-// while the ring is full.
+// Owns: the ring, the thread, the sinks' share. Must not know: resources. Any thread; `record` never throws and blocks
+// only while the ring is full.
 #pragma once
 
 #include <pthread.h>
@@ -46,7 +47,8 @@ class allocation_log final : rmm::detail::process_observer {
     void flush();
 
   private:
-    // Places are counted through all laps of the ring. In lap n a slot is free at 2n, filled at 2n + 1, free again at 2n + 2.
+    // Places are counted through all laps of the ring. In lap n a slot is free at 2n, filled at 2n + 1, free again at
+    // 2n + 2.
     struct alignas(64) slot {
         std::atomic<std::uint64_t> turn;
         std::int64_t time_ns;

@@ -1,5 +1,5 @@
-// Implements the compiled part of <rmm/mr/arena_memory_resource.hpp>: which configuration of the pool's engine it is, and its dump. Any
-// thread.
+// Implements the compiled part of <rmm/mr/arena_memory_resource.hpp>: which configuration of the pool's engine it is,
+// and its dump. Any thread.
 #include <cstdio>
 #include <exception>
 #include <optional>

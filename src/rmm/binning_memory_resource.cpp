@@ -1,7 +1,7 @@
 // Implements <rmm/mr/detail/binning.hpp>. Any thread but for `add_bin`.
 //
-// A bin that is added when blocks are out already must not get the frees of those: what it hands out is noted, and a free of
-// its size that is not noted goes to where such sizes went before.
+// A bin that is added when blocks are out already must not get the frees of those: what it hands out is noted, and a
+// free of its size that is not noted goes to where such sizes went before.
 #include <algorithm>
 #include <atomic>
 #include <limits>

@@ -1,7 +1,7 @@
 // Names of resources in errors and reports, spelled as the program spells them.
 //
-// Owns: whether Python uses the library in this process, and which threads write for other programs now. Must not know: resources.
-// Any thread.
+// Owns: whether Python uses the library in this process, and which threads write for other programs now. Must not know:
+// resources. Any thread.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace detail {
 /// From now on a `pool_memory_resource` is called `PoolMemoryResource`. The Python module says so when it is loaded.
 void name_classes_as_in_python() noexcept;
 
-/// While it lives, names that this thread asks for are those of C++: other programs read them, which expect the same of every
-/// process. Nests.
+/// While it lives, names that this thread asks for are those of C++: other programs read them, which expect the same of
+/// every process. Nests.
 class names_for_programs {
   public:
     names_for_programs() noexcept;
@@ -27,7 +27,8 @@ class names_for_programs {
     const bool before_;
 };
 
-/// `text` with its names of resources and adaptors (words that end in `_resource` or `_adaptor`) as the program spells them.
+/// `text` with its names of resources and adaptors (words that end in `_resource` or `_adaptor`) as the program spells
+/// them.
 std::string with_class_names(std::string_view text);
 
 }  // namespace detail

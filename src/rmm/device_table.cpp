@@ -86,8 +86,8 @@ struct table {
             return static_cast<mr::device_memory_resource*>(ref.resource);
         return &behind_refs.try_emplace({ref.resource, ref.operations}, ref).first->second;
     }
-    /// Of a resource that an entry of any device owns. The owner is wrapped: C finds its resources, each of which has one device, by
-    /// their owners.
+    /// Of a resource that an entry of any device owns. The owner is wrapped: C finds its resources, each of which has
+    /// one device, by their owners.
     std::shared_ptr<void> share_of_owner(const raw_ref& ref) const {
         const auto is_owned = [&](const entry& e) { return e.owner != nullptr && is_same(e.ref, ref); };
         for (const device_entries& d : devices) {

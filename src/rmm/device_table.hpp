@@ -1,9 +1,9 @@
 // The resource of each device, and who keeps it alive: one table for C++, C and Python.
 //
-// An entry is {object, operations, owner}, and the face under which Python knows it; it changes in one step. Which resource
-// it is, is read without a lock: an entry has two states, and a change fills the one that is not current.
-// Owns: the owners and the faces, until C or Python set another resource; no face after the end of Python, and no resource that it
-// has set. Must not know: what they are. Any thread. No owner and no face is let go of under the lock.
+// An entry is {object, operations, owner}, and the face under which Python knows it; it changes in one step. Which
+// resource it is, is read without a lock: an entry has two states, and a change fills the one that is not current.
+// Owns: the owners and the faces, until C or Python set another resource; no face after the end of Python, and no
+// resource that it has set. Must not know: what they are. Any thread. No owner and no face is let go of under the lock.
 #pragma once
 
 #include <array>
@@ -42,9 +42,9 @@ struct plain_resource {
     raw_ref ref;  ///< null: the initial resource
     mr::device_memory_resource* pointer;
 };
-/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again. Until then, or until C or Python
-/// sets another, the entry of the one before is kept. A resource that the entry of another device owns has that owner here too.
-/// Returns the one before.
+/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again. Until then, or until C
+/// or Python sets another, the entry of the one before is kept. A resource that the entry of another device owns has
+/// that owner here too. Returns the one before.
 plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref);
 /// The resource of the device now; without its face.
 owned_resource resource_with_owner(cuda_device_id device);
@@ -54,8 +54,8 @@ owned_resource resource_with_face(cuda_device_id device, std::uint64_t* num_chan
 bool add_face(cuda_device_id device, std::uint64_t num_changes, std::shared_ptr<void> face);
 /// The devices whose resource has had a face, ascending.
 std::vector<cuda_device_id> devices_with_faces();
-/// No entry has a face any more. Devices whose resource Python has set have the initial resource; what others have set stays, and
-/// so does what C++ has replaced and may set again. Does nothing in the child of a fork without the driver.
+/// No entry has a face any more. Devices whose resource Python has set have the initial resource; what others have set
+/// stays, and so does what C++ has replaced and may set again. Does nothing in the child of a fork without the driver.
 [[nodiscard]] std::vector<owned_resource> clear_faces();
 /// The same, but all devices have the initial resource, whoever has set another.
 [[nodiscard]] std::vector<owned_resource> reset_resources();

@@ -1,7 +1,7 @@
 // What this library knows about a stream-ordered pool of the driver, for the ledger.
 //
-// The driver does not say how much a pool holds; it keeps what was in use at the most, up to its release threshold. Owns: the
-// counts. Must not know: the resources over the pool. Any thread; no lock where a resource owns the pool.
+// The driver does not say how much a pool holds; it keeps what was in use at the most, up to its release threshold.
+// Owns: the counts. Must not know: the resources over the pool. Any thread; no lock where a resource owns the pool.
 #pragma once
 
 #include <atomic>
@@ -58,8 +58,8 @@ class driver_pool final : public memory_holder {
     std::atomic<std::size_t> peak_bytes_{0};
 };
 
-/// Of a pool that is named by its handle: the record of the resource that owns it; else one that stays. Throws std::bad_alloc
-/// for a new one.
+/// Of a pool that is named by its handle: the record of the resource that owns it; else one that stays. Throws
+/// std::bad_alloc for a new one.
 driver_pool& record_of_pool(cudaMemPool_t pool, driver_pool::whose owner = driver_pool::foreign);
 
 }  // namespace detail

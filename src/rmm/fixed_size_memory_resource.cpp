@@ -1,4 +1,5 @@
-// Implements the compiled part of <rmm/mr/fixed_size_memory_resource.hpp>: which configuration of the pool's engine it is. Any thread.
+// Implements the compiled part of <rmm/mr/fixed_size_memory_resource.hpp>: which configuration of the pool's engine it
+// is. Any thread.
 #include <limits>
 #include <string>
 

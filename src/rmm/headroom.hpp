@@ -23,8 +23,8 @@ struct headroom {
 
     explicit headroom(std::size_t bytes) : headroom_bytes(bytes) {}
 
-    /// How many of the first bytes of a block belong on the device: a multiple of 256. `free_bytes()` asks the device; what
-    /// it throws passes through.
+    /// How many of the first bytes of a block belong on the device: a multiple of 256. `free_bytes()` asks the device;
+    /// what it throws passes through.
     template<typename FreeBytes>
     std::size_t bytes_on_device(std::size_t bytes, FreeBytes free_bytes) {
         std::unique_lock lock(mutex);

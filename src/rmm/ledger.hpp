@@ -1,10 +1,11 @@
 // The ledger: who in this process holds memory of which device.
 //
-// Everything that takes memory from the driver, or keeps some for others, has a holder here for as long as it lives. A device
-// is one of `the_driver()`: where a thread is in a `driver_scope`, it enters and sees the devices of that driver. The
-// ledger keeps no figures; a holder is asked when somebody looks. What several holders pass on to each other is counted
-// once: where it comes from the driver (`takes_from_driver`). Owns: the list, which is never destroyed. Must not know: what
-// holders are. Any thread; no lock is held while a holder is asked, so that a holder may lock what it likes.
+// Everything that takes memory from the driver, or keeps some for others, has a holder here for as long as it lives. A
+// device is one of `the_driver()`: where a thread is in a `driver_scope`, it enters and sees the devices of that
+// driver. The ledger keeps no figures; a holder is asked when somebody looks. What several holders pass on to each
+// other is counted once: where it comes from the driver (`takes_from_driver`). Owns: the list, which is never
+// destroyed. Must not know: what holders are. Any thread; no lock is held while a holder is asked, so that a holder may
+// lock what it likes.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +52,8 @@ class memory_holder {
     /// O(blocks in use). What is counted elsewhere too has the tag `of_a_pool`.
     virtual void add_by_tag(tag_sums* sums) { (void)sums; }
     virtual void add_blocks(std::vector<held_block>* blocks) { (void)blocks; }
-    /// Lets go of up to about `bytes` that nobody uses, so that the driver has them again. Returns how many; waits for no
-    /// lock that is held over calls of others.
+    /// Lets go of up to about `bytes` that nobody uses, so that the driver has them again. Returns how many; waits for
+    /// no lock that is held over calls of others.
     virtual std::size_t give_back(std::size_t bytes) noexcept {
         (void)bytes;
         return 0;
@@ -74,7 +75,8 @@ void enter_ledger(int device, memory_holder& holder);
 /// Afterwards nobody asks the holder. Waits until nobody does. Of a holder that is not in the ledger: nothing.
 void leave_ledger(memory_holder& holder) noexcept;
 
-/// f(memory_holder&) for the holders of a device of `the_driver()`, in the order in which they came. What `f` throws passes through.
+/// f(memory_holder&) for the holders of a device of `the_driver()`, in the order in which they came. What `f` throws
+/// passes through.
 using holder_visitor = void (*)(void* user, memory_holder& holder);
 void visit_holders(int device, holder_visitor visit, void* user);
 template<typename F>
@@ -83,8 +85,8 @@ void for_each_holder(int device, F&& f) {
         device, [](void* user, memory_holder& h) { (*static_cast<std::remove_reference_t<F>*>(user))(h); }, &f);
 }
 
-/// While memory of the device is, or may be, on its way from the driver to a holder or back, so that no holder's figures have
-/// it. Any thread; nests; O(1).
+/// While memory of the device is, or may be, on its way from the driver to a holder or back, so that no holder's
+/// figures have it. Any thread; nests; O(1).
 class transit_scope {
   public:
     explicit transit_scope(int device) noexcept;
@@ -95,12 +97,13 @@ class transit_scope {
   private:
     const int device_;
 };
-/// Whether anybody is in such a scope of the device. Who asks this first and then the holders' figures misses nothing that was
-/// taken before. (Devices of other drivers with the same number count too.)
+/// Whether anybody is in such a scope of the device. Who asks this first and then the holders' figures misses nothing
+/// that was taken before. (Devices of other drivers with the same number count too.)
 bool is_in_transit(int device) noexcept;
 
-/// What a resource that has no memory of its own takes from the driver, block by block. All objects of such a class share
-/// one, which is never destroyed; on each device it is a holder. A block is found again whichever device is current.
+/// What a resource that has no memory of its own takes from the driver, block by block. All objects of such a class
+/// share one, which is never destroyed; on each device it is a holder. A block is found again whichever device is
+/// current.
 class block_record {
   public:
     block_record(const char* name, const char* kind, bool takes_from_driver)
@@ -110,8 +113,8 @@ class block_record {
 
     /// A block for which there is no host memory here is not counted.
     void note(int device, void* ptr, std::size_t bytes) noexcept;
-    /// Of one that goes back to the driver in the scope of the result: it has no entry any more, so that the driver may give the
-    /// address to another thread, and is held until the scope ends. Nothing for one that is not known.
+    /// Of one that goes back to the driver in the scope of the result: it has no entry any more, so that the driver may
+    /// give the address to another thread, and is held until the scope ends. Nothing for one that is not known.
     class going;
     [[nodiscard]] going forget(void* ptr) noexcept;
 

@@ -1,4 +1,5 @@
-// Implements <rmm/mr/detail/logging_adaptor.hpp>, over allocation_log.hpp. Any thread; no lock is held over a call of upstream.
+// Implements <rmm/mr/detail/logging_adaptor.hpp>, over allocation_log.hpp. Any thread; no lock is held over a call of
+// upstream.
 #include "rmm/mr/detail/logging_adaptor.hpp"
 
 #include <cstdlib>
@@ -44,7 +45,8 @@ std::string logging_adaptor::filename_of_environment() {
     return filename;
 }
 
-// The log is whole in the child of a fork, so that an upstream of the program's own can be used there: ours refuse themselves.
+// The log is whole in the child of a fork, so that an upstream of the program's own can be used there: ours refuse
+// themselves.
 void* logging_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     void* ptr = nullptr;
     try {

@@ -16,8 +16,8 @@ namespace {
 
 namespace driver = rmm::detail::driver;
 
-// Never destroyed: resources that are statics are used at exit. Pages of managed memory are on the device when they are used there; how
-// many, the driver does not say.
+// Never destroyed: resources that are statics are used at exit. Pages of managed memory are on the device when they are
+// used there; how many, the driver does not say.
 rmm::detail::block_record& managed_blocks() {
     static auto* const blocks =
         new rmm::detail::block_record("managed_memory_resource", "managed_memory_resource", false);

@@ -1,7 +1,7 @@
 // Handle 0 on its way into a resource of this library and out again (<rmm/detail/stream_meaning.hpp>).
 //
-// A resource that uses the stream itself works with the handle that is meant; one that only forwards hands on what it was
-// given. Owns: the thread's mark. Must not know: resources. Any thread.
+// A resource that uses the stream itself works with the handle that is meant; one that only forwards hands on what it
+// was given. Owns: the thread's mark. Must not know: resources. Any thread.
 #pragma once
 
 #include <atomic>
@@ -50,8 +50,8 @@ class meant_stream {
     const bool marked_;
 };
 
-/// How those are called who are asked for memory in turn, resources and callbacks of the program among them: with the handle
-/// that the served call was given, which again means what it meant.
+/// How those are called who are asked for memory in turn, resources and callbacks of the program among them: with the
+/// handle that the served call was given, which again means what it meant.
 class onward_stream {
   public:
     explicit onward_stream(cuda_stream_view used) noexcept : stream_(used) {

@@ -1,4 +1,5 @@
-// Implements <rmm/mr/host/new_delete_resource.hpp> and the compiled part of <rmm/mr/host/host_memory_resource.hpp>. Any thread.
+// Implements <rmm/mr/host/new_delete_resource.hpp> and the compiled part of <rmm/mr/host/host_memory_resource.hpp>. Any
+// thread.
 #include "rmm/mr/host/new_delete_resource.hpp"
 
 #include <new>

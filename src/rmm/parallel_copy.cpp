@@ -1,7 +1,7 @@
 // Implements parallel_copy.hpp.
 //
-// The parts of a copy are claimed by adding one to a ticket, which also says which copy it is of. What the copy is made of may be
-// read too late; the claim then fails, as the ticket is of another copy.
+// The parts of a copy are claimed by adding one to a ticket, which also says which copy it is of. What the copy is made
+// of may be read too late; the claim then fails, as the ticket is of another copy.
 #include "rmm/parallel_copy.hpp"
 
 #include <algorithm>

@@ -9,8 +9,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// As memcpy. Parts go to whichever thread is ready, so that one that wakes late delays nothing; while another copy has the threads,
-/// the caller copies alone.
+/// As memcpy. Parts go to whichever thread is ready, so that one that wakes late delays nothing; while another copy has
+/// the threads, the caller copies alone.
 void copy_in_parallel(void* to, const void* from, std::size_t bytes);
 
 }  // namespace detail

@@ -51,7 +51,8 @@ void pinned_host_memory_resource::deallocate(void* ptr, std::size_t, std::size_t
 void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) { return allocate(bytes); }
 
 void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
-    // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at once.
+    // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at
+    // once.
     if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr && bytes >= rmm::detail::pin_from_bytes) {
         driver::Driver& d = rmm::detail::the_driver();

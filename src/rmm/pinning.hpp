@@ -1,7 +1,7 @@
 // Page-locked host memory that is quick to get: huge pages, touched by many threads, then registered with the driver.
 //
-// One thread of the driver faults and locks page by page: half a second for a GiB. Touched first, the same memory is registered
-// in 0.02 s, and 16 threads touch it in as little (benchmarks/pinning.cpp).
+// One thread of the driver faults and locks page by page: half a second for a GiB. Touched first, the same memory is
+// registered in 0.02 s, and 16 threads touch it in as little (benchmarks/pinning.cpp).
 //
 // Owns: which large blocks of the pinned resources were made like that. Must not know: resources, pools. Any thread.
 #pragma once
@@ -25,15 +25,15 @@ struct pinned_block {
 /// What `pin` rounds sizes up to, and aligns to: a huge page of every processor that has devices.
 inline constexpr std::size_t pinning_unit = std::size_t{2} << 20;
 
-/// Below this the pinned resources leave it to the driver: its call costs 16 ms there, which is little to save, and rounding
-/// up to whole huge pages would waste more than a sixteenth.
+/// Below this the pinned resources leave it to the driver: its call costs 16 ms there, which is little to save, and
+/// rounding up to whole huge pages would waste more than a sixteenth.
 inline constexpr std::size_t pin_from_bytes = std::size_t{32} << 20;
 
-/// Takes `bytes` > 0, rounded up to `pinning_unit`, aligned to it, and away from other such blocks (a copy must not cross from
-/// one page-locked range into another). Blocks for as long as pinning takes: 0.04 s for a GiB, up to 16 threads that end with
-/// the call. Never asks for more than the machine has to give (touched pages are not refused, the process ends). Where the
-/// memory cannot be registered, or devices could not use it by its address: the driver's own call, for exactly `bytes`.
-/// Must be called with a device current.
+/// Takes `bytes` > 0, rounded up to `pinning_unit`, aligned to it, and away from other such blocks (a copy must not
+/// cross from one page-locked range into another). Blocks for as long as pinning takes: 0.04 s for a GiB, up to 16
+/// threads that end with the call. Never asks for more than the machine has to give (touched pages are not refused, the
+/// process ends). Where the memory cannot be registered, or devices could not use it by its address: the driver's own
+/// call, for exactly `bytes`. Must be called with a device current.
 kmm::driver::Status pin(kmm::driver::Driver& driver, std::size_t bytes, pinned_block* out) noexcept;
 
 /// Gives back what `pin` gave. Waits for what the driver waits for; nobody may use the memory any more.

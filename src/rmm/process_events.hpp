@@ -7,8 +7,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// Something that must be whole when the process forks. Objects are told in the order of `place`, and of their making, so that
-/// whoever locks in that order cannot get stuck; after the fork in the reverse order.
+/// Something that must be whole when the process forks. Objects are told in the order of `place`, and of their making,
+/// so that whoever locks in that order cannot get stuck; after the fork in the reverse order.
 class process_observer {
   public:
     enum class place { log, logger, sink };

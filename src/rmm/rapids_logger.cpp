@@ -1,5 +1,5 @@
-// Implements the logger of <rapids_logger/logger.hpp>: what a line looks like, and who gets it. Any thread; no lock is held while
-// sinks write.
+// Implements the logger of <rapids_logger/logger.hpp>: what a line looks like, and who gets it. Any thread; no lock is
+// held while sinks write.
 #include "rapids_logger/logger.hpp"
 
 #include <ctime>

@@ -1,6 +1,6 @@
-// Implements the sinks of <rapids_logger/logger.hpp>. Any thread. A sink of the library's has a lock, which is held over the system
-// call. What is the program's, a stream or a callback, is called with no lock held, by the thread that logs, one at a time; what it
-// logs itself comes when it has returned.
+// Implements the sinks of <rapids_logger/logger.hpp>. Any thread. A sink of the library's has a lock, which is held
+// over the system call. What is the program's, a stream or a callback, is called with no lock held, by the thread that
+// logs, one at a time; what it logs itself comes when it has returned.
 #include <fcntl.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -97,7 +97,8 @@ struct sink::state final : process_observer {
 
     bool delivers_here() const noexcept { return delivering && deliverer == std::this_thread::get_id(); }
 
-    /// Hands over the item and what the program's code logs meanwhile. Throws what that throws; what waits behind it is dropped.
+    /// Hands over the item and what the program's code logs meanwhile. Throws what that throws; what waits behind it is
+    /// dropped.
     void deliver(sink& to, item next) {
         std::unique_lock lock(mutex);
         if (delivers_here()) {

@@ -37,8 +37,8 @@ namespace {
 
 using entry = mr::reclaimer_registration::entry;
 
-// Where reclaimers free little in each call an allocation may need many; where several allocations take from each other what
-// is freed, it must end.
+// Where reclaimers free little in each call an allocation may need many; where several allocations take from each other
+// what is freed, it must end.
 constexpr int max_rounds = 64;
 
 constinit thread_local int num_reasons_not_to_ask = 0;

@@ -1,7 +1,8 @@
 // What an allocation does that is short of memory: asks others to free some.
 //
-// Owns: the registered reclaimers, each of a device of `the_driver()`; for each thread, whom it may ask. Must not know: who
-// asks. Any thread. Nobody is asked with a lock held, so whoever asks must hold none either, nor any mark for which others wait.
+// Owns: the registered reclaimers, each of a device of `the_driver()`; for each thread, whom it may ask. Must not know:
+// who asks. Any thread. Nobody is asked with a lock held, so whoever asks must hold none either, nor any mark for which
+// others wait.
 #pragma once
 
 #include <chrono>
@@ -20,8 +21,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// While a pool asks its upstream: whoever is short of memory there asks nobody (the pool itself does, when it knows how
-/// little would do and holds nothing up), and what it hands out is the pool's.
+/// While a pool asks its upstream: whoever is short of memory there asks nobody (the pool itself does, when it knows
+/// how little would do and holds nothing up), and what it hands out is the pool's.
 class upstream_call {
   public:
     upstream_call() noexcept : before_(tag_of_thread) { tag_of_thread = of_a_pool; }
@@ -54,7 +55,8 @@ class no_reclaimers_scope {
 
 /// What a reclaimer of this library may want to know of the search that calls it.
 struct reclaim_search {
-    /// The driver has no more. Else only some resource has reached a limit of its own, and what the driver gets back is no help.
+    /// The driver has no more. Else only some resource has reached a limit of its own, and what the driver gets back is
+    /// no help.
     bool device_is_full = false;
     memory_holder* asker = nullptr;  ///< the resource that is short; null: one that is no holder
     int round = 0;                   ///< everybody has been asked so often before
@@ -63,16 +65,17 @@ struct reclaim_search {
 /// Of the innermost call of `reclaim` on this thread; null outside of any.
 const reclaim_search* current_search() noexcept;
 
-/// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees something,
-/// but not for ever, nor for longer than `patience`. Where the device is full, nobody is asked for more than it has in all.
+/// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees
+/// something, but not for ever, nor for longer than `patience`. Where the device is full, nobody is asked for more than
+/// it has in all.
 class reclaim_rounds {
   public:
     /// `asker`, if it has a holder, is not asked to give anything back.
     reclaim_rounds(int device, std::size_t bytes, cuda_stream_view stream, memory_holder* asker) noexcept
         : device_(device), bytes_(bytes), stream_(stream), asker_(asker) {}
 
-    /// Asks until somebody has freed something: true, then the allocation is worth another try. `device_is_full`: the driver
-    /// has no more, so that it helps if other pools give back what they do not use.
+    /// Asks until somebody has freed something: true, then the allocation is worth another try. `device_is_full`: the
+    /// driver has no more, so that it helps if other pools give back what they do not use.
     bool ask(bool device_is_full) noexcept;
     static constexpr std::chrono::seconds patience{10};
 
@@ -94,8 +97,8 @@ class reclaim_rounds {
     std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 
-/// What `call(void** out)`, a call of the driver, allocates; asks others where the driver has no more, and throws (with `what`
-/// in the text) if that does not help.
+/// What `call(void** out)`, a call of the driver, allocates; asks others where the driver has no more, and throws (with
+/// `what` in the text) if that does not help.
 template<typename F>
 void* allocate_or_reclaim(int device, std::size_t bytes, cuda_stream_view stream, memory_holder* asker,
                           const char* what, F&& call, std::source_location where = std::source_location::current()) {

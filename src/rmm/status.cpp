@@ -78,7 +78,8 @@ void check(driver::Status status, std::source_location where) {
 
 namespace {
 
-/// Who in this process holds memory of the device, the largest first, and what runtimes say; lines that begin with "\n".
+/// Who in this process holds memory of the device, the largest first, and what runtimes say; lines that begin with
+/// "\n".
 std::string held_here(int device) {
     constexpr std::size_t max_named = 5;
     std::vector<std::pair<std::size_t, std::string>> holders;

@@ -1,8 +1,8 @@
 // Which streams are ours, and who a stream is.
 //
-// A handle does not identify a stream: the driver soon uses it again, and recording an event on a destroyed one ends the
-// process. Streams made by rmm::cuda_stream are registered here, so that they can be fenced at any time, after their end
-// too. Of all others only the call that brought the handle may touch it.
+// A handle does not identify a stream: the driver soon uses it again, and recording an event on a destroyed one ends
+// the process. Streams made by rmm::cuda_stream are registered here, so that they can be fenced at any time, after
+// their end too. Of all others only the call that brought the handle may touch it.
 //
 // Owns: the table and what is left of our streams when they are destroyed. Must not know: resources. Any thread.
 #pragma once
@@ -39,9 +39,9 @@ class owned_stream {
     /// False before the driver may use the handle for another stream.
     bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
-    /// Records everything queued so far in `spare`, or, if the stream has ended, names the event of its end. `*point` is
-    /// the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this object. A stream that is
-    /// being captured is left alone: Code::capture_error.
+    /// Records everything queued so far in `spare`, or, if the stream has ended, names the event of its end. `*point`
+    /// is the event to wait for; null if there is nothing to wait for. The event of the end lives as long as this
+    /// object. A stream that is being captured is left alone: Code::capture_error.
     kmm::driver::Status fence(kmm::driver::EventHandle spare, kmm::driver::EventHandle* point) noexcept;
     /// Whether the stream is gone; then `*end` is as `fence` would give it. Never waits.
     bool has_closed(kmm::driver::EventHandle* end) noexcept;
@@ -70,8 +70,8 @@ class owned_stream {
     owned_stream* next_gone_ = nullptr;
 };
 
-/// Streams whose last reference was dropped under a lock. To destroy one calls the driver, which is done without the lock.
-/// Needs no memory of the host. Not thread-safe.
+/// Streams whose last reference was dropped under a lock. To destroy one calls the driver, which is done without the
+/// lock. Needs no memory of the host. Not thread-safe.
 class gone_streams {
   public:
     gone_streams() = default;

@@ -23,8 +23,8 @@ constexpr int attribute_pageable_memory_access = 88;
 
 constexpr int host = -1;
 
-// A process has no more addresses, so such a request is refused before an allocator that ends the process over it (those of
-// the sanitizers) sees it.
+// A process has no more addresses, so such a request is refused before an allocator that ends the process over it
+// (those of the sanitizers) sees it.
 constexpr std::size_t addresses_of_a_process = std::size_t{1} << 48;
 
 /// For a resource of the class `what`.

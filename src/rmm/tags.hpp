@@ -1,6 +1,7 @@
 // The numbers behind <rmm/memory_tag.hpp>.
 //
-// Owns: the table of names, which only grows; each thread's current number. Must not know: who counts by tag. Any thread.
+// Owns: the table of names, which only grows; each thread's current number. Must not know: who counts by tag. Any
+// thread.
 #pragma once
 
 #include <atomic>

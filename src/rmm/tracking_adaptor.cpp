@@ -1,4 +1,5 @@
-// Implements <rmm/mr/detail/tracking_adaptor.hpp>, over outstanding_allocations.hpp. Any thread; no lock is held over a call of upstream.
+// Implements <rmm/mr/detail/tracking_adaptor.hpp>, over outstanding_allocations.hpp. Any thread; no lock is held over a
+// call of upstream.
 #include "rmm/mr/detail/tracking_adaptor.hpp"
 
 #include <exception>

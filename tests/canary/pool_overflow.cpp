@@ -1,5 +1,5 @@
-// Canary for pools under AddressSanitizer: work on a stream writes one byte past a block inside a pool, where memory of the
-// driver goes on. A thread of the host driver.
+// Canary for pools under AddressSanitizer: work on a stream writes one byte past a block inside a pool, where memory of
+// the driver goes on. A thread of the host driver.
 #include "driver/registry.hpp"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"

@@ -1,4 +1,5 @@
-// Canary for pools under AddressSanitizer: the host reads a block of a pool that was freed, once the stream has come so far.
+// Canary for pools under AddressSanitizer: the host reads a block of a pool that was freed, once the stream has come so
+// far.
 #include "rmm/cuda_stream.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"

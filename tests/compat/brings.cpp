@@ -1,5 +1,5 @@
-// A program as they were written for RMM 25.10: it includes one header, and uses what that header of RMM's brings. Built once
-// for each header (CMakeLists.txt): with nothing else before it, so that what is missing does not compile.
+// A program as they were written for RMM 25.10: it includes one header, and uses what that header of RMM's brings.
+// Built once for each header (CMakeLists.txt): with nothing else before it, so that what is missing does not compile.
 #include RMM_HEADER
 
 #ifdef LEANS_ON_ALIGNED

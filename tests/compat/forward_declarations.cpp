@@ -1,5 +1,5 @@
-// A header of a program that only names classes of rmm: instead of declaring them itself it includes <rmm/fwd.hpp>. What it
-// names is what the other headers define.
+// A header of a program that only names classes of rmm: instead of declaring them itself it includes <rmm/fwd.hpp>.
+// What it names is what the other headers define.
 #include <rmm/fwd.hpp>
 
 namespace program {

@@ -1,5 +1,5 @@
-// The C++ calls of the README of RMM 0.16 that need neither a kernel nor Thrust: streams are plain handles, resources plain
-// pointers. rmm_kernel_calls.cu has the others.
+// The C++ calls of the README of RMM 0.16 that need neither a kernel nor Thrust: streams are plain handles, resources
+// plain pointers. rmm_kernel_calls.cu has the others.
 #include <cstdint>
 #include <memory>
 #include <vector>

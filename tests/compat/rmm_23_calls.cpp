@@ -1,5 +1,5 @@
-// The C++ calls of the README of hipMM (the API of RMM 23.12) that need neither a kernel nor Thrust: rmm_kernel_calls.cu has
-// those.
+// The C++ calls of the README of hipMM (the API of RMM 23.12) that need neither a kernel nor Thrust:
+// rmm_kernel_calls.cu has those.
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -1,4 +1,5 @@
-// The calls of the introductions to RMM 0.16, hipMM and RMM 25 that launch a kernel or an algorithm of Thrust. Needs a GPU.
+// The calls of the introductions to RMM 0.16, hipMM and RMM 25 that launch a kernel or an algorithm of Thrust. Needs a
+// GPU.
 #include <cstdint>
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
-// Spellings that only one era of RMM had, and that are all offered: headers of both trees, functions of 23.12 and of 25.12.
+// Spellings that only one era of RMM had, and that are all offered: headers of both trees, functions of 23.12 and of
+// 25.12.
 #include <gtest/gtest.h>
 
 #include <type_traits>

@@ -1,5 +1,5 @@
-// What only emulated kernels have: errors that reach the caller, threads that are unwound, handles, types, the state that
-// other code may ask for.
+// What only emulated kernels have: errors that reach the caller, threads that are unwound, handles, types, the state
+// that other code may ask for.
 #include <gtest/gtest.h>
 
 #include <algorithm>

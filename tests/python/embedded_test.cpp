@@ -1,5 +1,5 @@
-// A program of C++ that has the interpreter of Python inside and goes on after its end: the table of resources, and what Python has
-// left behind.
+// A program of C++ that has the interpreter of Python inside and goes on after its end: the table of resources, and
+// what Python has left behind.
 #include <Python.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,8 @@ def callback():
     return mr.CallbackMemoryResource(lambda n, s: upstream.allocate(n, s), lambda p, n, s: upstream.deallocate(p, n, s))
 
 def failing():
-    return mr.FailureCallbackResourceAdaptor(mr.LimitingResourceAdaptor(mr.CudaMemoryResource(), 1 << 20), lambda n: True)
+    limited = mr.LimitingResourceAdaptor(mr.CudaMemoryResource(), 1 << 20)
+    return mr.FailureCallbackResourceAdaptor(limited, lambda n: True)
 
 on(2, mr.ManagedMemoryResource)
 on(4, counted)

@@ -1,5 +1,5 @@
-// Copies between arrays and device memory of the program come after what the calling thread has put on its stream, and before
-// what it puts there later. The test puts work on streams of the runtime's own driver.
+// Copies between arrays and device memory of the program come after what the calling thread has put on its stream, and
+// before what it puts there later. The test puts work on streams of the runtime's own driver.
 #include "harness.hpp"
 
 #include "driver/registry.hpp"
@@ -276,7 +276,8 @@ TEST(CallerStream, units_compiled_for_per_thread_default_streams_mean_the_thread
         // The memory that the arrays need is there before the device has work that does not end.
         a.copy_from(all(0));
         const auto first = allocate_in_per_thread_unit(s.rt, memory.data(), n);
-        // The stream of another thread is busy until the copies are made: what is ordered after the legacy stream would wait.
+        // The stream of another thread is busy until the copies are made: what is ordered after the legacy stream would
+        // wait.
         Gate gate, busy;
         const OpenAtEnd open(gate);
         std::thread other([&] {

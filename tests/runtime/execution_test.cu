@@ -260,8 +260,8 @@ TEST(Row094, an_idle_runtime_uses_no_core) {
     for (std::size_t d = 0; d < num_devices(rt); d++)
         rt.submit(device(d), GPUKernel(set_value, dim3(1)), overwrite(a), 1);
     rt.synchronize();
-    // The measurement takes its time: waits for a promise that nobody keeps. One of a few must be quiet: the driver has threads
-    // of its own, which have something to do now and then.
+    // The measurement takes its time: waits for a promise that nobody keeps. One of a few must be quiet: the driver has
+    // threads of its own, which have something to do now and then.
     std::promise<void> never;
     const std::future<void> future = never.get_future();
     double share = 1;

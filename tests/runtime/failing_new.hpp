@@ -1,4 +1,5 @@
-// A host without memory, as tests ask for it: any allocation of the process can be made to fail. failing_new.cpp replaces operator new.
+// A host without memory, as tests ask for it: any allocation of the process can be made to fail. failing_new.cpp
+// replaces operator new.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,8 @@
 #include "harness.hpp"
 #include "kmm/graph/host_reserve.hpp"
 
-/// Of the allocations of the process: the one after `allocations_left` more fails, and as many behind it as `failures_left` says.
+/// Of the allocations of the process: the one after `allocations_left` more fails, and as many behind it as
+/// `failures_left` says.
 extern std::atomic<long> allocations_left;
 extern std::atomic<long> failures_left;
 extern std::atomic<long> failed_so_far;
@@ -60,10 +62,11 @@ struct Outcome {
     std::vector<std::int64_t> values;
 };
 
-/// Submits of every kind, dependencies, evictions, copies, an array that goes while it is used. Whatever is thrown must be
-/// one of the library's errors, or std::bad_alloc.
+/// Submits of every kind, dependencies, evictions, copies, an array that goes while it is used. Whatever is thrown must
+/// be one of the library's errors, or std::bad_alloc.
 #if defined(__SANITIZE_THREAD__)
-// The host driver's fibers, which show ThreadSanitizer what runs beside what, are memory that no driver without it needs.
+// The host driver's fibers, which show ThreadSanitizer what runs beside what, are memory that no driver without it
+// needs.
 #define SKIP_WHERE_RACES_ARE_TRACKED() GTEST_SKIP() << "the tracking of races allocates too"
 #else
 #define SKIP_WHERE_RACES_ARE_TRACKED() static_cast<void>(0)

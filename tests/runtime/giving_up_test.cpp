@@ -1,5 +1,5 @@
-// A host without memory, the reserve of the library included: the runtime gives up. Every task that has not ended fails, whoever waits
-// is told, and nothing is let go of that is still used.
+// A host without memory, the reserve of the library included: the runtime gives up. Every task that has not ended
+// fails, whoever waits is told, and nothing is let go of that is still used.
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -10,8 +10,8 @@
 
 namespace {
 
-/// A task that writes the chunk when the gate opens, and has begun: without memory one that has not would fail alone, what comes after
-/// it for that reason, and the runtime had no need to give up.
+/// A task that writes the chunk when the gate opens, and has begun: without memory one that has not would fail alone,
+/// what comes after it for that reason, and the runtime had no need to give up.
 void begin_to_write(const RuntimeHandle& rt, Array<std::int64_t>& x, const Gate& gate) {
     const Gate begins;
     rt.submit(host(), Host([begins, gate](kmm::ViewMut<std::int64_t> v) {
@@ -332,7 +332,8 @@ struct Middle {
 };
 Middle* middle = nullptr;
 
-/// The runtime gives up while its submit is on its way; no longer is waited, as the submit may hold what it needs for that.
+/// The runtime gives up while its submit is on its way; no longer is waited, as the submit may hold what it needs for
+/// that.
 void give_up_in_the_middle() {
     middle->was_there = true;
     fail_after(0, 1'000'000'000);

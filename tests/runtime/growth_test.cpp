@@ -1,5 +1,5 @@
-// What many of a kind cost the thread that makes them, counted in bytes asked of the system: in proportion to their number.
-// Replaces operator new of the process.
+// What many of a kind cost the thread that makes them, counted in bytes asked of the system: in proportion to their
+// number. Replaces operator new of the process.
 #include "harness.hpp"
 
 #include <cstdlib>

@@ -1,7 +1,8 @@
-// What the tests of the runtime share: the configurations in which each test runs, latches without sleeps, checks of errors.
+// What the tests of the runtime share: the configurations in which each test runs, latches without sleeps, checks of
+// errors.
 //
-// Owns: nothing. Files compiled by nvcc run on the cuda driver; others on the driver that KMM_TEST_DRIVER names (host if
-// unset), since their kernels are emulated. KMM_TEST_SHORT=1 asks for fewer repetitions.
+// Owns: nothing. Files compiled by nvcc run on the cuda driver; others on the driver that KMM_TEST_DRIVER names (host
+// if unset), since their kernels are emulated. KMM_TEST_SHORT=1 asks for fewer repetitions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -84,8 +85,8 @@ inline RuntimeConfig config_with(std::size_t num_devices) {
     return config;
 }
 
-/// Leaves `bytes` to the host. Virtual devices are taken out of the host's limit, so that theirs must be set before; with
-/// fewer bytes than a third of that they would be made smaller.
+/// Leaves `bytes` to the host. Virtual devices are taken out of the host's limit, so that theirs must be set before;
+/// with fewer bytes than a third of that they would be made smaller.
 inline void limit_host_memory(RuntimeConfig& config, std::size_t bytes) {
     config.host_memory_limit = bytes;
     if (config.driver == kmm::DriverKind::Host)

@@ -1,5 +1,5 @@
-// A host without memory: whichever allocation fails, on whichever thread, a submit throws or a task fails, results are right or
-// clearly missing, and the runtime goes on.
+// A host without memory: whichever allocation fails, on whichever thread, a submit throws or a task fails, results are
+// right or clearly missing, and the runtime goes on.
 #include <cstdlib>
 
 #include "failing_new.hpp"

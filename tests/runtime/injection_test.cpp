@@ -1,5 +1,5 @@
-// A driver that fails: whatever call it is, a program ends with the right result or a clear exception, and the runtime goes
-// on. And a driver that counts: what moves when data does not fit.
+// A driver that fails: whatever call it is, a program ends with the right result or a clear exception, and the runtime
+// goes on. And a driver that counts: what moves when data does not fit.
 #include "harness.hpp"
 
 #include "kmm/execute/runtime_core.hpp"
@@ -59,8 +59,8 @@ std::set<std::string> clean_up_calls() {
             "destroy_pool"};
 }
 
-/// Writes, kernels on every device, spills, a host task, parts of chunks, copies out. Returns false if a clear exception
-/// said that something failed; a wrong result fails the test.
+/// Writes, kernels on every device, spills, a host task, parts of chunks, copies out. Returns false if a clear
+/// exception said that something failed; a wrong result fails the test.
 bool run_program(const RuntimeHandle& rt) {
     constexpr std::int64_t chunks = 4, size = chunks * n;
     const std::size_t devices = num_devices(rt);
@@ -256,7 +256,8 @@ TEST(FailureInjection, a_fetch_that_fails_fails_every_task_that_waits_for_it) {
     EXPECT_EQ(x.copy_to_vector(), counting<std::int64_t>(n));
 }
 
-// The fetch before a write of a part fails: the other part must not come back wrong under the name of an older, good write.
+// The fetch before a write of a part fails: the other part must not come back wrong under the name of an older, good
+// write.
 TEST(FailureInjection, a_failed_fetch_before_a_partial_write_does_not_spoil_the_rest_of_the_chunk_unseen) {
     auto driver = std::make_shared<ScriptedDriver>();
     RuntimeConfig config = scripted_config(1);

@@ -1,5 +1,5 @@
-// Kernel parameters of the program's own types, which are constructed from views: where they are built, what they see, and what
-// becomes of what their constructors throw.
+// Kernel parameters of the program's own types, which are constructed from views: where they are built, what they see,
+// and what becomes of what their constructors throw.
 #include "harness.hpp"
 
 #include <numeric>

@@ -173,7 +173,8 @@ TEST(Row018, arrays_in_static_storage_are_allowed) {
     global_runtime->submit(device(0),
                            GPU([](kmm::DeviceResource& device, kmm::GPUViewMut<std::int64_t> v) { device.fill(v, 8); }),
                            write(global_array));
-    // The process ends with the array, the handle and perhaps the tasks alive; its exit status says whether that was clean.
+    // The process ends with the array, the handle and perhaps the tasks alive; its exit status says whether that was
+    // clean.
 }
 
 TEST(Row018, every_call_in_the_child_of_a_fork_is_refused) {

@@ -1,5 +1,5 @@
-// What the library calls while it plans, and what it says afterwards: handlers, exceptions and pipes of the program's may do
-// what they like, and the runtime goes on.
+// What the library calls while it plans, and what it says afterwards: handlers, exceptions and pipes of the program's
+// may do what they like, and the runtime goes on.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -244,9 +244,9 @@ TEST(Row108, thousands_of_tasks_that_find_both_tiers_full_of_small_chunks_are_to
         ASSERT_NE(error, nullptr);
         EXPECT_TRUE(nests<kmm::OutOfMemory>(*error, "found no memory")) << error->what();
         EXPECT_TRUE(says(*error, "arrays: array")) << error->what();
-        // CPU time of the process, in which what ran before the last submit is not even counted: other work of the machine
-        // must not fail the test. Sanitizers are slower by themselves, and on GPUs the time of all calls of the driver for 70 000
-        // functions, and of the threads that ask it for completions, is in it.
+        // CPU time of the process, in which what ran before the last submit is not even counted: other work of the
+        // machine must not fail the test. Sanitizers are slower by themselves, and on GPUs the time of all calls of the
+        // driver for 70 000 functions, and of the threads that ask it for completions, is in it.
         const bool others_count = short_run() || driver_under_test() != kmm::DriverKind::Host;
         EXPECT_LT(seconds, others_count ? 60.0 : 2.0);
         const kmm::RuntimeStats stats = rt.stats();

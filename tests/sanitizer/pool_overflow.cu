@@ -1,5 +1,6 @@
-// A kernel writes one byte past a block of 1000 bytes inside a pool (`overflow`), or the block's last one (`clean`). Memory of the
-// device goes on behind the block, so that only a tool that knows of suballocations sees it: run_pool_overflow.sh.
+// A kernel writes one byte past a block of 1000 bytes inside a pool (`overflow`), or the block's last one (`clean`).
+// Memory of the device goes on behind the block, so that only a tool that knows of suballocations sees it:
+// run_pool_overflow.sh.
 #include <cstdio>
 #include <cstring>
 

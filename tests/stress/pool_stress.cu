@@ -1,8 +1,9 @@
-// Pools under everything at once: threads and streams that come and go, blocks of all sizes that are filled and checked by
-// kernels on whichever stream has them, handed from thread to thread, freed on other streams, while memory runs out and is
-// trimmed. A word that is not its block's number was in two hands, or was touched out of stream order.
+// Pools under everything at once: threads and streams that come and go, blocks of all sizes that are filled and checked
+// by kernels on whichever stream has them, handed from thread to thread, freed on other streams, while memory runs out
+// and is trimmed. A word that is not its block's number was in two hands, or was touched out of stream order.
 //
-// KMM_STRESS_SECONDS: for how long each pool is tried (default 2). KMM_STRESS_THREADS, KMM_STRESS_STREAMS: 4 and 4 a thread.
+// KMM_STRESS_SECONDS: for how long each pool is tried (default 2). KMM_STRESS_THREADS, KMM_STRESS_STREAMS: 4 and 4 a
+// thread.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -12,8 +12,9 @@
 
 namespace kmm::test {
 
-/// AddressSanitizer's allocator takes no part in fork() (g++ 12, 13): a child that was forked while another thread allocated waits for
-/// ever in its own `new`. What forks beside busy threads runs in the plain builds and under ThreadSanitizer, which takes part.
+/// AddressSanitizer's allocator takes no part in fork() (g++ 12, 13): a child that was forked while another thread
+/// allocated waits for ever in its own `new`. What forks beside busy threads runs in the plain builds and under
+/// ThreadSanitizer, which takes part.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool new_survives_a_fork_beside_threads = false;
 #elif defined(__has_feature)
@@ -26,8 +27,8 @@ inline constexpr bool new_survives_a_fork_beside_threads = true;
 inline constexpr bool new_survives_a_fork_beside_threads = true;
 #endif
 
-/// Forks; `body()` runs in the child and returns what is wrong ("" for nothing). Returns that, or how else the child ended. A child
-/// that has not ended after `seconds` is killed.
+/// Forks; `body()` runs in the child and returns what is wrong ("" for nothing). Returns that, or how else the child
+/// ended. A child that has not ended after `seconds` is killed.
 template<typename Body>
 std::string in_child(Body&& body, unsigned seconds = 30) {
     int ends[2];

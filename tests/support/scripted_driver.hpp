@@ -1,12 +1,12 @@
 // A driver for tests of the layers above: memory and data are real (a host driver does the work), time is the test's.
 //
 // Nothing runs by itself. In automatic mode (the default) each call that enqueues work runs whatever can run, on the
-// calling thread, before it returns; streams that the test holds stand still. In manual mode work runs only when the test
-// says so (`step`, `run_all`) or when a call waits for it. Failures are injected by number or by name of the call; every
-// call is logged.
+// calling thread, before it returns; streams that the test holds stand still. In manual mode work runs only when the
+// test says so (`step`, `run_all`) or when a call waits for it. Failures are injected by number or by name of the call;
+// every call is logged.
 //
-// Owns: the queues, the log, the injected failures. Must not know: what is being tested. Any thread; calls that wait for
-// held work block until another thread releases it (for a minute at most).
+// Owns: the queues, the log, the injected failures. Must not know: what is being tested. Any thread; calls that wait
+// for held work block until another thread releases it (for a minute at most).
 #pragma once
 
 #include <condition_variable>
@@ -77,7 +77,8 @@ class ScriptedDriver final : public Driver {
     void fail_at(std::uint64_t n, Code code);
     /// The n-th call of this name from now fails.
     void fail_call(const std::string& name, std::uint64_t n, Code code);
-    /// Calls of these names are neither counted by `fail_at` nor failed by it (e.g. "free": nothing could be done about it).
+    /// Calls of these names are neither counted by `fail_at` nor failed by it (e.g. "free": nothing could be done about
+    /// it).
     void exempt(std::set<std::string> names);
     /// Every later call on the device fails with device_lost; its queued work never takes effect but counts as done.
     void lose_device(int device);

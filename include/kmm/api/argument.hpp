@@ -19,7 +19,8 @@ namespace kmm {
 /// - `before_submit` once for each task; what it returns is stored in the task;
 /// - `commit` once, when all tasks are built and nothing is queued yet;
 /// - `after_submit` once, after the tasks were queued.
-/// What the first three throw leaves the submit without effect. The general form passes a copy of the value to each task.
+/// What the first three throw leaves the submit without effect. The general form passes a copy of the value to each
+/// task.
 template<typename T>
 struct ArgumentHandler {
     using type = T;
@@ -35,8 +36,8 @@ struct ArgumentHandler {
     T value_;
 };
 
-/// Turns what a task stored (`ArgumentHandler<..>::type`) into the function's parameter, when the task runs. The general
-/// form passes the stored value itself.
+/// Turns what a task stored (`ArgumentHandler<..>::type`) into the function's parameter, when the task runs. The
+/// general form passes the stored value itself.
 template<ExecutionSpace Space, typename T>
 struct ArgumentUnpack {
     static T& call(TaskContext&, T& stored) { return stored; }

@@ -1,8 +1,8 @@
-// `Array` and `Scalar`: N-dimensional values of the program, cut into chunks by a distribution, and their copies from and
-// to the program's memory.
+// `Array` and `Scalar`: N-dimensional values of the program, cut into chunks by a distribution, and their copies from
+// and to the program's memory.
 //
-// Owns: a share of the array's state (detail::ArrayRecord). Must not know: where the chunks are. Concurrent const calls on
-// one object are fine; assignment and `reset` need exclusion. C++17.
+// Owns: a share of the array's state (detail::ArrayRecord). Must not know: where the chunks are. Concurrent const calls
+// on one object are fine; assignment and `reset` need exclusion. C++17.
 #pragma once
 
 #include <cstddef>
@@ -56,9 +56,9 @@ class ArrayBase {
     virtual void copy_bytes_out(void* output, std::size_t num_bytes, detail::DefaultStream stream) const = 0;
 };
 
-/// A handle of an array: copies share its elements, whenever they were made. It is unbound (a shape only) until the first
-/// submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last handle is
-/// gone and its tasks are done.
+/// A handle of an array: copies share its elements, whenever they were made. It is unbound (a shape only) until the
+/// first submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last
+/// handle is gone and its tasks are done.
 template<typename T, std::size_t N = 1>
 class Array final : public ArrayBase, private ArrayInstance<N> {
     using ArrayInstance<N>::record_;
@@ -73,7 +73,8 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     using value_type = T;
     static constexpr std::size_t num_axes = N;
 
-    /// Unbound; the default shape is all ones. IA if a size is negative, or the elements have more bytes than 63 bits count.
+    /// Unbound; the default shape is all ones. IA if a size is negative, or the elements have more bytes than 63 bits
+    /// count.
     Array(Dim<N> shape = {})
         : ArrayInstance<N>(detail::make_array(N, detail::checked_shape(shape, sizeof(T)).values, DataType::of<T>(),
                                               sizeof(T), alignof(T)),
@@ -180,10 +181,10 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
         return value;
     }
 
-    // ---- copies to the program's memory: host or device, row-major and packed unless it is a view. They block, see all
-    // earlier submits, and touch nothing when they throw. With device memory they come after what the calling thread has put
-    // on its default stream, as cudaMemcpy does (inside GPU(f): on the task's stream), and before what it puts there later.
-    // IA for wrong counts, regions outside, a default stream that is captured. TE UR DL DE.
+    // ---- copies to the program's memory: host or device, row-major and packed unless it is a view. They block, see
+    // all earlier submits, and touch nothing when they throw. With device memory they come after what the calling
+    // thread has put on its default stream, as cudaMemcpy does (inside GPU(f): on the task's stream), and before what
+    // it puts there later. IA for wrong counts, regions outside, a default stream that is captured. TE UR DL DE.
     KMM_INLINE void copy_to(T* output) const { copy_out(whole(), output, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
     KMM_INLINE void copy_to(T* output, I num_elements) const {
@@ -214,7 +215,8 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
         detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
     }
 
-    // ---- copies from the program's memory, ordered likewise; they block until it was read. IA when unbound. TE OM DL DE.
+    // ---- copies from the program's memory, ordered likewise; they block until it was read. IA when unbound. TE OM DL
+    // DE.
     KMM_INLINE void copy_from(const T* input) const { copy_in(whole(), input, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
     KMM_INLINE void copy_from(const T* input, I num_elements) const {

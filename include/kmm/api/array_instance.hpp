@@ -1,4 +1,5 @@
-// `ArrayInstance`: a bound array without its element type, kept for programs that make arrays from distributions by hand.
+// `ArrayInstance`: a bound array without its element type, kept for programs that make arrays from distributions by
+// hand.
 //
 // Owns: a share of an array's state. Must not know: element types. Any thread. C++17.
 #pragma once
@@ -53,7 +54,8 @@ Distribution<N> distribution_of(const ArrayRecord& record, const Dim<N>& shape) 
 
 }  // namespace detail
 
-/// The state that copies of one array share; programs meet only bound ones. A copy shares it too. `Array(instance)` makes an array of it.
+/// The state that copies of one array share; programs meet only bound ones. A copy shares it too. `Array(instance)`
+/// makes an array of it.
 template<std::size_t N>
 class ArrayInstance {
   public:

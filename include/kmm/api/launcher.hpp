@@ -1,7 +1,7 @@
 // How a task's function is called: `Host`, `GPU`, `GPUKernel`, and what makes a type a launcher.
 //
-// Owns: the launchers. Must not know: arrays, the runtime. Made on the submitting thread; the copies inside tasks run on
-// threads of the library. C++17.
+// Owns: the launchers. Must not know: arrays, the runtime. Made on the submitting thread; the copies inside tasks run
+// on threads of the library. C++17.
 #pragma once
 
 #include <cstddef>
@@ -132,7 +132,8 @@ class Host {
 inline namespace KMM_DETAIL_FILE_KIND {
 
 /// Calls `f(DeviceResource&, args...)` on a thread of the runtime with the task's device current; `f` enqueues work on
-/// `device.stream()` and returns. On the host driver `f` may touch its views by itself: it is called when its inputs are there.
+/// `device.stream()` and returns. On the host driver `f` may touch its views by itself: it is called when its inputs
+/// are there.
 template<typename F>
 class GPU {
   public:

@@ -1,7 +1,7 @@
 // How a submit becomes tasks: arguments are evaluated for each chunk of the domain and handed to the runtime.
 //
-// Owns: the templates behind RuntimeHandle::submit and parallel_submit. Must not know: how tasks are run. The submitting
-// thread; `TaskPayload::run` on a thread of the library. C++17.
+// Owns: the templates behind RuntimeHandle::submit and parallel_submit. Must not know: how tasks are run. The
+// submitting thread; `TaskPayload::run` on a thread of the library. C++17.
 #pragma once
 
 #include <cstddef>

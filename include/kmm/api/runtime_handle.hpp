@@ -34,7 +34,8 @@
 
 namespace kmm {
 
-/// A share of a runtime; copies share it. The runtime lives until the last handle, bound array and unfinished task is gone.
+/// A share of a runtime; copies share it. The runtime lives until the last handle, bound array and unfinished task is
+/// gone.
 class RuntimeHandle {
   public:
     RuntimeHandle(Runtime& runtime);
@@ -82,8 +83,8 @@ class RuntimeHandle {
     // ---- arrays
 
     /// An array of one chunk with these elements, row-major, from host or device memory; blocks until `data` was read.
-    /// The chunk lies in `memory`, or where `data` is. Device memory is read in the order of the calling thread's default
-    /// stream (inside GPU(f): of the task's stream). IA OM DE.
+    /// The chunk lies in `memory`, or where `data` is. Device memory is read in the order of the calling thread's
+    /// default stream (inside GPU(f): of the task's stream). IA OM DE.
     template<typename T, std::size_t N>
     KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape, MemoryId memory) const {
         Array<T, N> result =
@@ -127,8 +128,8 @@ class RuntimeHandle {
         return result;
     }
 
-    /// A bound array without content: one block for each device along axis 0; with `chunk`, chunks of that size dealt to
-    /// the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
+    /// A bound array without content: one block for each device along axis 0; with `chunk`, chunks of that size dealt
+    /// to the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
     template<typename T, std::size_t N = 1>
     Array<T, N> array(detail::NonDeduced<Dim<N>> shape) const {
         return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(Array<T, N>::checked(shape), info()));
@@ -224,9 +225,9 @@ class RuntimeHandle {
     const SystemInfo& info() const noexcept { return detail::runtime_info(*core_); }
     Runtime& worker() const noexcept;
     RuntimeStats stats() const { return detail::runtime_stats(*core_); }
-    /// What the runtime did and holds, for people: tasks, waits for memory, links, evictions and what was fetched again, and
-    /// per memory the largest arrays. GB/s are bytes over the time in which at least one copy was on its way. O(chunks that
-    /// have memory). Any thread, does not wait for tasks.
+    /// What the runtime did and holds, for people: tasks, waits for memory, links, evictions and what was fetched
+    /// again, and per memory the largest arrays. GB/s are bytes over the time in which at least one copy was on its
+    /// way. O(chunks that have memory). Any thread, does not wait for tasks.
     std::string report(ReportFormat format = ReportFormat::Text) const {
         return detail::runtime_report(*core_, format);
     }

@@ -53,7 +53,8 @@ struct ArgumentUnpack<Space, detail::StructArgument<T>> {
 
 }  // namespace kmm
 
-/// At global scope: what an argument of type `T` passes to a task, as expressions of `it`, a const reference to the object.
+/// At global scope: what an argument of type `T` passes to a task, as expressions of `it`, a const reference to the
+/// object.
 #define KMM_DEFINE_STRUCT_ARGUMENT(T, ...)                                                           \
     template<>                                                                                       \
     struct kmm::ArgumentHandler<T> : ::kmm::detail::StructArgumentHandler<T> {                       \

@@ -1,7 +1,7 @@
 // What a task stores for one array access, and the views that it becomes when the task runs.
 //
-// Owns: StoredView. The region is computed on the submitting thread, the view is built by the thread that runs the task.
-// Must not know: arrays, mappings. C++17.
+// Owns: StoredView. The region is computed on the submitting thread, the view is built by the thread that runs the
+// task. Must not know: arrays, mappings. C++17.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 namespace kmm {
 namespace detail {
 
-/// One access of a task: its region, and its number within the task. Trivially copyable. `Whole`: the argument named the
-/// array without a mapping, and the view begins at index 0.
+/// One access of a task: its region, and its number within the task. Trivially copyable. `Whole`: the argument named
+/// the array without a mapping, and the view begins at index 0.
 template<typename T, std::size_t N, bool Mutable, bool Whole>
 struct StoredView {
     Bounds<N> region;

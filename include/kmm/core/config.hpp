@@ -1,5 +1,5 @@
-// The settings of a runtime, and where they come from: the program or the environment. docs/configuration.md is the same
-// as a table.
+// The settings of a runtime, and where they come from: the program or the environment. docs/configuration.md is the
+// same as a table.
 //
 // Owns: nothing; plain values. Must not know: drivers, devices, the runtime that reads them. Any thread.
 #pragma once
@@ -24,8 +24,8 @@ enum struct HostMemoryKind : std::uint8_t {
     NoPool,       ///< one driver call for each buffer that finds no room in what was freed
 };
 
-/// Where device memory comes from. Of every kind a runtime takes large steps, in which it places chunks itself, and keeps them
-/// until `trim_memory` or its end. A kind that the driver does not have: NotAvailable.
+/// Where device memory comes from. Of every kind a runtime takes large steps, in which it places chunks itself, and
+/// keeps them until `trim_memory` or its end. A kind that the driver does not have: NotAvailable.
 enum struct DeviceMemoryKind : std::uint8_t {
     DefaultPool,  ///< the driver's default pool
     PrivatePool,  ///< a pool of the driver of our own
@@ -37,9 +37,9 @@ enum struct DeviceMemoryKind : std::uint8_t {
 };
 
 /// Where a runtime with DeviceMemoryKind::Resource takes memory of one device from: made from any
-/// `rmm::device_async_resource_ref`, or of two functions. The resource outlives the runtime. Both functions are called from one
-/// thread of the runtime's, with the device current and a stream of its own; memory must be aligned to 256 bytes; `allocate` may
-/// throw or return null (the driver has no more), `deallocate` must not throw.
+/// `rmm::device_async_resource_ref`, or of two functions. The resource outlives the runtime. Both functions are called
+/// from one thread of the runtime's, with the device current and a stream of its own; memory must be aligned to 256
+/// bytes; `allocate` may throw or return null (the driver has no more), `deallocate` must not throw.
 struct DeviceMemorySource {
     std::shared_ptr<void> resource;
     void* (*allocate)(void* resource, std::size_t bytes, std::size_t alignment, void* stream) = nullptr;
@@ -68,12 +68,13 @@ struct RuntimeConfig {
     HostMemoryKind host_memory_kind = HostMemoryKind::CachingPool;
     /// [KMM_HOST_MEM, a size] Of the host tier, which also stays below `host_memory_fraction`.
     std::size_t host_memory_limit = std::numeric_limits<std::size_t>::max();
-    /// [KMM_HOST_BLOCK] Take host memory in blocks of this size (a larger buffer in one of its own) and sub-allocate; 0: off.
+    /// [KMM_HOST_BLOCK] Take host memory in blocks of this size (a larger buffer in one of its own) and sub-allocate;
+    /// 0: off.
     std::size_t host_memory_block_size = 0;
     /// [KMM_DEVICE_POOL]
     DeviceMemoryKind device_memory_kind = DeviceMemoryKind::Automatic;
-    /// [KMM_DEVICE_MEM, a size] Of each device; includes pool slack and temporaries, not adopted memory. The limit in force
-    /// is min(this, `device_memory_fraction` of the total - `device_memory_keep_free`).
+    /// [KMM_DEVICE_MEM, a size] Of each device; includes pool slack and temporaries, not adopted memory. The limit in
+    /// force is min(this, `device_memory_fraction` of the total - `device_memory_keep_free`).
     std::size_t device_memory_limit = std::numeric_limits<std::size_t>::max();
     /// [KMM_DEVICE_KEEP_FREE] Of each device, left to others.
     std::size_t device_memory_keep_free = 0;
@@ -91,51 +92,55 @@ struct RuntimeConfig {
     std::vector<int> devices{};
     /// [KMM_VIRTUAL_DEVICES] Devices of the host driver, 1..64.
     std::size_t virtual_devices = 1;
-    /// [KMM_VIRTUAL_DEVICE_MEM] Of each device of the host driver; 0: a third of the host tier / N. What the devices may use
-    /// comes out of the host tier; all together get at most three quarters of it.
+    /// [KMM_VIRTUAL_DEVICE_MEM] Of each device of the host driver; 0: a third of the host tier / N. What the devices
+    /// may use comes out of the host tier; all together get at most three quarters of it.
     std::size_t virtual_device_memory = 0;
     /// [KMM_DEVICE_MEM, a percentage] Of the device's total.
     double device_memory_fraction = 0.95;
     /// [KMM_HOST_MEM, a percentage] Of physical memory or of the container limit, whichever is smaller.
     double host_memory_fraction = 0.75;
-    /// [KMM_SPILL_DIR] Existing writable directory; empty: no disk tier. Not offered yet: anything else is NotAvailable.
+    /// [KMM_SPILL_DIR] Existing writable directory; empty: no disk tier. Not offered yet: anything else is
+    /// NotAvailable.
     std::string spill_directory{};
     /// [KMM_SPILL_LIMIT, a size] Changes nothing yet.
     std::size_t spill_limit = std::numeric_limits<std::size_t>::max();
     /// [KMM_SPILL_LIMIT, a percentage] Of the space that is free when the runtime starts. Changes nothing yet.
     double spill_fraction = 0.9;
-    /// [KMM_HOST_THREADS] Pool for host tasks and emulated kernels; 0: usable CPUs. At most MAX_HOST_THREADS; fewer, with a
-    /// warning, where the system gives no more.
+    /// [KMM_HOST_THREADS] Pool for host tasks and emulated kernels; 0: usable CPUs. At most MAX_HOST_THREADS; fewer,
+    /// with a warning, where the system gives no more.
     std::size_t host_threads = 0;
-    /// [KMM_MAX_PENDING] A submit beyond this many unfinished tasks waits, unless it is made inside a task; 0: no limit.
+    /// [KMM_MAX_PENDING] A submit beyond this many unfinished tasks waits, unless it is made inside a task; 0: no
+    /// limit.
     std::size_t max_pending_tasks = 1'000'000;
     /// In GPU(f) tasks, work on the legacy default stream is ordered after the inputs and awaited.
     bool legacy_stream_capture = true;
-    /// [KMM_MEMORY_WAIT] Seconds that a task waits, without a release, for device memory which only the program can release: that
-    /// of its rmm resources, and of other runtimes. Then it fails. At least 0; infinite or above 10^9: never.
+    /// [KMM_MEMORY_WAIT] Seconds that a task waits, without a release, for device memory which only the program can
+    /// release: that of its rmm resources, and of other runtimes. Then it fails. At least 0; infinite or above 10^9:
+    /// never.
     double memory_wait = 10;
     /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what. At least 0; 0,
     /// infinite or above 10^9: never.
     double watchdog = 30;
-    /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host driver the
-    /// runtime then uses the process's virtual devices, for which resources are made.
+    /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host
+    /// driver the runtime then uses the process's virtual devices, for which resources are made.
     std::vector<DeviceMemorySource> device_resource{};
 };
 
 /// The defaults, with what the KMM_* variables say. An unset or empty variable changes nothing. A malformed one throws
-/// InvalidArgument naming variable, value and accepted forms; an unknown one is reported once a process at warning level.
+/// InvalidArgument naming variable, value and accepted forms; an unknown one is reported once a process at warning
+/// level.
 RuntimeConfig default_config_from_environment();
 
 /// "500MB", "4GiB", "1.5k", "1e9", "90%" (of `whole`) in bytes, rounded down. InvalidArgument for anything else.
 std::size_t parse_byte_size(const std::string& text, std::size_t whole = 0);
 
-/// trace, debug, info, warn|warning, err|error, critical, off, in lower or upper case. InvalidArgument for others. For the
-/// whole process; KMM_LOG_LEVEL gives the level before the first call, "warn" if unset.
+/// trace, debug, info, warn|warning, err|error, critical, off, in lower or upper case. InvalidArgument for others. For
+/// the whole process; KMM_LOG_LEVEL gives the level before the first call, "warn" if unset.
 void set_global_log_level(const std::string& name);
 
-/// Sends log messages to `handler` instead of stderr; null: stderr again. It is called from any thread, one call at a time,
-/// and must neither throw nor call the library. `level` is 0 (trace) to 5 (critical). A handler that was replaced is not
-/// called any more once this returns.
+/// Sends log messages to `handler` instead of stderr; null: stderr again. It is called from any thread, one call at a
+/// time, and must neither throw nor call the library. `level` is 0 (trace) to 5 (critical). A handler that was replaced
+/// is not called any more once this returns.
 void set_log_handler(void (*handler)(int level, const char* text, void* user), void* user);
 
 }  // namespace kmm

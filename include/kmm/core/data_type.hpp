@@ -1,5 +1,5 @@
-// Types of array elements at run time: which scalar a C++ type is, how large it is, what it is called. Plain values whose
-// texts live as long as the program. Any thread.
+// Types of array elements at run time: which scalar a C++ type is, how large it is, what it is called. Plain values
+// whose texts live as long as the program. Any thread.
 #pragma once
 
 #include <cstddef>

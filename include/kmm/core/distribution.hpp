@@ -41,19 +41,19 @@ class Distribution {
   public:
     /// Of an empty array; of rank 0: one chunk at the host.
     Distribution();
-    /// A regular grid from offset zero, the last chunks cut short, numbered row-major (last axis fastest), with one memory
-    /// for each chunk.
+    /// A regular grid from offset zero, the last chunks cut short, numbered row-major (last axis fastest), with one
+    /// memory for each chunk.
     Distribution(const Dim<N>& array_size, const Dim<N>& chunk_size, const std::vector<MemoryId>& memories);
 
-    /// Any disjoint exact cover, in any order. A regular cover is renumbered row-major, others keep the order of the list;
-    /// chunks without elements are left out. `allow_duplicates`: identical chunks count once, at the host if their memories
-    /// differ.
+    /// Any disjoint exact cover, in any order. A regular cover is renumbered row-major, others keep the order of the
+    /// list; chunks without elements are left out. `allow_duplicates`: identical chunks count once, at the host if
+    /// their memories differ.
     static Distribution from_chunks(const Dim<N>& array_size, std::vector<ArrayChunk<N>> chunks,
                                     bool allow_duplicates = false);
     /// A regular grid dealt round robin to the devices of `info` (the host if there is none).
     static Distribution tiles(const Dim<N>& array_size, const Dim<N>& chunk_size, const SystemInfo& info);
-    /// One block for each device, at most as many as the axis is long, lengths differing by at most 1, larger first. Rank 0
-    /// has one chunk.
+    /// One block for each device, at most as many as the axis is long, lengths differing by at most 1, larger first.
+    /// Rank 0 has one chunk.
     static Distribution blocks(const Dim<N>& array_size, const SystemInfo& info, std::size_t axis = 0);
     /// A regular grid of which chunk i goes to device (i / run) mod D.
     static Distribution cyclic(const Dim<N>& array_size, const Dim<N>& chunk_size, std::size_t run,
@@ -91,8 +91,8 @@ extern template class Distribution<6>;
 extern template class Distribution<7>;
 extern template class Distribution<8>;
 
-/// The distribution whose chunks are the regions that `mapper` gives for the chunks of `domain`, clipped to the array, each
-/// at the memory of its owner. They must cover the array exactly.
+/// The distribution whose chunks are the regions that `mapper` gives for the chunks of `domain`, clipped to the array,
+/// each at the memory of its owner. They must cover the array exactly.
 template<std::size_t N, typename M>
 Distribution<N> map_domain_to_distribution(const Dim<N>& array_size, const Domain& domain, const M& mapper,
                                            bool allow_duplicates = false) {

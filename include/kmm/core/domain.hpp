@@ -120,16 +120,16 @@ LocalityDomain<Access> follow(DomainDim size, DomainDim tile, Access access) {
     return {size, tile, access};
 }
 
-/// One chunk for each chunk of `array`; array axis k lies on domain axis `axes[k]`. Submitting it throws NotAvailable in
-/// this version.
+/// One chunk for each chunk of `array`; array axis k lies on domain axis `axes[k]`. Submitting it throws NotAvailable
+/// in this version.
 template<typename A, typename... Axes>
 ChunkDomain<A> chunks_of(const A& array, Axes... axes) {
     return {array, {axes.get()...}};
 }
 
 /// How something becomes the domain of a submit. Specialise it for own kinds: `call` runs on the submitting thread, and
-/// what it throws leaves `parallel_submit` unchanged. The library's kinds throw InvalidArgument (negative size, tile below
-/// 1) and InvalidResourceException (no resource to give a chunk to).
+/// what it throws leaves `parallel_submit` unchanged. The library's kinds throw InvalidArgument (negative size, tile
+/// below 1) and InvalidResourceException (no resource to give a chunk to).
 template<typename P>
 struct IntoDomain;
 

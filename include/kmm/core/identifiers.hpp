@@ -90,8 +90,8 @@ class DeviceStreamSet {
     static constexpr std::size_t MAX_SIZE = MAX_STREAMS;
 
     constexpr DeviceStreamSet() noexcept = default;
-    /// Bit i of `mask` is stream i: DeviceStreamSet(5) has the streams 0 and 2. Braces list streams: DeviceStreamSet{5} has
-    /// stream 5.
+    /// Bit i of `mask` is stream i: DeviceStreamSet(5) has the streams 0 and 2. Braces list streams: DeviceStreamSet{5}
+    /// has stream 5.
     template<typename I, typename = std::enable_if_t<std::is_integral<I>::value>>
     explicit constexpr DeviceStreamSet(I mask) noexcept : bits_(static_cast<std::uint64_t>(mask)) {}
     constexpr DeviceStreamSet(std::initializer_list<std::size_t> streams) noexcept {

@@ -9,8 +9,8 @@
 
 namespace kmm {
 
-/// The built-in operations. Which element types each takes: integers all; floating-point Sum, Product, Min, Max (the last
-/// two ignore NaN unless all are NaN); complex Sum, Product; KeyValue Min, Max.
+/// The built-in operations. Which element types each takes: integers all; floating-point Sum, Product, Min, Max (the
+/// last two ignore NaN unless all are NaN); complex Sum, Product; KeyValue Min, Max.
 enum struct Reduction : std::uint8_t { Invalid, Sum, Product, Min, Max, BitAnd, BitOr };
 
 /// An operation of the user's. `function(a, b)` must be associative; it need not be commutative: contributions are

@@ -1,7 +1,7 @@
 // What runs a task, as the task's code sees it: `Resource`, `HostResource`, `DeviceResource`.
 //
-// Owns: nothing; the objects belong to the runtime and exist only during a task. Must not know: arrays, the runtime. Used
-// by the thread that runs the task. C++17.
+// Owns: nothing; the objects belong to the runtime and exist only during a task. Must not know: arrays, the runtime.
+// Used by the thread that runs the task. C++17.
 #pragma once
 
 #include <cstddef>
@@ -91,8 +91,8 @@ class DeviceResource final : public Resource, public DeviceInfo {
   public:
     ~DeviceResource() override;
 
-    /// The stream of the task. Never blocks. While the task's function waits for another runtime or another function, work of other
-    /// tasks may come on it: a function that captures its stream must not wait meanwhile.
+    /// The stream of the task. Never blocks. While the task's function waits for another runtime or another function,
+    /// work of other tasks may come on it: a function that captures its stream must not wait meanwhile.
     GPUstream_t stream() const noexcept { return reinterpret_cast<GPUstream_t>(stream_); }
     operator GPUstream_t() const noexcept { return stream(); }
     void* native_stream() const noexcept { return stream_; }

@@ -17,7 +17,8 @@ struct CopyStats {
     std::uint64_t copies = 0;
 };
 
-/// One memory: how much of it the runtime holds. Gauges, not counters: the difference of two stats keeps the later ones.
+/// One memory: how much of it the runtime holds. Gauges, not counters: the difference of two stats keeps the later
+/// ones.
 struct MemoryStats {
     MemoryId memory = MemoryId::host();
     std::uint64_t current_bytes = 0;

@@ -49,8 +49,8 @@ struct device_accessor {
 
 }  // namespace views
 
-/// The elements with the indices of the domain `D`, laid out by `L`. Indices are those of the domain, so a view of a part
-/// of an array is indexed as the array is. Checked only if KMM_BOUNDS_CHECK is 1: then an index outside throws
+/// The elements with the indices of the domain `D`, laid out by `L`. Indices are those of the domain, so a view of a
+/// part of an array is indexed as the array is. Checked only if KMM_BOUNDS_CHECK is 1: then an index outside throws
 /// InvalidArgument on the host and fails the kernel on a device. Valid as long as the memory behind it.
 template<typename T, typename D, typename L = views::right_to_left_layout<>, typename A = views::host_accessor>
 class AbstractView {
@@ -76,8 +76,8 @@ class AbstractView {
     /// Empty, unless the sizes are static.
     KMM_HOST_DEVICE constexpr AbstractView() noexcept
         : data_(nullptr), domain_(), mapping_(mapping_type::from_domain(domain_)) {}
-    /// Packed elements of `domain` that begin at `first`. On the host InvalidArgument if their bytes do not fit 63 bits, or
-    /// their strides the stride type.
+    /// Packed elements of `domain` that begin at `first`. On the host InvalidArgument if their bytes do not fit 63
+    /// bits, or their strides the stride type.
     KMM_HOST_DEVICE constexpr AbstractView(T* first, const D& domain)
         : data_(first), domain_(domain), mapping_(mapping_type::from_domain(domain)) {
 #if !KMM_IS_DEVICE || KMM_BOUNDS_CHECK
@@ -101,8 +101,8 @@ class AbstractView {
     template<typename E = D, std::enable_if_t<!E::is_static && (E::rank > 0), int> = 0>
     KMM_HOST_DEVICE explicit constexpr AbstractView(T* first) : AbstractView(first, E()) {}
 
-    /// The region `bounds`, whose first element is at `first`; `strides[i]` in elements for each axis (a contiguous axis
-    /// counts as 1). For domains without offsets only the sizes of `bounds` count.
+    /// The region `bounds`, whose first element is at `first`; `strides[i]` in elements for each axis (a contiguous
+    /// axis counts as 1). For domains without offsets only the sizes of `bounds` count.
     template<typename U, typename P>
     KMM_HOST_DEVICE static constexpr AbstractView from_region(T* first, const Bounds<rank, U>& bounds,
                                                               const P& strides) {
@@ -112,8 +112,8 @@ class AbstractView {
             return AbstractView(first, D(bounds.size()), mapping_type::from_strides(strides));
         }
     }
-    /// Where in the bytes of any view the address of the first element stands (sizeof(void*) bytes), so that it can be set
-    /// in packed kernel parameters.
+    /// Where in the bytes of any view the address of the first element stands (sizeof(void*) bytes), so that it can be
+    /// set in packed kernel parameters.
     static constexpr std::size_t data_member_offset() noexcept { return 0; }
 
     // ---- elements
@@ -347,8 +347,8 @@ class AbstractView {
     mapping_type mapping_;
 };
 
-// Views begin at index 0, Subviews at the offset of their region. The Mut forms give write access; the GPU forms are for
-// device memory; the Strided forms take any strides.
+// Views begin at index 0, Subviews at the offset of their region. The Mut forms give write access; the GPU forms are
+// for device memory; the Strided forms take any strides.
 #define KMM_DETAIL_DEFINE_VIEWS(PREFIX, ACCESSOR)                                                                   \
     template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
     using PREFIX##View = AbstractView<const T, views::dynamic_domain<N>, L, ACCESSOR>;                              \

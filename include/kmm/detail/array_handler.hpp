@@ -1,7 +1,7 @@
 // Arrays and mappings as arguments of a submit: from `A`, `A[..]`, `write(..)`, `_x` to what each task stores.
 //
-// Owns: the library's argument handlers. They refer to the arrays of the call and live no longer than it. The submitting
-// thread. C++17.
+// Owns: the library's argument handlers. They refer to the arrays of the call and live no longer than it. The
+// submitting thread. C++17.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Whether the calling thread may touch device memory: it runs an emulated kernel, or a task on the host driver. Owns one
-// counter for each thread; the runtime and the emulation raise and lower it, views read it.
+// Whether the calling thread may touch device memory: it runs an emulated kernel, or a task on the host driver. Owns
+// one counter for each thread; the runtime and the emulation raise and lower it, views read it.
 #pragma once
 
 namespace kmm::detail {
@@ -14,8 +14,8 @@ inline bool device_access_allowed() noexcept {
     return device_access_depth > 0 || device_access_allowed_without_scope();
 }
 
-/// Allows device access on this thread while it lives. Whoever runs emulated kernels or tasks on the host driver makes one
-/// for each block range or task; it costs an increment.
+/// Allows device access on this thread while it lives. Whoever runs emulated kernels or tasks on the host driver makes
+/// one for each block range or task; it costs an increment.
 class DeviceAccessScope {
   public:
     DeviceAccessScope() noexcept { ++device_access_depth; }

@@ -50,13 +50,14 @@ class IndexMap {
 
     /// [value, value + 1)
     static IndexMap constant(index_type value);
-    /// [first index of begin, first index of end). Both on the same axis, or one of them constant, else InvalidArgument;
-    /// so is a range that depends on an axis and is empty for all its indices.
+    /// [first index of begin, first index of end). Both on the same axis, or one of them constant, else
+    /// InvalidArgument; so is a range that depends on an axis and is empty for all its indices.
     static IndexMap range(const IndexMap& begin, const IndexMap& end);
     /// The same with the first index of `last` included.
     static IndexMap closed_range(const IndexMap& begin, const IndexMap& last);
 
-    /// The operations act on every index of the interval. `divide_by` rounds towards minus infinity; InvalidArgument for 0.
+    /// The operations act on every index of the interval. `divide_by` rounds towards minus infinity; InvalidArgument
+    /// for 0.
     IndexMap offset_by(index_type value) const;
     IndexMap scale_by(index_type value) const;
     IndexMap divide_by(index_type divisor) const;

@@ -50,9 +50,9 @@ struct IsView<AbstractView<T, D, L, views::device_accessor>>
 template<typename T, typename D, typename L>
 struct IsView<AbstractView<T, D, L, views::host_accessor>> : IsView<AbstractView<T, D, L, views::device_accessor>> {};
 
-/// Whether what the task stores as `S` becomes the kernel parameter `P` only when the task is launched: where the program's
-/// code makes it from an address, a constructor that takes a view, or its ArgumentUnpack. That code runs on a launcher
-/// thread, which then launches (late_kernel.hpp).
+/// Whether what the task stores as `S` becomes the kernel parameter `P` only when the task is launched: where the
+/// program's code makes it from an address, a constructor that takes a view, or its ArgumentUnpack. That code runs on a
+/// launcher thread, which then launches (late_kernel.hpp).
 template<typename S, typename P>
 inline constexpr bool is_built_late_v =
     IsStoredView<S>::value ? !IsView<P>::value && (std::is_class_v<P> || std::is_union_v<P>)

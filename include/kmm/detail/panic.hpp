@@ -11,8 +11,8 @@
 
 namespace kmm::detail {
 
-/// Prints file, line, text and a stack trace to stderr and ends the process; in an emulated kernel it throws DeviceError
-/// instead, which fails the task.
+/// Prints file, line, text and a stack trace to stderr and ends the process; in an emulated kernel it throws
+/// DeviceError instead, which fails the task.
 [[noreturn]] void panic_on_host(const char* text, const char* file, int line);
 
 [[noreturn]] void throw_overflow(const char* text);                         ///< std::overflow_error

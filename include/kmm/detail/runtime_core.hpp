@@ -48,8 +48,9 @@ struct ChunkGeometry {
     Box box;
 };
 
-/// What all copies of one `Array` share: unbound (shape only) or bound to a runtime. Compiled in src/kmm/api/array_record.cpp.
-/// Thread-safe. The destructor hands the data to the runtime, which frees it when its tasks are done.
+/// What all copies of one `Array` share: unbound (shape only) or bound to a runtime. Compiled in
+/// src/kmm/api/array_record.cpp. Thread-safe. The destructor hands the data to the runtime, which frees it when its
+/// tasks are done.
 class ArrayRecord;
 using ArrayRef = std::shared_ptr<ArrayRecord>;
 
@@ -71,7 +72,8 @@ std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);  ///< IA when un
 void array_synchronize(const ArrayRecord&);
 /// What a unit of the program means by its default stream.
 enum class DefaultStream : std::uint8_t { legacy, per_thread };
-/// Of the unit that this is compiled in. It and all that calls it must be inlined: units of both kinds meet in one program.
+/// Of the unit that this is compiled in. It and all that calls it must be inlined: units of both kinds meet in one
+/// program.
 KMM_INLINE DefaultStream default_stream() noexcept {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(HIP_API_PER_THREAD_DEFAULT_STREAM)
     return DefaultStream::per_thread;
@@ -81,8 +83,8 @@ KMM_INLINE DefaultStream default_stream() noexcept {
 }
 
 /// Blocking copies of a region between the array and packed row-major user memory (host or device). `region` must lie
-/// inside the array. With device memory they come after what the thread has put on its default stream, or its task's stream.
-/// TE UR IA OM DL DE.
+/// inside the array. With device memory they come after what the thread has put on its default stream, or its task's
+/// stream. TE UR IA OM DL DE.
 void array_copy_out(const ArrayRef&, const Box& region, void* destination,
                     const std::int64_t* destination_strides_elements, DefaultStream);
 void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements,
@@ -105,7 +107,8 @@ struct TaskContext {
     const DomainChunk* chunk = nullptr;
 };
 
-/// The user's function with its stored arguments. `run` may throw; it is called at most once, on a thread of the library.
+/// The user's function with its stored arguments. `run` may throw; it is called at most once, on a thread of the
+/// library.
 struct TaskBody {
     void (*run)(void* payload, TaskContext& context) = nullptr;
     void (*destroy)(void* payload) noexcept = nullptr;
@@ -160,11 +163,13 @@ class Submission {
     /// Debug mode: logs that the mapping of the coming access gives `wanted`, of which a part lies outside the array.
     bool logs_regions() const noexcept { return logs_regions_; }
     void log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument);
-    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed. A kernel has a
-    /// body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs it.
+    /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed. A
+    /// kernel has a body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs
+    /// it.
     void* allocate_payload(std::size_t bytes, std::size_t alignment);
     void set_body(void* payload, const TaskBody& body);
-    /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed, `parameter_bytes` long, 16-byte aligned) for the caller to fill.
+    /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed,
+    /// `parameter_bytes` long, 16-byte aligned) for the caller to fill.
     void* set_kernel(const KernelDraft& draft);
     /// The current task will fail with `error` instead of running.
     void fail_task(std::exception_ptr error);
@@ -199,7 +204,8 @@ void runtime_trim(RuntimeCore&);
 RuntimeStats runtime_stats(RuntimeCore&);
 std::string runtime_report(RuntimeCore&, ReportFormat);
 MemoryId runtime_memory_for_address(RuntimeCore&, const void* address);
-/// Whether kernels compiled for `mode` can run on this runtime's driver; NA naming file, both modes and the remedy if not.
+/// Whether kernels compiled for `mode` can run on this runtime's driver; NA naming file, both modes and the remedy if
+/// not.
 void runtime_check_kernel_mode(RuntimeCore&, const LauncherInfo&);
 
 }  // namespace detail

@@ -1,4 +1,5 @@
-// The index boxes of views: sizes and offsets, static or dynamic. Plain values; host and device. Part of kmm/core/view.hpp.
+// The index boxes of views: sizes and offsets, static or dynamic. Plain values; host and device. Part of
+// kmm/core/view.hpp.
 #pragma once
 
 #include <cstddef>

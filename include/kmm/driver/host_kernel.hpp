@@ -14,10 +14,10 @@ struct HostLaunchGeometry {
     std::uint32_t shared_bytes = 0;  ///< dynamic shared memory of each block
 };
 
-/// A kernel that a C++ compiler built. `run_blocks` runs the blocks [first, last) of the grid (numbered x fastest) on the
-/// calling thread, one after the other; several threads may run different blocks of one launch at the same time. It may
-/// throw what the kernel threw; the remaining blocks of the range are then not run. `parameters` are packed as described
-/// at `KernelLaunch` and stay valid and unchanged during the launch.
+/// A kernel that a C++ compiler built. `run_blocks` runs the blocks [first, last) of the grid (numbered x fastest) on
+/// the calling thread, one after the other; several threads may run different blocks of one launch at the same time. It
+/// may throw what the kernel threw; the remaining blocks of the range are then not run. `parameters` are packed as
+/// described at `KernelLaunch` and stay valid and unchanged during the launch.
 struct HostKernel {
     void (*run_blocks)(const HostKernel& kernel, const HostLaunchGeometry& geometry, const void* parameters,
                        std::uint64_t first, std::uint64_t last) = nullptr;

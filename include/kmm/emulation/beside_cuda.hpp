@@ -1,5 +1,6 @@
-// Emulated kernels in a file that a CUDA compiler translates (-DKMM_USE_CUDA=0): it has seen CUDA's own declarations of the
-// kernel language, which are for devices alone, so that ours bear other names. Owns these names; empty in plain files.
+// Emulated kernels in a file that a CUDA compiler translates (-DKMM_USE_CUDA=0): it has seen CUDA's own declarations of
+// the kernel language, which are for devices alone, so that ours bear other names. Owns these names; empty in plain
+// files.
 #pragma once
 
 #include "kmm/utils/macros.hpp"

@@ -48,8 +48,8 @@ inline unsigned long long __brevll(unsigned long long x) {
 }
 
 #if !KMM_DETAIL_BESIDE_CUDA || !defined(__NVCC__)  // whose headers have these for the host too
-// Ordinary functions, as in CUDA: they win against std::min and std::max under `using namespace std`. Mixed arguments are
-// converted as CUDA converts them; for floating point the number wins against a NaN.
+// Ordinary functions, as in CUDA: they win against std::min and std::max under `using namespace std`. Mixed arguments
+// are converted as CUDA converts them; for floating point the number wins against a NaN.
 #define KMM_DETAIL_MIN_MAX_(R, A, B)                                                          \
     constexpr R min(A a, B b) {                                                               \
         return static_cast<R>(b) < static_cast<R>(a) ? static_cast<R>(b) : static_cast<R>(a); \

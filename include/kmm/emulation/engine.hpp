@@ -1,6 +1,6 @@
-// What the text of emulated kernels shares with the engine that schedules their threads (src/kmm/emulation): the built-in
-// variables and the functions that may wait. Owns no state itself. Everything here belongs to the OS thread that runs the
-// block; nothing may be called from outside a kernel unless it says so.
+// What the text of emulated kernels shares with the engine that schedules their threads (src/kmm/emulation): the
+// built-in variables and the functions that may wait. Owns no state itself. Everything here belongs to the OS thread
+// that runs the block; nothing may be called from outside a kernel unless it says so.
 #pragma once
 
 #include "kmm/utils/macros.hpp"
@@ -13,8 +13,8 @@
 #include "kmm/emulation/beside_cuda.hpp"
 #include "kmm/emulation/vector_types.hpp"
 
-// Initial-exec: one or two instructions for an access from any binary. It takes its place from the small static reserve of
-// the C library when the library is loaded late, so these variables must stay few.
+// Initial-exec: one or two instructions for an access from any binary. It takes its place from the small static reserve
+// of the C library when the library is loaded late, so these variables must stay few.
 #define KMM_DETAIL_EMULATION_VARIABLE extern __attribute__((tls_model("initial-exec"))) __thread
 
 namespace kmm::emulation {
@@ -42,7 +42,8 @@ struct Block {
 /// Starts threads of the block until none is left or one of them had to wait (in kernel.hpp, one for each kernel type).
 using StartThreads = void (*)(Block& block);
 
-/// Runs the blocks [first, last) on the calling thread. Throws what the kernel threw, or KernelError. Never in a kernel.
+/// Runs the blocks [first, last) on the calling thread. Throws what the kernel threw, or KernelError. Never in a
+/// kernel.
 void run_blocks(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry, const void* parameters,
                 std::uint64_t first, std::uint64_t last, StartThreads start);
 

@@ -1,5 +1,6 @@
-// Turns a pointer to an emulated kernel into the handle that the host driver launches, and holds the loop over a block's
-// threads, which is a template so that it calls the kernel directly. Must not know the driver beyond HostKernel.
+// Turns a pointer to an emulated kernel into the handle that the host driver launches, and holds the loop over a
+// block's threads, which is a template so that it calls the kernel directly. Must not know the driver beyond
+// HostKernel.
 #pragma once
 
 #include "kmm/utils/macros.hpp"
@@ -85,8 +86,8 @@ struct OneKernel {
     }
 };
 
-/// `HostKernel::run_blocks` for kernels with parameters P. Parameters that lie at a worse alignment than their types need
-/// are moved first.
+/// `HostKernel::run_blocks` for kernels with parameters P. Parameters that lie at a worse alignment than their types
+/// need are moved first.
 template<class Kernel, class... P>
 void run_kernel(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry, const void* parameters,
                 std::uint64_t first, std::uint64_t last) {
@@ -114,9 +115,9 @@ const driver::HostKernel* handle_of(void (*)(P...)) {
 
 }  // namespace detail
 
-/// The handle of a kernel: what `KernelLaunch::function` is on the host driver. The same for the same function, valid for
-/// the life of the process. Any thread; no lock and a few nanoseconds after the first call. Parameters are copied as
-/// bytes, as CUDA does.
+/// The handle of a kernel: what `KernelLaunch::function` is on the host driver. The same for the same function, valid
+/// for the life of the process. Any thread; no lock and a few nanoseconds after the first call. Parameters are copied
+/// as bytes, as CUDA does.
 template<class... P>
 const driver::HostKernel* kernel_handle(void (*kernel)(P...)) {
     return detail::find_kernel(reinterpret_cast<const void*>(kernel),

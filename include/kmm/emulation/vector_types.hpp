@@ -1,6 +1,6 @@
 // dim3 and the vector types with CUDA's names, layout and alignment, for plain C++ files. If CUDA's vector_types.h came
-// before, its types are used (they are the same structs of the same name, so files of both kinds link together). Owns no
-// state.
+// before, its types are used (they are the same structs of the same name, so files of both kinds link together). Owns
+// no state.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDA__)

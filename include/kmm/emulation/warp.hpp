@@ -1,5 +1,6 @@
-// Warp functions of CUDA for emulated kernels. A warp is 32 threads of consecutive linear index. A lane that has returned
-// takes no part; reading from a lane that takes no part gives the caller's own value. The waiting is the engine's.
+// Warp functions of CUDA for emulated kernels. A warp is 32 threads of consecutive linear index. A lane that has
+// returned takes no part; reading from a lane that takes no part gives the caller's own value. The waiting is the
+// engine's.
 #pragma once
 
 #include "kmm/utils/macros.hpp"

@@ -10,8 +10,8 @@
 
 namespace kmm {
 
-/// N ranges, all [0, 0) by default; the members are x, y, z, w for N <= 4. A missing axis counts as [0, 1). A box without
-/// axes has one element. Conversions that would lose a value throw std::overflow_error.
+/// N ranges, all [0, 0) by default; the members are x, y, z, w for N <= 4. A missing axis counts as [0, 1). A box
+/// without axes has one element. Conversions that would lose a value throw std::overflow_error.
 template<std::size_t N, typename T = default_index_type>
 struct Bounds : detail::VectorStorage<Range<T>, N> {
     using value_type = Range<T>;
@@ -217,8 +217,8 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
         return generate([&](std::size_t i) { return get_or_default(i).shift_by(offset.get_or_default(i)); });
     }
 
-    /// Cuts `axis` at `middle` (clamped): this box keeps what lies before, the result is the rest. An axis >= N is [0, 1),
-    /// so that one side gets all and the other is empty.
+    /// Cuts `axis` at `middle` (clamped): this box keeps what lies before, the result is the rest. An axis >= N is [0,
+    /// 1), so that one side gets all and the other is empty.
     KMM_HOST_DEVICE constexpr Bounds split_tail_along(std::size_t axis, const T& middle) {
         if constexpr (N == 0) {
             detail::fail_out_of_range(axis, N);  // its one element cannot be parted

@@ -1,8 +1,8 @@
-// Comparisons and conversions of arithmetic values that are right for every mix of types: what is compared is the number
-// itself, never the number after a conversion.
+// Comparisons and conversions of arithmetic values that are right for every mix of types: what is compared is the
+// number itself, never the number after a conversion.
 //
-// Owns: nothing; pure functions. Must not know: how a failure is reported, which detail/panic.hpp does. Any thread, host
-// and device.
+// Owns: nothing; pure functions. Must not know: how a failure is reported, which detail/panic.hpp does. Any thread,
+// host and device.
 #pragma once
 
 #include <limits>
@@ -27,8 +27,8 @@ struct NumberLimits {
 
 namespace detail {
 
-// Whether the floating-point `value` lies in the integer type `T`; 2^digits is exact in every floating-point type. Never
-// for a NaN.
+// Whether the floating-point `value` lies in the integer type `T`; 2^digits is exact in every floating-point type.
+// Never for a NaN.
 template<typename T, typename V>
 KMM_HOST_DEVICE constexpr bool float_in_integer_range(V value) {
     constexpr V limit = V(2) * static_cast<V>(T(1) << (std::numeric_limits<T>::digits - 1));
@@ -112,8 +112,8 @@ KMM_HOST_DEVICE constexpr bool in_range(const V& value, const L& length) {
 
 namespace detail {
 
-// Whether a number of the floating-point type V lies between the smallest and the largest of T, or is none of them at all
-// (infinite, NaN), which every floating-point type has.
+// Whether a number of the floating-point type V lies between the smallest and the largest of T, or is none of them at
+// all (infinite, NaN), which every floating-point type has.
 template<typename T, typename V>
 KMM_HOST_DEVICE constexpr bool in_float_range(const V& value) {
     if constexpr (std::numeric_limits<T>::digits >= std::numeric_limits<V>::digits) {
@@ -161,8 +161,8 @@ KMM_HOST_DEVICE constexpr bool casts_without_overflow(const V& value) {
 
 }  // namespace detail
 
-/// `value` as a `T`; std::overflow_error if that would change the value. Between floating-point types it is rounded, and
-/// only a value beyond the largest of `T` is an overflow.
+/// `value` as a `T`; std::overflow_error if that would change the value. Between floating-point types it is rounded,
+/// and only a value beyond the largest of `T` is an overflow.
 template<typename T, typename V>
 KMM_HOST_DEVICE constexpr T checked_cast(const V& value) {
     if (KMM_UNLIKELY(!detail::casts_without_overflow<T>(value))) {

@@ -1,7 +1,7 @@
 // Arithmetic that reports overflow: std::overflow_error on the host, a failed kernel on a device.
 //
-// Owns: nothing; pure functions. Must not know: how a failure is reported, which detail/panic.hpp does, so that no exception
-// type is needed here. Any thread, host and device.
+// Owns: nothing; pure functions. Must not know: how a failure is reported, which detail/panic.hpp does, so that no
+// exception type is needed here. Any thread, host and device.
 #pragma once
 
 #include <limits>
@@ -16,8 +16,8 @@ namespace kmm {
 
 namespace detail {
 
-// True if a + b, a - b or a * b does not fit `T`; else the result is in `out`. The builtins are neither available in device
-// code nor constant expressions for nvcc.
+// True if a + b, a - b or a * b does not fit `T`; else the result is in `out`. The builtins are neither available in
+// device code nor constant expressions for nvcc.
 template<typename T>
 KMM_HOST_DEVICE constexpr bool add_overflows(T a, T b, T& out) {
 #if KMM_DETAIL_HAS_DEVICE_CODE

@@ -104,7 +104,7 @@ class GPUContextGuard {
 
 }  // namespace kmm
 
-/// Throws GPURuntimeException, GPUDriverException or BlasException if a native call (cudaError_t, CUresult, cublasStatus_t
-/// and HIP's equivalents) failed. In plain files, where it knows none of these types, a status other than 0 is a
-/// GPURuntimeException. An expression; needs its own semicolon.
+/// Throws GPURuntimeException, GPUDriverException or BlasException if a native call (cudaError_t, CUresult,
+/// cublasStatus_t and HIP's equivalents) failed. In plain files, where it knows none of these types, a status other
+/// than 0 is a GPURuntimeException. An expression; needs its own semicolon.
 #define KMM_GPU_CHECK(...) (::kmm::detail::check_gpu((__VA_ARGS__), #__VA_ARGS__, ::kmm::SourceLocation::current()))

@@ -1,7 +1,7 @@
 // Combination of hashes.
 //
-// Owns: nothing; pure functions. Must not know: the types that are hashed. The values may differ between versions: not for
-// files. Any thread; host only.
+// Owns: nothing; pure functions. Must not know: the types that are hashed. The values may differ between versions: not
+// for files. Any thread; host only.
 #pragma once
 
 #include <cstddef>

@@ -40,8 +40,8 @@ KMM_HOST_DEVICE constexpr T div_ceil(const A& a, const B& b) {
     }
 }
 
-/// The smallest multiple of `multiple` that is not below `value`, whatever the signs; std::overflow_error if it does not
-/// fit.
+/// The smallest multiple of `multiple` that is not below `value`, whatever the signs; std::overflow_error if it does
+/// not fit.
 template<typename A, typename B, typename T = std::common_type_t<A, B>>
 KMM_HOST_DEVICE constexpr T round_up_to_multiple(const A& value, const B& multiple) {
     const T step = static_cast<T>(multiple);

@@ -5,9 +5,9 @@
 #ifndef KMM_USE_HIP
 #define KMM_USE_HIP 0
 #endif
-/// 1 in files whose kernels run on the cuda driver: those that a CUDA compiler translates as CUDA. nvcc hands plain .cpp
-/// files to the C++ compiler (and defines __NVCC__ there): their kernels are emulated. -DKMM_USE_CUDA=0 asks for emulation
-/// in a CUDA file too.
+/// 1 in files whose kernels run on the cuda driver: those that a CUDA compiler translates as CUDA. nvcc hands plain
+/// .cpp files to the C++ compiler (and defines __NVCC__ there): their kernels are emulated. -DKMM_USE_CUDA=0 asks for
+/// emulation in a CUDA file too.
 #ifndef KMM_USE_CUDA
 #if defined(__CUDACC__) && !KMM_USE_HIP
 #define KMM_USE_CUDA 1
@@ -54,8 +54,8 @@
 #define KMM_INLINE inline __attribute__((always_inline))
 #define KMM_NOINLINE __attribute__((noinline))
 
-/// `KMM_HOST_DEVICE`, `KMM_DEVICE` make a function callable from kernels, and inline. The `_NOINLINE` forms do not inline
-/// it (recursion, rare paths). A lambda takes `__host__ __device__` instead.
+/// `KMM_HOST_DEVICE`, `KMM_DEVICE` make a function callable from kernels, and inline. The `_NOINLINE` forms do not
+/// inline it (recursion, rare paths). A lambda takes `__host__ __device__` instead.
 #if KMM_DETAIL_HAS_DEVICE_CODE
 #define KMM_HOST_DEVICE __host__ __device__ inline __attribute__((always_inline))
 #define KMM_DEVICE __device__ inline __attribute__((always_inline))

@@ -17,8 +17,8 @@
 
 namespace kmm {
 
-/// Like std::vector<T>, with room for K elements inside the object. An index out of range throws std::out_of_range on the
-/// host and fails the kernel on a device. References and iterators end with the next growth, and with a move of the
+/// Like std::vector<T>, with room for K elements inside the object. An index out of range throws std::out_of_range on
+/// the host and fails the kernel on a device. References and iterators end with the next growth, and with a move of the
 /// vector. Strong guarantee for push_back.
 template<typename T, std::size_t K = 2>
 class small_vector {

@@ -24,7 +24,8 @@ using rmm::kmm_v0::is_supported_alignment;
 using rmm::kmm_v0::RMM_DEFAULT_HOST_ALIGNMENT;
 
 /// Calls `alloc(padded)` once and returns a pointer in it that is a multiple of `alignment` (a power of two) with
-/// `bytes` usable bytes behind it; null if `alloc` gave null. Freed by `aligned_host_deallocate` with the same arguments.
+/// `bytes` usable bytes behind it; null if `alloc` gave null. Freed by `aligned_host_deallocate` with the same
+/// arguments.
 template<typename Alloc>
 void* aligned_host_allocate(std::size_t bytes, std::size_t alignment, Alloc alloc) {
     assert(is_pow2(alignment));

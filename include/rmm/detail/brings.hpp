@@ -1,6 +1,7 @@
-// What the resource headers of RMM 25.10 bring beside their own classes, because programs lean on it. Each public resource
-// header of that interface includes this one, as its last line, but for those on which the headers named here are built: they
-// would come in a circle. Nothing in rmm/mr/detail/ may, nor what is included there (scripts/check_includes.py).
+// What the resource headers of RMM 25.10 bring beside their own classes, because programs lean on it. Each public
+// resource header of that interface includes this one, as its last line, but for those on which the headers named here
+// are built: they would come in a circle. Nothing in rmm/mr/detail/ may, nor what is included there
+// (scripts/check_includes.py).
 #pragma once
 
 #include <algorithm>

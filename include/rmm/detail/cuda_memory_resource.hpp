@@ -1,5 +1,5 @@
-// The door to libcu++'s memory resources: includes <cuda/memory_resource> and maps the names of the concepts, which CCCL
-// 3.1 changed. Interop only: units of target rmm::rmm.
+// The door to libcu++'s memory resources: includes <cuda/memory_resource> and maps the names of the concepts, which
+// CCCL 3.1 changed. Interop only: units of target rmm::rmm.
 #pragma once
 
 #ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE

@@ -1,6 +1,6 @@
-// Macros that check and throw. RMM_EXPECTS and RMM_FAIL work everywhere. The RMM_CUDA_* macros name CUDA's runtime where
-// they are used: units of target rmm::rmm get <cuda_runtime_api.h> from here; a unit of rmm::core that uses one of them
-// includes that header itself. All of them are statements and safe inside if/else.
+// Macros that check and throw. RMM_EXPECTS and RMM_FAIL work everywhere. The RMM_CUDA_* macros name CUDA's runtime
+// where they are used: units of target rmm::rmm get <cuda_runtime_api.h> from here; a unit of rmm::core that uses one
+// of them includes that header itself. All of them are statements and safe inside if/else.
 #pragma once
 
 #include <cassert>

@@ -1,5 +1,5 @@
-// What a reference to a resource is made of: an object and its operations. Knows neither references nor libcu++; those who
-// make references include <rmm/resource_ref.hpp>.
+// What a reference to a resource is made of: an object and its operations. Knows neither references nor libcu++; those
+// who make references include <rmm/resource_ref.hpp>.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// How to use a resource of some type; one constant object for each type. The stream-ordered calls are null for resources
-/// without.
+/// How to use a resource of some type; one constant object for each type. The stream-ordered calls are null for
+/// resources without.
 struct resource_operations {
     void* (*allocate)(void* resource, std::size_t bytes, std::size_t alignment, cuda_stream_view stream);
     void (*deallocate)(void* resource, void* ptr, std::size_t bytes, std::size_t alignment, cuda_stream_view stream);
@@ -111,8 +111,8 @@ RMM_EXPORT void* allocate_marked(raw_ref const& ref, std::size_t bytes, std::siz
 RMM_EXPORT void deallocate_marked(raw_ref const& ref, void* ptr, std::size_t bytes, std::size_t alignment,
                                   cuda_stream_view given, cuda_stream_view meant);
 
-/// Stream-ordered calls by whoever knows what handle `given` means: it is what resources of the program see, and those of
-/// this library work on `meant`.
+/// Stream-ordered calls by whoever knows what handle `given` means: it is what resources of the program see, and those
+/// of this library work on `meant`.
 RMM_UNIT_INLINE void* allocate_on(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
                                   cuda_stream_view meant) {
     return given.value() == meant.value() ? ref.operations->allocate(ref.resource, bytes, alignment, given)

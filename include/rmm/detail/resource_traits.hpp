@@ -1,7 +1,8 @@
 // Which types are memory resources, told by their shape: no base class and no libcu++ needed. Compile time only.
 //
-// A resource states where its memory can be used by a function `get_property(Resource const&, Tag)` found by ADL. The tags
-// are ours (below) in light units, and those of `cuda::mr` in units of target rmm::rmm (<rmm/interop/properties.hpp>).
+// A resource states where its memory can be used by a function `get_property(Resource const&, Tag)` found by ADL. The
+// tags are ours (below) in light units, and those of `cuda::mr` in units of target rmm::rmm
+// (<rmm/interop/properties.hpp>).
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,8 @@ template<class R>
 struct has_equality<R, std::void_t<decltype(static_cast<bool>(std::declval<R const&>() == std::declval<R const&>()))>>
     : std::true_type {};
 
-// The four shapes: (bytes, alignment) and its `_sync` spelling; (bytes, alignment, stream) and its stream-first spelling.
+// The four shapes: (bytes, alignment) and its `_sync` spelling; (bytes, alignment, stream) and its stream-first
+// spelling.
 template<class R, class = void>
 struct has_plain_calls : std::false_type {};
 template<class R>

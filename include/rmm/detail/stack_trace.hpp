@@ -10,14 +10,14 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// The functions that the calling thread is in, at most 64, innermost first. About 100 ns a frame; names are looked up when
-/// the trace is printed. Throws std::bad_alloc.
+/// The functions that the calling thread is in, at most 64, innermost first. About 100 ns a frame; names are looked up
+/// when the trace is printed. Throws std::bad_alloc.
 class RMM_EXPORT stack_trace {
   public:
     stack_trace();
 
-    /// One line a frame: "#i in SYMBOL from FILE" where the symbol is known (demangled), else as the system shows an address;
-    /// or "stack traces disabled" where the system cannot tell.
+    /// One line a frame: "#i in SYMBOL from FILE" where the symbol is known (demangled), else as the system shows an
+    /// address; or "stack traces disabled" where the system cannot tell.
     friend RMM_EXPORT std::ostream& operator<<(std::ostream& os, stack_trace const& trace);
 
   private:

@@ -1,7 +1,8 @@
 // References of libcu++ (CCCL 3.0) into ours and back. Interop only; included by <rmm/resource_ref.hpp>.
 //
-// A reference of libcu++ does not fit into one of ours, nor ours into one of theirs. What does not fit is copied once into
-// a process-wide table that lives as long as the process: one entry for each distinct reference, so it stays small.
+// A reference of libcu++ does not fit into one of ours, nor ours into one of theirs. What does not fit is copied once
+// into a process-wide table that lives as long as the process: one entry for each distinct reference, so it stays
+// small.
 #pragma once
 
 #include <cstring>
@@ -35,8 +36,8 @@ Ref* lasting_copy(Ref const& ref) {
 
 #if !RMM_DETAIL_CCCL_STREAM_FIRST
 
-/// A reference of ours as an object with an address, for references of libcu++ to refer to. `PerThread`: what handle 0 means
-/// in the unit that made it, for they say nothing of theirs.
+/// A reference of ours as an object with an address, for references of libcu++ to refer to. `PerThread`: what handle 0
+/// means in the unit that made it, for they say nothing of theirs.
 template<unsigned Properties, bool StreamOrdered, bool PerThread>
 class lasting_resource {
   public:
@@ -122,7 +123,8 @@ struct ref_interop {
     template<class Ref, bool PerThread>
     Ref as() const {
         auto const& raw = static_cast<basic_resource_ref<Properties, StreamOrdered> const*>(this)->raw();
-        // Every object behind these operations has the properties of its dynamic type; only the static type is known here.
+        // Every object behind these operations has the properties of its dynamic type; only the static type is known
+        // here.
         return Ref{*lasting_copy(lasting_resource<Properties, StreamOrdered, PerThread>{raw})};
     }
 };

@@ -14,15 +14,15 @@ namespace mr {
 
 /// Takes one block from upstream when it is made and serves every request out of it; 0 bytes are null.
 ///
-/// - A request that does not fit throws rmm::out_of_memory ("Maximum pool size exceeded .. No room in arena."), after, with
-///   `dump_log_on_failure`, a report was written to `rmm_arena_memory_dump.log` in the working directory.
+/// - A request that does not fit throws rmm::out_of_memory ("Maximum pool size exceeded .. No room in arena."), after,
+///   with `dump_log_on_failure`, a report was written to `rmm_arena_memory_dump.log` in the working directory.
 /// - Frees never wait for a stream, on whichever stream or thread they come.
 /// - Stream order, wrong frees, threads and equality as for pool_memory_resource; memory goes back in the destructor.
 template<typename Upstream>
 class arena_memory_resource final : public device_memory_resource {
   public:
-    /// `arena_size` is rounded down to 256 (default: half of the device's free memory). Throws rmm::logic_error for null
-    /// upstream or less than 1 MiB, rmm::out_of_memory if upstream refuses. The report's file is truncated now.
+    /// `arena_size` is rounded down to 256 (default: half of the device's free memory). Throws rmm::logic_error for
+    /// null upstream or less than 1 MiB, rmm::out_of_memory if upstream refuses. The report's file is truncated now.
     explicit arena_memory_resource(device_async_resource_ref upstream_mr,
                                    std::optional<std::size_t> arena_size = std::nullopt,
                                    bool dump_log_on_failure = false)

@@ -14,8 +14,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// A request goes to the smallest bin that is large enough, else to upstream; 0 bytes are null. A free goes where the block
-/// came from. Thread-safe but for `add_bin`. Equal only to itself.
+/// A request goes to the smallest bin that is large enough, else to upstream; 0 bytes are null. A free goes where the
+/// block came from. Thread-safe but for `add_bin`. Equal only to itself.
 template<typename Upstream>
 class binning_memory_resource final : public device_memory_resource {
   public:
@@ -24,8 +24,9 @@ class binning_memory_resource final : public device_memory_resource {
     explicit binning_memory_resource(Upstream* upstream_resource)
         : upstream_{upstream_resource}, bins_{to_device_async_resource_ref_checked(upstream_resource)} {}
 
-    /// Bins of 2^min to 2^max bytes, each a fixed_size_memory_resource over upstream that takes 128 blocks at once, and grows
-    /// as that does. Throws rmm::logic_error for exponents below 0 or above 62, and rmm::out_of_memory if upstream refuses.
+    /// Bins of 2^min to 2^max bytes, each a fixed_size_memory_resource over upstream that takes 128 blocks at once, and
+    /// grows as that does. Throws rmm::logic_error for exponents below 0 or above 62, and rmm::out_of_memory if
+    /// upstream refuses.
     binning_memory_resource(device_async_resource_ref upstream_resource, std::int8_t min_size_exponent,
                             std::int8_t max_size_exponent)
         : bins_{upstream_resource, min_size_exponent, max_size_exponent} {}
@@ -45,9 +46,9 @@ class binning_memory_resource final : public device_memory_resource {
     /// Null when made from a reference.
     [[nodiscard]] Upstream* get_upstream() const noexcept { return upstream_; }
 
-    /// A bin for requests up to `allocation_size`, rounded up to 256: `bin_resource`, which the caller keeps alive, or a
-    /// fixed_size_memory_resource over upstream. A size that has a bin keeps it. Blocks that were allocated before go back
-    /// where they came from. Not thread-safe.
+    /// A bin for requests up to `allocation_size`, rounded up to 256: `bin_resource`, which the caller keeps alive, or
+    /// a fixed_size_memory_resource over upstream. A size that has a bin keeps it. Blocks that were allocated before go
+    /// back where they came from. Not thread-safe.
     void add_bin(std::size_t allocation_size, std::optional<device_async_resource_ref> bin_resource = std::nullopt) {
         bins_.add_bin(allocation_size, bin_resource ? &*bin_resource : nullptr);
     }

@@ -17,7 +17,8 @@ class driver_pool;  // src/rmm/driver_pool.hpp
 namespace mr {
 
 /// Makes a memory pool of the driver on the current device and allocates from it in stream order. Where CUDA is 12.8 or
-/// newer, the device's decompression engine can read the memory. The destructor destroys the pool. Equal only to itself. Thread-safe.
+/// newer, the device's decompression engine can read the memory. The destructor destroys the pool. Equal only to
+/// itself. Thread-safe.
 class RMM_EXPORT cuda_async_memory_resource final : public device_memory_resource {
   public:
     /// Handles by which other processes open a pool; values of cudaMemAllocationHandleType.

@@ -8,9 +8,9 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Allocates from a driver pool in stream order (cudaMallocFromPoolAsync, cudaFreeAsync). Does not own the pool. Equal to a
-/// view of the same pool. A default-constructed view has no pool and throws rmm::logic_error when asked for memory.
-/// Thread-safe.
+/// Allocates from a driver pool in stream order (cudaMallocFromPoolAsync, cudaFreeAsync). Does not own the pool. Equal
+/// to a view of the same pool. A default-constructed view has no pool and throws rmm::logic_error when asked for
+/// memory. Thread-safe.
 class RMM_EXPORT cuda_async_view_memory_resource final : public device_memory_resource {
   public:
     /// Throws rmm::logic_error for a null handle, and where the current device has no memory pools.

@@ -1,5 +1,5 @@
-// The base class of resources of device memory. Owns the public spellings of allocate and deallocate; what they do is in
-// the virtual functions of derived classes.
+// The base class of resources of device memory. Owns the public spellings of allocate and deallocate; what they do is
+// in the virtual functions of derived classes.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +37,15 @@ inline void expect_plain_alignment(std::size_t alignment) {
 
 /// A source of memory that the device which was current when the resource was made can use.
 ///
-/// - `allocate` gives at least `bytes` usable bytes, aligned to 256; the exact count reaches `do_allocate` on every path.
-///   The memory may be used at once on `stream`, elsewhere after ordering. Throws rmm::bad_alloc, or rmm::out_of_memory
-///   where it is known that memory is exhausted; the resource is unchanged then.
+/// - `allocate` gives at least `bytes` usable bytes, aligned to 256; the exact count reaches `do_allocate` on every
+///   path. The memory may be used at once on `stream`, elsewhere after ordering. Throws rmm::bad_alloc, or
+///   rmm::out_of_memory where it is known that memory is exhausted; the resource is unchanged then.
 /// - `deallocate` takes the same count and a stream on which the memory may be reused at once. It does not throw
 ///   (but is not declared so, that overrides of either kind compile). Null is a no-op.
 /// - Forms without a stream use the default stream (handle 0). No form waits for the host, unless the resource says so.
-/// - `do_allocate` and `do_deallocate` of a program's resource see the handle that the caller passed, 0 as 0. In a unit that
-///   is built with CUDA_API_PER_THREAD_DEFAULT_STREAM handle 0 means the thread's own stream, and resources of this library
-///   take it for that, also behind those of the program.
+/// - `do_allocate` and `do_deallocate` of a program's resource see the handle that the caller passed, 0 as 0. In a unit
+///   that is built with CUDA_API_PER_THREAD_DEFAULT_STREAM handle 0 means the thread's own stream, and resources of
+///   this library take it for that, also behind those of the program.
 /// - Calls are thread-safe in every class of this library. The device must be current.
 class RMM_EXPORT device_memory_resource {
   public:
@@ -67,7 +67,8 @@ class RMM_EXPORT device_memory_resource {
         do_deallocate(ptr, bytes, stream);
     }
 
-    /// Alignment 0 means the default; one that is no power of two throws rmm::logic_error, one above 256 rmm::bad_alloc.
+    /// Alignment 0 means the default; one that is no power of two throws rmm::logic_error, one above 256
+    /// rmm::bad_alloc.
     RMM_UNIT_INLINE void* allocate(std::size_t bytes, std::size_t alignment) {
         detail::expect_plain_alignment(alignment);
         return allocate(bytes, cuda_stream_view{});

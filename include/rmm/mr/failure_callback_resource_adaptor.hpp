@@ -16,12 +16,12 @@ namespace mr {
 /// Gets the bytes asked for and the argument of the adaptor; true: try again, false: fail.
 using failure_callback_t = std::function<bool(std::size_t, void*)>;
 
-/// Forwards to `Upstream`. Where that throws `ExceptionType`, or a class derived from it, the callback decides: the request
-/// is made again, any number of times, or the exception goes on as it is. Other exceptions pass without a call, and so do
-/// those of the callback, and those of requests that a pool can do without (see fixed_size_memory_resource).
+/// Forwards to `Upstream`. Where that throws `ExceptionType`, or a class derived from it, the callback decides: the
+/// request is made again, any number of times, or the exception goes on as it is. Other exceptions pass without a call,
+/// and so do those of the callback, and those of requests that a pool can do without (see fixed_size_memory_resource).
 ///
-/// The callback runs on the allocating thread, with no lock held, and may free memory of this resource. Thread-safe where
-/// the callback is. Equal to an adaptor of the same type over an equal upstream. Movable, not copyable.
+/// The callback runs on the allocating thread, with no lock held, and may free memory of this resource. Thread-safe
+/// where the callback is. Equal to an adaptor of the same type over an equal upstream. Movable, not copyable.
 template<typename Upstream, typename ExceptionType>  // default: rmm::out_of_memory (rmm/fwd.hpp)
 class failure_callback_resource_adaptor final : public detail::adaptor_over<Upstream, detail::adaptor> {
     using base = detail::adaptor_over<Upstream, detail::adaptor>;

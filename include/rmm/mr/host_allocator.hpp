@@ -16,11 +16,12 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// A standard allocator over a resource of host memory: `std::vector<float, rmm::mr::host_allocator<float>>` holds
-/// page-locked memory. Does not own the resource, which must outlive what it allocates. Where the resource is stream-ordered
-/// (a pool of page-locked memory), memory comes and goes on the legacy default stream, and allocating waits for it.
+/// page-locked memory. Does not own the resource, which must outlive what it allocates. Where the resource is
+/// stream-ordered (a pool of page-locked memory), memory comes and goes on the legacy default stream, and allocating
+/// waits for it.
 ///
-/// What a device still does with the memory of a container must be over before the container frees it. Moves and swaps of
-/// containers take the allocator along. Equal where the resources are. Thread-safe where the resource is.
+/// What a device still does with the memory of a container must be over before the container frees it. Moves and swaps
+/// of containers take the allocator along. Equal where the resources are. Thread-safe where the resource is.
 template<typename T>
 class host_allocator {
   public:

@@ -10,7 +10,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Whether `Resource` (or what it is a reference to) is a resource that tells its upstream by `get_upstream_resource()`.
+/// Whether `Resource` (or what it is a reference to) is a resource that tells its upstream by
+/// `get_upstream_resource()`.
 template<class Resource, class = void>
 inline constexpr bool is_resource_adaptor = false;
 

@@ -9,8 +9,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Forwards to `Upstream` as long as the bytes in use stay within a limit; exactly full is allowed. Each block counts as its
-/// size rounded up to `alignment`.
+/// Forwards to `Upstream` as long as the bytes in use stay within a limit; exactly full is allowed. Each block counts
+/// as its size rounded up to `alignment`.
 ///
 /// - Above the limit: rmm::out_of_memory ("Exceeded memory limit .."), upstream is not asked, nothing is counted. What
 ///   upstream throws passes through; nothing is counted then.

@@ -13,22 +13,22 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// Forwards to `Upstream` and logs each request as a line of comma-separated values. The first line is
-/// "Thread,Time,Action,Pointer,Size,Stream"; then for example "2467,00:56:53.652380,allocate,0x19b29300,100,0". The thread is the
-/// system's number, the time local, the action "allocate", "allocate failure" (pointer "(nil)") or "free", the size what was
-/// asked of this adaptor, the stream its handle.
+/// "Thread,Time,Action,Pointer,Size,Stream"; then for example "2467,00:56:53.652380,allocate,0x19b29300,100,0". The
+/// thread is the system's number, the time local, the action "allocate", "allocate failure" (pointer "(nil)") or
+/// "free", the size what was asked of this adaptor, the stream its handle.
 ///
-/// - An allocation is logged when it has succeeded or failed, a free before upstream is called; lines are in that order, over
-///   all threads.
-/// - Into a file: the thread that allocates only notes the event (about 50 ns); another thread writes. The file is at most a
-///   tenth of a second behind; `flush()`, the destructor and exit() write the rest. A program that is killed loses what was
-///   behind. Nothing is dropped: who is faster than the file waits. With `auto_flush` each line is in the file when the call
-///   returns.
-/// - Into a stream or callback of the program: written by the thread that allocates, before the call returns; `auto_flush`
-///   flushes the stream too.
+/// - An allocation is logged when it has succeeded or failed, a free before upstream is called; lines are in that
+///   order, over all threads.
+/// - Into a file: the thread that allocates only notes the event (about 50 ns); another thread writes. The file is at
+///   most a tenth of a second behind; `flush()`, the destructor and exit() write the rest. A program that is killed
+///   loses what was behind. Nothing is dropped: who is faster than the file waits. With `auto_flush` each line is in
+///   the file when the call returns.
+/// - Into a stream or callback of the program: written by the thread that allocates, before the call returns;
+///   `auto_flush` flushes the stream too.
 /// - After fork() the child goes on with the same file, and writes what it logs itself; no line appears twice.
 /// - Sinks that fail are reported on stderr, once. What upstream throws passes through.
-/// - Thread-safe. Equal to an adaptor of the same type over an equal upstream. Movable (not while in use), not copyable; one
-///   that was moved from may only be destroyed or assigned to.
+/// - Thread-safe. Equal to an adaptor of the same type over an equal upstream. Movable (not while in use), not
+///   copyable; one that was moved from may only be destroyed or assigned to.
 template<typename Upstream>
 class logging_resource_adaptor final : public detail::adaptor_over<Upstream, detail::logging_adaptor> {
     using base = detail::adaptor_over<Upstream, detail::logging_adaptor>;

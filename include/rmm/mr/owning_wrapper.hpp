@@ -71,7 +71,8 @@ class owning_wrapper : public device_memory_resource {
     std::unique_ptr<Resource> wrapped_;
 };
 
-/// Makes `Resource<Upstreams...>` over the upstreams, and owns all of it: `make_owning_wrapper<pool_memory_resource>(..)`.
+/// Makes `Resource<Upstreams...>` over the upstreams, and owns all of it:
+/// `make_owning_wrapper<pool_memory_resource>(..)`.
 template<template<typename...> class Resource, typename... Upstreams, typename... Args>
 auto make_owning_wrapper(std::tuple<std::shared_ptr<Upstreams>...> upstreams, Args&&... args) {
     return std::make_shared<owning_wrapper<Resource<Upstreams...>, Upstreams...>>(std::move(upstreams),

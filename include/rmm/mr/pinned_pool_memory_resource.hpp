@@ -13,13 +13,13 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// New beyond RMM. What pool_memory_resource<pinned_host_memory_resource> is, but that the constructor returns at once: a thread
-/// of the pool's takes segment after segment until `initial_size` bytes are held (about 25 GiB a second where 16 threads can
-/// touch pages), and requests are served from what is there. A request waits only while what it needs is being pinned: for a
-/// segment, or, if it is larger than that, for one of its size, which the thread takes next.
+/// New beyond RMM. What pool_memory_resource<pinned_host_memory_resource> is, but that the constructor returns at once:
+/// a thread of the pool's takes segment after segment until `initial_size` bytes are held (about 25 GiB a second where
+/// 16 threads can touch pages), and requests are served from what is there. A request waits only while what it needs is
+/// being pinned: for a segment, or, if it is larger than that, for one of its size, which the thread takes next.
 ///
-/// - Segments are of 64 MiB to 4 GiB, each as large as all before it; no block crosses from one into another. Where the initial
-///   size is not reached, because the machine has no more, the pool goes on with what it has.
+/// - Segments are of 64 MiB to 4 GiB, each as large as all before it; no block crosses from one into another. Where the
+///   initial size is not reached, because the machine has no more, the pool goes on with what it has.
 /// - Beyond the initial size it grows on demand, by 256 MiB at least, and never above `maximum_size`.
 /// - Stream order, wrong frees, threads, zero bytes and errors as for pool_memory_resource. Equal only to itself. The
 ///   destructor waits for the segment that is being pinned, and for the memory's last users.

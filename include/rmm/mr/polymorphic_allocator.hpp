@@ -17,8 +17,8 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// Allocates elements of T from any device resource, in stream order; constructs nothing. Owns no resource: that must
-/// outlive what it allocates. Thread-safe where the resource is. Allocators are equal where their resources are, whatever
-/// their T.
+/// outlive what it allocates. Thread-safe where the resource is. Allocators are equal where their resources are,
+/// whatever their T.
 template<typename T>
 class polymorphic_allocator {
   public:
@@ -58,8 +58,8 @@ bool operator!=(polymorphic_allocator<T> const& lhs, polymorphic_allocator<U> co
     return !(lhs == rhs);
 }
 
-/// Makes a standard allocator of one that wants a stream with every call: passes the same stream each time. Does not own the
-/// stream. Equal where the allocators below are, whatever their streams.
+/// Makes a standard allocator of one that wants a stream with every call: passes the same stream each time. Does not
+/// own the stream. Equal where the allocators below are, whatever their streams.
 template<typename Allocator>
 class stream_allocator_adaptor {
   public:

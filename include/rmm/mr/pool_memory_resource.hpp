@@ -15,13 +15,14 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Best fit (small requests from below) with coalescing over blocks of `Upstream`; sizes round up to 256. 0 bytes are null.
+/// Best fit (small requests from below) with coalescing over blocks of `Upstream`; sizes round up to 256. 0 bytes are
+/// null.
 ///
-/// - A block freed on a stream is used again on that stream without any wait. Another stream is made to wait for the point
-///   where the block was freed. The stream given to `deallocate` may be destroyed at once.
-/// - Grows by asking upstream for as much again as it holds (from 4 GiB on a 32nd), or half of the room under the maximum;
-///   backs off down to the request where upstream refuses. Throws rmm::out_of_memory ("Maximum pool size exceeded ..")
-///   where that is not enough, with the figures; the pool stays usable.
+/// - A block freed on a stream is used again on that stream without any wait. Another stream is made to wait for the
+///   point where the block was freed. The stream given to `deallocate` may be destroyed at once.
+/// - Grows by asking upstream for as much again as it holds (from 4 GiB on a 32nd), or half of the room under the
+///   maximum; backs off down to the request where upstream refuses. Throws rmm::out_of_memory ("Maximum pool size
+///   exceeded ..") where that is not enough, with the figures; the pool stays usable.
 /// - Memory goes back upstream in the destructor, and in `trim`, on the default stream after the work that used it.
 /// - A block freed twice, or with a wrong size, is reported on stderr and does no harm to the pool.
 /// - Thread-safe; no lock is held over a call of upstream or the driver. Equal only to itself. Not copyable or movable.
@@ -34,9 +35,10 @@ class pool_memory_resource final : public device_memory_resource {
     static constexpr std::size_t default_initial_size = ~std::size_t{0};
     static constexpr std::size_t default_maximum_size = ~std::size_t{0};
 
-    /// `initial_pool_size` bytes are taken from upstream at once, in one block (default: the smaller of the free memory and
-    /// half of the total); `maximum_pool_size` is never exceeded (default: none). Both must be multiples of 256, the
-    /// initial not above the maximum, and upstream not null: rmm::logic_error. rmm::out_of_memory if upstream refuses.
+    /// `initial_pool_size` bytes are taken from upstream at once, in one block (default: the smaller of the free memory
+    /// and half of the total); `maximum_pool_size` is never exceeded (default: none). Both must be multiples of 256,
+    /// the initial not above the maximum, and upstream not null: rmm::logic_error. rmm::out_of_memory if upstream
+    /// refuses.
     explicit pool_memory_resource(device_async_resource_ref upstream_mr,
                                   std::optional<std::size_t> initial_pool_size = std::nullopt,
                                   std::optional<std::size_t> maximum_pool_size = std::nullopt)

@@ -8,8 +8,9 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// Prefetches every block that `Upstream` gives to the current device, on the stream of the request (rmm::prefetch; no
-/// effect on memory that is not managed). Throws what upstream throws, and rmm::cuda_error if the prefetch fails; the block
-/// has gone back then. Thread-safe. Equal to an adaptor of the same type over an equal upstream. Movable, not copyable.
+/// effect on memory that is not managed). Throws what upstream throws, and rmm::cuda_error if the prefetch fails; the
+/// block has gone back then. Thread-safe. Equal to an adaptor of the same type over an equal upstream. Movable, not
+/// copyable.
 template<typename Upstream>
 class prefetch_resource_adaptor final : public detail::adaptor_over<Upstream, detail::prefetch_adaptor> {
     using base = detail::adaptor_over<Upstream, detail::prefetch_adaptor>;

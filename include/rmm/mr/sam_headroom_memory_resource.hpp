@@ -13,12 +13,12 @@ namespace detail {
 struct headroom;  // src/rmm/headroom.hpp
 }  // namespace detail
 
-/// Pageable host memory (system_memory_resource) with advice to the driver where its pages should be: on the current device
-/// as far as more than `headroom` bytes are free there, the rest on the host.
+/// Pageable host memory (system_memory_resource) with advice to the driver where its pages should be: on the current
+/// device as far as more than `headroom` bytes are free there, the rest on the host.
 ///
-/// How much is free is asked for large blocks, and for small ones (below 2 MiB) once in a while. `deallocate` waits for the
-/// stream. Throws rmm::out_of_memory, or rmm::bad_alloc if the advice is refused. Equal to one with the same headroom.
-/// Thread-safe. Not copyable or movable.
+/// How much is free is asked for large blocks, and for small ones (below 2 MiB) once in a while. `deallocate` waits for
+/// the stream. Throws rmm::out_of_memory, or rmm::bad_alloc if the advice is refused. Equal to one with the same
+/// headroom. Thread-safe. Not copyable or movable.
 class RMM_EXPORT sam_headroom_memory_resource final : public device_memory_resource {
   public:
     /// Throws rmm::logic_error where the current device does not reach such memory.

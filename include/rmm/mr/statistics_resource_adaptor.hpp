@@ -12,14 +12,16 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Forwards to `Upstream` and counts blocks and bytes, as asked of this adaptor: how many there are, how many there were at
-/// most, and how many there ever were. A request of 0 bytes counts as one block of 0 bytes; a null that stands for more bytes
-/// than 0 does not count when it is freed. Memory of another resource may be freed here: values can be negative.
+/// Forwards to `Upstream` and counts blocks and bytes, as asked of this adaptor: how many there are, how many there
+/// were at most, and how many there ever were. A request of 0 bytes counts as one block of 0 bytes; a null that stands
+/// for more bytes than 0 does not count when it is freed. Memory of another resource may be freed here: values can be
+/// negative.
 ///
-/// - Counters stand on a stack: `push_counters` begins a section of the program, `pop_counters` ends it and adds what it counted
-///   to the section around it. The stack is the adaptor's, not the thread's: threads that push at the same time must agree.
-/// - A failed request changes nothing; what upstream throws passes through. A free is counted before upstream is called, so that
-///   no other thread counts the same memory twice.
+/// - Counters stand on a stack: `push_counters` begins a section of the program, `pop_counters` ends it and adds what
+///   it counted to the section around it. The stack is the adaptor's, not the thread's: threads that push at the same
+///   time must agree.
+/// - A failed request changes nothing; what upstream throws passes through. A free is counted before upstream is
+///   called, so that no other thread counts the same memory twice.
 /// - Thread-safe. Equal to an adaptor of the same type over an equal upstream. Not copyable or movable.
 template<typename Upstream>
 class statistics_resource_adaptor final : public detail::adaptor_over<Upstream, detail::statistics_adaptor> {

@@ -18,11 +18,12 @@ bool is_system_memory_supported(cuda_device_id device_id);
 
 }  // namespace detail
 
-/// Pageable host memory, aligned to 256 bytes, for devices that reach it (Grace Hopper, or drivers with heterogeneous memory
-/// management). Its pages are made where they are first touched: by the host in host memory, by a device in its memory.
+/// Pageable host memory, aligned to 256 bytes, for devices that reach it (Grace Hopper, or drivers with heterogeneous
+/// memory management). Its pages are made where they are first touched: by the host in host memory, by a device in its
+/// memory.
 ///
-/// 0 bytes are a unique address. `allocate` ignores the stream; `deallocate` waits for it. Throws rmm::out_of_memory where
-/// the host has no more. Any two are equal. Thread-safe.
+/// 0 bytes are a unique address. `allocate` ignores the stream; `deallocate` waits for it. Throws rmm::out_of_memory
+/// where the host has no more. Any two are equal. Thread-safe.
 class RMM_EXPORT system_memory_resource final : public device_memory_resource {
   public:
     /// Throws rmm::logic_error where the current device does not reach such memory.

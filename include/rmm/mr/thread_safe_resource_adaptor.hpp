@@ -10,8 +10,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Calls `Upstream` under one mutex, which is not held while others are asked to make room (reclaimer.hpp). Throws what upstream throws. Equal to an adaptor of the same type over an equal
-/// upstream. Not copyable or movable.
+/// Calls `Upstream` under one mutex, which is not held while others are asked to make room (reclaimer.hpp). Throws what
+/// upstream throws. Equal to an adaptor of the same type over an equal upstream. Not copyable or movable.
 template<typename Upstream>
 class thread_safe_resource_adaptor final : public detail::adaptor_over<Upstream, detail::adaptor> {
     using base = detail::adaptor_over<Upstream, detail::adaptor>;

@@ -25,8 +25,8 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// Allocates device memory from a resource on one stream, for thrust::device_vector and for temporaries of algorithms.
-/// Remembers the device that was current when it was made, and makes it current around every call. Owns neither resource
-/// nor stream. Thread-safe where the resource is.
+/// Remembers the device that was current when it was made, and makes it current around every call. Owns neither
+/// resource nor stream. Thread-safe where the resource is.
 template<typename T>
 class thrust_allocator : public thrust::device_malloc_allocator<T> {
   public:

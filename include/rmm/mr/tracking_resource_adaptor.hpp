@@ -13,11 +13,11 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Forwards to `Upstream` and remembers each block until it is freed; with `capture_stacks` also the functions that asked for it
-/// (about 100 ns for each function on the stack, at most 64).
+/// Forwards to `Upstream` and remembers each block until it is freed; with `capture_stacks` also the functions that
+/// asked for it (about 100 ns for each function on the stack, at most 64).
 ///
-/// - A free of memory that is not known here, or with another size, is an error in rmm's log, and is forwarded all the same; what
-///   was recorded is what is subtracted. Null is neither remembered nor an error.
+/// - A free of memory that is not known here, or with another size, is an error in rmm's log, and is forwarded all the
+///   same; what was recorded is what is subtracted. Null is neither remembered nor an error.
 /// - A block is forgotten before upstream gets it back, so that another thread may be given its address at once.
 /// - Names of functions are looked up when they are printed.
 /// - What upstream throws passes through; nothing is remembered then.
@@ -41,14 +41,15 @@ class tracking_resource_adaptor final : public detail::adaptor_over<Upstream, de
     tracking_resource_adaptor(tracking_resource_adaptor const&) = delete;
     tracking_resource_adaptor& operator=(tracking_resource_adaptor const&) = delete;
 
-    /// The blocks in use, and from now on always so; therefore each request costs more after the first call (a map's insertion
-    /// under one lock). The map is not locked: stable only while no other thread uses the adaptor.
+    /// The blocks in use, and from now on always so; therefore each request costs more after the first call (a map's
+    /// insertion under one lock). The map is not locked: stable only while no other thread uses the adaptor.
     [[nodiscard]] std::map<void*, allocation_info> const& get_outstanding_allocations() const noexcept {
         return base::get_outstanding_allocations();
     }
     /// The bytes of these blocks, as asked of this adaptor.
     [[nodiscard]] std::size_t get_allocated_bytes() const noexcept { return base::get_allocated_bytes(); }
-    /// A line "PTR: N B" for each block, by address, and after " : callstack:" the lines of its stack where it was captured.
+    /// A line "PTR: N B" for each block, by address, and after " : callstack:" the lines of its stack where it was
+    /// captured.
     [[nodiscard]] std::string get_outstanding_allocations_str() const {
         return base::get_outstanding_allocations_str();
     }

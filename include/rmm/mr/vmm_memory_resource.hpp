@@ -11,15 +11,16 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Reserves addresses once and maps physical memory to them as it is needed. A request that finds enough free memory, but in
-/// pieces, gets these pieces mapped side by side.
+/// Reserves addresses once and maps physical memory to them as it is needed. A request that finds enough free memory,
+/// but in pieces, gets these pieces mapped side by side.
 ///
-/// - Needs no size to begin with: what is held follows what is in use. `maximum_size` bounds it (default: the device's).
+/// - Needs no size to begin with: what is held follows what is in use. `maximum_size` bounds it (default: the
+///   device's).
 /// - Memory is reachable from every device that can reach this one. It cannot be shared with other processes by
 ///   cudaIpcGetMemHandle; use pool_memory_resource for that.
-/// - Mapping costs some 30 microseconds for each piece of 2 to 256 MiB, and moving a piece lets the host wait for the work that
-///   used it last; so does cutting one, which happens when more than three quarters are in use. A program that repeats what it
-///   does maps nothing (`mappings`).
+/// - Mapping costs some 30 microseconds for each piece of 2 to 256 MiB, and moving a piece lets the host wait for the
+///   work that used it last; so does cutting one, which happens when more than three quarters are in use. A program
+///   that repeats what it does maps nothing (`mappings`).
 /// - Requests of 8 MiB and more are rounded up to 2 MiB (below 40 GiB larger ones only: of 4 GiB 80 MiB and more).
 /// - Stream order, wrong frees, threads, zero bytes and errors as for pool_memory_resource. Equal only to itself. The
 ///   destructor waits for the memory's last users.
@@ -41,8 +42,8 @@ class vmm_memory_resource final : public device_memory_resource {
     /// O(free pieces).
     [[nodiscard]] pool_statistics statistics() const { return pool_.statistics(); }
     [[nodiscard]] mapping_counts mappings() const { return pool_.mappings(); }
-    /// Gives free memory back to the device until at most `keep_bytes` are held, or none is left to give. Returns the bytes
-    /// given back. Waits for the last users of what it gives.
+    /// Gives free memory back to the device until at most `keep_bytes` are held, or none is left to give. Returns the
+    /// bytes given back. Waits for the last users of what it gives.
     std::size_t trim(std::size_t keep_bytes = 0) { return pool_.trim(keep_bytes); }
     /// From now on, a free that leaves more than `bytes` unused trims down to it. Default: never.
     void set_release_threshold(std::size_t bytes) noexcept { pool_.set_release_threshold(bytes); }

@@ -1,7 +1,7 @@
 // Functions of C for CuPy's CFunctionAllocator: no Python runs between CuPy and the resource.
 //
-// CuPy calls both with the GIL, which guards the table of blocks; it passes no stream, and no size to the free. What a pool has at
-// hand is taken with the GIL held: letting go of it and taking it again costs more than the rest.
+// CuPy calls both with the GIL, which guards the table of blocks; it passes no stream, and no size to the free. What a
+// pool has at hand is taken with the GIL held: letting go of it and taking it again costs more than the rest.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 

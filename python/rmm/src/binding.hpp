@@ -1,8 +1,9 @@
 // What the files of the native module share: how Python objects hold streams and resources of rmm.
 //
 // Rules: nobody waits for a lock of a resource or of the driver while holding the GIL, and nobody takes the GIL while
-// holding a lock of the library. (The lock of the devices' table is taken with the GIL: nothing is called under it.) What Python objects hold of the library is let go of without the GIL; what natives hold of Python
-// (callbacks) is let go of with it. Must not know: kmm.
+// holding a lock of the library. (The lock of the devices' table is taken with the GIL: nothing is called under it.)
+// What Python objects hold of the library is let go of without the GIL; what natives hold of Python (callbacks) is let
+// go of with it. Must not know: kmm.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,7 +25,8 @@ using resource = rmm::mr::device_memory_resource;
 
 /// From the atexit hook on: what is still alive is left to the end of the process.
 bool is_exiting() noexcept;
-/// Calls `f`, which waits for nothing, unless that time has come; it does not come meanwhile. Any thread, with or without the GIL.
+/// Calls `f`, which waits for nothing, unless that time has come; it does not come meanwhile. Any thread, with or
+/// without the GIL.
 void before_exit(void (*f)()) noexcept;
 
 // ---- arguments
@@ -75,13 +77,13 @@ class native {
     virtual resource& object() noexcept = 0;
     int device() const noexcept { return device_; }
 
-    /// As allocate and deallocate of the resource, where that needs no wait and no call of the driver: the GIL may be held, and
-    /// any device be current. Null, or false, with nothing done, where it does.
+    /// As allocate and deallocate of the resource, where that needs no wait and no call of the driver: the GIL may be
+    /// held, and any device be current. Null, or false, with nothing done, where it does.
     virtual void* allocate_at_hand(std::size_t, rmm::cuda_stream_view) noexcept { return nullptr; }
     virtual bool deallocate_at_hand(void*, std::size_t, rmm::cuda_stream_view) noexcept { return false; }
 
-    /// For blocks that no object of Python owns: the resource lives until each `keep` has had its `unkeep`. Under the GIL:
-    /// only the first `keep` and the last `unkeep` touch the count that threads share.
+    /// For blocks that no object of Python owns: the resource lives until each `keep` has had its `unkeep`. Under the
+    /// GIL: only the first `keep` and the last `unkeep` touch the count that threads share.
     static void keep(const std::shared_ptr<native>& self) noexcept {
         if (self->num_kept_++ == 0) self->self_ = self;
     }

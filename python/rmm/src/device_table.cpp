@@ -1,9 +1,10 @@
-// The resource of each device. The table is the library's (device_table.hpp); with each resource that Python has set, or looked
-// at, it keeps the object that Python has for it: the face.
+// The resource of each device. The table is the library's (device_table.hpp); with each resource that Python has set,
+// or looked at, it keeps the object that Python has for it: the face.
 //
-// Under the GIL. Others may replace a resource at any time and without the GIL: its face is parked then, and dropped by Python's main
-// thread between two of its steps, or by the next call that comes here. (To wait for the GIL there could be for ever: whoever replaces
-// a resource may hold locks that a thread with the GIL waits for.) So a face that was found is there until the caller lets go of the GIL.
+// Under the GIL. Others may replace a resource at any time and without the GIL: its face is parked then, and dropped by
+// Python's main thread between two of its steps, or by the next call that comes here. (To wait for the GIL there could
+// be for ever: whoever replaces a resource may hold locks that a thread with the GIL waits for.) So a face that was
+// found is there until the caller lets go of the GIL.
 #include "rmm/device_table.hpp"
 
 #include <nanobind/nanobind.h>

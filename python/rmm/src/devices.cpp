@@ -16,8 +16,8 @@ namespace driver = kmm::driver;
 
 nb::object* device_error = nullptr;  // the class; never let go of, as Python ends before static objects do
 
-/// CUDA's numbers of what programs ask about, with its names and texts: the host driver has none, and a CUDA driver tells those of
-/// the runtime only.
+/// CUDA's numbers of what programs ask about, with its names and texts: the host driver has none, and a CUDA driver
+/// tells those of the runtime only.
 struct described {
     int status;
     driver::Code code;

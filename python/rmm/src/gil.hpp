@@ -1,7 +1,7 @@
 // The GIL, let go of or taken for a scope.
 //
-// While Python ends, it unwinds threads that ask for the GIL (before 3.14), through frames of C++ that allow no such thing: the
-// process would abort. Threads that are asked to leave here wait for the end of the process instead.
+// While Python ends, it unwinds threads that ask for the GIL (before 3.14), through frames of C++ that allow no such
+// thing: the process would abort. Threads that are asked to leave here wait for the end of the process instead.
 #pragma once
 
 #include <Python.h>

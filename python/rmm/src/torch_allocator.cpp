@@ -1,5 +1,6 @@
-// The functions that torch.cuda.memory.CUDAPluggableAllocator calls: rmm/librmm/_torch_allocator.so. Thin over the library. Those
-// below `deallocate` are what the setters of its `.allocator()` take, with the signatures that PyTorch has there.
+// The functions that torch.cuda.memory.CUDAPluggableAllocator calls: rmm/librmm/_torch_allocator.so. Thin over the
+// library. Those below `deallocate` are what the setters of its `.allocator()` take, with the signatures that PyTorch
+// has there.
 //
 // Must not know: Python, PyTorch. Any thread, with or without the GIL.
 #include <cstddef>

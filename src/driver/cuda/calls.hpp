@@ -44,8 +44,8 @@ inline Status library_status(Result native) noexcept {
     return {code_of(native), native};
 }
 
-/// A thread that never used the GPU has no current context, which the driver library (unlike the runtime) does not repair
-/// by itself. `call` is made again after doing so.
+/// A thread that never used the GPU has no current context, which the driver library (unlike the runtime) does not
+/// repair by itself. `call` is made again after doing so.
 template<typename Call>
 Status library_call(Call call) noexcept {
     const Result first = call();
@@ -55,8 +55,8 @@ Status library_call(Call call) noexcept {
     return library_status(call());
 }
 
-/// While it lives, the thread's calls neither fail because of captures that other threads have begun in global mode, nor
-/// invalidate them.
+/// While it lives, the thread's calls neither fail because of captures that other threads have begun in global mode,
+/// nor invalidate them.
 class RelaxedInteraction {
   public:
     RelaxedInteraction() noexcept { (void)exchange_capture_interaction(&mode_); }

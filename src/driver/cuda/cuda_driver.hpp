@@ -6,18 +6,20 @@
 // Rules of this driver beyond driver.hpp:
 // - It works in the primary context of each device, which every library of the process shares, keeps it for the life of
 //   the process and never resets it.
-// - Calls that name a device (create_stream, create_event, allocate, ...) make it current for their own duration. Work on
-//   a stream runs on that stream's device whatever device is current; the legacy and the per-thread stream (and null) are
-//   those of the current device.
+// - Calls that name a device (create_stream, create_event, allocate, ...) make it current for their own duration. Work
+//   on a stream runs on that stream's device whatever device is current; the legacy and the per-thread stream (and
+//   null) are those of the current device.
 // - A failing call leaves no error pending in the vendor's runtime.
-// - Calls that a capture in another thread would forbid (allocating, freeing, registering, queries, waits of the host) are
-//   made in relaxed capture interaction, so that they never invalidate the captures of others.
-// - The handle of a kernel is what `cudaGetFuncBySymbol` returned, and then belongs to the device that was current there, or
-//   what `cudaGetKernel` returned, which serves every device. A launch runs on the device of its stream, whatever device
-//   is current; `prepare_kernel` and graph nodes with a handle of the second kind mean the current device.
-// - A kernel is loaded when it is prepared, or else launched, for the first time on a device, and that can wait for all work
-//   which the device has. Whoever enqueues waits that the host must end prepares the kernels behind them first.
-// - Host callbacks of all streams of a device run one after the other on one thread: one that blocks holds up the others.
+// - Calls that a capture in another thread would forbid (allocating, freeing, registering, queries, waits of the host)
+//   are made in relaxed capture interaction, so that they never invalidate the captures of others.
+// - The handle of a kernel is what `cudaGetFuncBySymbol` returned, and then belongs to the device that was current
+//   there, or what `cudaGetKernel` returned, which serves every device. A launch runs on the device of its stream,
+//   whatever device is current; `prepare_kernel` and graph nodes with a handle of the second kind mean the current
+//   device.
+// - A kernel is loaded when it is prepared, or else launched, for the first time on a device, and that can wait for all
+//   work which the device has. Whoever enqueues waits that the host must end prepares the kernels behind them first.
+// - Host callbacks of all streams of a device run one after the other on one thread: one that blocks holds up the
+//   others.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Which vendor the files of this directory are compiled for: CUDA, or HIP where the hip plug-in compiles the same files.
+// Which vendor the files of this directory are compiled for: CUDA, or HIP where the hip plug-in compiles the same
+// files.
 //
 // Owns: that choice. Must not know: the driver contract.
 #pragma once

@@ -1,9 +1,10 @@
 // Every CUDA name that the driver uses, behind names without a vendor.
 //
-// Owns: aliases and inline functions in `kmm::driver::vendor`; vendor_hip.hpp offers the same names for HIP, so that the
-// .cpp files of this directory compile for either. Must not know: `Driver`, statuses. Any thread; nothing here blocks
-// unless CUDA does. Every function returns the vendor's number (0: success) and leaves it as CUDA does: functions of the
-// runtime leave a pending error behind (`take_last_error` clears it), those of the driver library do not.
+// Owns: aliases and inline functions in `kmm::driver::vendor`; vendor_hip.hpp offers the same names for HIP, so that
+// the .cpp files of this directory compile for either. Must not know: `Driver`, statuses. Any thread; nothing here
+// blocks unless CUDA does. Every function returns the vendor's number (0: success) and leaves it as CUDA does:
+// functions of the runtime leave a pending error behind (`take_last_error` clears it), those of the driver library do
+// not.
 //
 // The driver library is never linked: its functions are taken through the runtime once a device was found, so that the
 // same binary starts on machines without a driver.
@@ -212,8 +213,8 @@ inline void* current_context() noexcept {
     CUcontext context = nullptr;
     return entry.context_get_current(&context) == CUDA_SUCCESS ? context : nullptr;
 }
-/// The device of the driver library's current context, which every copy of the runtime in the process follows; where the
-/// thread has none yet, the device that this copy of the runtime would use.
+/// The device of the driver library's current context, which every copy of the runtime in the process follows; where
+/// the thread has none yet, the device that this copy of the runtime would use.
 inline Result current_device(int* out) noexcept {
     CUcontext context = nullptr;  // asked for first: without one, the question for its device is an error
     CUdevice device = 0;

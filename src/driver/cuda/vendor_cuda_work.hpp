@@ -1,5 +1,5 @@
-// Every CUDA name that the driver uses, behind names without a vendor; second half: virtual memory, streams, events, copies, fills,
-// kernels, graphs. Same rules as vendor_cuda.hpp.
+// Every CUDA name that the driver uses, behind names without a vendor; second half: virtual memory, streams, events,
+// copies, fills, kernels, graphs. Same rules as vendor_cuda.hpp.
 #pragma once
 
 #include "driver/cuda/vendor_cuda.hpp"
@@ -245,8 +245,8 @@ struct RawLaunch {
     const void* parameters;
     std::size_t parameter_bytes;
 };
-// A kernel's handle is one device's function (cudaGetFuncBySymbol) or a kernel of every device (cudaGetKernel). Launches
-// take both; for the other calls the second kind is found out by the refusal of the first.
+// A kernel's handle is one device's function (cudaGetFuncBySymbol) or a kernel of every device (cudaGetKernel).
+// Launches take both; for the other calls the second kind is found out by the refusal of the first.
 inline CUfunction function_of(const void* function) noexcept {
     return reinterpret_cast<CUfunction>(const_cast<void*>(function));
 }

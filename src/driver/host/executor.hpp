@@ -1,11 +1,12 @@
 // The worker threads of a host driver.
 //
-// Owns: the threads, the list of streams that have work, and the list of kernels whose blocks are being shared out. Must
-// not know: the driver's API, memory. `submit` may be called from any thread; the rest runs on the workers.
+// Owns: the threads, the list of streams that have work, and the list of kernels whose blocks are being shared out.
+// Must not know: the driver's API, memory. `submit` may be called from any thread; the rest runs on the workers.
 //
 // A stream that has work is in exactly one place: in the list, with the worker that runs it, or blocked (then it stands
-// in the list of waiters of the stream that it waits for). Nothing polls: idle workers sleep. Workers that are all stuck
-// in work that waits for other work (kernels that wait for each other, blocking callbacks) are joined by extra ones.
+// in the list of waiters of the stream that it waits for). Nothing polls: idle workers sleep. Workers that are all
+// stuck in work that waits for other work (kernels that wait for each other, blocking callbacks) are joined by extra
+// ones.
 #pragma once
 
 #include <atomic>

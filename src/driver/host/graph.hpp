@@ -1,7 +1,7 @@
 // Graphs of work: building, capturing, and what an instantiated graph does when it is launched.
 //
-// Owns: nodes, captures, executable graphs. Must not know: the driver's API, memory. A graph and an executable graph have
-// a lock each; captures share one (the driver's). Lock order: captures, graph; executable graph, stream.
+// Owns: nodes, captures, executable graphs. Must not know: the driver's API, memory. A graph and an executable graph
+// have a lock each; captures share one (the driver's). Lock order: captures, graph; executable graph, stream.
 #pragma once
 
 #include <atomic>
@@ -76,7 +76,8 @@ struct Exec {
 
     /// Takes over the nodes and chooses lanes; `lanes` gets that many null pointers. Throws std::bad_alloc.
     void build(const Graph& graph);
-    /// The same nodes and dependencies with other work. False and no change if the shapes differ. Throws std::bad_alloc.
+    /// The same nodes and dependencies with other work. False and no change if the shapes differ. Throws
+    /// std::bad_alloc.
     bool update(const Graph& graph);
     /// Puts everything into the queues. The mutexes of `stream` and of all lanes are held. All or nothing.
     void enqueue(Stream& stream, std::uint32_t num_slots);
@@ -101,7 +102,8 @@ class Capture {
 
     /// Whether a stream of this device which synchronises with the legacy stream takes part.
     bool holds_blocking_stream(int device) const noexcept;
-    /// The stream's next work comes after these nodes too; a stream that does not take part joins. Throws std::bad_alloc.
+    /// The stream's next work comes after these nodes too; a stream that does not take part joins. Throws
+    /// std::bad_alloc.
     void join(Stream& stream, const std::vector<Node*>& nodes);
     const std::vector<Node*>& tail(Stream& stream) { return tails_[&stream]; }
     /// A new node at the end of the stream. Throws std::bad_alloc.

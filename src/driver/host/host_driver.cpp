@@ -62,7 +62,8 @@ class HostDriver::ThreadStates {
         spare().driver = 0;
         return states_.back();
     }
-    /// What holds until there is memory for a state of its own: of the driver that the thread used last. Drivers count from 1.
+    /// What holds until there is memory for a state of its own: of the driver that the thread used last. Drivers count
+    /// from 1.
     static ThreadState& spare() noexcept {
         static thread_local ThreadState state;
         return state;

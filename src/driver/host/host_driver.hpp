@@ -1,11 +1,12 @@
 // The host driver: virtual devices on the CPU that behave as GPUs do.
 //
-// Owns: one set of virtual devices with their memory, streams, events and graphs, and the worker threads. Must not know:
-// rmm, kmm. Every call may come from any thread, as driver.hpp says.
+// Owns: one set of virtual devices with their memory, streams, events and graphs, and the worker threads. Must not
+// know: rmm, kmm. Every call may come from any thread, as driver.hpp says.
 //
 // Copies follow CUDA's rules for pageable memory: a small source is read before the call returns, any other pageable
-// source or destination makes the call return when the copy is done. Pinned and device memory are copied in stream order.
-// As with the cuda driver, captures forbid nothing to calls that involve no captured stream (allocations, waits, ...).
+// source or destination makes the call return when the copy is done. Pinned and device memory are copied in stream
+// order. As with the cuda driver, captures forbid nothing to calls that involve no captured stream (allocations, waits,
+// ...).
 #pragma once
 
 #include <array>
@@ -163,8 +164,8 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     void retire_stream(Stream& stream) noexcept;
     void recycle_stream(Stream& stream) noexcept;
 
-    /// Runs `body`, which may throw std::bad_alloc, and returns its status. In the child of a fork no lock is taken and nothing
-    /// waited for, here as in all other calls.
+    /// Runs `body`, which may throw std::bad_alloc, and returns its status. In the child of a fork no lock is taken and
+    /// nothing waited for, here as in all other calls.
     template<typename Body> Status guarded(Body&& body) noexcept;
     /// `set(work)` fills one piece of work that is appended to the stream, or to its capture.
     template<typename Set> Status enqueue(StreamHandle handle, Set&& set, bool wait = false) noexcept;

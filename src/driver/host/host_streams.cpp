@@ -43,7 +43,8 @@ std::uint64_t HostDriver::tail_of(Stream& stream) {
     return queue.tail();
 }
 
-/// As `tail_of`, for calls that must not fail: if there is no memory to queue the implicit waits, the thread waits instead.
+/// As `tail_of`, for calls that must not fail: if there is no memory to queue the implicit waits, the thread waits
+/// instead.
 std::uint64_t HostDriver::certain_tail_of(Stream& stream) noexcept {
     try {
         return tail_of(stream);

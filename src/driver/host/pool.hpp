@@ -3,8 +3,8 @@
 // A freed block belongs to the point in time at which its stream frees it. The same stream may use it again at once,
 // another one after that point has passed, or, if memory is short, after a wait for it that is put into its queue.
 //
-// Owns: the blocks that pools keep. Must not know: handles of streams, contexts of calls. Any thread; lock order: a pool,
-// then a stream.
+// Owns: the blocks that pools keep. Must not know: handles of streams, contexts of calls. Any thread; lock order: a
+// pool, then a stream.
 #pragma once
 
 #include <atomic>
@@ -55,7 +55,8 @@ class Pools {
     Pool* find(const void* handle) const noexcept { return slots_.find(handle); }
     void destroy(Pool& pool) noexcept;
 
-    /// Memory that `stream` may use in order. `add_wait(target, position)` puts a wait into its queue. Throws bad_alloc.
+    /// Memory that `stream` may use in order. `add_wait(target, position)` puts a wait into its queue. Throws
+    /// bad_alloc.
     Code allocate(Pool& pool, std::size_t bytes, Stream& stream, bool spin,
                   const std::function<void(Stream&, std::uint64_t)>& add_wait, void** out);
     /// `stream` has reached the free when it reaches `position`. Throws std::bad_alloc.

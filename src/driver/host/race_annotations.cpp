@@ -16,8 +16,8 @@ namespace {
 // What a worker's own stack has; untouched pages cost nothing.
 constexpr std::size_t stack_bytes = 8 << 20;
 
-/// A fiber knows what its maker knew. Workers know too much (whoever they exchanged a lock with), so all fibers are made
-/// by one that never hears of anything.
+/// A fiber knows what its maker knew. Workers know too much (whoever they exchanged a lock with), so all fibers are
+/// made by one that never hears of anything.
 struct Maker {
     std::mutex mutex;  // a fiber is in one place at a time
     void* fiber = __tsan_create_fiber(0);

@@ -1,10 +1,10 @@
-// What ThreadSanitizer must know about streams, so that it reports a missing dependency whenever it runs the program and
-// not only when two streams happen to overlap.
+// What ThreadSanitizer must know about streams, so that it reports a missing dependency whenever it runs the program
+// and not only when two streams happen to overlap.
 //
 // Each stream is a thread of its own to ThreadSanitizer (a "fiber" with a stack of its own): the locks that workers
-// exchange order nothing. Order comes only from what the driver promises (enqueue to execution, events, synchronisation),
-// and from running on the same worker, because user code may have variables of the thread. So that the last hides little,
-// there are more workers under the sanitizer, and each stream keeps to one of them (Executor).
+// exchange order nothing. Order comes only from what the driver promises (enqueue to execution, events,
+// synchronisation), and from running on the same worker, because user code may have variables of the thread. So that
+// the last hides little, there are more workers under the sanitizer, and each stream keeps to one of them (Executor).
 //
 // Owns: those annotations; all of it vanishes in other builds. Must not know: streams, drivers.
 #pragma once
@@ -45,8 +45,8 @@ class Fiber {
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
 
-    /// Runs `body(argument)`, which must not throw, as this fiber. Entering and leaving orders nothing, so that the body
-    /// must not touch the caller's variables.
+    /// Runs `body(argument)`, which must not throw, as this fiber. Entering and leaving orders nothing, so that the
+    /// body must not touch the caller's variables.
     void run(void (*body)(void*), void* argument);
 
   private:

@@ -15,8 +15,8 @@
 
 namespace kmm::driver::host {
 
-/// `T` is default constructible and has a public `std::atomic<std::uint32_t> generation`, odd while the object is in use,
-/// and a public `std::uint32_t slot`.
+/// `T` is default constructible and has a public `std::atomic<std::uint32_t> generation`, odd while the object is in
+/// use, and a public `std::uint32_t slot`.
 template<typename T>
 class Slots {
   public:

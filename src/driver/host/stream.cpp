@@ -164,7 +164,8 @@ bool Stream::pass(Stream& target, std::uint64_t position) noexcept {
     block_.position = position;
     block_.blocked = this;
     target.link(block_);
-    // Either the target's worker sees the waiter, or this sees what the worker completed (both sequentially consistent).
+    // Either the target's worker sees the waiter, or this sees what the worker completed (both sequentially
+    // consistent).
     if (target.completed_.load(std::memory_order_seq_cst) < position) return false;
     target.unlink(block_);
     return true;

@@ -4,8 +4,8 @@
 // Any thread appends (under `mutex`); one worker at a time runs, and hands the stream over through the executor's lock.
 //
 // Every piece of work has a position: 1 for the first that ever ran here, and so on without end, also when the slot is
-// used again for another stream. So "stream and position" names a point in time for ever, and waiting for an event needs
-// no object of its own: a waiter stands in the list of the stream that it waits for.
+// used again for another stream. So "stream and position" names a point in time for ever, and waiting for an event
+// needs no object of its own: a waiter stands in the list of the stream that it waits for.
 #pragma once
 
 #include <atomic>
@@ -82,7 +82,8 @@ class Stream {
     void reserve(std::size_t num_ops, std::uint32_t num_slots);
     /// True if the stream has work and nobody runs it: the caller must submit it to the executor.
     bool activate() noexcept;
-    /// True if nothing is queued or running: the slot can be recycled. Otherwise whoever finishes the last work does it.
+    /// True if nothing is queued or running: the slot can be recycled. Otherwise whoever finishes the last work does
+    /// it.
     bool destroy() noexcept;
     /// With the mutex held too.
     void set_failed(std::uint64_t position) noexcept;

@@ -51,7 +51,8 @@ struct KernelWork {
     }
 };
 
-/// Movable only by `copy_from`. Keeps its extra memory when it is used again, so that a stream's records stop allocating.
+/// Movable only by `copy_from`. Keeps its extra memory when it is used again, so that a stream's records stop
+/// allocating.
 class Work {
   public:
     WorkKind kind = WorkKind::none;

@@ -1,7 +1,8 @@
 // Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned.
 //
-// Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to write
-// only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the caller's.
+// Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to
+// write only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the
+// caller's.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -133,8 +134,8 @@ void run_copy_part(void* payload, TaskContext& context) {
     });
 }
 
-/// The records of one copy, made before it takes its place in the order, and the joins made on the way. Those without a number
-/// go back to the pool if something throws.
+/// The records of one copy, made before it takes its place in the order, and the joins made on the way. Those without a
+/// number go back to the pool if something throws.
 struct Batch final : graph::JoinMaker {
     RuntimeCore& core;
     std::vector<Task*> made;  ///< by `make`, until all are numbered
@@ -164,7 +165,8 @@ struct Batch final : graph::JoinMaker {
     }
 };
 
-/// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names it.
+/// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names
+/// it.
 struct SourceWriters {
     std::vector<graph::TaskNumber> parts;
     std::vector<graph::TaskNumber> writers;
@@ -310,8 +312,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                                       " can be used; try " + core.memory_remedy(0, bytes));
         }
         if (gate != nullptr) {
-            // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with the
-            // square of their number, and coming after it twice does no harm.
+            // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time
+            // that grows with the square of their number, and coming after it twice does no harm.
             graph::Predecessors of_part;
             for (const std::size_t i : chunks) {
                 of_part.clear();

@@ -1,7 +1,7 @@
 // What all copies of one array share, and what binding adds to it.
 //
-// Owns: ArrayRecord (shape, type, name) and Binding (runtime, layout, histories of the chunks). A binding is made and its
-// histories are changed under the runtime's order lock only; everything else is constant or has its own lock.
+// Owns: ArrayRecord (shape, type, name) and Binding (runtime, layout, histories of the chunks). A binding is made and
+// its histories are changed under the runtime's order lock only; everything else is constant or has its own lock.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // What the calling thread has put on its stream, as something that work on other streams can come after.
 //
-// Owns: events recorded on streams of the caller's. Must not know: arrays, tasks. The calling thread makes it; any asks.
+// Owns: events recorded on streams of the caller's. Must not know: arrays, tasks. The calling thread makes it; any
+// asks.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,15 @@ struct DeviceMemory {
     driver::Driver* driver = nullptr;  ///< null: it is the host's
     int ordinal = 0;
 };
-/// Of the runtime's driver, or where that is a host driver of another one in the process: runtimes and rmm have virtual devices
-/// of their own there. The calling thread.
+/// Of the runtime's driver, or where that is a host driver of another one in the process: runtimes and rmm have virtual
+/// devices of their own there. The calling thread.
 DeviceMemory device_memory_at(RuntimeCore& core, const void* address);
 
 class CallerStream {
   public:
-    /// For work of `core` with such memory. Inside GPU(f) the caller's stream is the task's; else the default stream that `means`
-    /// names, of the memory's device and of the thread's current one.
-    /// IA if it is captured: nothing was recorded then. DE.
+    /// For work of `core` with such memory. Inside GPU(f) the caller's stream is the task's; else the default stream
+    /// that `means` names, of the memory's device and of the thread's current one. IA if it is captured: nothing was
+    /// recorded then. DE.
     CallerStream(RuntimeCore& core, const DeviceMemory& memory, DefaultStream means, const char* what);
     ~CallerStream() { drop(); }
     CallerStream(const CallerStream&) = delete;

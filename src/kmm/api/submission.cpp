@@ -1,7 +1,7 @@
 // One submit: drafts of tasks, their checks, and their place in the order.
 //
-// Runs on the submitting thread. `commit` holds the runtime's order lock from the first check to the last number, and no
-// user code runs meanwhile. Everything that can be refused is refused before anything is changed.
+// Runs on the submitting thread. `commit` holds the runtime's order lock from the first check to the last number, and
+// no user code runs meanwhile. Everything that can be refused is refused before anything is changed.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -364,7 +364,8 @@ void Submission::Draft::describe_tasks() {
 
 TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) { return core->add_join(numbers, joins); }
 
-// Whatever can fail is done first. From the first number on nothing does: the books of the order are kept in memory that is there.
+// Whatever can fail is done first. From the first number on nothing does: the books of the order are kept in memory
+// that is there.
 EventId Submission::Draft::take_places() {
     if (tasks.size() > 1) {
         all = core->pool().take();

@@ -1,11 +1,12 @@
-// Runs the blocks of an emulated launch: which thread of a block runs, who waits for whom. Owns the built-in variables and,
-// for each OS thread, a pool of fibers. Must not know the driver, parameters or kernels (kernel.hpp calls those). Runs on
-// the OS thread that called run_blocks; OS threads share nothing but what the race detector limits (RaceBudget, and the
-// spare stacks of fiber.cpp).
+// Runs the blocks of an emulated launch: which thread of a block runs, who waits for whom. Owns the built-in variables
+// and, for each OS thread, a pool of fibers. Must not know the driver, parameters or kernels (kernel.hpp calls those).
+// Runs on the OS thread that called run_blocks; OS threads share nothing but what the race detector limits (RaceBudget,
+// and the spare stacks of fiber.cpp).
 //
-// One fiber runs the threads of a block as a plain loop. When a thread has to wait, the fiber stays with it, and another
-// fiber goes on with the loop; the first to find every thread of the block waiting or returned lets them go on, each
-// handing over to the next directly. So threads that never wait cost no switch, and others one switch for each wait.
+// One fiber runs the threads of a block as a plain loop. When a thread has to wait, the fiber stays with it, and
+// another fiber goes on with the loop; the first to find every thread of the block waiting or returned lets them go on,
+// each handing over to the next directly. So threads that never wait cost no switch, and others one switch for each
+// wait.
 //
 // Compiled without -fsanitize=thread in every build (see fiber.cpp).
 #include "kmm/emulation/engine.hpp"
@@ -70,8 +71,8 @@ struct Warp {
     char tokens[warp_size][2] = {};
 };
 
-/// How many fibers of the race detector run in the process, for all OS threads together. A launch takes all that it needs
-/// at once: so nobody waits here while holding a part.
+/// How many fibers of the race detector run in the process, for all OS threads together. A launch takes all that it
+/// needs at once: so nobody waits here while holding a part.
 class RaceBudget {
   public:
     explicit RaceBudget(std::size_t fibers) : fibers_(fibers) {
@@ -202,7 +203,8 @@ class Engine {
     std::size_t shared_bytes_ = 0;
 };
 
-// `current` is set while this OS thread runs blocks. Two variables: a plain one for speed, an owner for the thread's end.
+// `current` is set while this OS thread runs blocks. Two variables: a plain one for speed, an owner for the thread's
+// end.
 KMM_EMULATION_VARIABLE Engine* current = nullptr;
 thread_local std::unique_ptr<Engine> owned;
 
@@ -634,7 +636,8 @@ void run_blocks(const driver::HostKernel& kernel, const driver::HostLaunchGeomet
     };
     const kmm::detail::DeviceAccessScope device_access;
     if (race_detector_present()) {
-        // The launches of an OS thread may belong to streams that know nothing of each other: they must share no memory.
+        // The launches of an OS thread may belong to streams that know nothing of each other: they must share no
+        // memory.
         Engine engine;
         const Current in_kernel_now(engine);
         engine.run(kernel, geometry, parameters, first, last, start);

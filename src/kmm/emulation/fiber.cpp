@@ -1,5 +1,5 @@
-// Stacks and switches. See fiber.hpp. Compiled without -fsanitize=thread in every build: the detector must see the user's
-// accesses, not ours (all fibers of an OS thread share this state, one after the other, by construction).
+// Stacks and switches. See fiber.hpp. Compiled without -fsanitize=thread in every build: the detector must see the
+// user's accesses, not ours (all fibers of an OS thread share this state, one after the other, by construction).
 #include "kmm/emulation/fiber.hpp"
 
 #include <cxxabi.h>
@@ -41,8 +41,8 @@ constexpr std::size_t num_colours = 12;
 // Without flag 0 a switch would itself order the two fibers, and hide every race.
 constexpr unsigned tsan_switch_without_order = 1;
 
-/// The stack and the race detector's fiber that an ended fiber left. Making the two takes g++'s detector a millisecond, so
-/// they are used again. Lies at the top of the stack. No mutex: it would be an order between kernels that race.
+/// The stack and the race detector's fiber that an ended fiber left. Making the two takes g++'s detector a millisecond,
+/// so they are used again. Lies at the top of the stack. No mutex: it would be an order between kernels that race.
 struct SpareStack {
     SpareStack* next;
     void* mapping;
@@ -150,9 +150,9 @@ struct FiberEntry {
 };
 
 // kmm_emulation_switch(save, load): pushes the registers that a function must keep, stores the stack pointer in *save,
-// takes `load` for the new one and returns there. All switches return to the one place that calls this, so the processor
-// predicts each return rightly. The control words of the floating-point units are not kept: kernels share them.
-// kmm_emulation_start: where a new stack "returns" to; rbx is the fiber, r12 the function. It has no caller.
+// takes `load` for the new one and returns there. All switches return to the one place that calls this, so the
+// processor predicts each return rightly. The control words of the floating-point units are not kept: kernels share
+// them. kmm_emulation_start: where a new stack "returns" to; rbx is the fiber, r12 the function. It has no caller.
 extern "C" void kmm_emulation_switch(void** save, void* load);
 extern "C" void kmm_emulation_start();
 asm(R"(
@@ -196,7 +196,8 @@ kmm_emulation_start:
 )");
 
 void Fiber::prepare(char* top) noexcept {
-    // What the switch pops: r15, r14, r13, r12, rbx, rbp, the return address; behind it the stack is aligned to 16 bytes.
+    // What the switch pops: r15, r14, r13, r12, rbx, rbp, the return address; behind it the stack is aligned to 16
+    // bytes.
     auto* const frame = reinterpret_cast<std::uintptr_t*>(top) - 9;
     frame[3] = reinterpret_cast<std::uintptr_t>(&FiberEntry::enter);
     frame[4] = reinterpret_cast<std::uintptr_t>(this);

@@ -5,9 +5,10 @@
 
 #include <cstddef>
 
-// Three ways to switch stacks. Our own for x86-64 (a third of the time of Boost.Context's, because it keeps the processor's
-// prediction of returns in step); Boost.Context for other processors where the build found it; else the C library's, whose
-// system calls make it twenty times slower. KMM_EMULATION_SWITCH (1, 2, 3) overrides, for tests of the others.
+// Three ways to switch stacks. Our own for x86-64 (a third of the time of Boost.Context's, because it keeps the
+// processor's prediction of returns in step); Boost.Context for other processors where the build found it; else the C
+// library's, whose system calls make it twenty times slower. KMM_EMULATION_SWITCH (1, 2, 3) overrides, for tests of the
+// others.
 #if !defined(KMM_EMULATION_SWITCH)
 #if defined(__x86_64__) && !defined(__ILP32__)
 #define KMM_EMULATION_SWITCH 1
@@ -37,8 +38,8 @@ class alignas(64) Fiber {
   public:
     /// Stands for the stack that the calling OS thread runs on now.
     Fiber() noexcept;
-    /// A new stack; `entry(argument)` runs on it at the first switch to it and never returns. `index` spreads the tops of
-    /// stacks over the cache sets. Throws std::bad_alloc.
+    /// A new stack; `entry(argument)` runs on it at the first switch to it and never returns. `index` spreads the tops
+    /// of stacks over the cache sets. Throws std::bad_alloc.
     Fiber(void (*entry)(void*), void* argument, std::size_t index);
     ~Fiber();
     Fiber(const Fiber&) = delete;

@@ -30,13 +30,14 @@ struct Registry {
 // Never destroyed: kernels may be launched while static objects are destroyed.
 Registry& registry() { return driver::never_destroyed<Registry>(); }
 
-// Open addressing, filled up to half, so that a search that ends in an empty slot is short. Programs have tens of kernels;
-// those beyond half the table are found in the map, under the lock.
+// Open addressing, filled up to half, so that a search that ends in an empty slot is short. Programs have tens of
+// kernels; those beyond half the table are found in the map, under the lock.
 constexpr std::size_t table_size = 4096;
 std::atomic<const HostKernel*> table[table_size];
 
 std::size_t slot_of(const void* function) noexcept {
-    // Functions are aligned to 16 bytes; the multiplier is 2^64 divided by the golden ratio, which spreads what is left.
+    // Functions are aligned to 16 bytes; the multiplier is 2^64 divided by the golden ratio, which spreads what is
+    // left.
     const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(function) >> 4;
     return static_cast<std::size_t>((bits * 0x9e3779b97f4a7c15u) >> 32) % table_size;
 }

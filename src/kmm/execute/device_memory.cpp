@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t alignment = 256;
 
-/// The device is current, and calls of rmm mean the runtime's driver; those of a program's resource mean what they always do.
+/// The device is current, and calls of rmm mean the runtime's driver; those of a program's resource mean what they
+/// always do.
 struct Here {
     Here(driver::Driver& driver, int ordinal, DeviceMemoryKind kind) noexcept : guard(driver, ordinal) {
         if (kind != DeviceMemoryKind::Resource) driver_scope.emplace(driver);

@@ -1,7 +1,8 @@
 // Where the memory of one device comes from: an rmm resource, chosen by RuntimeConfig::device_memory_kind.
 //
-// Owns: the resource where it is the runtime's own, and a stream on which memory is asked for and given back. Must not know:
-// heaps, who uses the memory. One thread, from the first call to the destructor (rmm's calls go to the runtime's driver there).
+// Owns: the resource where it is the runtime's own, and a stream on which memory is asked for and given back. Must not
+// know: heaps, who uses the memory. One thread, from the first call to the destructor (rmm's calls go to the runtime's
+// driver there).
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ namespace kmm::execute {
 
 class DeviceMemory {
   public:
-    /// `ordinals`: the devices of the runtime, which may all use the memory; `device` is one of their indices. `kind` is not
-    /// Automatic. `source` is for DeviceMemoryKind::Resource, and outlives this object.
+    /// `ordinals`: the devices of the runtime, which may all use the memory; `device` is one of their indices. `kind`
+    /// is not Automatic. `source` is for DeviceMemoryKind::Resource, and outlives this object.
     DeviceMemory(driver::Driver& driver, const std::vector<int>& ordinals, std::size_t device, DeviceMemoryKind kind,
                  const DeviceMemorySource* source);
     /// Everything has been given back.
@@ -28,11 +29,14 @@ class DeviceMemory {
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-    /// Memory that is ready for every stream; null if it is refused, for whatever reason. Blocks for as long as that takes.
+    /// Memory that is ready for every stream; null if it is refused, for whatever reason. Blocks for as long as that
+    /// takes.
     void* take(std::size_t bytes) noexcept;
-    /// Nobody uses the memory any more; or, where memory goes back `in_order`, nothing that `stream` does not come after.
+    /// Nobody uses the memory any more; or, where memory goes back `in_order`, nothing that `stream` does not come
+    /// after.
     void give_back(void* memory, std::size_t bytes) noexcept;
-    /// Whether whoever has the memory next comes after what `stream` does, so that nobody need wait before giving it back.
+    /// Whether whoever has the memory next comes after what `stream` does, so that nobody need wait before giving it
+    /// back.
     bool in_order() const noexcept { return kind_ == DeviceMemoryKind::Resource; }
     driver::StreamHandle stream() const noexcept { return stream_; }
     /// The same from the driver itself, whatever the kind.

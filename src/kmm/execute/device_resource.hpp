@@ -17,8 +17,8 @@ class DeviceResourceAccess {
                                                 driver::StreamHandle stream) {
         return std::unique_ptr<DeviceResource>(new DeviceResource(info, driver, stream.native));
     }
-    /// Before each task: which chunk it works on, and the hooks of the kernels that it launches (may be null). Both must live
-    /// until the task's function has returned, what the hooks name until its work is done.
+    /// Before each task: which chunk it works on, and the hooks of the kernels that it launches (may be null). Both
+    /// must live until the task's function has returned, what the hooks name until its work is done.
     static void begin_task(DeviceResource& resource, const DomainChunk& chunk,
                            const driver::KernelHooks* hooks) noexcept {
         resource.chunk_ = &chunk;

@@ -29,8 +29,8 @@ DeviceShare::~DeviceShare() {
 std::size_t DeviceShare::reclaim(std::size_t bytes, rmm::cuda_stream_view) noexcept {
     const rmm::detail::reclaim_search& search = *rmm::detail::current_search();
     if (!search.device_is_full) {
-        // A resource has reached a limit of its own. It is helped if it is where the runtime's memory comes from; one that
-        // does not say whether it is has one chance to show that it was.
+        // A resource has reached a limit of its own. It is helped if it is where the runtime's memory comes from; one
+        // that does not say whether it is has one chance to show that it was.
         const void* const ours = source_.some_memory_of(device_);
         if (only_for_device_ || ours == nullptr) return 0;
         if (search.asker != nullptr ? !search.asker->gave(ours) : search.round > 0) return 0;

@@ -15,8 +15,8 @@ namespace {
 constexpr Position events_every = 16;
 // How many instructions are fed between two looks at what has completed.
 constexpr std::size_t feed_between_polls = 8;
-// A device that fails calls nobody back (CUDA drops the callbacks of a broken context): while work is pending the thread
-// looks for itself this often.
+// A device that fails calls nobody back (CUDA drops the callbacks of a broken context): while work is pending the
+// thread looks for itself this often.
 constexpr std::chrono::milliseconds look_again{20};
 // A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
 constexpr int copy_attempts = 3;
@@ -98,8 +98,8 @@ void DeviceThread::run() {
     }
 }
 
-// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime hears of it before
-// anybody can go on as if it had been done.
+// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime hears of
+// it before anybody can go on as if it had been done.
 void DeviceThread::lose_track() noexcept {
     lost_track_ = true;
     reports_.lost();
@@ -269,8 +269,8 @@ Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
     launch.parameters = task.kernel.parameters;
     launch.parameter_bytes = task.kernel.parameter_bytes;
     launch.hooks = failed_.hooks_of(task);
-    // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory it must
-    // be told that it may use that much. Both are asked for once, before the launch.
+    // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory
+    // it must be told that it may use that much. Both are asked for once, before the launch.
     const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};
     if (wanted.function != last_prepared_.function || wanted.shared_bytes > last_prepared_.shared_bytes) {
         std::uint32_t& prepared = prepared_[wanted.function];  // one more than the bytes; 0: not loaded
@@ -386,7 +386,8 @@ void DeviceThread::watch_fired(void* self) {
     thread->sleeper_.wake();
 }
 
-// A stream of its own waits for the oldest event of each lane and calls back: the thread sleeps until the first of them.
+// A stream of its own waits for the oldest event of each lane and calls back: the thread sleeps until the first of
+// them.
 void DeviceThread::arm_watches() {
     bool armed = true;
     for (std::size_t slot = 0; slot < states_.size(); ++slot) {

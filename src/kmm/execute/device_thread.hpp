@@ -66,10 +66,12 @@ class DeviceThread {
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
-    /// Appends instructions (and empties the vector, whose memory it keeps): all of them, or none if it throws. Planner only.
+    /// Appends instructions (and empties the vector, whose memory it keeps): all of them, or none if it throws. Planner
+    /// only.
     void push(graph::Vector<Instruction>& instructions);
-    /// No instruction comes any more, and every task counts as failed: nobody waits for a position that was not handed in, and the
-    /// thread looks by itself how far the launchers' lanes are. To be called again when a device function has returned. Planner only.
+    /// No instruction comes any more, and every task counts as failed: nobody waits for a position that was not handed
+    /// in, and the thread looks by itself how far the launchers' lanes are. To be called again when a device function
+    /// has returned. Planner only.
     void no_more_instructions() noexcept;
     /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
     /// seen as done: what it waited for on the device counts. Any thread.

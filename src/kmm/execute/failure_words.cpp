@@ -1,7 +1,7 @@
 // What failures become for those who ask: figures were collected while somebody planned, words are made here.
 //
-// Any thread that has neither the baton nor a lock, but for what collects figures: words call drivers, read what the system
-// says, and ask exceptions of the program for their text.
+// Any thread that has neither the baton nor a lock, but for what collects figures: words call drivers, read what the
+// system says, and ask exceptions of the program for their text.
 #include <cstdio>
 #include <utility>
 
@@ -57,7 +57,8 @@ class ThrownByKernel final : public graph::Unworded {
     int device_;
 };
 
-/// `*kept`, or what `make` makes of it now. Nothing is locked meanwhile: two who ask at once may both make it, and one's stays.
+/// `*kept`, or what `make` makes of it now. Nothing is locked meanwhile: two who ask at once may both make it, and
+/// one's stays.
 template<typename Make>
 std::exception_ptr worded_once(std::mutex& mutex, std::exception_ptr* kept, Make&& make) {
     {

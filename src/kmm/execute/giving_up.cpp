@@ -1,9 +1,9 @@
 // What happens when the host has no memory for the books of a runtime, the reserve included (graph/host_reserve.hpp).
 //
-// Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, no new one is accepted,
-// and what devices may still use stays until the runtime's end. But what was handed out runs on: a task is settled when nothing of
-// it runs any more and what it comes after is settled, so that whoever waited for it may free what it used. Whoever has the baton,
-// but for `came_back`; allocates nothing.
+// Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, no new one
+// is accepted, and what devices may still use stays until the runtime's end. But what was handed out runs on: a task is
+// settled when nothing of it runs any more and what it comes after is settled, so that whoever waited for it may free
+// what it used. Whoever has the baton, but for `came_back`; allocates nothing.
 #include <algorithm>
 
 #include "kmm/execute/runtime_core.hpp"
@@ -36,7 +36,8 @@ void RuntimeCore::give_up() noexcept {
         failed_tasks_.add_all();  // kernels and functions that were handed out: what they need may never come
     }
     read_after_giving_up();
-    // What was never handed out keeps nobody waiting on a lane; functions that have returned since may have put more there.
+    // What was never handed out keeps nobody waiting on a lane; functions that have returned since may have put more
+    // there.
     if (!ends_)
         for (const auto& thread : device_threads_) thread->no_more_instructions();
     settle_what_is_over();
@@ -70,7 +71,8 @@ void RuntimeCore::read_after_giving_up() noexcept {
     read(0);
 }
 
-/// What stays true of a message although nobody keeps books any more. Any thread: of its own message that finds no room.
+/// What stays true of a message although nobody keeps books any more. Any thread: of its own message that finds no
+/// room.
 void RuntimeCore::came_back(Message& m) noexcept {
     switch (m.what) {
     case Message::What::launched:
@@ -94,7 +96,8 @@ void RuntimeCore::came_back(Message& m) noexcept {
 void RuntimeCore::settle_what_is_over() noexcept {
     TaskNumber last = 0;
     {
-        // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for the baton under it.
+        // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for
+        // the baton under it.
         std::lock_guard<std::mutex> guard(order_);
         last = table_.last();
     }
@@ -163,7 +166,8 @@ void RuntimeCore::settle_after_giving_up(Task& task) noexcept {
     if (task.payload != nullptr) task.next_published = std::exchange(dropped_payloads_, &task);
 }
 
-/// Once for each array that the schedule knows to be released: it may be free already, and several tasks may have used it.
+/// Once for each array that the schedule knows to be released: it may be free already, and several tasks may have used
+/// it.
 void RuntimeCore::drop_at_end(memory::Array& array) noexcept {
     if (array.users == users_of_dropped) return;
     array.users = users_of_dropped;

@@ -16,8 +16,8 @@ constexpr std::chrono::milliseconds launchers_patience{100};
 
 thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the planner
 
-// What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one of
-// them must be refused, or give its place to another thread, like a wait in the function.
+// What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one
+// of them must be refused, or give its place to another thread, like a wait in the function.
 void end_payload(graph::Task& task, const void* runtime, bool device_views, Workers& workers) noexcept {
     const TaskScope scope(runtime, device_views);
     const Workers::UserCode user_code(workers);
@@ -108,8 +108,8 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lan
     start(lanes.size(), launchers_patience);
 }
 
-/// The lane with the fewest functions: more than one only where others wait, or seem to. A thread keeps to one while it can, whose
-/// DeviceResource it has.
+/// The lane with the fewest functions: more than one only where others wait, or seem to. A thread keeps to one while it
+/// can, whose DeviceResource it has.
 Launchers::Turn Launchers::begin_function(std::size_t preferred) noexcept {
     std::lock_guard<std::mutex> guard(lanes_mutex_);
     Lane* best = &own_lanes_[preferred];
@@ -119,8 +119,8 @@ Launchers::Turn Launchers::begin_function(std::size_t preferred) noexcept {
     return {best, best->position};
 }
 
-/// What the function enqueued ends at the lane's next position, and is told in the order of positions. On the host driver the
-/// function itself is most of the work: where nothing is left on the stream, nobody needs to watch it.
+/// What the function enqueued ends at the lane's next position, and is told in the order of positions. On the host
+/// driver the function itself is most of the work: where nothing is left on the stream, nobody needs to watch it.
 void Launchers::end_function(const Turn& turn, Message&& launched) {
     Lane& lane = *turn.lane;
     const bool idle = device_views_ && launched.error == nullptr && is_idle(lane);
@@ -141,8 +141,8 @@ bool Launchers::is_idle(const Lane& lane) noexcept {
     return status.ok() && lanes_.driver().query_stream(stream).ok();
 }
 
-// On the host driver a launcher that plans takes the next function of a chain itself. On GPUs it may be planning for long, as
-// completions come all the time, and the function should begin meanwhile: another launcher is woken.
+// On the host driver a launcher that plans takes the next function of a chain itself. On GPUs it may be planning for
+// long, as completions come all the time, and the function should begin meanwhile: another launcher is woken.
 void Launchers::push(graph::Task& task) { enqueue(task, device_views_ && helping == this); }
 
 void Launchers::run() {
@@ -185,7 +185,8 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, std::optio
             end_payload(task, runtime_, device_views_, *this);
             return nullptr;
         }
-        // Where the function may touch its views, its inputs have arrived (schedule sees to it), and so must the pattern.
+        // Where the function may touch its views, its inputs have arrived (schedule sees to it), and so must the
+        // pattern.
         if (device_views_)
             fill_unset_on_host(task);
         else

@@ -1,7 +1,8 @@
 // The threads that run host functions, and those that run device functions.
 //
-// Owns: what these threads do with a task (workers.hpp has threads and queues). User code runs here and nowhere else, with no
-// lock held. A thread that has finished a task helps the planner, so that a chain of host tasks goes on without waking anybody.
+// Owns: what these threads do with a task (workers.hpp has threads and queues). User code runs here and nowhere else,
+// with no lock held. A thread that has finished a task helps the planner, so that a chain of host tasks goes on without
+// waking anybody.
 #pragma once
 
 #include <mutex>
@@ -42,8 +43,8 @@ class TaskScope {
 
 class HostPool final : public Workers {
   public:
-    /// `device_views`: code may dereference device views (host driver). Fewer threads where the system gives no more, and
-    /// then some are left to others; throws std::system_error if it gives none.
+    /// `device_views`: code may dereference device views (host driver). Fewer threads where the system gives no more,
+    /// and then some are left to others; throws std::system_error if it gives none.
     HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports);
     ~HostPool() { end_threads(); }
 
@@ -59,10 +60,10 @@ class HostPool final : public Workers {
     Reports& reports_;
 };
 
-/// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose function
-/// waits for another runtime is replaced, and more come where no function ends for a while, so that there may be more functions
-/// than lanes: then a lane has the work of several of them, one behind the other as they enqueue it, and each comes after its
-/// own inputs all the same.
+/// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose
+/// function waits for another runtime is replaced, and more come where no function ends for a while, so that there may
+/// be more functions than lanes: then a lane has the work of several of them, one behind the other as they enqueue it,
+/// and each comes after its own inputs all the same.
 class Launchers final : public Workers {
   public:
     /// Makes the DeviceResource and runs the body; throws what the body threw.

@@ -97,8 +97,8 @@ Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) 
         const StreamHandle own_stream = stream(lane, &status);
         if (status.ok()) status = wait_for_lane(own_stream, f.lane, scratch);
         if (!status.ok()) return status;
-        // After the wait is on the stream: another feeder that reads this enqueues behind it. One that stores less than is
-        // known makes a later wait superfluous, never one missing.
+        // After the wait is on the stream: another feeder that reads this enqueues behind it. One that stores less than
+        // is known makes a later wait superfluous, never one missing.
         known.store(there, std::memory_order_release);
     }
     return {};

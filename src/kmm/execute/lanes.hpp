@@ -1,7 +1,8 @@
 // The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
 //
-// Owns: the streams of all lanes. A lane's stream is fed by a device's issuer, or by the launchers whose functions run on it;
-// other threads may record events on it once its `enqueued` says that what they wait for is there. No lock is taken.
+// Owns: the streams of all lanes. A lane's stream is fed by a device's issuer, or by the launchers whose functions run
+// on it; other threads may record events on it once its `enqueued` says that what they wait for is there. No lock is
+// taken.
 #pragma once
 
 #include <atomic>
@@ -32,8 +33,8 @@ class Lanes {
 
     /// The lane's stream, made at first use. Null handle: see `*status`. Any thread.
     StreamHandle stream(LaneId lane, Status* status) noexcept;
-    /// Makes the streams of all lanes of a device, as far as the driver lets: it may need memory of the device for one, of which
-    /// there may be none left at first use. Any thread.
+    /// Makes the streams of all lanes of a device, as far as the driver lets: it may need memory of the device for one,
+    /// of which there may be none left at first use. Any thread.
     void make_streams(std::uint32_t device) noexcept;
     std::uint32_t device(LaneId lane) const noexcept {
         return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_;
@@ -74,14 +75,14 @@ class Lanes {
         Lanes& lanes_;
         graph::Vector<EventHandle> events_;
     };
-    /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the work
-    /// there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
+    /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the
+    /// work there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
     /// dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
     Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
     /// The same for a stream of the calling thread's that is no lane.
     Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
-    /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that was put on
-    /// the lanes since. Not for the planner or a feeder of lanes.
+    /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that
+    /// was put on the lanes since. Not for the planner or a feeder of lanes.
     void wait_on_host(const FenceSet& fences) noexcept;
 
     std::size_t size() const noexcept { return lanes_.size(); }

@@ -182,8 +182,8 @@ void MemoryService::run() {
     }
 }
 
-// What the last step of a heap should hold: neither a sliver that nothing fits into, nor, where no chunk may lie across two
-// steps, a part of a chunk.
+// What the last step of a heap should hold: neither a sliver that nothing fits into, nor, where no chunk may lie across
+// two steps, a part of a chunk.
 std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const {
     const Memory& memory = memories_[m];
     const std::size_t block = m == 0 ? config_.host_memory_block_size : config_.device_memory_block_size;
@@ -273,8 +273,8 @@ void MemoryService::count() {
 void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
     const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
     const std::size_t needed = std::min(left, bytes);
-    // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every second.
-    // And they give what is needed, not what would be nice to have.
+    // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every
+    // second. And they give what is needed, not what would be nice to have.
     Step step;
     std::optional<rmm::mr::no_reclaim_scope> ask_nobody(std::in_place);
     for (std::size_t attempt = step_bytes(m, needed, left); attempt > needed;) {

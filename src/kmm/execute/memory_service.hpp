@@ -1,5 +1,5 @@
-// The thread that gets memory for the heaps, in steps: page-locked for the host, of an rmm resource for each device; and that
-// gives some back when others need it more.
+// The thread that gets memory for the heaps, in steps: page-locked for the host, of an rmm resource for each device;
+// and that gives some back when others need it more.
 //
 // Owns: everything that was taken. Mapping and pinning are slow (milliseconds), so that they run here and never on the
 // planner. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
@@ -31,26 +31,27 @@ class MemoryService {
                   const RuntimeConfig& config, DeviceMemoryKind device_kind, const void* runtime, Reports& reports);
     ~MemoryService();
 
-    /// Gives back the steps that are wholly free, after their last users. Blocks until it is done, which takes milliseconds for
-    /// each gigabyte. Any thread but the planner.
+    /// Gives back the steps that are wholly free, after their last users. Blocks until it is done, which takes
+    /// milliseconds for each gigabyte. Any thread but the planner.
     void trim();
     /// Answered by Message::grown, with 0 bytes if nobody gives that much.
     void grow(memory::MemoryIndex memory, std::size_t at_least_bytes);
-    /// Gives back what is wholly free, and takes as much and at least `at_least_bytes` in one step. Answered like `grow`; if it
-    /// cannot be had, what was given back is taken again (Message::given_again).
+    /// Gives back what is wholly free, and takes as much and at least `at_least_bytes` in one step. Answered like
+    /// `grow`; if it cannot be had, what was given back is taken again (Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
-    /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and other
-    /// runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds, or nobody else
-    /// has held any since. Answered by Message::awaited, with 0 bytes in vain. One at a time for each memory.
-    /// Not `patient`: tries once.
+    /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and
+    /// other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds,
+    /// or nobody else has held any since. Answered by Message::awaited, with 0 bytes in vain. One at a time for each
+    /// memory. Not `patient`: tries once.
     void await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient);
-    /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for kernels.
-    /// Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not the planner and not
-    /// this service. Hold no lock that the resource of the runtime's memory takes.
+    /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for
+    /// kernels. Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not
+    /// the planner and not this service. Hold no lock that the resource of the runtime's memory takes.
     std::size_t reclaim(memory::MemoryIndex memory, std::size_t bytes, bool at_once,
                         std::chrono::steady_clock::time_point deadline) noexcept;
-    /// Some memory that was taken from the resource of a device, and is not given back yet, if there is any. Any thread.
+    /// Some memory that was taken from the resource of a device, and is not given back yet, if there is any. Any
+    /// thread.
     const void* sample(memory::MemoryIndex memory) const noexcept { return memories_[memory].sample.load(); }
     /// Devices have finished something. Any thread; costs a look at a number where nothing is on its way out.
     void device_advanced() {

@@ -1,9 +1,9 @@
-// Implements the part of memory_service.hpp that shares a device's memory with others in this process: what the service gives
-// back when they are short, and how it waits for what they hold.
+// Implements the part of memory_service.hpp that shares a device's memory with others in this process: what the service
+// gives back when they are short, and how it waits for what they hold.
 //
-// The service's thread, but for what is called by others. It waits here for no other thread and for no device (but inside a
-// driver's own free, which may): steps that are still in use leave one by one as their users pass, and services ask each other by
-// messages.
+// The service's thread, but for what is called by others. It waits here for no other thread and for no device (but
+// inside a driver's own free, which may): steps that are still in use leave one by one as their users pass, and
+// services ask each other by messages.
 #include <algorithm>
 #include <exception>
 #include <future>
@@ -287,8 +287,8 @@ void MemoryService::try_awaited() {
             awaited.least_held_by_others = held;
             awaited.until = now + patience_of(config_.memory_wait);
         }
-        // Who holds nothing now may have held it when it was refused, and take it again before it is asked for: nobody has any only
-        // if nobody was seen to, each time.
+        // Who holds nothing now may have held it when it was refused, and take it again before it is asked for: nobody
+        // has any only if nobody was seen to, each time.
         if (settled) ++awaited.times_alone;
         const bool alone = awaited.times_alone >= times_to_be_alone && !awaited.others_held;
         if (left == 0 || now >= awaited.until || alone) {

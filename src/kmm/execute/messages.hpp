@@ -1,7 +1,7 @@
 // What the threads tell the planner.
 //
-// Owns: messages between `push` and `take`. Must not know: the scheduler, drivers, what a message leads to. Any thread posts;
-// the one that holds the planner's baton takes.
+// Owns: messages between `push` and `take`. Must not know: the scheduler, drivers, what a message leads to. Any thread
+// posts; the one that holds the planner's baton takes.
 #pragma once
 
 #include <exception>
@@ -109,12 +109,13 @@ class RuntimeThread {
 class Reports {
   public:
     virtual void post(Message&& message) = 0;
-    /// What the calling thread should have reported is lost for want of host memory, the reserve included: the runtime gives up.
+    /// What the calling thread should have reported is lost for want of host memory, the reserve included: the runtime
+    /// gives up.
     virtual void lost() noexcept = 0;
     /// Runs the planner on this thread if nobody does and there is something to do.
     virtual void help() noexcept = 0;
-    /// Takes memory that was reported as grown back from the planner, if all of it is free; `*users` is what on a device still
-    /// uses it. Waits for a turn of the planner.
+    /// Takes memory that was reported as grown back from the planner, if all of it is free; `*users` is what on a
+    /// device still uses it. Waits for a turn of the planner.
     virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                            graph::FenceSet* users) = 0;
     /// memory::Residency::reclaim, in a turn of the planner.

@@ -1,7 +1,7 @@
 // The texts of out-of-memory errors: what was asked for, what there is, who holds it, and what would help.
 //
-// Owns: nothing. A refusal at submit is worded on the submitting thread and must not look at the planner's state. Of one at run
-// time whoever plans collects the figures; the words are made later, by whoever asks and holds nobody up.
+// Owns: nothing. A refusal at submit is worded on the submitting thread and must not look at the planner's state. Of
+// one at run time whoever plans collects the figures; the words are made later, by whoever asks and holds nobody up.
 #include <algorithm>
 #include <fstream>
 
@@ -61,7 +61,8 @@ std::size_t needed_bytes(const RuntimeCore& core, const graph::Task& task) {
 
 }  // namespace
 
-// What a value of the variables can reach: they replace the limits and fractions of the configuration, and leave the rest.
+// What a value of the variables can reach: they replace the limits and fractions of the configuration, and leave the
+// rest.
 std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) const {
     if (wanted > most_sensible) return "";
     if (on_host_driver_) return setting_on_host_driver(m, wanted);
@@ -99,8 +100,8 @@ std::string RuntimeCore::setting_on_host_driver(memory::MemoryIndex m, std::size
         settings += (settings.empty() ? "" : " with ") + std::string(variable) + "=" + enough_text(bytes) + " or more";
     };
     if (m == 0) {
-        // The devices take part of whatever the tier gets: a third of it if their size is left to it, else what they may use
-        // of their size; three quarters at most.
+        // The devices take part of whatever the tier gets: a third of it if their size is left to it, else what they
+        // may use of their size; three quarters at most.
         std::size_t needed_tier = 0;
         if (config_.virtual_device_memory == 0) {
             needed_tier = wanted + wanted / 2 + 3;
@@ -137,7 +138,8 @@ std::string RuntimeCore::memory_remedy(memory::MemoryIndex m, std::size_t wanted
 
 // ---------------------------------------------------------------------------------------------------- figures
 
-/// All that the text of an error needs of a moment. What the driver and the system say is asked when the words are made.
+/// All that the text of an error needs of a moment. What the driver and the system say is asked when the words are
+/// made.
 class RuntimeCore::Shortage final : public graph::Unworded {
   public:
     explicit Shortage(const RuntimeCore& core) noexcept : core_(core) {}
@@ -215,8 +217,8 @@ void RuntimeCore::describe_running(Shortage& s) {
     }
 }
 
-// A look at every replica and every free piece: shared by all who ask before a sixteenth of what is there has changed, so that thousands of tasks
-// that fail one behind the other do not each look at all.
+// A look at every replica and every free piece: shared by all who ask before a sixteenth of what is there has changed,
+// so that thousands of tasks that fail one behind the other do not each look at all.
 const RuntimeCore::KnownHolders& RuntimeCore::holders_now(memory::MemoryIndex m) {
     const memory::Residency& r = scheduler_->residency();
     known_holders_.resize(limits_.size());

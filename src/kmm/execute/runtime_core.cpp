@@ -30,7 +30,8 @@ bool RuntimeCore::take_turn() noexcept {
     return true;
 }
 
-// What is to be said is said when nobody waits for this thread any more: making the words asks the driver and the system.
+// What is to be said is said when nobody waits for this thread any more: making the words asks the driver and the
+// system.
 void RuntimeCore::let_go_of_baton() noexcept {
     graph::Vector<std::shared_ptr<graph::RootFailure>> news;
     news.swap(news_);
@@ -407,7 +408,8 @@ bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins) {
 }
 
 void RuntimeCore::plan_published(bool was_idle) {
-    // An idle runtime plans on the submitting thread, which saves two wake-ups; once at most, so that a submit stays short.
+    // An idle runtime plans on the submitting thread, which saves two wake-ups; once at most, so that a submit stays
+    // short.
     if (was_idle && take_turn() && inbox_.empty()) return;
     planner_sleeper_.wake();
 }

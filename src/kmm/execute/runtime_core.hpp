@@ -76,21 +76,24 @@ class RuntimeCore final : public Runtime,
     void refuse_after_fork() const;
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
-    /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk must
-    /// not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing was pending.
+    /// Hands tasks to the planner, with the order lock held since they got their numbers: a task that replaces a chunk
+    /// must not be planned before an earlier one that reads it is known. Empties the vector. Returns whether nothing
+    /// was pending.
     bool publish(graph::TaskList& tasks) {
         graph::TaskList none;
         return publish(tasks, none);
     }
-    /// The same with joins that were made on the way: there is no list of all, which would need memory after the first number.
+    /// The same with joins that were made on the way: there is no list of all, which would need memory after the first
+    /// number.
     bool publish(graph::TaskList& tasks, graph::TaskList& joins);
-    /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from here on until
-    /// they are published nothing can fail. Throws std::bad_alloc.
+    /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from
+    /// here on until they are published nothing can fail. Throws std::bad_alloc.
     void begin_taking_places(std::size_t count) {
         graph::HostReserve::require();
         table_.reserve(count);
     }
-    /// A numbered task that comes after `numbers`, for `joins`; 0 where there is no memory for one. Under the order lock.
+    /// A numbered task that comes after `numbers`, for `joins`; 0 where there is no memory for one. Under the order
+    /// lock.
     TaskNumber add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept;
     /// They could not all be published: the runtime gives up. Those without a number stay in the list.
     void lose_order(graph::TaskList& tasks) noexcept;
@@ -138,8 +141,8 @@ class RuntimeCore final : public Runtime,
     void trim();
     RuntimeStats stats();
     std::string report(ReportFormat format);
-    /// The error of a task that failed, or was cancelled: its words are made when somebody first asks. Any thread that has no
-    /// lock: they may call the driver and the program's code.
+    /// The error of a task that failed, or was cancelled: its words are made when somebody first asks. Any thread that
+    /// has no lock: they may call the driver and the program's code.
     std::exception_ptr error_of(graph::Failure& failure) const;
     std::exception_ptr error_of(graph::RootFailure& root) const;
     std::exception_ptr error_of(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) const;
@@ -147,7 +150,8 @@ class RuntimeCore final : public Runtime,
     OutOfMemory never_fits(const Task& task, std::size_t needed_bytes) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
     std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;
-    /// Copies between chunks on the host and memory of the program. Any thread; counted in the fields of the other copies.
+    /// Copies between chunks on the host and memory of the program. Any thread; counted in the fields of the other
+    /// copies.
     enum class UserCopy : std::uint8_t { host_to_device, device_to_host, host_to_host };
     void count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept;
     const char* driver_name() const noexcept { return driver_->name(); }
@@ -263,7 +267,8 @@ class RuntimeCore final : public Runtime,
     const driver::DriverUse use_;  // whichever driver it is: the threads are lost in a fork
     // What every submit and every turn of the planner look at: among what does not change, away from locks and queues.
     std::atomic<bool> closed_{false};
-    // The last resort: the reserve of host memory was used up as well (graph/host_reserve.hpp), and a step was left half done.
+    // The last resort: the reserve of host memory was used up as well (graph/host_reserve.hpp), and a step was left
+    // half done.
     std::atomic<bool> must_give_up_{false};  ///< somebody could not report what happened
     /// None from this one on is known to have ended well; 0: books are whole.
     std::atomic<TaskNumber> gave_up_from_{0};

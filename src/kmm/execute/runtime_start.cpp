@@ -164,7 +164,8 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
         core->start_threads();
         // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
         return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
-            // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is left.
+            // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is
+            // left.
             if (driver::lost_in_fork()) return;
             if (!execute::RuntimeThread::of(dying)) return delete dying;
             try {
@@ -226,8 +227,8 @@ void RuntimeCore::set_limits() {
     };
     std::size_t host =
         std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, machine_memory_bytes()));
-    // Virtual devices live in the machine's memory too: what they may use is taken out of the host tier, of which a quarter
-    // stays for the host however large they were asked to be.
+    // Virtual devices live in the machine's memory too: what they may use is taken out of the host tier, of which a
+    // quarter stays for the host however large they were asked to be.
     const std::size_t most_of_virtual_device = (host - host / 4) / std::max<std::size_t>(1, ordinals_.size());
     limits_.push_back(0);
     for (const int ordinal : ordinals_) {

@@ -13,8 +13,8 @@
 
 namespace kmm::execute {
 
-/// How long a thread of an idle runtime may look before it sleeps, and whether there are cores to burn: with few of them
-/// it gives its core to the others between two looks.
+/// How long a thread of an idle runtime may look before it sleeps, and whether there are cores to burn: with few of
+/// them it gives its core to the others between two looks.
 constexpr std::chrono::microseconds spin_time{50};
 
 inline bool many_cores() noexcept {
@@ -48,8 +48,8 @@ class Sleeper {
         }
         state_.store(awake, std::memory_order_seq_cst);
     }
-    /// Called after what `ready` looks at was changed. Both sides must use sequentially consistent operations for that: then
-    /// either the sleeper sees the change or this sees the sleeper.
+    /// Called after what `ready` looks at was changed. Both sides must use sequentially consistent operations for that:
+    /// then either the sleeper sees the change or this sees the sleeper.
     void wake() noexcept {
         if (state_.load(std::memory_order_seq_cst) == awake) return;
         if (state_.exchange(awake, std::memory_order_seq_cst) != asleep) return;

@@ -1,8 +1,9 @@
 // Threads that take tasks from one queue, and give their place to others while user code on them waits.
 //
-// Owns: the threads and their queue. Must not know: what is done with a task, devices. A task that waits for another runtime
-// may wait for one that stands behind it in the queue: another thread takes the place of its own meanwhile. A wait that the
-// library does not see (a latch of the program's) looks like a queue that stands still: more threads come then, if asked for.
+// Owns: the threads and their queue. Must not know: what is done with a task, devices. A task that waits for another
+// runtime may wait for one that stands behind it in the queue: another thread takes the place of its own meanwhile. A
+// wait that the library does not see (a latch of the program's) looks like a queue that stands still: more threads come
+// then, if asked for.
 #pragma once
 
 #include <chrono>
@@ -25,8 +26,8 @@ class Workers {
 
     /// Whose thread runs user code here, or null.
     static Workers* of_this_thread() noexcept;
-    /// A thread is about to wait for what other threads do: another takes its place. False: none can, since too many wait or
-    /// the system gives no more threads.
+    /// A thread is about to wait for what other threads do: another takes its place. False: none can, since too many
+    /// wait or the system gives no more threads.
     bool begin_wait() noexcept;
     void end_wait() noexcept;
     /// How many there are while none waits.
@@ -69,11 +70,13 @@ class Workers {
   protected:
     Workers() = default;
     ~Workers() = default;
-    /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left. `patience`, if not
-    /// zero: where tasks are queued and none has ended for so long, all threads may wait for what the library does not see, and
-    /// more come, up to `most_waiting`: one, two, four, .. while no thread uses the processor, else one in ten times as long.
+    /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left.
+    /// `patience`, if not zero: where tasks are queued and none has ended for so long, all threads may wait for what
+    /// the library does not see, and more come, up to `most_waiting`: one, two, four, .. while no thread uses the
+    /// processor, else one in ten times as long.
     void start(std::size_t num_threads, std::chrono::milliseconds patience);
-    /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives none.
+    /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives
+    /// none.
     void start_most(std::size_t num_threads);
     /// For the destructor of the last class, at its beginning: ends the threads when the queue is empty.
     void end_threads() noexcept;

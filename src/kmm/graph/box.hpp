@@ -47,7 +47,8 @@ inline std::int64_t volume(const Box& b) noexcept {
     for (std::size_t k = 0; k < max_rank; ++k) v *= b.end[k] - b.begin[k];
     return v;
 }
-/// Calls `piece(Box)` for disjoint boxes that cover `from` without `hole` (which must overlap `from`). At most 2 * rank.
+/// Calls `piece(Box)` for disjoint boxes that cover `from` without `hole` (which must overlap `from`). At most 2 *
+/// rank.
 template<typename F> void subtract(Box from, const Box& hole, F&& piece) {
     for (std::size_t k = 0; k < max_rank; ++k) {
         if (from.begin[k] < hole.begin[k]) {

@@ -21,8 +21,8 @@ class Failures {
     std::shared_ptr<Failure> find(TaskNumber number) const;
     /// The same for somebody who is told: the root counts as delivered from now on. O(1).
     std::shared_ptr<Failure> deliver(TaskNumber number);
-    /// The roots before `number` that were not delivered, in the order of their numbers; from now on they are. O(k log k) for k
-    /// roots that were not delivered: those that were cost nothing.
+    /// The roots before `number` that were not delivered, in the order of their numbers; from now on they are. O(k log
+    /// k) for k roots that were not delivered: those that were cost nothing.
     std::vector<std::shared_ptr<RootFailure>> deliver_before(TaskNumber number);
     /// They were delivered to somebody who could not be told: they are open again. O(k).
     void take_back(const std::vector<std::shared_ptr<RootFailure>>& roots) noexcept;

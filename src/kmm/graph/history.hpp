@@ -1,7 +1,8 @@
 // Who wrote and who read which region of one chunk last.
 //
-// Owns: the regions of one chunk that were ever written, cut into disjoint segments. Must not know: where the bytes are,
-// threads. Used under the runtime's order lock. A chunk that is only used whole has one segment, and each use costs O(1).
+// Owns: the regions of one chunk that were ever written, cut into disjoint segments. Must not know: where the bytes
+// are, threads. Used under the runtime's order lock. A chunk that is only used whole has one segment, and each use
+// costs O(1).
 #pragma once
 
 #include <vector>
@@ -11,7 +12,8 @@
 
 namespace kmm::graph {
 
-/// Makes a join of some tasks, so that a write after very many reads waits for one number. Given by the owner of the order.
+/// Makes a join of some tasks, so that a write after very many reads waits for one number. Given by the owner of the
+/// order.
 class JoinMaker {
   public:
     /// 0: there is no memory for one; then the tasks are waited for one by one.

@@ -1,10 +1,12 @@
 // Memory of the host that is kept back for the planner's books, and containers that fall back on it.
 //
-// Whoever plans, feeds a device or settles a task cannot fail half-way: what a task needs in the books is a few hundred bytes,
-// and it must be had. These containers ask the system like all others; where it has nothing they take from the reserve, and a
-// submit is refused until the reserve is whole again. So that the tasks that were submitted end, and no new ones come.
+// Whoever plans, feeds a device or settles a task cannot fail half-way: what a task needs in the books is a few hundred
+// bytes, and it must be had. These containers ask the system like all others; where it has nothing they take from the
+// reserve, and a submit is refused until the reserve is whole again. So that the tasks that were submitted end, and no
+// new ones come.
 //
-// Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system gives.
+// Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system
+// gives.
 #pragma once
 
 #include <atomic>
@@ -23,8 +25,8 @@ class HostReserve {
   public:
     /// Makes the reserve. Throws std::bad_alloc. Costs an address range only until it is used.
     static void prepare();
-    /// Sees to it that at least three quarters are there, and throws std::bad_alloc where that cannot be: before something is begun
-    /// that cannot fail.
+    /// Sees to it that at least three quarters are there, and throws std::bad_alloc where that cannot be: before
+    /// something is begun that cannot fail.
     static void require() {
         if (!is_whole_.load(std::memory_order_relaxed)) [[unlikely]]
             make_whole();

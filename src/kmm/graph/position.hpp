@@ -1,7 +1,7 @@
 // Positions on lanes: how every layer says "after that".
 //
-// Owns: the plain types. A lane is an in-order queue of work (a stream and the numbers of what was put on it). Work number
-// p on lane l is done when the lane's completed position is at least p. Must not know: drivers, threads.
+// Owns: the plain types. A lane is an in-order queue of work (a stream and the numbers of what was put on it). Work
+// number p on lane l is done when the lane's completed position is at least p. Must not know: drivers, threads.
 #pragma once
 
 #include <cstddef>

@@ -6,8 +6,8 @@
 
 namespace kmm::graph {
 
-/// The next `push_back` cannot throw. Amortised constant time, which `reserve(size() + 1)` is not: that moves every element
-/// each time.
+/// The next `push_back` cannot throw. Amortised constant time, which `reserve(size() + 1)` is not: that moves every
+/// element each time.
 template<typename List>
 void room_for_one_more(List& list) {
     constexpr std::size_t least = 16;

@@ -114,7 +114,8 @@ void Task::recycle() noexcept {
 TaskPool::~TaskPool() = default;
 
 void TaskPool::add_slab() {
-    // Both lists have room for every record. They grow in steps that double: a slab is few records, and they may be many.
+    // Both lists have room for every record. They grow in steps that double: a slab is few records, and they may be
+    // many.
     auto slab = std::make_unique<Task[]>(slab_size);
     const std::size_t all = (slabs_.size() + 1) * slab_size;
     for (std::vector<Task*>* list : {&takers_.tasks, &givers_.tasks})

@@ -48,7 +48,7 @@ enum class TaskState : std::uint8_t {
 enum class Custody : std::uint8_t {
     planner,
     given_away,  ///< to a thread or a lane, which reports when it is done
-    returned,  ///< by its thread, which could not report for want of memory; a device function's position is in the record
+    returned,    ///< by its thread, which had no memory to report; a device function's position is in the record
 };
 
 /// One region that a task uses.
@@ -64,7 +64,8 @@ struct Access {
         false;  ///< valid where first_of_chunk: the task writes all of it, so everything else came before
 };
 
-/// Debug mode: what a task finds without content, to be filled with a pattern before it runs (execute/debug_pattern.hpp).
+/// Debug mode: what a task finds without content, to be filled with a pattern before it runs
+/// (execute/debug_pattern.hpp).
 struct Unset {
     std::uint32_t access = 0;
     bool whole_chunk = false;  ///< the whole chunk of the access, not only its region
@@ -160,8 +161,8 @@ struct TaskTrace {
     ResourceId where;
 };
 
-/// What a task ended with, as figures that were collected under the planner's baton. `words` is for any thread that has neither
-/// the baton nor a lock: it may ask the driver and the system, and call the program's code.
+/// What a task ended with, as figures that were collected under the planner's baton. `words` is for any thread that has
+/// neither the baton nor a lock: it may ask the driver and the system, and call the program's code.
 class Unworded {
   public:
     virtual ~Unworded() = default;
@@ -305,8 +306,8 @@ struct Task {
     void* extra_storage_ = nullptr;
 };
 
-/// Free task records. Any thread; O(1). Submitting threads take and the planner gives, so each side has a list and a lock of
-/// its own: an empty list of takers is exchanged for the givers'.
+/// Free task records. Any thread; O(1). Submitting threads take and the planner gives, so each side has a list and a
+/// lock of its own: an empty list of takers is exchanged for the givers'.
 class TaskPool {
   public:
     ~TaskPool();
@@ -342,8 +343,8 @@ class TaskTable {
     TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept;
-    /// Calls `f(predecessor, record)` for each, without the lock; null where settled. Takes it once for a thousand of them and
-    /// needs no memory: a task may come after any number of others. By the one who settles tasks.
+    /// Calls `f(predecessor, record)` for each, without the lock; null where settled. Takes it once for a thousand of
+    /// them and needs no memory: a task may come after any number of others. By the one who settles tasks.
     template<typename F> void find(const Predecessors& predecessors, F&& f) {
         Task* found[found_at_once];
         for (std::size_t first = 0; first < predecessors.size(); first += found_at_once) {
@@ -382,8 +383,8 @@ class TaskTable {
     std::deque<std::unique_ptr<Page>> pages_;
     std::vector<std::unique_ptr<Page>> spare_;
     TaskNumber first_page_number_ = 0;  ///< number of the first entry of pages_.front()
-    /// The number after the last entry of pages_.back(), which stays when a page at the front goes. Order lock, not `lock_`:
-    /// that the planner takes for every task, and a submit should wait for its cache line once.
+    /// The number after the last entry of pages_.back(), which stays when a page at the front goes. Order lock, not
+    /// `lock_`: that the planner takes for every task, and a submit should wait for its cache line once.
     TaskNumber room_end_ = 0;
     std::atomic<TaskNumber> last_{0};
     std::atomic<TaskNumber> settled_up_to_{0};

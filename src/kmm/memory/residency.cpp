@@ -414,8 +414,8 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     return Found::yes;
 }
 
-/// The first victim after `after` that needs a place of less than `below_bytes` on the host; null: none. O(log replicas), and
-/// where the host has refused a size already, for each smaller size.
+/// The first victim after `after` that needs a place of less than `below_bytes` on the host; null: none. O(log
+/// replicas), and where the host has refused a size already, for each smaller size.
 const Residency::VictimKey* Residency::next_placeless(Space& space, const VictimKey& after, std::size_t below_bytes) {
     if (below_bytes == ~std::size_t{0}) {
         const auto it = space.placeless.upper_bound(after);
@@ -486,8 +486,8 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     return Found::none;
 }
 
-// On the host what cannot be saved elsewhere stays: nothing else is left to try there. On a device a task's own chunks are
-// tried first, because they may lie in each other's way in memory that could be used as one.
+// On the host what cannot be saved elsewhere stays: nothing else is left to try there. On a device a task's own chunks
+// are tried first, because they may lie in each other's way in memory that could be used as one.
 bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
     Space& space = spaces_[m];
     if (space.growing || space.no_exchange || (m != 0 && exchange_bytes_ == 0)) return false;
@@ -578,7 +578,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     notify(chunk);
 }
 
-/// It needs more than there is in all, and the driver need not be asked for more: then nobody has to leave to find that out.
+/// It needs more than there is in all, and the driver need not be asked for more: nobody has to leave to find that out.
 bool Residency::lacks_for_sure(const Task& task) {
     const MemoryIndex m = task.memory;
     const Space& space = spaces_[m];
@@ -625,8 +625,8 @@ Placement Residency::place(Task& task) {
         if (found == Found::yes) taken.push_back(&c);
     });
     if (found == Found::none && m != 0) {
-        // All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them come
-        // back side by side. What is dirty among them is written down and fetched again.
+        // All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them
+        // come back side by side. What is dirty among them is written down and fetched again.
         bool moved = !taken.empty();
         for (Chunk* c : taken) release(*c, m);
         taken.clear();

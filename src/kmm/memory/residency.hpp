@@ -1,11 +1,11 @@
 // Where each chunk is: reservation of a task's whole memory, what must be copied, and who must leave.
 //
-// Owns: one heap and one order of victims for each memory, and the replicas of all chunks. Decides residency when a task
-// is issued, because only then is free space known. Must not know: drivers, threads, clocks, which task is next. It asks
-// for copies and for more memory through `Requests`. Runs under the planner's baton.
+// Owns: one heap and one order of victims for each memory, and the replicas of all chunks. Decides residency when a
+// task is issued, because only then is free space known. Must not know: drivers, threads, clocks, which task is next.
+// It asks for copies and for more memory through `Requests`. Runs under the planner's baton.
 //
-// Victims: replicas whose chunk nobody will use (clean before dirty, least recently used first), then by farthest next use
-// (Belady 1966), as the ranks say that the schedule wrote.
+// Victims: replicas whose chunk nobody will use (clean before dirty, least recently used first), then by farthest next
+// use (Belady 1966), as the ranks say that the schedule wrote.
 #pragma once
 
 #include <functional>
@@ -20,14 +20,14 @@ namespace kmm::memory {
 /// What residency needs from the layers that issue work.
 class Requests {
   public:
-    /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task that
-    /// the copy is for, or null for an eviction.
+    /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task
+    /// that the copy is for, or null for an eviction.
     virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                        std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
-    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is free, but in
-    /// pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
+    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
+    /// free, but in pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
     /// Whether so much time has passed since the driver refused that it may be asked again.
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
@@ -93,19 +93,19 @@ class Residency {
     Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset = false);
 
     // ---- capacity
-    /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; what there is must do until something is freed.
-    /// `sealed`: no chunk may lie partly in this memory and partly in what happens to lie beside it.
+    /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; what there is must do until something
+    /// is freed. `sealed`: no chunk may lie partly in this memory and partly in what happens to lie beside it.
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
     /// Memory that nobody asked for: `take_back` took it, and it could not be exchanged.
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// Takes memory that `grown` gave out of the heap again, if all of it is free. What on a device still uses it is added to
-    /// `*users`; without `users` such memory is refused. O(free pieces).
+    /// Takes memory that `grown` gave out of the heap again, if all of it is free. What on a device still uses it is
+    /// added to `*users`; without `users` such memory is refused. O(free pieces).
     bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users = nullptr);
-    /// For others who need a device's memory more: takes whole regions out of the heap until they have `wanted_bytes` or no other
-    /// can be freed now. First those that are free, then those of whose chunks nothing on a device is at work, those first whose
-    /// chunks are the cheapest victims; then, unless `at_once`, those where it is. Chunks leave as in an eviction. Afterwards the
-    /// driver is not asked for more until a task cannot go on, or something was freed, or `may_ask_again`.
-    /// O(replicas + regions * free pieces).
+    /// For others who need a device's memory more: takes whole regions out of the heap until they have `wanted_bytes`
+    /// or no other can be freed now. First those that are free, then those of whose chunks nothing on a device is at
+    /// work, those first whose chunks are the cheapest victims; then, unless `at_once`, those where it is. Chunks leave
+    /// as in an eviction. Afterwards the driver is not asked for more until a task cannot go on, or something was
+    /// freed, or `may_ask_again`. O(replicas + regions * free pieces).
     Reclaimed reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes, bool at_once);
     /// Memory that somebody waited for (Placement::lacks).
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
@@ -129,8 +129,8 @@ class Residency {
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
     std::size_t missing_bytes(const graph::Task& task) const noexcept;
-    /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes nothing
-    /// that matters. O(accesses + victims * log replicas).
+    /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
+    /// nothing that matters. O(accesses + victims * log replicas).
     Placement place(graph::Task& task);
     /// The placed task stands at `fence`: its uses are known.
     void issued(graph::Task& task, Fence fence);
@@ -140,8 +140,8 @@ class Residency {
     void unpin(graph::Task& task, const Fence* fence);
 
     // ---- failures
-    /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made of
-    /// it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
+    /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made
+    /// of it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
     Spoiled copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                         const std::shared_ptr<graph::RootFailure>& cause);
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
@@ -251,8 +251,8 @@ class Residency {
     std::uint64_t tick_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last
-    /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look again
-    /// before something has changed there.
+    /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look
+    /// again before something has changed there.
     std::size_t host_refuses_bytes_ = ~std::size_t{0};
     bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;

@@ -10,7 +10,8 @@ Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> ch
     regular_ = detect_grid();
 }
 
-// Regular: every chunk begins at a multiple of the size of the chunk at offset zero and is cut short only at the border.
+// Regular: every chunk begins at a multiple of the size of the chunk at offset zero and is cut short only at the
+// border.
 bool Layout::detect_grid() {
     if (chunks_.empty()) return false;
     const ChunkGeometry* origin = nullptr;

@@ -17,8 +17,8 @@ using detail::max_rank;
 class Layout {
   public:
     Layout() = default;
-    /// Takes chunks as they are: they must cover the array exactly; see `find_gap` and `find_overlap`. Chunks that form a
-    /// regular grid are renumbered row-major (last axis fastest).
+    /// Takes chunks as they are: they must cover the array exactly; see `find_gap` and `find_overlap`. Chunks that form
+    /// a regular grid are renumbered row-major (last axis fastest).
     Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks);
 
     static constexpr std::size_t none = static_cast<std::size_t>(-1);

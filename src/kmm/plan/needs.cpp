@@ -151,7 +151,8 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
         }
         first.writes_chunk = true;
         if (need.whole_chunk) first.replaces_chunk = true;
-        // What else the chunk holds must stay, even where other tasks will have written it only by the time this one runs.
+        // What else the chunk holds must stay, even where other tasks will have written it only by the time this one
+        // runs.
         if (!need.whole_chunk || (r.kind == AccessKind::write && used[i]->any_content())) first.needs_content = true;
     }
     return true;

@@ -1,7 +1,8 @@
 // What the tasks of one submit need of the chunks of their arrays, and why a submit is refused.
 //
-// Owns: the decisions that follow from regions, layouts and histories alone. Pure: must not know where the bytes are, who
-// runs a task, threads or locks. Used on the submitting thread under the runtime's order lock, because histories are read.
+// Owns: the decisions that follow from regions, layouts and histories alone. Pure: must not know where the bytes are,
+// who runs a task, threads or locks. Used on the submitting thread under the runtime's order lock, because histories
+// are read.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ using detail::AccessKind;
 
 constexpr bool writes(AccessKind kind) noexcept { return kind != AccessKind::read; }
 
-/// One access of one task of a submit. The requests of a submit are in the order of its tasks, those of a task in the order
-/// of its accesses.
+/// One access of one task of a submit. The requests of a submit are in the order of its tasks, those of a task in the
+/// order of its accesses.
 struct Request {
     Box region;                                      ///< inside the array
     const Layout* layout = nullptr;                  ///< not looked at by `first_write`
@@ -30,8 +31,8 @@ struct Request {
     std::uint32_t memory = 0;    ///< that the task runs in: 0 host, 1 + device
 };
 
-/// How a need is met. Where one has several forms (gathered from chunks, a snapshot, a private copy that is reduced later),
-/// they are decided between when the task is issued, because only then is free space known.
+/// How a need is met. Where one has several forms (gathered from chunks, a snapshot, a private copy that is reduced
+/// later), they are decided between when the task is issued, because only then is free space known.
 enum class Form : std::uint8_t {
     nothing,   ///< an empty region
     in_place,  ///< the region lies in one chunk, and the task works on that chunk
@@ -67,16 +68,17 @@ struct Refusal {
     Box region;
 };
 
-/// Plans one submit at a time. Keeps the memory of its lists, so that planning costs no allocation once they have grown to
-/// what a program's submits need. Not thread-safe.
+/// Plans one submit at a time. Keeps the memory of its lists, so that planning costs no allocation once they have grown
+/// to what a program's submits need. Not thread-safe.
 class SubmitPlan {
   public:
-    /// The chunks that the first write gives to `array`: one for each region that is written, at home in the memory it is
-    /// written from. `positions`: where in `requests` the array is used, in order; at least one. False: see `refusal`.
+    /// The chunks that the first write gives to `array`: one for each region that is written, at home in the memory it
+    /// is written from. `positions`: where in `requests` the array is used, in order; at least one. False: see
+    /// `refusal`.
     bool first_write(const Box& array, const std::vector<Request>& requests,
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
-    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order of
-    /// `Refusal::Reason` (a pair's reasons count as one), and of these the one with the lowest positions.
+    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order
+    /// of `Refusal::Reason` (a pair's reasons count as one), and of these the one with the lowest positions.
     bool make(const std::vector<Request>& requests);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.

@@ -296,7 +296,8 @@ void Scheduler::dispatch() {
             continue;
         }
         if (executing_ != 0 || growing_ != 0 || num_blocked_ == 0) break;
-        // A task may have been blocked when memory was on its way from one place to another: nothing fails that fits now.
+        // A task may have been blocked when memory was on its way from one place to another: nothing fails that fits
+        // now.
         if (!retried) {
             retried = true;
             retry_all();
@@ -630,7 +631,8 @@ void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
     cause->number = table_.last();
     cause->delivered = true;  // who needs the chunk reports it
     const memory::Spoiled spoiled = residency_.copy_failed(chunk, from, to, copied_at, cause);
-    // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on failures.
+    // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on
+    // failures.
     table_.for_each([&](Task& t) {
         const TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != TaskState::issued && state != TaskState::launching) return;
@@ -658,8 +660,8 @@ void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
     retry_all();
 }
 
-/// The task lacks memory that others in the process may hold: it waits for that, and nobody for it. False: there is no such
-/// wait, or so many tasks stand aside already that trying all of them again would cost too much.
+/// The task lacks memory that others in the process may hold: it waits for that, and nobody for it. False: there is no
+/// such wait, or so many tasks stand aside already that trying all of them again would cost too much.
 bool Scheduler::stand_aside(Task& task) {
     Queue& q = queues_[task.memory];
     if (q.lacking.size() >= max_lacking) return false;

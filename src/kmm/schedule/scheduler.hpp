@@ -1,12 +1,13 @@
 // Which task next, on which device, behind what: from published tasks to instructions for lanes.
 //
-// Owns: the links between unsettled tasks, the ready lists, the lanes' positions. A state machine without threads, clocks
-// or drivers: events go in (`submit`, `advance`, `launched`, `host_done`, ...), instructions come out through `Outbox`,
-// and `dispatch` issues what can be issued. One caller at a time (the planner's baton). Every call costs O(work it
-// causes); nothing scans live objects.
+// Owns: the links between unsettled tasks, the ready lists, the lanes' positions. A state machine without threads,
+// clocks or drivers: events go in (`submit`, `advance`, `launched`, `host_done`, ...), instructions come out through
+// `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the planner's baton). Every call costs
+// O(work it causes); nothing scans live objects.
 //
-// Order of issue among ready tasks: fewest missing bytes, then next use, then submission (depth first along chains whose
-// data is there follows from that). A task that has been passed over while the memory turned over four times goes first.
+// Order of issue among ready tasks: fewest missing bytes, then next use, then submission (depth first along chains
+// whose data is there follows from that). A task that has been passed over while the memory turned over four times goes
+// first.
 #pragma once
 
 #include <exception>
@@ -65,9 +66,9 @@ class Outbox {
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
     /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to get it,
-    /// because the program may free some (`patient`; else once). Answer: `awaited`. One at a time for each memory. False: nobody
-    /// can do that.
+    /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to
+    /// get it, because the program may free some (`patient`; else once). Answer: `awaited`. One at a time for each
+    /// memory. False: nobody can do that.
     virtual bool await_memory(MemoryIndex, std::size_t, bool patient) { return (void)patient, false; }
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
@@ -80,11 +81,13 @@ class Outbox {
                                                          const std::shared_ptr<graph::RootFailure>& root) = 0;
     /// The failure of a task that is settled already, or null.
     virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
-    /// The task found none, and nothing will change that: notes in it (Task::thrown or Task::unworded) what is to be said.
+    /// The task found none, and nothing will change that: notes in it (Task::thrown or Task::unworded) what is to be
+    /// said.
     virtual void out_of_memory(Task& task) = 0;
     /// What a task fails with for whose books the host has no memory. Allocates none.
     virtual std::exception_ptr no_host_memory() noexcept { return std::make_exception_ptr(std::bad_alloc()); }
-    /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock measures.
+    /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock
+    /// measures.
     virtual void memory_wait_begins(Task& task) noexcept = 0;
     virtual void memory_wait_ends(Task& task) noexcept = 0;
     /// What an emulated kernel threw becomes the task's own failure, if it has none yet.
@@ -137,11 +140,12 @@ class Scheduler final : private memory::Requests {
     void submit(Task& task);
     /// Everything on the lane up to `completed` is done.
     void advance(LaneId lane, Position completed);
-    /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed. `finished`: the lane is done
-    /// up to there, so that nobody needs to watch it.
+    /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed. `finished`: the
+    /// lane is done up to there, so that nobody needs to watch it.
     void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown, bool finished = false);
     void host_done(Task& task, std::exception_ptr thrown);
-    /// Nothing that was put on the lane can be trusted: its tasks up to `position` fail. Comes before the lane advances.
+    /// Nothing that was put on the lane can be trusted: its tasks up to `position` fail. Comes before the lane
+    /// advances.
     void lane_failed(LaneId lane, Position position, std::exception_ptr error);
     /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
     void task_failed(Task& task, std::exception_ptr error);
@@ -149,7 +153,8 @@ class Scheduler final : private memory::Requests {
     void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                      std::exception_ptr error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
-    /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited all the time.
+    /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
+    /// all the time.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     /// Memory that was taken back and could not be exchanged: no answer to anything.
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
@@ -213,7 +218,8 @@ class Scheduler final : private memory::Requests {
         graph::Set<FetchKey> fetch;
         graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
         graph::TaskList blocked;                          ///< had no memory; tried again when some may have become free
-        /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that are blocked.
+        /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that
+        /// are blocked.
         graph::TaskList lacking;
         std::uint64_t num_waits = 0;  ///< for such memory, so far
         bool waits = false;           ///< the latest is not over

@@ -134,7 +134,8 @@ template<std::size_t N>
                           detail::text_of(a.intersection(b)) + ": chunks must be disjoint");
 }
 
-// Throws unless no two boxes have an element in common. Sweeps along axis 0, so that only boxes that meet there are compared.
+// Throws unless no two boxes have an element in common. Sweeps along axis 0, so that only boxes that meet there are
+// compared.
 template<std::size_t N>
 void check_disjoint(const std::vector<Bounds<N>>& boxes) {
     std::vector<std::size_t> order(boxes.size());

@@ -259,8 +259,9 @@ bool IndexMap::is_empty_over(index_type first, index_type last) const {
     return true;
 }
 
-// The length end - begin, over indices that lie one period apart, is a straight line: if it is the same one period on, it
-// is periodic, and the range is empty for ever if it is within one period. Otherwise some index has a positive length.
+// The length end - begin, over indices that lie one period apart, is a straight line: if it is the same one period on,
+// it is periodic, and the range is empty for ever if it is within one period. Otherwise some index has a positive
+// length.
 bool IndexMap::is_empty_everywhere() const {
     const Index begin_period = begin_.period(max_period);
     const Index end_period = end_.period(max_period);

@@ -1,8 +1,8 @@
 // The library's log; see log.hpp. Owns the level, the handler of the process, and the lines that it has not got yet.
 //
-// One thread at a time delivers, in the order in which the lines were written, and holds no lock over the handler or the
-// write: a thread of the program that finds nobody at it, or a thread made for what threads of the library wrote, which
-// ends when nothing is left.
+// One thread at a time delivers, in the order in which the lines were written, and holds no lock over the handler or
+// the write: a thread of the program that finds nobody at it, or a thread made for what threads of the library wrote,
+// which ends when nothing is left.
 #include "kmm/values/log.hpp"
 
 #include <pthread.h>

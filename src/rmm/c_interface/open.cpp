@@ -249,7 +249,8 @@ made open(const char* name, const char* text, rmm_resource* upstream) {
 
 // ---- functions of the caller's
 
-/// C knows one meaning of handle 0, the legacy stream: where a unit of the program means its thread's own, the functions see that.
+/// C knows one meaning of handle 0, the legacy stream: where a unit of the program means its thread's own, the
+/// functions see that.
 class callback_resource final : public base {
   public:
     callback_resource(rmm_allocate_function allocate, rmm_deallocate_function deallocate, void* user)

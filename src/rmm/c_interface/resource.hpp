@@ -1,7 +1,7 @@
 // What stands behind an rmm_resource of <rmm/rmm.h>: a resource of C++ with a count of references.
 //
-// Owns: the resource, unless others made it; a reference to what it stands on. Must not know: kinds, options, texts of errors. Any
-// thread.
+// Owns: the resource, unless others made it; a reference to what it stands on. Must not know: kinds, options, texts of
+// errors. Any thread.
 #pragma once
 
 #include <atomic>

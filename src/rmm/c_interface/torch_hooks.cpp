@@ -71,7 +71,8 @@ class blocks {
 // Never destroyed: PyTorch frees while the process ends.
 blocks& all() { return ::kmm::driver::never_destroyed<blocks>(); }
 
-/// What comes on `stream` from now on comes after what is queued on `before`. Where there is no event for that, the host waits.
+/// What comes on `stream` from now on comes after what is queued on `before`. Where there is no event for that, the
+/// host waits.
 void put_behind(driver::Driver& d, int device, cudaStream_t before, cudaStream_t stream) {
     driver::EventHandle event;
     driver::Status status = d.create_event(device, false, false, &event);

@@ -1,7 +1,8 @@
-// Pools in the eyes of AddressSanitizer: what they hold and nobody has is poisoned. Only where the library was built with it.
+// Pools in the eyes of AddressSanitizer: what they hold and nobody has is poisoned. Only where the library was built
+// with it.
 //
-// A stream may use a block long after the host has freed it, and given it to somebody else. A callback on the stream poisons
-// it therefore, but for what is used by others whose own callback has not come yet.
+// A stream may use a block long after the host has freed it, and given it to somebody else. A callback on the stream
+// poisons it therefore, but for what is used by others whose own callback has not come yet.
 #include <mutex>
 
 #include "rmm/debug/memory_registration.hpp"
@@ -192,8 +193,8 @@ class asan_registration final : public memory_registration {
     }
 
   private:
-    /// Calls `f` when the stream has come so far. False if it cannot: in a capture it would become a part of the graph, whose
-    /// launches use the memory again.
+    /// Calls `f` when the stream has come so far. False if it cannot: in a capture it would become a part of the graph,
+    /// whose launches use the memory again.
     template<typename F>
     bool queue(cuda_stream_view stream, F f) {
         if (is_being_captured(driver_, stream)) return false;

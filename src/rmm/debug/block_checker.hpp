@@ -1,15 +1,15 @@
 // Puts red zones around blocks, fills them with patterns, holds freed ones back, and finds what a program did wrong.
 //
 // A block comes from below with its zones around it. A free queues, on its stream, copies of the zones into page-locked
-// memory, the pattern for freed memory, and an event. Each call of the checker looks at some frees whose events have passed.
-// What leaves the quarantine is copied to the host on a stream of the checker and compared. The stream of a free is not
-// touched after the call that brought it: it may be gone.
+// memory, the pattern for freed memory, and an event. Each call of the checker looks at some frees whose events have
+// passed. What leaves the quarantine is copied to the host on a stream of the checker and compared. The stream of a
+// free is not touched after the call that brought it: it may be gone.
 //
-// Where a tool watches the memory (memory_registration), it finds writes itself and would take ours for errors: then the
-// zones are left alone, and only new memory is filled.
+// Where a tool watches the memory (memory_registration), it finds writes itself and would take ours for errors: then
+// the zones are left alone, and only new memory is filled.
 //
-// Owns: what is known of blocks, events, page-locked memory, one stream. Must not know: pools, adaptors, the environment.
-// Any thread. No lock is held over a call of the driver, of what is below, or of the report.
+// Owns: what is known of blocks, events, page-locked memory, one stream. Must not know: pools, adaptors, the
+// environment. Any thread. No lock is held over a call of the driver, of what is below, or of the report.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// Implements the part of block_checker.hpp that looks at blocks: whose event has passed, that leave the quarantine, that are
-// in use. By the one thread that is tending.
+// Implements the part of block_checker.hpp that looks at blocks: whose event has passed, that leave the quarantine,
+// that are in use. By the one thread that is tending.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -149,7 +149,8 @@ void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_b
         below_.deallocate_unused(base_of(b->history.address), size_below(b->history.bytes), own_.view());
 }
 
-/// Gives the oldest blocks back whose streams are not done with them yet: behind them, and without a look at the contents.
+/// Gives the oldest blocks back whose streams are not done with them yet: behind them, and without a look at the
+/// contents.
 void block_checker::expel_unfinished(std::size_t most_bytes) {
     std::vector<freed_block*> leaving;
     {

@@ -17,8 +17,8 @@ struct debug_environment {
 };
 
 /// `0` or nothing: off. `1`: red zones, patterns, quarantine, leaks. Else a list, separated by commas, of what to do:
-/// `redzones[=SIZE]`, `fill`, `quarantine[=SIZE]`, `leaks`, `stacks`, `sync`, `nvtx`, and `1` for the four of them. Throws
-/// rmm::logic_error, with this list, for any other word.
+/// `redzones[=SIZE]`, `fill`, `quarantine[=SIZE]`, `leaks`, `stacks`, `sync`, `nvtx`, and `1` for the four of them.
+/// Throws rmm::logic_error, with this list, for any other word.
 debug_environment parse_debug_environment(std::string_view text);
 
 /// RMM_DEBUG, now.

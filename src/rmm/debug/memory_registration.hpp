@@ -37,8 +37,8 @@ class memory_registration {
     memory_registration() = default;
 };
 
-/// What watches pools: AddressSanitizer, if the library was built with it, on the host driver; NVTX on the cuda driver, if it
-/// is in this build and `nvtx` asks for it; else null. NVTX knows no memory that is mapped (`is_virtual`).
+/// What watches pools: AddressSanitizer, if the library was built with it, on the host driver; NVTX on the cuda driver,
+/// if it is in this build and `nvtx` asks for it; else null. NVTX knows no memory that is mapped (`is_virtual`).
 std::unique_ptr<memory_registration> make_memory_registration(driver::Driver& driver, bool nvtx, bool is_virtual);
 
 /// What make_memory_registration chooses from; null where this build has not the tool.

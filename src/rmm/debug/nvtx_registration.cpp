@@ -1,5 +1,5 @@
-// Pools in the eyes of tools that listen to NVTX (compute-sanitizer --nvtx yes): each block of upstream is a heap, each block
-// in use a region of it.
+// Pools in the eyes of tools that listen to NVTX (compute-sanitizer --nvtx yes): each block of upstream is a heap, each
+// block in use a region of it.
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -51,7 +51,8 @@ class nvtx_registration final : public memory_registration {
     void take(void* block, std::size_t, cuda_stream_view stream) noexcept override {
         nvtx::Heap heap;
         if (!find_heap(block, &heap)) return;
-        // Tools look when a kernel runs, and know nothing of streams: kernels that are queued must not lose their memory.
+        // Tools look when a kernel runs, and know nothing of streams: kernels that are queued must not lose their
+        // memory.
         if (is_being_captured(driver_, stream)) return;
         rmm::detail::report_failure(driver_.synchronize_stream({stream.value()}), "wait for the users of a block");
         nvtx::unregister_region(block);

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t least_nodes = 8;
 constexpr std::size_t most_nodes = 256;
 
-// The sums of rows serve searches that only come where no piece fits. Among so few pieces these count, in less than a microsecond, what
-// would cost each change a third of its time.
+// The sums of rows serve searches that only come where no piece fits. Among so few pieces these count, in less than a
+// microsecond, what would cost each change a third of its time.
 constexpr std::size_t few_pieces = 128;
 
 std::string describe(std::uintptr_t address, std::size_t size_bytes) {
@@ -160,8 +160,8 @@ void heap::join_with_next(piece* before) noexcept {
     resize(before, before->address, size, before->begins_region);
 }
 
-/// A piece that has left the trees of sizes enters them as one with its neighbours, as far as they may be one. What joins
-/// leaves and enters each tree once.
+/// A piece that has left the trees of sizes enters them as one with its neighbours, as far as they may be one. What
+/// joins leaves and enters each tree once.
 void heap::enter_joined(piece* at) noexcept {
     piece* const before = address_tree::previous(at);
     piece* const behind = address_tree::next(at);

@@ -30,7 +30,7 @@ struct block {
 /// Which free neighbours merge at once; all others merge lazily, when nothing else fits.
 enum class merging : std::uint8_t {
     equal_fences,    ///< one slow fence does not taint memory that is ready
-    same_timelines,  ///< the later positions win: larger pieces, for an owner whose users mostly ask on the same timeline
+    same_timelines,  ///< the later positions win: larger pieces, where users mostly ask on the same timeline
 };
 
 /// Whether memory of one region may be handed out together with its neighbour's.
@@ -47,8 +47,9 @@ enum class placement : std::uint8_t {
     small_from_below,
 };
 
-/// Best fit over address ranges, as far as `placement` says nothing else. Sizes are rounded up to `alignment`, addresses are multiples of it. Complexity: O(log
-/// free pieces), however many timelines there are, where nothing else is said.
+/// Best fit over address ranges, as far as `placement` says nothing else. Sizes are rounded up to `alignment`,
+/// addresses are multiples of it. Complexity: O(log free pieces), however many timelines there are, where nothing else
+/// is said.
 ///
 /// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none.
 class heap {
@@ -80,9 +81,10 @@ class heap {
 
     /// An empty block if nothing fits (or `size_bytes` is 0). Prefers pieces without fences, or with fences of timeline
     /// `own` only; among these the smallest that fits, then the lowest address; for a small request from below the
-    /// lowest that fits without fences, or the smallest with those of `own` if that lies lower. Where no piece fits, the
-    /// beginning of the lowest row of touching pieces that does. The block's size is rounded up. Pieces with fences of the timelines
-    /// `avoided` are left out, which costs O(their pieces) more, and O(free pieces) where only a row of pieces fits.
+    /// lowest that fits without fences, or the smallest with those of `own` if that lies lower. Where no piece fits,
+    /// the beginning of the lowest row of touching pieces that does. The block's size is rounded up. Pieces with fences
+    /// of the timelines `avoided` are left out, which costs O(their pieces) more, and O(free pieces) where only a row
+    /// of pieces fits.
     block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline,
                        std::span<const std::uint64_t> avoided = {});
     /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
@@ -119,10 +121,10 @@ class heap {
     /// Drops the fences for which passed(fence) is true, and merges pieces that lost some with their neighbours.
     /// `moved`: the timelines (below 2^63 - 1) that have passed something since they were named last, in ascending
     /// order; no fence that is given to the heap may have passed before that. Looks only at pieces that are owned by
-    /// these timelines (the heap chooses one owner for a piece with several), at each once, the largest of each timeline
-    /// first. O(log free pieces) for each piece that changes, O(1) for others.
-    /// With `so_far`, a new one at first, this changes at most `most` pieces and looks at `looks_for_change` times as
-    /// many; false if there are more, with which a call with the same timelines goes on. What passes meanwhile may stay.
+    /// these timelines (the heap chooses one owner for a piece with several), at each once, the largest of each
+    /// timeline first. O(log free pieces) for each piece that changes, O(1) for others. With `so_far`, a new one at
+    /// first, this changes at most `most` pieces and looks at `looks_for_change` times as many; false if there are
+    /// more, with which a call with the same timelines goes on. What passes meanwhile may stay.
     template<typename P>
     bool prune(std::span<const std::uint64_t> moved, P&& passed, pruning* so_far = nullptr,
                std::size_t most = ~std::size_t{0}) noexcept {
@@ -189,8 +191,8 @@ class heap {
     /// Free space that [address, address + size) would become part of if it were freed now: the whole contiguous
     /// extent. O(log free pieces + pieces in it).
     std::size_t extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const;
-    /// Requests below this are placed from below; 0 for best fit. An eighth of the largest request lately: each later one
-    /// makes that smaller by 1/1024.
+    /// Requests below this are placed from below; 0 for best fit. An eighth of the largest request lately: each later
+    /// one makes that smaller by 1/1024.
     std::size_t small_below_bytes() const noexcept { return largest_lately_ / parts_in_largest; }
     /// Elements of its trees that were looked at in all: what the tests of its complexity count.
     std::size_t num_steps() const noexcept { return num_steps_; }
@@ -325,8 +327,8 @@ class heap {
         std::size_t changes = ~std::size_t{0};
         std::size_t looks = ~std::size_t{0};
     };
-    /// Of the pieces before `*below`, from the largest to the smallest; false, with what comes next before `*below`, where no more
-    /// is allowed.
+    /// Of the pieces before `*below`, from the largest to the smallest; false, with what comes next before `*below`,
+    /// where no more is allowed.
     template<typename P>
     bool prune_owned_by(owner of, P&& passed, place* below, allowance* left) noexcept {
         // What changes may merge with any other, so that the next is looked for anew.

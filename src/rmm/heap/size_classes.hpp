@@ -1,9 +1,9 @@
 // Elements sorted by size, for the smallest that fits: a tree for each class of sizes.
 //
-// A class is a quarter of the way from one power of two to the next, as in two-level segregated fit (Masmano, Ripoll, Crespo, Real:
-// TLSF, ECRTS 2004). Where sizes vary a class has one element or two, so that most changes and searches need no descent; where they do
-// not, all are in one tree. Unlike lists, trees give the very smallest that fits. Owns: the links. Must not know: what the elements
-// are, where they live. Not thread-safe.
+// A class is a quarter of the way from one power of two to the next, as in two-level segregated fit (Masmano, Ripoll,
+// Crespo, Real: TLSF, ECRTS 2004). Where sizes vary a class has one element or two, so that most changes and searches
+// need no descent; where they do not, all are in one tree. Unlike lists, trees give the very smallest that fits. Owns:
+// the links. Must not know: what the elements are, where they live. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-/// `Order` as of a tree without sums; it compares sizes first. T has a `std::size_t size_bytes`, which is not 0. O(log elements of a
-/// class) each.
+/// `Order` as of a tree without sums; it compares sizes first. T has a `std::size_t size_bytes`, which is not 0. O(log
+/// elements of a class) each.
 template<typename T, tree_links<T> T::* Links, typename Order>
 class size_classes {
   public:

@@ -44,21 +44,21 @@ class span_heap {
     /// Sizes and addresses are multiples of `unit_bytes`, a power of two.
     explicit span_heap(std::size_t unit_bytes = 256);
 
-    /// Adds free memory, freed at `position`. `joins`: it becomes a part of the spans that it touches, so that blocks may
-    /// cross from one into the other. O(log spans + pieces of the smaller one of two spans that become one). Throws
+    /// Adds free memory, freed at `position`. `joins`: it becomes a part of the spans that it touches, so that blocks
+    /// may cross from one into the other. O(log spans + pieces of the smaller one of two spans that become one). Throws
     /// std::bad_alloc, with nothing done.
     void add_span(std::uintptr_t address, std::size_t size_bytes, std::uint64_t position, bool joins = false);
     /// Takes a span out in which nothing is in use or detached; of address 0 if there is none. Looks at those from
     /// number `*from` on, and sets that to where to go on: calls with one number that begins as 0 take all of them out
     /// in O(spans log spans).
     span remove_empty_span(std::size_t* from) noexcept;
-    /// Takes memory out in which nothing is in use, in whole granules, at multiples of the granule: spans become shorter,
-    /// and fall into two. Looks at free pieces of a granule and more, and around the detached blocks `near`. Before a
-    /// row of granules goes, prepare(address, size in bytes, position, detached block or `whole`) is called for each
-    /// piece of it; what that throws, or std::bad_alloc, ends the call, with this row left where it is. Then
+    /// Takes memory out in which nothing is in use, in whole granules, at multiples of the granule: spans become
+    /// shorter, and fall into two. Looks at free pieces of a granule and more, and around the detached blocks `near`.
+    /// Before a row of granules goes, prepare(address, size in bytes, position, detached block or `whole`) is called
+    /// for each piece of it; what that throws, or std::bad_alloc, ends the call, with this row left where it is. Then
     /// take(address, size in bytes), which does not throw; the detached blocks are gone. A detached block never leaves
-    /// in part. O(n log n for the n free pieces and blocks, + what is free or detached beside them, and for each row log
-    /// spans + the pieces on its shorter side).
+    /// in part. O(n log n for the n free pieces and blocks, + what is free or detached beside them, and for each row
+    /// log spans + the pieces on its shorter side).
     template<typename Prepare, typename Take>
     void remove_granules(std::size_t granule_bytes, std::vector<detached> near, Prepare&& prepare, Take&& take) {
         add_large_free(granule_bytes, &near);

@@ -52,7 +52,8 @@ struct alignas(64) arena {
     std::atomic<rmm::detail::stream_kind> kind{rmm::detail::stream_kind::foreign};
     std::atomic<timeline*> home{nullptr};
 
-    // With so many passes of fences the blocks away were compared last; none, where one came whose fences may have passed.
+    // With so many passes of fences the blocks away were compared last; none, where one came whose fences may have
+    // passed.
     std::uint64_t drained_at = never;
     std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
 
@@ -82,8 +83,8 @@ struct alignas(64) arena {
     // Among the arenas that have a stock, or had one when it was noted or looked at.
     std::atomic<bool> is_listed{false};
 
-    // Under the engine's lock.
-    // Of virtual memory: its addresses, and where in them its next fresh granules had better lie. Whoever grows sets them.
+    // Under the engine's lock. Of virtual memory: its addresses, and where in them its next fresh granules had better
+    // lie. Whoever grows sets them.
     std::uintptr_t window = 0;
     std::uintptr_t grows_at = 0;
     chain_link<arena> as_holder;  // of spans

@@ -93,9 +93,9 @@ constexpr std::size_t max_orphans_asked = 4;
 // For each new stream so many arenas are checked, in turn, for streams that have ended: more than one, so that arenas
 // of ended streams stay a small part of all.
 constexpr std::size_t arenas_looked_at = 8;
-// That a foreign stream is gone nobody can tell; beyond some arenas (`kept_unused_`) one that was not used for two rounds goes
-// to others. Where its stream comes back, there are more streams in use than that: as many again are kept then, up to
-// this, which is 10 MiB of the host's memory.
+// That a foreign stream is gone nobody can tell; beyond some arenas (`kept_unused_`) one that was not used for two
+// rounds goes to others. Where its stream comes back, there are more streams in use than that: as many again are kept
+// then, up to this, which is 10 MiB of the host's memory.
 constexpr std::size_t most_kept_unused = 4096;
 // The frees of an orphan whose stream left no event are covered by an event of the device. The driver needs as long for
 // that as for one new stream for every so many timelines.

@@ -1,8 +1,9 @@
 // Which arena works for which stream.
 //
-// Each stream that calls a pool gets an arena. When the stream is gone, or was not seen for long while there are many, the arena is an
-// orphan, and goes to a new stream once the work of the last one has passed. Owns: the arenas. Must not know: addresses, upstream.
-// A collaborator of the engine, whose lock it takes or is handed; what any thread may call without the lock says so.
+// Each stream that calls a pool gets an arena. When the stream is gone, or was not seen for long while there are many,
+// the arena is an orphan, and goes to a new stream once the work of the last one has passed. Owns: the arenas. Must not
+// know: addresses, upstream. A collaborator of the engine, whose lock it takes or is handed; what any thread may call
+// without the lock says so.
 #pragma once
 
 #include <array>
@@ -42,8 +43,8 @@ class arena_table {
 
     // ---- any thread, without the lock
 
-    /// The arena that this thread used last for the handle; null if there is none. `*same_stream`, if asked for: whether the handle
-    /// still is the stream that the arena works for, and is not captured; that calls the driver.
+    /// The arena that this thread used last for the handle; null if there is none. `*same_stream`, if asked for:
+    /// whether the handle still is the stream that the arena works for, and is not captured; that calls the driver.
     arena* at_hand(cudaStream_t handle, bool* same_stream) noexcept;
     /// Of a stream that is the one of before, and not captured. Calls the driver.
     std::optional<arena_call> bound(cuda_stream_view stream) noexcept;

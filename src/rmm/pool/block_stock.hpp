@@ -47,8 +47,8 @@ using block_stock = chain<stocked_block, &stocked_block::in_stock>;
 
 class stocked_blocks {
   public:
-    /// Of so many bytes each, 4096 at least. At most one begins in each page: of the largest power of two that is no more, up to
-    /// a granule.
+    /// Of so many bytes each, 4096 at least. At most one begins in each page: of the largest power of two that is no
+    /// more, up to a granule.
     explicit stocked_blocks(std::size_t block_bytes)
         : block_bytes_(block_bytes),
           page_bits_(static_cast<unsigned>(std::bit_width(std::min(block_bytes, directory::granule))) - 1) {}

@@ -1,7 +1,8 @@
 // The streams that are being captured: what a pool gives them, and takes back when their graphs are gone.
 //
-// A collaborator of the engine: it is handed the engine's lock or takes it, lets it go for calls of the driver, and works on the
-// engine's heaps and large blocks. Owns: the memory of each capture (capture.hpp). Must not know: how memory is searched.
+// A collaborator of the engine: it is handed the engine's lock or takes it, lets it go for calls of the driver, and
+// works on the engine's heaps and large blocks. Owns: the memory of each capture (capture.hpp). Must not know: how
+// memory is searched.
 #pragma once
 
 #include <atomic>

@@ -167,8 +167,8 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
     }
 }
 
-/// `known`: the stream's arena, if the driver was asked already and the stream is not captured. `others`: what was seen in their
-/// stocks just now.
+/// `known`: the stream's arena, if the driver was asked already and the stream is not captured. `others`: what was seen
+/// in their stocks just now.
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others,
                                    refusal* why) {
     lock held(mutex_, std::defer_lock);
@@ -282,7 +282,8 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
         piece found = find_fenced(size, a, avoided, all_spans);
         if (!growth_->cut_behind(held, &found)) continue;
         if (has_stocks_ && found.from == nullptr) drop_passed_fence(held, &found);
-        // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into spans.
+        // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into
+        // spans.
         if (!found.fences.empty()) ++num_since_poll_;
         std::uint64_t unreachable = heap::heap::no_timeline;
         if (void* const ptr = try_piece(held, std::move(found), a, stream, how_far, why, &unreachable)) return ptr;
@@ -504,8 +505,8 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
     if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
 }
 
-/// A block of a stock, which is noted as not in use already, goes to the stock of the stream that frees it; into the heap
-/// where several streams used it, none, or one that cannot be told from others.
+/// A block of a stock, which is noted as not in use already, goes to the stock of the stream that frees it; into the
+/// heap where several streams used it, none, or one that cannot be told from others.
 void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
                                std::span<const cuda_stream_view> streams) {
     const std::size_t size = options_.block_bytes;

@@ -1,13 +1,13 @@
-// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream must wait for before it uses them.
+// The engine of every pool: which bytes of a few upstream blocks are free, and what a stream waits for to use them.
 //
-// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a free on the same
-// stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The heap (heap.hpp), under the
-// engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all comes from the heap. Pools whose blocks have
-// one size keep free blocks in stocks (block_stock.hpp) instead of spans.
+// Two levels. Each stream has an arena (arena.hpp) for requests that are small against the pool; a request there, and a
+// free on the same stream, take the arena's lock alone and call no more of the driver than tells who the stream is. The
+// heap (heap.hpp), under the engine's lock, has large blocks and the spans of arenas. Small pools have no spans: all
+// comes from the heap. Pools whose blocks have one size keep free blocks in stocks (block_stock.hpp) instead of spans.
 //
-// Owns: the heap and the arenas over it, the streams' fences; where the memory comes from is a matter of its form of growth
-// (growth.hpp). Must not know: the public templates, other pools. Any thread. No lock is held over a call of the driver or of upstream.
-// The device of the pool must be current, as for every resource.
+// Owns: the heap and the arenas over it, the streams' fences; where the memory comes from is a matter of its form of
+// growth (growth.hpp). Must not know: the public templates, other pools. Any thread. No lock is held over a call of the
+// driver or of upstream. The device of the pool must be current, as for every resource.
 #pragma once
 
 #include <array>
@@ -158,8 +158,8 @@ class pool_engine final : public rmm::detail::memory_holder {
         block_stock more = {};
         explicit operator bool() const noexcept { return address != 0; }
     };
-    /// What a request saw in other streams' stocks: where the oldest blocks wait, of those that may be behind an event; `is_complete`:
-    /// it has seen all of them.
+    /// What a request saw in other streams' stocks: where the oldest blocks wait, of those that may be behind an event;
+    /// `is_complete`: it has seen all of them.
     struct look {
         std::array<heap::fence, 4> waiting;
         std::size_t num_waiting = 0;
@@ -171,8 +171,8 @@ class pool_engine final : public rmm::detail::memory_holder {
             if (num_waiting < waiting.size()) waiting[num_waiting++] = use;
         }
     };
-    /// Of what others have nothing had passed. `not_known`: some was not seen; `recorded`: some is behind events that the driver was
-    /// asked about, or is not to be asked about now; `nothing`: no event covers any.
+    /// Of what others have nothing had passed. `not_known`: some was not seen; `recorded`: some is behind events that
+    /// the driver was asked about, or is not to be asked about now; `nothing`: no event covers any.
     enum class others_have : std::uint8_t { not_known, recorded, nothing };
     struct large_block {
         std::size_t size_bytes = 0;
@@ -181,15 +181,15 @@ class pool_engine final : public rmm::detail::memory_holder {
         capture_heap* capture = nullptr;  // of a block that a captured stream asked for
         cudaStream_t stream = nullptr;    // which asked for it
     };
-    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to have
-    // passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one every 32
-    // (H200, medians of 15 seeds).
+    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
+    // have passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one
+    // every 32 (H200, medians of 15 seeds).
     static constexpr std::size_t poll_after = 4;
-    /// As many timelines are asked about then; the next poll asks others. In a pool without stocks all blocks that are away are
-    /// looked at after a poll, so that many small polls would cost more than they spare.
+    /// As many timelines are asked about then; the next poll asks others. In a pool without stocks all blocks that are
+    /// away are looked at after a poll, so that many small polls would cost more than they spare.
     std::size_t timelines_per_poll() const noexcept { return has_stocks_ ? 8 : 32; }
-    static constexpr std::size_t most_uncovered =
-        256;  // frees noted without an event, of large blocks and of shared ones each
+    // Frees noted without an event, of large blocks and of shared ones each.
+    static constexpr std::size_t most_uncovered = 256;
     // A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
     // once in a while would take a span from the next that does.
     static constexpr std::size_t most_holders = 128;

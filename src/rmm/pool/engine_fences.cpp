@@ -13,11 +13,11 @@ namespace {
 // Recorded epochs that are left alone before they are asked about: each question costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
-// While the device lags behind, so that polls learn nothing, each comes after twice as many frees and waits as the one before; up
-// to these.
+// While the device lags behind, so that polls learn nothing, each comes after twice as many frees and waits as the one
+// before; up to these.
 constexpr std::size_t most_since_poll = 64;
-// What more has passed is left to the next requests: clearing a piece among a hundred thousand takes half a microsecond, under
-// the lock.
+// What more has passed is left to the next requests: clearing a piece among a hundred thousand takes half a
+// microsecond, under the lock.
 constexpr std::size_t most_cleared_at_once = 64;
 
 // As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
@@ -109,15 +109,15 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
     poll_after_ = passes == timelines_.num_passes() ? std::min(2 * poll_after_, most_since_poll) : poll_after;
 }
 
-/// For a request that found nothing. Blocks of one size do not merge: there, what has passed meanwhile serves only where streams
-/// may be out of reach.
+/// For a request that found nothing. Blocks of one size do not merge: there, what has passed meanwhile serves only
+/// where streams may be out of reach.
 bool pool_engine::may_gain_by_poll() const noexcept {
     if (has_stocks_ && last_resort_of_streams() == reach::device) return false;
     return more_to_clear_ || timelines_.num_recorded() > 0;
 }
 
-/// A few timelines of a round that asks about each once, so that no request waits for many answers of the driver. The next round
-/// comes when twice as much has gathered as this one left, so that its cost is spread over what caused it.
+/// A few timelines of a round that asks about each once, so that no request waits for many answers of the driver. The
+/// next round comes when twice as much has gathered as this one left, so that its cost is spread over what caused it.
 void pool_engine::poll_in_turn(lock& held) {
     const auto note_end = [this] {
         if (num_to_ask_ == 0) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
@@ -130,8 +130,8 @@ void pool_engine::poll_in_turn(lock& held) {
     note_end();
 }
 
-/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(most_cleared_at_once log free
-/// pieces), or O(free pieces) where an event of the device has passed.
+/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(most_cleared_at_once
+/// log free pieces), or O(free pieces) where an event of the device has passed.
 void pool_engine::clear_passed() {
     if (!clearing_ || timelines_.has_device_moved()) {
         clearing_ = timelines_.moved();

@@ -48,7 +48,8 @@ class unlocked {
     std::unique_lock<engine_mutex>& held_;
 };
 
-/// Until `done()`. The condition variable lets the lock go under a lock of its own: streams that have gone are destroyed before.
+/// Until `done()`. The condition variable lets the lock go under a lock of its own: streams that have gone are
+/// destroyed before.
 template<typename Done>
 void wait(std::condition_variable_any& wake, std::unique_lock<engine_mutex>& held, Done done) {
     while (!done()) {

@@ -1,10 +1,10 @@
 // Implements the part of engine.hpp that serves pools whose blocks all have one size (block_stock.hpp).
 //
 // A stream takes from its own stock first, then from what is free in the heap, then what has passed of another stream's
-// stock, the blocks that were freed there longest ago; at last one block, for which it waits: rather one behind an event, if one of
-// the few stocks that are looked at has some, than one for which an event must be recorded. Where the heap had nothing for the last
-// request that asked it, as a rule once a pool is warm, a stream first looks into a few other stocks without the engine's lock:
-// streams that take from each other often would wait for it.
+// stock, the blocks that were freed there longest ago; at last one block, for which it waits: rather one behind an
+// event, if one of the few stocks that are looked at has some, than one for which an event must be recorded. Where the
+// heap had nothing for the last request that asked it, as a rule once a pool is warm, a stream first looks into a few
+// other stocks without the engine's lock: streams that take from each other often would wait for it.
 #include <algorithm>
 #include <utility>
 
@@ -38,8 +38,8 @@ void pool_engine::enter_stock(arena& a, stocked_block& block, std::uint64_t posi
     if (!a.is_listed) note_change(a);
 }
 
-/// Null where neither the stream's stock nor a few others have any, or the arena has gone over to another stream. The engine's lock
-/// is taken for questions about events alone. `*known`: what the others had.
+/// Null where neither the stream's stock nor a few others have any, or the arena has gone over to another stream. The
+/// engine's lock is taken for questions about events alone. `*known`: what the others had.
 stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_have* known) noexcept {
     stock_signs::place start;
     for (bool has_asked = false;; has_asked = true) {
@@ -82,8 +82,8 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
     }
 }
 
-/// Under the arena's lock, without the engine's: into its stock what has passed of another. A stock that somebody else goes on
-/// using is left alone. `*seen`: what may pass of those that had nothing. O(1).
+/// Under the arena's lock, without the engine's: into its stock what has passed of another. A stock that somebody else
+/// goes on using is left alone. `*seen`: what may pass of those that had nothing. O(1).
 bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
     const std::uint64_t device_passed = timelines_.device_passed();
     const std::uint64_t device_recorded = timelines_.device_recorded_up_to();
@@ -119,8 +119,8 @@ bool pool_engine::has_passed(const arena& of, const stocked_block& block) const 
     return position == 0 || timelines_.has_passed(*of.home.load(std::memory_order_relaxed), position);
 }
 
-/// Under the lock of `other`: of the older half of its blocks those that have passed, which anybody may use. Blocks that have not
-/// stay, since nothing may ever cover what waits for a stream that asks for no more.
+/// Under the lock of `other`: of the older half of its blocks those that have passed, which anybody may use. Blocks
+/// that have not stay, since nothing may ever cover what waits for a stream that asks for no more.
 block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
     block_stock taken;
     for (std::size_t n = std::min((other.stock.size() + 1) / 2, most); n > 0; --n) {
@@ -174,7 +174,8 @@ bool pool_engine::refill(std::size_t size, arena& a) {
     return false;
 }
 
-/// Of what other streams have. O(1), or O(stocks) for one with any last use; and O(stocks that have become empty), each once.
+/// Of what other streams have. O(1), or O(stocks) for one with any last use; and O(stocks that have become empty), each
+/// once.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
     if (wanted == last_use::any) {
         collect_spans(false);
@@ -185,8 +186,8 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
     return take_over(a, avoided, wanted, 1, false);
 }
 
-/// Of so many stocks; `waits`: also of those that another thread uses now. That thread may have lost its core, and whoever waits
-/// for it here keeps all others waiting for the engine's lock.
+/// Of so many stocks; `waits`: also of those that another thread uses now. That thread may have lost its core, and
+/// whoever waits for it here keeps all others waiting for the engine's lock.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted,
                                           std::size_t num_to_ask, bool waits) {
     for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {
@@ -234,9 +235,9 @@ pool_engine::piece pool_engine::take_oldest(arena& other, arena& a, last_use wan
     return taken;
 }
 
-/// Puts a stock before the others whose oldest block has passed; or, of a few, one that is behind an event, about which the driver is
-/// asked if `may_ask`: to ask costs less than a wait. Whether that block has passed. O(1), and O(stocks that have become empty), each
-/// once. Lets the lock go.
+/// Puts a stock before the others whose oldest block has passed; or, of a few, one that is behind an event, about which
+/// the driver is asked if `may_ask`: to ask costs less than a wait. Whether that block has passed. O(1), and O(stocks
+/// that have become empty), each once. Lets the lock go.
 bool pool_engine::put_best_stock_first(lock& held, const arena& a, bool may_ask) {
     collect_spans(false);
     std::size_t num_to_look_into = most_stocks_looked_into;
@@ -285,8 +286,8 @@ bool pool_engine::asks_and_passes(lock& held, const heap::fence& use) {
     return timelines_.has_passed(use);
 }
 
-/// For a request that has seen these: the engine's lock is held for the events alone, and what has passed is cleared by a later
-/// request. False if nothing has, or the host has no memory to ask with.
+/// For a request that has seen these: the engine's lock is held for the events alone, and what has passed is cleared by
+/// a later request. False if nothing has, or the host has no memory to ask with.
 bool pool_engine::ask_about(const look& seen) noexcept {
     try {
         lock held(mutex_);

@@ -27,11 +27,12 @@ constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
 constexpr std::size_t unrecorded_share = 8;
 // Of blocks of one size events tell about the oldest of a stock, which as a rule were freed long ago.
 constexpr std::size_t min_stocked_bytes_per_event = std::size_t{128} << 20;
-// A small free puts the recording off rather than wait for the lock: so many frees later another one tries, a few times.
+// A small free puts the recording off rather than wait for the lock: so many frees later another one tries, a few
+// times.
 constexpr std::uint32_t frees_until_retry = 8;
 constexpr std::uint32_t most_put_off = 4;
-// Of blocks of one size, most streams live on their own: the events of a stream come up to so many times more rarely while nobody
-// looks for blocks of others in vain.
+// Of blocks of one size, most streams live on their own: the events of a stream come up to so many times more rarely
+// while nobody looks for blocks of others in vain.
 constexpr std::uint32_t most_spacing = 16;
 // Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
 // frees of a stream have an event each, that one which lives shortly leaves nothing behind.
@@ -93,7 +94,8 @@ void pool_engine::cover_by_device(lock& held) {
     timelines_.end_device_recording(now, status.ok());
 }
 
-/// 1 but in pools with stocks; and where there are no events of the device, so that an event of the stream is all that covers its frees.
+/// 1 but in pools with stocks; and where there are no events of the device, so that an event of the stream is all that
+/// covers its frees.
 std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
     return may_record_device() ? a.event_spacing.load(std::memory_order_relaxed) : 1;
 }
@@ -115,7 +117,8 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
 }
 
-/// Whether the free is one of many small ones, and the events of others will do for it: then the recording can wait for the lock.
+/// Whether the free is one of many small ones, and the events of others will do for it: then the recording can wait for
+/// the lock.
 bool pool_engine::may_put_off(const arena& a) const noexcept {
     if (!may_record_device() || a.num_put_off.load(std::memory_order_relaxed) >= most_put_off) return false;
     // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
@@ -180,8 +183,8 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     timelines_.let_go(home);
 }
 
-/// Under the lock: of events whose threads did not wait for it, so that nobody knows yet that they were recorded. Called before anybody
-/// asks which events there are.
+/// Under the lock: of events whose threads did not wait for it, so that nobody knows yet that they were recorded.
+/// Called before anybody asks which events there are.
 void pool_engine::note_ended_recordings() {
     if (ended_.load(std::memory_order_relaxed) == nullptr) return;
     for (arena* a = ended_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {

@@ -1,9 +1,9 @@
 // Where the memory of an engine comes from, and goes back to: an upstream resource, or virtual memory.
 //
 // Each form owns what it was given and decides by how much the engine grows, what streams get of it ahead of requests,
-// and what goes back first. It is a part of the engine: it is handed the engine's lock, lets it go for calls of upstream
-// and of the driver, and works on the engine's heaps. Must not know: how free memory is searched. One thread at a time
-// grows or trims (growth_mark.hpp).
+// and what goes back first. It is a part of the engine: it is handed the engine's lock, lets it go for calls of
+// upstream and of the driver, and works on the engine's heaps. Must not know: how free memory is searched. One thread
+// at a time grows or trims (growth_mark.hpp).
 #pragma once
 
 #include <cstddef>
@@ -45,11 +45,11 @@ class growth {
     virtual std::size_t small_limit() const noexcept = 0;
     /// So many arenas have spans before streams share.
     virtual std::size_t most_span_holders() const noexcept = 0;
-    /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and there
-    /// is no memory for one.
+    /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and
+    /// there is no memory for one.
     virtual bool give_own_span(lock&, std::size_t, arena&) { return true; }
-    /// Whether fresh memory is better than what other streams used last. Asked by requests that would have to wait for them,
-    /// which it may count.
+    /// Whether fresh memory is better than what other streams used last. Asked by requests that would have to wait for
+    /// them, which it may count.
     virtual bool is_better_than_waiting(std::size_t, const arena&) noexcept { return false; }
     /// After that: as `grow`, by as much as is better.
     virtual piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
@@ -110,8 +110,8 @@ class upstream_growth final : public growth {
 
     const device_async_resource_ref upstream_;
     std::map<std::uintptr_t, std::size_t> regions_;  // its blocks
-    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; what was taken that they
-    // need not; refusals of upstream to give that, in a row.
+    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; what was
+    // taken that they need not; refusals of upstream to give that, in a row.
     std::size_t num_short_ = 0;
     std::size_t rather_than_wait_bytes_ = 0;
     unsigned num_refused_ = 0;
@@ -143,7 +143,8 @@ class virtual_growth final : public growth {
   private:
     static constexpr std::size_t granule = span_directory::granule;
     // Each arena grows in a window of addresses of its own, so that its granules touch: what one block leaves of its
-    // granule is used by the next. All windows together are a quarter of the addresses, so that large requests find room.
+    // granule is used by the next. All windows together are a quarter of the addresses, so that large requests find
+    // room.
     static constexpr std::size_t num_windows = 4 * pool_engine::most_holders;
 
     bool needs_own_span(std::size_t size, const arena& a) const noexcept;

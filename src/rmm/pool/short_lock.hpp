@@ -1,7 +1,8 @@
 // A lock for sections of a fraction of a microsecond, which never call the driver or user code.
 //
-// A waiter spins for about as long as a few sections take, then lets other threads of its core run, and only then sleeps:
-// sleeping and waking cost ten to a hundred times the section. Owns one word. Any thread; a Lockable, for std::unique_lock.
+// A waiter spins for about as long as a few sections take, then lets other threads of its core run, and only then
+// sleeps: sleeping and waking cost ten to a hundred times the section. Owns one word. Any thread; a Lockable, for
+// std::unique_lock.
 #pragma once
 
 #include <atomic>
@@ -47,8 +48,8 @@ class short_lock {
     static constexpr int max_spins = 128;
     // As long as the shortest sections.
     static constexpr int few_spins = 8;
-    // Then half a microsecond each where no other thread wants the core; where one does, it may be the one that holds the
-    // lock. Whoever waits longer waits for a thread that lost its core for long.
+    // Then half a microsecond each where no other thread wants the core; where one does, it may be the one that holds
+    // the lock. Whoever waits longer waits for a thread that lost its core for long.
     static constexpr int max_yields = 64;
 
     static void pause() noexcept {

@@ -1,9 +1,9 @@
-// What streams see of each other's stocks of free blocks without a lock: since when the oldest block of each is free, and whether an
-// event that was recorded since has passed.
+// What streams see of each other's stocks of free blocks without a lock: since when the oldest block of each is free,
+// and whether an event that was recorded since has passed.
 //
-// A stream whose stock is empty looks for another with blocks that have passed. To lock and look into one costs both streams some
-// cache misses; signs lie side by side, and change only when the oldest block of a stock does. Positions of all streams come from
-// one counter: the lowest was freed longest ago.
+// A stream whose stock is empty looks for another with blocks that have passed. To lock and look into one costs both
+// streams some cache misses; signs lie side by side, and change only when the oldest block of a stock does. Positions
+// of all streams come from one counter: the lowest was freed longest ago.
 //
 // Owns: the signs, for as long as the pool lives. Must not know: the engine. Signs are read by any thread, and set
 // under the lock of the arena, or of the engine (`home`); they are hints, which may be wrong by the time they are read.
@@ -100,7 +100,8 @@ class stock_signs {
         row* in = nullptr;
         std::size_t index = 0;
     };
-    /// The sign behind the place, and behind the last the first; null where there is none. Moves the place on. Any thread.
+    /// The sign behind the place, and behind the last the first; null where there is none. Moves the place on. Any
+    /// thread.
     const stock_sign* next(place* at) const noexcept {
         row* in = at->in;
         std::size_t index = at->index;
@@ -116,7 +117,8 @@ class stock_signs {
         return in == nullptr ? nullptr : &in->signs[index];
     }
 
-    /// Searches that found nothing that has passed: while there are none, events of the streams serve nobody. Any thread.
+    /// Searches that found nothing that has passed: while there are none, events of the streams serve nobody. Any
+    /// thread.
     void note_failed_search() noexcept { num_failed_searches_.fetch_add(1, std::memory_order_relaxed); }
     std::uint32_t num_failed_searches() const noexcept { return num_failed_searches_.load(std::memory_order_relaxed); }
 

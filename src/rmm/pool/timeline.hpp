@@ -229,9 +229,9 @@ class timelines {
     std::vector<question> questions(std::size_t most);
     /// Those of the device alone.
     std::vector<question> questions_of_device() const;
-    /// Appends the recorded epoch that covers `position`, of the timeline or, once in `*few`, of the device; nothing if nothing
-    /// covers it. With one of the timeline its latest, which mostly has passed too and then tells most. A stream that has ended is
-    /// covered by the event of its end.
+    /// Appends the recorded epoch that covers `position`, of the timeline or, once in `*few`, of the device; nothing if
+    /// nothing covers it. With one of the timeline its latest, which mostly has passed too and then tells most. A
+    /// stream that has ended is covered by the event of its end.
     void add_questions_about(timeline& t, std::uint64_t position, std::vector<question>* few);
     void ask(std::vector<question>& questions) noexcept;
     void answer(const std::vector<question>& answers);

@@ -31,26 +31,27 @@ constexpr std::size_t spans_in_free_memory = 128;
 constexpr std::size_t max_span_bytes = std::size_t{64} << 20;
 // A request of more than this part of a span would leave much of it unused.
 constexpr std::size_t requests_in_span = 8;
-// Those of more than such a part of the largest that arenas serve get what the spans there are have free, but no span more:
-// many streams, each with another one for a few of these, would keep much of a pool.
+// Those of more than such a part of the largest that arenas serve get what the spans there are have free, but no span
+// more: many streams, each with another one for a few of these, would keep much of a pool.
 constexpr std::size_t parts_worth_a_span = 2;
 // The spans of all streams are no more of a pool than this.
 constexpr std::size_t share_of_holders = 4;
 // Where upstream has less to give than is asked for ahead of requests, steps get smaller down to this.
 constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
 
-// A pool without a maximum doubles at each step, so that it asks upstream seldom. After the last step it may hold twice what
-// it needs; a pool from this size on grows by such a part of what it holds.
+// A pool without a maximum doubles at each step, so that it asks upstream seldom. After the last step it may hold twice
+// what it needs; a pool from this size on grows by such a part of what it holds.
 constexpr std::size_t large_pool_bytes = std::size_t{4} << 30;
 constexpr std::size_t parts_of_large_pool = 32;
 
-// Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another, but all no more than are in
-// use: with fewer, most of them have none when they need one. (Host driver, 64 streams, 710 of 768 blocks in use: 80 ns a pair and 63
-// events of the device for 10 000 requests; with that 44 ns.) What it takes for that is such a part of what it would hold without.
+// Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another, but all no more
+// than are in use: with fewer, most of them have none when they need one. (Host driver, 64 streams, 710 of 768 blocks
+// in use: 80 ns a pair and 63 events of the device for 10 000 requests; with that 44 ns.) What it takes for that is
+// such a part of what it would hold without.
 constexpr std::size_t free_blocks_of_stream = 4;
 constexpr std::size_t parts_without = 4;
-// Requests that would have to wait before blocks are counted, at least, which costs a step for each stream; twice as many after each
-// refusal of upstream, up to a million.
+// Requests that would have to wait before blocks are counted, at least, which costs a step for each stream; twice as
+// many after each refusal of upstream, up to a million.
 constexpr std::size_t least_short = 64;
 constexpr unsigned most_refused = 14;
 

@@ -18,26 +18,27 @@ namespace {
 
 using rmm::detail::format_bytes;
 
-// An arena that has enough gets a sixteenth more than it has: few steps, and little that it does not need. What is mapped at once is
-// one physical piece, which cannot be moved while anything of it is in use.
+// An arena that has enough gets a sixteenth more than it has: few steps, and little that it does not need. What is
+// mapped at once is one physical piece, which cannot be moved while anything of it is in use.
 constexpr std::size_t growth_of_arenas = 16;
 constexpr std::size_t most_added_bytes = std::size_t{32} << 20;
-// What one stream has freed is no room for another before it is known to have passed. Among several streams the pool may grow by such
-// a part of the peak more before it moves memory, which costs as much of the driver's time as hundreds of requests. (8 streams, 20
-// of 40 GiB live, sizes to 1 GiB, 40 000 operations for each of 15 seeds: 252 moves without that, 16 with it; live at the first
-// refusal 98.8 % either way.)
+// What one stream has freed is no room for another before it is known to have passed. Among several streams the pool
+// may grow by such a part of the peak more before it moves memory, which costs as much of the driver's time as hundreds
+// of requests. (8 streams, 20 of 40 GiB live, sizes to 1 GiB, 40 000 operations for each of 15 seeds: 252 moves without
+// that, 16 with it; live at the first refusal 98.8 % either way.)
 constexpr std::size_t share_of_what_waits = 16;
 // While less is in use (three quarters), the host does not wait to keep physical pieces whole.
 constexpr std::size_t fitting_pieces_in_largest = 8;
-// A stream's share of the pool is large enough for its own holes to serve requests of which it holds so many. (Host driver, 512 MiB,
-// 16 streams, 86 % live, requests around 1 MiB: 2.7 % are refused where this is 8, 1.1 % with 32, 0.07 % with 64, 0.09 % with 128.)
+// A stream's share of the pool is large enough for its own holes to serve requests of which it holds so many. (Host
+// driver, 512 MiB, 16 streams, 86 % live, requests around 1 MiB: 2.7 % are refused where this is 8, 1.1 % with 32, 0.07
+// % with 64, 0.09 % with 128.)
 constexpr std::size_t requests_in_share = 64;
 constexpr std::size_t least_small_limit = std::size_t{256} << 10;
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
 // spans that streams get before they need them are no more of it than this.
 constexpr std::size_t largest_share_of_own_spans = 16;
-// While the maximum is far, each stream may keep as much for the requests to come before others get it; all streams that
-// may have spans together a sixteenth of the maximum.
+// While the maximum is far, each stream may keep as much for the requests to come before others get it; all streams
+// that may have spans together a sixteenth of the maximum.
 constexpr std::size_t most_kept_by_stream = std::size_t{32} << 20;
 // What arenas give together is worth taking it from all of them where it is such a part of what is held.
 constexpr std::size_t parts_worth_collecting = 16;
@@ -88,9 +89,9 @@ void virtual_growth::note_collected(std::size_t bytes) noexcept {
 
 // ---- what arenas get
 
-/// Granules, in proportion to what the arena has already: those that touch become one span. While more may be
-/// held than is in use, and there is room, as much again, up to what a stream may keep: each step costs as much of the driver's time as
-/// a hundred requests.
+/// Granules, in proportion to what the arena has already: those that touch become one span. While more may be held than
+/// is in use, and there is room, as much again, up to what a stream may keep: each step costs as much of the driver's
+/// time as a hundred requests.
 std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noexcept {
     std::size_t share = std::min(a.heap.span_bytes() / growth_of_arenas, most_added_bytes);
     const std::size_t doubled = std::min(a.heap.span_bytes(), kept_by_stream());
@@ -100,8 +101,8 @@ std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noe
     return align_up(std::max({size, share, granule}), granule);
 }
 
-/// What is large beside its stream's share of the pool comes from the heap, where the holes of all streams are one: in arenas each
-/// stream has to find room among its own.
+/// What is large beside its stream's share of the pool comes from the heap, where the holes of all streams are one: in
+/// arenas each stream has to find room among its own.
 std::size_t virtual_growth::small_limit() const noexcept {
     const std::size_t share = source_->maximum_bytes() / std::max(std::size_t{1}, pool_.holders_.size());
     return std::min(std::max(std::bit_floor(share / requests_in_share), least_small_limit),
@@ -248,8 +249,8 @@ std::vector<heap::free_range> virtual_growth::free_ranges() {
     return free;
 }
 
-/// What a plan moves, and what the result will lie beside: nobody's while the lock is let go. What is still here at the end is free
-/// again.
+/// What a plan moves, and what the result will lie beside: nobody's while the lock is let go. What is still here at the
+/// end is free again.
 struct virtual_growth::taken_ranges {
     struct part {
         heap::range where;
@@ -295,8 +296,8 @@ struct virtual_growth::taken_ranges {
     std::uint8_t kept_area = 0;
 };
 
-/// Carries the plan out, when the users of what it moves are done. Throws std::bad_alloc where what was mapped found no room in
-/// the heap, and went back to the driver. Lets the lock go.
+/// Carries the plan out, when the users of what it moves are done. Throws std::bad_alloc where what was mapped found no
+/// room in the heap, and went back to the driver. Lets the lock go.
 driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, std::uint8_t area, taken_ranges& taken) {
     virtual_source::remapping made;
     {
@@ -325,8 +326,8 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
     return made.status;
 }
 
-/// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row. The host waits for the users of what is
-/// moved.
+/// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row. The host waits for the users of
+/// what is moved.
 growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                                            std::size_t fresh_bytes) {
     const std::uint8_t area = pool_.area_of(size);

@@ -81,8 +81,8 @@ class virtual_source {
         heap::range made;
     };
     /// Maps spare pieces and fresh memory, right behind the last growth of that area (a small number), or at
-    /// `*end_of_growth` (which goes on behind it) if these addresses are free. out_of_memory where that would exceed the
-    /// maximum, or where the driver has no more; nothing has changed then.
+    /// `*end_of_growth` (which goes on behind it) if these addresses are free. out_of_memory where that would exceed
+    /// the maximum, or where the driver has no more; nothing has changed then.
     growth grow(std::size_t bytes, std::uint32_t area = 0, std::uintptr_t* end_of_growth = nullptr);
     /// Where the part of that number of all addresses begins, of so many equal ones.
     std::uintptr_t window(std::size_t number, std::size_t parts) const noexcept {

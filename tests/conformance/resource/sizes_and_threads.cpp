@@ -196,7 +196,8 @@ TEST_P(ResourceConformance, threads_use_what_one_of_them_made_current) {
     rmm::mr::set_current_device_resource_ref(before);
 }
 
-/// Blocks go from the thread that allocates them on one stream to a thread that frees them on the same or another stream.
+/// Blocks go from the thread that allocates them on one stream to a thread that frees them on the same or another
+/// stream.
 void hand_over(rmm::mr::device_memory_resource& mr, rmm::cuda_stream_view produce, rmm::cuda_stream_view consume) {
     struct block {
         void* ptr;

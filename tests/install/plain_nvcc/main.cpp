@@ -1,5 +1,5 @@
-// Runs the kernels of every part on the host driver, and on the cuda driver where there is one: each runs where its file was
-// compiled for, and is refused with a text elsewhere.
+// Runs the kernels of every part on the host driver, and on the cuda driver where there is one: each runs where its
+// file was compiled for, and is refused with a text elsewhere.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
-// One program of files that were compiled in different modes. Each has a kernel of the same type, and adds another number.
+// One program of files that were compiled in different modes. Each has a kernel of the same type, and adds another
+// number.
 #pragma once
 
 #include "kmm/kmm.hpp"

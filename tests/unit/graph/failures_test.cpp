@@ -89,7 +89,8 @@ TEST(Failures, they_can_be_asked_for_again_and_again) {
     EXPECT_EQ(failures.deliver(1001), nullptr);
 }
 
-/// Steps of n failures that are each delivered by `deliver`, or by a look for all that were not delivered, which follows each.
+/// Steps of n failures that are each delivered by `deliver`, or by a look for all that were not delivered, which
+/// follows each.
 std::uint64_t steps(TaskNumber n, bool one_by_one) {
     Failures failures;
     for (TaskNumber i = 1; i <= n; i++) {

@@ -1,4 +1,5 @@
-// The log's handler is the program's code: it is called with no lock held, by one thread at a time, and nobody waits for it.
+// The log's handler is the program's code: it is called with no lock held, by one thread at a time, and nobody waits
+// for it.
 #include <gtest/gtest.h>
 
 #include <atomic>

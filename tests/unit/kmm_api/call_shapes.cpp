@@ -1,5 +1,5 @@
-// Every call shape of the public API, compiled as C++17, 20 and 23 without a warning; the static assertions are the rest of
-// the test. The functions are not run.
+// Every call shape of the public API, compiled as C++17, 20 and 23 without a warning; the static assertions are the
+// rest of the test. The functions are not run.
 #include <chrono>
 #include <type_traits>
 #include <vector>

@@ -312,8 +312,8 @@ TEST_F(ResidencyTest, when_nothing_can_leave_any_tier_the_answer_is_full_and_not
 }
 
 // Row 108: the search for a place on the host changes the order of victims that is being walked.
-/// Device and host hold nothing but what can neither leave nor be saved; `failing` tasks then find that out. Returns how many
-/// chunks they looked at.
+/// Device and host hold nothing but what can neither leave nor be saved; `failing` tasks then find that out. Returns
+/// how many chunks they looked at.
 class FullTiers : public ResidencyTest {
   protected:
     std::uint64_t looked_at(std::size_t n, std::size_t failing) {

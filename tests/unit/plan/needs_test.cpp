@@ -1,4 +1,5 @@
-// What a submit needs of its arrays' chunks, and why one is refused; alone and against a model that looks at every element.
+// What a submit needs of its arrays' chunks, and why one is refused; alone and against a model that looks at every
+// element.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -149,7 +149,8 @@ TEST_P(Replays, ServeALogOfTwoThreadsAndFreeWhatItLeaks) {
     EXPECT_TRUE(result.failures.empty());
     EXPECT_GT(result.seconds, 0);
     EXPECT_TRUE(resource.live.empty());
-    // 5 allocations, 6 frees (one of null, one of an address that was never allocated), and one block that the log leaks.
+    // 5 allocations, 6 frees (one of null, one of an address that was never allocated), and one block that the log
+    // leaks.
     EXPECT_EQ(resource.calls.size(), 12u);
 }
 

@@ -1,5 +1,5 @@
-// A program that holds memory in every kind of object that dies late: static objects made before and after the resources,
-// objects of threads, a function of atexit. It must end with status 0 and say nothing.
+// A program that holds memory in every kind of object that dies late: static objects made before and after the
+// resources, objects of threads, a function of atexit. It must end with status 0 and say nothing.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

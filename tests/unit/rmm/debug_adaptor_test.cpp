@@ -1,5 +1,5 @@
-// <rmm/mr/debug_resource_adaptor.hpp>: every kind of error is found, with its place, in stream order; clean programs hear
-// nothing.
+// <rmm/mr/debug_resource_adaptor.hpp>: every kind of error is found, with its place, in stream order; clean programs
+// hear nothing.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// A kernel that writes where nothing is takes the device from the process. A pool then gives errors: it neither hangs nor ends
-// the process. GPU only; a process of its own.
+// A kernel that writes where nothing is takes the device from the process. A pool then gives errors: it neither hangs
+// nor ends the process. GPU only; a process of its own.
 #include <gtest/gtest.h>
 
 #include "driver/registry.hpp"

@@ -1,5 +1,5 @@
-// A program with memory in static objects and threads that allocate, whose children end as programs do: by returning from main,
-// with all destructors of static objects and of the thread. They must end with status 0 and say nothing.
+// A program with memory in static objects and threads that allocate, whose children end as programs do: by returning
+// from main, with all destructors of static objects and of the thread. They must end with status 0 and say nothing.
 #include <sys/wait.h>
 #include <unistd.h>
 

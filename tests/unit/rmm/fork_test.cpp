@@ -1,5 +1,5 @@
-// What a child of fork() can do. Every test runs in processes of its own, because whether a process has used a driver cannot be
-// undone: `parent` stands for the program, `child` for what it forks.
+// What a child of fork() can do. Every test runs in processes of its own, because whether a process has used a driver
+// cannot be undone: `parent` stands for the program, `child` for what it forks.
 #include <gtest/gtest.h>
 
 #include <atomic>

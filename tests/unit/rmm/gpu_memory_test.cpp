@@ -1,5 +1,5 @@
-// What only CUDA itself can tell of memory: where a range was prefetched to, who may open a pool, what the decompression
-// engine reads. Skipped on the host driver.
+// What only CUDA itself can tell of memory: where a range was prefetched to, who may open a pool, what the
+// decompression engine reads. Skipped on the host driver.
 #include <gtest/gtest.h>
 
 #include <cuda.h>

@@ -1,4 +1,5 @@
-// The drop-in in a unit that defines CUDA_API_PER_THREAD_DEFAULT_STREAM: references of libcu++ that were made there from ours.
+// The drop-in in a unit that defines CUDA_API_PER_THREAD_DEFAULT_STREAM: references of libcu++ that were made there
+// from ours.
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM
 
 #include <gtest/gtest.h>

@@ -230,7 +230,8 @@ TEST(MovePlan, is_possible_exactly_when_some_choice_is_and_nearly_as_cheap_as_th
                 if (set == 0) break;
             }
         }
-        // A range that is large enough already is nobody's case for a plan, and what fits as it is may come out as such.
+        // A range that is large enough already is nobody's case for a plan, and what fits as it is may come out as
+        // such.
         ASSERT_EQ(p.possible, best.has_value()) << round;
         if (!p.possible) continue;
         ++num_possible;

@@ -1,6 +1,6 @@
 // The headers in a unit that defines CUDA_API_PER_THREAD_DEFAULT_STREAM: stream 0 is the thread's own there, also in
-// compiled code, which was built without it; the program's own resources and callbacks see the handle that was passed; and
-// other units of the program are not affected.
+// compiled code, which was built without it; the program's own resources and callbacks see the handle that was passed;
+// and other units of the program are not affected.
 #ifndef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM
 #endif

@@ -1,5 +1,5 @@
-// Pools that are large enough for arenas: what a stream keeps at hand, what comes back from other streams, and what becomes
-// of it all when streams and threads come and go.
+// Pools that are large enough for arenas: what a stream keeps at hand, what comes back from other streams, and what
+// becomes of it all when streams and threads come and go.
 #include <gtest/gtest.h>
 
 #include <algorithm>

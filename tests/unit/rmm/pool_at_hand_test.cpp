@@ -1,4 +1,5 @@
-// What pools give and take without a wait and without a call of the driver, for callers that hold a lock of another library.
+// What pools give and take without a wait and without a call of the driver, for callers that hold a lock of another
+// library.
 #include <gtest/gtest.h>
 
 #include <algorithm>

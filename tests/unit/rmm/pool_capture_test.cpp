@@ -297,8 +297,8 @@ TEST_F(PoolCapture, other_threads_allocate_and_free_meanwhile) {
                 void* const a = pool_.allocate(64 * KiB, mine.view());
                 void* const b = pool_.allocate(3 * MiB, mine.view());
                 fill(a, 5, 64 * KiB, mine.view());
-                // A block is freed on a stream that comes after its last use. A wait on the stream would let the host run ahead,
-                // and the pool out of memory.
+                // A block is freed on a stream that comes after its last use. A wait on the stream would let the host
+                // run ahead, and the pool out of memory.
                 ASSERT_TRUE(driver().synchronize_stream(handle(mine.view())).ok());
                 pool_.deallocate(a, 64 * KiB, other.view());
                 pool_.deallocate(b, 3 * MiB, mine.view());

@@ -1,4 +1,5 @@
-// What pools do when the host has no memory for their books: they throw, and whoever had memory before has it afterwards.
+// What pools do when the host has no memory for their books: they throw, and whoever had memory before has it
+// afterwards.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -33,7 +34,8 @@ using rmm_test::non_blocking;
 constexpr std::size_t KiB = std::size_t{1} << 10;
 constexpr std::size_t MiB = std::size_t{1} << 20;
 
-/// Calls `f` with the numbers of allocations that may succeed, until there are as many as it needs. It returns whether one failed.
+/// Calls `f` with the numbers of allocations that may succeed, until there are as many as it needs. It returns whether
+/// one failed.
 template<typename F>
 int for_every_allocation(F&& f) {
     int n = 0;

@@ -1,5 +1,5 @@
-// Pools that very many streams use, side by side or one after the other: that what each costs does not grow with their number,
-// and that no block changes streams without a fence where streams share memory and arenas change hands.
+// Pools that very many streams use, side by side or one after the other: that what each costs does not grow with their
+// number, and that no block changes streams without a fence where streams share memory and arenas change hands.
 #include <gtest/gtest.h>
 
 #include <algorithm>

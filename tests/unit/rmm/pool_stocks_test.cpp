@@ -1,5 +1,5 @@
-// Pools whose blocks all have one size: who gets which block, what its last users are waited for, and that a pair costs no
-// more among many blocks and streams than among few. And which pools have spans at all.
+// Pools whose blocks all have one size: who gets which block, what its last users are waited for, and that a pair costs
+// no more among many blocks and streams than among few. And which pools have spans at all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -152,8 +152,8 @@ struct stocked_streams {
         std::vector<std::pair<void*, cuda_stream_view>> all;
         for (const foreign_stream& stream : streams)
             for (int n = 0; n < 8; ++n) all.emplace_back(pool.allocate(4 * KiB, stream.view()), stream.view());
-        // The taker finds nothing in the heap, and learns that from blocks that are behind an event: no event of the device covers
-        // what the others free.
+        // The taker finds nothing in the heap, and learns that from blocks that are behind an event: no event of the
+        // device covers what the others free.
         {
             const cuda_stream_view last = streams.back().view();
             for (int n = 0; n < 8; ++n) {
@@ -388,7 +388,8 @@ TEST(PoolStocks, a_request_asks_the_driver_about_few_events_however_many_streams
             live.pop_back();
         }
         EXPECT_GT(all_asked, 0u);
-        // A turn of a round about all timelines, which have passed all, with one of the device; and a look at one stock.
+        // A turn of a round about all timelines, which have passed all, with one of the device; and a look at one
+        // stock.
         EXPECT_LE(most_asked, 8u + 1u + 2u) << num_streams;
         for (const auto& [ptr, stream] : live) pool.deallocate(ptr, 4 * KiB, streams[stream].view());
     }
@@ -686,8 +687,8 @@ TEST(PoolStocks, pools_that_grow_by_less_than_a_granule_serve_pairs_without_a_st
     }
 }
 
-/// Steps of pairs of 64 KiB among `num_blocks` of 4 KiB, every second one freed; of a pool that may not use the memory of its
-/// upstream before the default stream has come to it.
+/// Steps of pairs of 64 KiB among `num_blocks` of 4 KiB, every second one freed; of a pool that may not use the memory
+/// of its upstream before the default stream has come to it.
 std::uint64_t steps_among_holes(std::size_t num_blocks, std::size_t num_pairs) {
     mr::cuda_memory_resource cuda;
     mr::detail::pool_options options;
@@ -743,7 +744,8 @@ TEST(PoolManyStreams, streams_that_are_used_in_turn_keep_their_arenas_however_ma
     }
 }
 
-/// Runs in each round: a stream that stands still has freed all; another one takes a block, which is freed on the first, and ends.
+/// Runs in each round: a stream that stands still has freed all; another one takes a block, which is freed on the
+/// first, and ends.
 std::size_t held_after_short_lived_streams(int rounds) {
     mr::cuda_memory_resource cuda;
     mr::detail::pool_options options = mr::detail::fixed_size_options(64 * KiB, 64);

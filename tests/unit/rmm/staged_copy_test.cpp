@@ -1,5 +1,5 @@
-// Copies through page-locked memory: right for every number of pieces, by several threads at once; left to the driver where that is
-// as good.
+// Copies through page-locked memory: right for every number of pieces, by several threads at once; left to the driver
+// where that is as good.
 #include "rmm/staged_copy.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A resource under threads and streams that come and go: every word of a block in use holds the block's own number, filled and
-// checked in the order of the streams that own the block.
+// A resource under threads and streams that come and go: every word of a block in use holds the block's own number,
+// filled and checked in the order of the streams that own the block.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// fixed_size, binning and arena: what tells them from a pool. What they share is in pool_*_test.cpp and the conformance suite.
+// fixed_size, binning and arena: what tells them from a pool. What they share is in pool_*_test.cpp and the conformance
+// suite.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// system_memory_resource, sam_headroom_memory_resource and cuda_async_managed_memory_resource, beyond the conformance suite.
+// system_memory_resource, sam_headroom_memory_resource and cuda_async_managed_memory_resource, beyond the conformance
+// suite.
 #include <gtest/gtest.h>
 
 #include <atomic>

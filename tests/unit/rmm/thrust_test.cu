@@ -1,5 +1,5 @@
-// Thrust over our resources: its allocator (on any driver), its vector and its algorithms (they launch CUDA's kernels, so
-// on the cuda driver only). One file, because Thrust is dear to compile.
+// Thrust over our resources: its allocator (on any driver), its vector and its algorithms (they launch CUDA's kernels,
+// so on the cuda driver only). One file, because Thrust is dear to compile.
 #include <gtest/gtest.h>
 
 #include <thrust/fill.h>

@@ -1,5 +1,5 @@
-// A pool of virtual memory, every other piece of which was freed where only an event of the whole device covers it, while the
-// device is busy.
+// A pool of virtual memory, every other piece of which was freed where only an event of the whole device covers it,
+// while the device is busy.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Owns: what is left of a pool's virtual memory when calls of the driver fail: nothing is lost, and nothing is told wrong.
+// Owns: what is left of a pool's virtual memory when calls of the driver fail: nothing is lost, and nothing is told
+// wrong.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -36,8 +37,8 @@ struct Striped {
         for (std::size_t i : {0u, 2u, 4u}) free.push_back({{all.address + i * 4 * unit, 4 * unit}});
         used = {{all.address + 4 * unit, 4 * unit}, {all.address + 12 * unit, 4 * unit}};
     }
-    /// Moves two of the free ranges behind or before the third (or all three elsewhere), and takes two fresh units. Of ten
-    /// units one is melted, as two of its units are too much.
+    /// Moves two of the free ranges behind or before the third (or all three elsewhere), and takes two fresh units. Of
+    /// ten units one is melted, as two of its units are too much.
     virtual_source::remapping remap(std::size_t num_units = 14) {
         plan = source.plan(num_units * unit, free, 0, {});
         EXPECT_TRUE(plan.possible);

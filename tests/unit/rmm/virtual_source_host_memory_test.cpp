@@ -1,4 +1,5 @@
-// Owns: what a pool's virtual memory does when the host has no memory for its books: it throws, and nothing has changed.
+// Owns: what a pool's virtual memory does when the host has no memory for its books: it throws, and nothing has
+// changed.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -28,7 +29,8 @@ struct VirtualSourceHostMemory : ::testing::Test {
         EXPECT_TRUE(driver->memory_info(0, &free, &total).ok());
         return free;
     }
-    /// Makes every allocation of `call` fail in turn; `call` returns what the driver said. `unchanged` is asked after each failure.
+    /// Makes every allocation of `call` fail in turn; `call` returns what the driver said. `unchanged` is asked after
+    /// each failure.
     template<typename Make, typename Call, typename Unchanged>
     void for_every_allocation(Make&& make, Call&& call, Unchanged&& unchanged) {
         int num_thrown = 0;
@@ -125,8 +127,8 @@ TEST_F(VirtualSourceHostMemory, a_trim_without_memory_for_its_books_changes_noth
     }
 }
 
-/// The pool on such memory: whichever allocation of the host fails, all of it can be had afterwards. (But where putting a free block
-/// back into the heap is what fails: that is reported, and the block is lost until the pool's end.)
+/// The pool on such memory: whichever allocation of the host fails, all of it can be had afterwards. (But where putting
+/// a free block back into the heap is what fails: that is reported, and the block is lost until the pool's end.)
 TEST_F(VirtualSourceHostMemory, a_pool_without_memory_for_its_books_loses_none_of_its_own) {
     constexpr std::size_t all = 16 * unit;
     const rmm::detail::driver_scope on(*driver);

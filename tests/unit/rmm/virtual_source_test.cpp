@@ -1,4 +1,5 @@
-// Owns: the contract of a pool's virtual memory (virtual_source.hpp) while the driver does what it is asked. One thread.
+// Owns: the contract of a pool's virtual memory (virtual_source.hpp) while the driver does what it is asked. One
+// thread.
 #include "rmm/pool/virtual_source.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The pool of virtual memory: growth without a first guess, memory in pieces that is put together, memory that goes back.
+// The pool of virtual memory: growth without a first guess, memory in pieces that is put together, memory that goes
+// back.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Owns: the complexity of the heap (heap.hpp), counted in elements of its trees that are looked at: with twice as many timelines
-// and pieces a search may take a few steps more, never twice as many.
+// Owns: the complexity of the heap (heap.hpp), counted in elements of its trees that are looked at: with twice as many
+// timelines and pieces a search may take a few steps more, never twice as many.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ using rmm::heap::fence_set;
 using rmm::heap::heap;
 
 constexpr std::size_t unit = 256;
-// A tree of 2n elements is about one step deeper than one of n, with some luck; what walks over all of them takes twice as many.
+// A tree of 2n elements is about one step deeper than one of n, with some luck; what walks over all of them takes twice
+// as many.
 constexpr double may_grow = 1.6;
 
 fence_set on(std::uint64_t timeline, std::uint64_t position) { return fence_set{fence{timeline, position}}; }
@@ -133,8 +134,8 @@ TEST(HeapSteps, prune_looks_at_what_has_moved) {
     });
 }
 
-/// All calls together that it takes to find, a few at a time, what has passed among the pieces of one timeline: of `count` pieces the
-/// smaller half.
+/// All calls together that it takes to find, a few at a time, what has passed among the pieces of one timeline: of
+/// `count` pieces the smaller half.
 double steps_of_pruning(std::size_t count) {
     heap h(unit, rmm::heap::merging::same_timelines);
     h.add_region(unit, unit * (count * (count + 3) / 2));

@@ -1,5 +1,5 @@
-// What the adaptors have in common, without their template faces. The work is compiled (src/rmm/adaptor.cpp); programs use
-// the classes in <rmm/mr/*_resource_adaptor.hpp>.
+// What the adaptors have in common, without their template faces. The work is compiled (src/rmm/adaptor.cpp); programs
+// use the classes in <rmm/mr/*_resource_adaptor.hpp>.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-/// Whether the request that this thread makes now is one which a pool does without where it is refused: nothing is to be given up for
-/// it.
+/// Whether the request that this thread makes now is one which a pool does without where it is refused: nothing is to
+/// be given up for it.
 [[nodiscard]] RMM_EXPORT bool is_optional_request() noexcept;
 
 /// A resource over another, which it does not own. Answers for its upstream what it does not decide itself.

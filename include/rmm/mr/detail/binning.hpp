@@ -1,4 +1,5 @@
-// The compiled part of binning_memory_resource: which of several resources serves which size. Owns the bins that it makes.
+// The compiled part of binning_memory_resource: which of several resources serves which size. Owns the bins that it
+// makes.
 #pragma once
 
 #include <cstddef>

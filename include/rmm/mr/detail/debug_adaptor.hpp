@@ -47,8 +47,8 @@ struct debug_options {
     std::size_t red_zone_bytes = 256;
     /// New memory is filled with 0xC5, freed memory with 0xD7: doubles of -1e28 and -1e115, addresses that nobody has.
     bool fill = true;
-    /// Freed blocks are held back, filled with the pattern, as long as they are at most so many bytes and blocks. A larger
-    /// block is not held back. 0: none.
+    /// Freed blocks are held back, filled with the pattern, as long as they are at most so many bytes and blocks. A
+    /// larger block is not held back. 0: none.
     std::size_t quarantine_bytes = std::size_t{64} << 20;
     std::size_t quarantine_blocks = 4096;
     bool report_leaks = true;

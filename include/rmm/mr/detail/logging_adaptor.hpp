@@ -1,4 +1,5 @@
-// The logging adaptor without its template face. The work is compiled (src/rmm/logging_adaptor.cpp, allocation_log.cpp).
+// The logging adaptor without its template face. The work is compiled (src/rmm/logging_adaptor.cpp,
+// allocation_log.cpp).
 #pragma once
 
 #include <cstddef>

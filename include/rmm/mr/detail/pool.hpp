@@ -52,8 +52,8 @@ struct pool_options {
     char const* name = "pool_memory_resource";    ///< in messages
     std::size_t initial_bytes = 0;                ///< taken from upstream at once, in one block
     std::size_t maximum_bytes = ~std::size_t{0};  ///< all ones: none
-    /// 0: growth by as much again as is held (from 4 GiB on a 32nd), or half of the room under the maximum, at least what
-    /// is needed. Else upstream is asked for exactly this much each time.
+    /// 0: growth by as much again as is held (from 4 GiB on a 32nd), or half of the room under the maximum, at least
+    /// what is needed. Else upstream is asked for exactly this much each time.
     std::size_t growth_bytes = 0;
     bool grows = true;
     /// 0: blocks of any size. Else every request takes one block of this size, and larger ones are refused.
@@ -64,8 +64,8 @@ struct pool_options {
     bool on_device = true;
 };
 
-/// Owns an engine. Contract: pool_memory_resource. With RMM_DEBUG (docs/debugging-memory.md; read by the constructors, which
-/// throw rmm::logic_error for a malformed one), blocks are checked as by debug_resource_adaptor.
+/// Owns an engine. Contract: pool_memory_resource. With RMM_DEBUG (docs/debugging-memory.md; read by the constructors,
+/// which throw rmm::logic_error for a malformed one), blocks are checked as by debug_resource_adaptor.
 class RMM_EXPORT pool {
   public:
     /// `ordered_upstream`: memory of upstream is ready only on the stream on which it was asked for. Resources of this
@@ -82,8 +82,8 @@ class RMM_EXPORT pool {
 
     void* allocate(std::size_t bytes, cuda_stream_view stream);
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
-    /// The same where the pool needs no lock that another thread has and no call of the driver, for callers that must not wait: small
-    /// blocks of the legacy default stream. Null, or false, with nothing done, otherwise.
+    /// The same where the pool needs no lock that another thread has and no call of the driver, for callers that must
+    /// not wait: small blocks of the legacy default stream. Null, or false, with nothing done, otherwise.
     void* allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept;
     [[nodiscard]] bool deallocate_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
     /// The same of a block that nothing queued on any stream uses, nor was when it was allocated: it is free at once.

@@ -8,8 +8,8 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Page-locked host memory that devices reach too, got as by pinned_host_memory_resource. 0 bytes are null. Streams are ignored.
-/// Throws rmm::bad_alloc or rmm::out_of_memory. Equal only to itself. Thread-safe.
+/// Page-locked host memory that devices reach too, got as by pinned_host_memory_resource. 0 bytes are null. Streams are
+/// ignored. Throws rmm::bad_alloc or rmm::out_of_memory. Equal only to itself. Thread-safe.
 class RMM_EXPORT pinned_memory_resource final : public host_memory_resource {
   public:
     pinned_memory_resource() = default;
