@@ -556,8 +556,7 @@ TEST(Row068, normal_mode_transfers_nothing_for_fresh_memory) {
     EXPECT_EQ(to.copy_to_vector(), std::vector<std::int32_t>(1000, 3));
 }
 
-// ---------------------------------------------------------------------------------------------------- what is not
-// offered
+// ------------------------------------------------------------------------------------------------- what is not offered
 
 TEST(NotOffered, a_region_that_crosses_chunks) {
     const RuntimeHandle rt = kmm::make_runtime(config_with(1));

@@ -214,8 +214,7 @@ TEST(Row012, a_step_is_as_large_as_a_block_or_as_the_buffer_that_does_not_fit_in
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- resources of
-// programs
+// ----------------------------------------------------------------------------------------------- resources of programs
 
 TEST(OwnResource, is_asked_for_all_device_memory_and_gets_all_of_it_back) {
     with_devices([](RuntimeConfig config, std::size_t devices) {

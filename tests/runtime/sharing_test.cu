@@ -115,8 +115,7 @@ class Sharing : public ::testing::Test {
     std::optional<rmm::device_buffer> filler_;
 };
 
-// ---------------------------------------------------------------------------------------------------- the runtime
-// gives
+// --------------------------------------------------------------------------------------------------- the runtime gives
 
 TEST_F(Sharing, an_allocation_succeeds_because_the_runtime_evicts_and_its_data_stays_right) {
     const RuntimeHandle rt = start(config());
@@ -295,8 +294,7 @@ TEST_F(Sharing, a_pool_at_its_own_maximum_and_a_request_beyond_the_device_cost_t
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- the runtime
-// waits
+// --------------------------------------------------------------------------------------------------- the runtime waits
 
 TEST_F(Sharing, a_task_waits_for_memory_that_the_program_holds_and_runs_when_it_is_free) {
     const RuntimeHandle rt = start(config());
@@ -458,8 +456,7 @@ TEST_F(Sharing, reports_and_errors_name_the_runtime_and_count_its_memory_once) {
         }
 }
 
-// ---------------------------------------------------------------------------------------------------- everybody at
-// once
+// --------------------------------------------------------------------------------------------------- everybody at once
 
 /// Two runtimes and a pool, each of which may have the whole device, by several threads, for `seconds`.
 class AtTheLimit {

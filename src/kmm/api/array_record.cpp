@@ -117,8 +117,7 @@ bool ArrayRecord::bind(std::unique_ptr<Binding>& binding) noexcept {
     return true;
 }
 
-// ---------------------------------------------------------------------------------------------------- for the
-// templates
+// --------------------------------------------------------------------------------------------------- for the templates
 
 ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
                     std::size_t element_alignment) {
