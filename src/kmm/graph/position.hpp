@@ -15,6 +15,16 @@ namespace kmm::graph {
 enum class LaneId : std::uint16_t { none = 0xffff };
 using Position = std::uint64_t;
 
+constexpr std::size_t index_of(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }
+
+enum class LaneRole : std::uint8_t { compute, up, down, peer, launcher };
+
+struct LaneInfo {
+    std::uint32_t device = 0;
+    LaneRole role = LaneRole::compute;
+    std::uint32_t index = 0;  ///< among those of the device with the same role
+};
+
 /// "Not before lane `lane` has completed position `position`."
 struct Fence {
     LaneId lane = LaneId::none;

@@ -24,17 +24,12 @@ namespace kmm::schedule {
 using graph::Fence;
 using graph::FenceSet;
 using graph::LaneId;
+using graph::LaneInfo;
+using graph::LaneRole;
 using graph::Position;
 using graph::Task;
 using graph::TaskNumber;
 using memory::MemoryIndex;
-
-enum class LaneRole : std::uint8_t { compute, up, down, peer, launcher };
-
-struct LaneInfo {
-    std::uint32_t device = 0;
-    LaneRole role = LaneRole::compute;
-};
 
 /// Work for one lane. Copied by value into a device's queue.
 struct Instruction {

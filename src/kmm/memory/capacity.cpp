@@ -1,0 +1,275 @@
+// How much memory there is: blocks for replicas, growth, exchange, and what is given to others.
+#include <algorithm>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "kmm/memory/heap_fences.hpp"
+#include "kmm/memory/residency.hpp"
+
+namespace kmm::memory {
+
+void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    Space& space = spaces_[memory];
+    space.growing = false;
+    if (memory == 0) host_has_changed();
+    const bool exchanged = std::exchange(space.exchanging, false);
+    const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
+    if (bytes == 0) {
+        if (exchanged)
+            space.no_exchange = !freed_meanwhile;
+        else if (space.refusals++ == 0 || space.asked_bytes < space.refused_bytes)
+            space.refused_bytes = space.asked_bytes;
+        return;
+    }
+    space.refusals = 0;
+    space.no_exchange = false;
+    given_again(memory, address, bytes, sealed);
+}
+
+void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    spaces_[memory].no_exchange = false;
+    given_again(memory, address, bytes, sealed);
+}
+
+void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    Space& space = spaces_[memory];
+    space.counters.capacity_bytes += bytes;
+    may_fit_again(space);
+    add(space, address, bytes, sealed);
+}
+
+void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    try {
+        space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
+    } catch (const std::bad_alloc&) {
+        space.unadded.push_back({address, bytes, sealed});
+    }
+}
+
+void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users) {
+    try {
+        space.heap.free(address, bytes, heap_fences(users));
+    } catch (const std::bad_alloc&) {
+        space.unfreed.push_back({address, bytes, std::move(users)});
+    }
+}
+
+void Residency::tell_again(Space& space) {
+    if (space.unfreed.empty() && space.unadded.empty()) return;
+    may_fit_again(space);
+    for (auto late = std::exchange(space.unadded, {}); const Unadded& u : late)
+        add(space, u.address, u.bytes, u.sealed);
+    for (auto late = std::exchange(space.unfreed, {}); Unfreed & u : late)
+        give(space, u.address, u.bytes, std::move(u.users));
+}
+
+// ------------------------------------------------------------------------------------------------------------- blocks
+
+Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
+    Space& space = spaces_[m];
+    const std::size_t size = space.heap.round_up(chunk.block_bytes());
+    tell_again(space);
+    for (;;) {
+        if (size < space.unfit_bytes) {
+            rmm::heap::block block;
+            try {
+                block = space.heap.try_allocate(size);
+            } catch (const std::bad_alloc&) {
+                return Found::starved;  // and nothing has changed
+            }
+            if (block) {
+                take(chunk, m, std::move(block));
+                return Found::yes;
+            }
+            if (size != 0) space.unfit_bytes = size;
+        }
+        if (may_grow(m, size)) {
+            if (!space.growing) grow(m, size);
+            return Found::growing;
+        }
+        Found found = make_room(m);
+        if (found == Found::none && (space.growing || exchange(m, size) || ask_once_more(m, size)))
+            found = Found::growing;
+        if (found != Found::yes) return found;
+    }
+}
+
+void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
+    Space& space = spaces_[m];
+    Replica& r = chunk.replicas[m];
+    r.block = block.address;
+    r.address = chunk.first_aligned(block.address);
+    r.version = 0;
+    r.forget_users();
+    add_heap_fences(r.arrivals, block.fences);
+    r.tick = ++tick_;
+    space.counters.current_bytes += space.heap.round_up(chunk.block_bytes());
+    space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
+    ++space.counters.allocations;
+    space.resident.insert(&chunk);
+    if (m == 0)
+        reindex_all(chunk);  // what is dirty elsewhere has a place now
+    else
+        reindex(chunk, m);
+}
+
+void Residency::release(Chunk& chunk, MemoryIndex m) {
+    Space& space = spaces_[m];
+    Replica& r = chunk.replicas[m];
+    unindex(chunk, m);
+    FenceSet users;
+    r.add_all_users(users);
+    users.prune([&](const Fence& f) { return requests_.passed(f); });
+    const std::size_t size = space.heap.round_up(chunk.block_bytes());
+    give(space, r.block, size, std::move(users));
+    space.counters.current_bytes -= size;
+    ++space.counters.frees;
+    space.resident.erase(&chunk);
+    r.address = 0;
+    r.block = 0;
+    r.version = 0;
+    r.forget_users();
+    space.unfit_bytes = ~std::size_t{0};
+    if (m != 0) return;
+    host_has_changed();
+    for (MemoryIndex d = 1; d < spaces_.size(); ++d) reindex(chunk, d);  // what is dirty has lost its place
+}
+
+// ------------------------------------------------------------------------------------------------------------- growth
+
+bool Residency::may_grow(MemoryIndex m, std::size_t bytes) noexcept {
+    const Space& space = spaces_[m];
+    if (space.counters.capacity_bytes >= space.counters.limit_bytes) return false;
+    return space.refusals == 0 || (!space.growing && (bytes < space.refused_bytes || requests_.may_ask_again(m)));
+}
+
+void Residency::grow(MemoryIndex m, std::size_t bytes) {
+    Space& space = spaces_[m];
+    space.asked_bytes = std::min(bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
+    space.growing = true;
+    requests_.grow(m, space.asked_bytes);
+}
+
+// The driver refused before (others hold the memory), and nothing can leave.
+bool Residency::ask_once_more(MemoryIndex m, std::size_t bytes) {
+    const Space& space = spaces_[m];
+    if (space.refusals != 1 || space.counters.capacity_bytes >= space.counters.limit_bytes) return false;
+    grow(m, bytes);
+    return true;
+}
+
+// On the host what cannot be saved elsewhere stays: nothing else is left to try there. On a device a task's own chunks
+// are tried first, because they may lie in each other's way in memory that could be used as one.
+bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
+    Space& space = spaces_[m];
+    if (space.growing || space.no_exchange || (m != 0 && exchange_bytes_ == 0)) return false;
+    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+    if (space.heap.free_bytes() + left < bytes) return false;
+    if (!requests_.exchange(m, m == 0 ? bytes : std::max(bytes, exchange_bytes_))) return false;
+    space.growing = true;
+    space.exchanging = true;
+    return true;
+}
+
+void Residency::may_exchange_again(Space& space) noexcept {
+    if (&space == &spaces_[0]) host_has_changed();
+    // The answer to one that is under way is about what was free when it was asked for.
+    if (space.exchanging)
+        space.freed_meanwhile = true;
+    else
+        space.no_exchange = false;
+}
+
+// --------------------------------------------------------------------------------------------------------- for others
+
+bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users) {
+    Space& space = spaces_[memory];
+    tell_again(space);
+    rmm::heap::fence_set left;
+    try {
+        space.heap.prune([this](const rmm::heap::fence& f) {
+            return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+        });
+        if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
+    } catch (const std::bad_alloc&) {
+        return false;  // and nothing has changed
+    }
+    if (users != nullptr) add_heap_fences(*users, left);
+    space.counters.capacity_bytes -= bytes;
+    if (memory == 0) host_has_changed();
+    // While an exchange is under way its answer decides whether the driver may be asked again.
+    if (!space.growing) {
+        space.refusals = 0;
+        space.no_exchange = false;
+    }
+    return true;
+}
+
+bool Residency::is_idle(const Replica& replica) const noexcept {
+    for (const FenceSet* users : {&replica.arrivals, &replica.task_writes, &replica.task_reads, &replica.copy_reads})
+        for (const Fence& f : *users)
+            if (!requests_.passed(f)) return false;
+    return true;
+}
+
+Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes,
+                             bool at_once) {
+    struct Candidate {
+        std::size_t index = 0;
+        bool pinned = false;
+        bool busy = false;
+        std::uint64_t rank = 0;  // of the chunk there that should stay most
+        std::uint64_t tick = 0;  // of the one that was used last
+        std::vector<Chunk*> chunks;
+    };
+    std::vector<Candidate> candidates(regions.size());
+    for (std::size_t i = 0; i < regions.size(); ++i) candidates[i].index = i;
+    const auto address_of = [&](const Candidate& c) { return regions[c.index].address; };
+    std::sort(candidates.begin(), candidates.end(),
+              [&](const Candidate& a, const Candidate& b) { return address_of(a) < address_of(b); });
+    Space& space = spaces_[memory];
+    for (Chunk* c : space.resident) {
+        const Replica& r = c->replicas[memory];
+        const std::uintptr_t end = r.block + space.heap.round_up(c->block_bytes());
+        auto at = std::upper_bound(candidates.begin(), candidates.end(), r.block,
+                                   [&](std::uintptr_t address, const Candidate& k) { return address < address_of(k); });
+        if (at != candidates.begin()) --at;
+        for (; at != candidates.end() && address_of(*at) < end; ++at) {
+            if (address_of(*at) + regions[at->index].bytes <= r.block) continue;
+            at->pinned = at->pinned || r.pinned();
+            at->busy = at->busy || !is_idle(r);
+            at->rank = std::max(at->rank, victim_rank(*c, memory));
+            at->tick = std::max(at->tick, r.tick);
+            at->chunks.push_back(c);
+        }
+    }
+    const auto order = [&](const Candidate& c) {
+        return std::tuple(c.busy, !c.chunks.empty(), c.rank, c.tick, regions[c.index].bytes);
+    };
+    std::sort(candidates.begin(), candidates.end(),
+              [&](const Candidate& a, const Candidate& b) { return order(a) < order(b); });
+    Reclaimed result;
+    result.taken.reserve(regions.size());
+    std::size_t taken_bytes = 0;
+    for (const Candidate& k : candidates) {
+        if (taken_bytes >= wanted_bytes) break;
+        if (k.pinned || (k.busy && at_once)) continue;
+        Found found = Found::yes;
+        for (Chunk* c : k.chunks)
+            if (found == Found::yes && c->replicas[memory].address != 0) found = evict(*c, memory);
+        if (found == Found::growing) result.host_growing = true;
+        const Region& region = regions[k.index];
+        FenceSet users;
+        if (found != Found::yes || !take_back(memory, region.address, region.bytes, &users)) continue;
+        result.taken.push_back({k.index, users});
+        taken_bytes += region.bytes;
+    }
+    if (!result.taken.empty() && space.refusals == 0) {
+        space.refusals = 1;
+        space.refused_bytes = 0;
+    }
+    return result;
+}
+
+}  // namespace kmm::memory

@@ -1,0 +1,254 @@
+// What is handed out, on which lane, behind what; and what comes back.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::schedule {
+
+using graph::Access;
+using graph::index_of;
+using graph::Predecessor;
+using graph::TaskKind;
+using graph::TaskState;
+using memory::Placement;
+
+void Scheduler::try_issue(Task& task) {
+    if (task.has_failed()) {
+        cancel(task);
+        return;
+    }
+    Queue& q = queues_[task.memory];
+    const Placement placement = residency_.place(task);
+    switch (placement) {
+    case Placement::granted: break;
+    case Placement::lost:
+        task.thrown = residency_.lost_cause()->cause;
+        cancel(task);
+        return;
+    case Placement::starved:
+        task.thrown = outbox_.no_host_memory();
+        cancel(task);
+        return;
+    case Placement::busy_chunk:
+        task.blocked = true;
+        ++num_blocked_;
+        return;
+    case Placement::wait_growth:
+    case Placement::wait_pins:
+    case Placement::full:
+    case Placement::lacks:
+        task.blocked = true;
+        ++num_blocked_;
+        ++counters_.memory_waits;
+        if (!task.waited_for_memory) {
+            task.waited_for_memory = true;
+            ++counters_.tasks_waited;
+            outbox_.memory_wait_begins(task);
+        }
+        if (placement == Placement::lacks && stand_aside(task)) return;
+        q.blocked.push_back(&task);
+        q.stalled = true;
+        any_stalled_ = true;
+        return;
+    }
+    end_memory_wait(task);
+    ++num_issued_;
+    ++executing_;
+    ++q.in_flight;
+    switch (task.kind) {
+    case TaskKind::kernel: issue_kernel(task); break;
+    case TaskKind::device_function: issue_launch(task); break;
+    case TaskKind::host: issue_host(task); break;
+    case TaskKind::join: break;
+    }
+}
+
+// A successor stays in its predecessor's lane, where order is free; tasks with several converge on the latest one's.
+LaneId Scheduler::choose_lane(Task& task) noexcept {
+    const std::uint32_t device = task.memory - 1;
+    if (task.latest_predecessor_lane != LaneId::none) {
+        const Lane& l = lanes_[index_of(task.latest_predecessor_lane)];
+        if (l.info.device == device && l.info.role == LaneRole::compute && l.completed < l.issued)
+            return task.latest_predecessor_lane;
+    }
+    std::uint32_t best = 0;
+    std::size_t least = ~std::size_t{0};
+    const std::uint32_t first = next_lane_[device]++;
+    for (std::uint32_t i = 0; i < options_.compute_lanes; ++i) {
+        const std::uint32_t candidate = (first + i) % options_.compute_lanes;
+        const Lane& l = lanes_[index_of(lane(device, LaneRole::compute, candidate))];
+        if (l.in_flight.size() < least) best = candidate, least = l.in_flight.size();
+        if (least == 0) break;
+    }
+    return lane(device, LaneRole::compute, best);
+}
+
+void Scheduler::issue_kernel(Task& task) {
+    const LaneId id = choose_lane(task);
+    Lane& l = lanes_[index_of(id)];
+    const Fence fence{id, ++l.issued};
+    task.lane = id;
+    task.position = fence.position;
+    task.completion.clear();
+    task.completion.add(fence);
+    for (const graph::AddressPatch& p : task.patches)
+        std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
+    list_open_predecessors(task);
+    Instruction instruction;
+    instruction.op = Instruction::Op::kernel;
+    instruction.lane = id;
+    instruction.position = fence.position;
+    instruction.task = &task;
+    for (const Fence& f : task.waits)
+        if (f.lane != id && !passed(f)) instruction.waits.add(f);
+    residency_.issued(task, fence);
+    l.in_flight.push_back({fence.position, &task});
+    task.state.store(TaskState::issued, std::memory_order_relaxed);
+    ++counters_.kernels;
+    outbox_.instruct(task.memory - 1, std::move(instruction));
+    announce(task);
+}
+
+void Scheduler::list_open_predecessors(Task& task) {
+    table_.find(task.predecessors, [&](const Predecessor& p, const Task* before) {
+        if (before != nullptr && p.data) task.open_data_predecessors.push_back(p.number);
+    });
+}
+
+void Scheduler::issue_launch(Task& task) {
+    list_open_predecessors(task);
+    task.waits.prune([this](const Fence& f) { return passed(f); });
+    task.state.store(TaskState::launching, std::memory_order_relaxed);
+    if (task.info && task.info->launcher == detail::LauncherInfo::Kind::kernel) ++counters_.kernels;
+    residency_.pin(task);
+    if (options_.functions_touch_memory)
+        start_when_passed(task);
+    else
+        outbox_.launch(task.memory - 1, task);
+}
+
+void Scheduler::issue_host(Task& task) {
+    residency_.pin(task);
+    task.state.store(TaskState::issued, std::memory_order_relaxed);
+    start_when_passed(task);
+}
+
+/// No thread waits for the fences: the lanes tell when they pass.
+void Scheduler::start_when_passed(Task& task) {
+    for (const Fence& f : task.waits) {
+        if (passed(f)) continue;
+        auto& watchers = lanes_[index_of(f.lane)].watchers;
+        watchers.push_back({f.position, &task});
+        std::push_heap(watchers.begin(), watchers.end(), std::greater<>());
+        ++task.unpassed_fences;
+    }
+    if (task.unpassed_fences == 0) start(task);
+}
+
+/// Its inputs are there, or it has failed meanwhile.
+void Scheduler::start(Task& task) {
+    if (task.has_failed())
+        host_done(task, task.thrown);
+    else if (task.kind == TaskKind::device_function)
+        outbox_.launch(task.memory - 1, task);
+    else
+        outbox_.run_on_host(task);
+}
+
+Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                      std::uintptr_t destination, const FenceSet& waits, Task* task) {
+    // The lane belongs to the device that the link belongs to: the destination's, but for the way down.
+    const std::uint32_t device = to != 0 ? to - 1 : from - 1;
+    const LaneRole role = from == 0 ? LaneRole::up : to == 0 ? LaneRole::down : LaneRole::peer;
+    const LaneId id = lane(device, role);
+    Lane& l = lanes_[index_of(id)];
+    const Fence fence{id, ++l.issued};
+    Instruction instruction;
+    instruction.op = Instruction::Op::copy;
+    instruction.lane = id;
+    instruction.position = fence.position;
+    instruction.task = task;
+    instruction.chunk = &chunk;
+    instruction.from = from;
+    instruction.to = to;
+    instruction.source = source;
+    instruction.destination = destination;
+    instruction.bytes = chunk.size_bytes;
+    instruction.copied_at = chunk.copied_at;
+    for (const Fence& f : waits)
+        if (f.lane != id && !passed(f)) instruction.waits.add(f);
+    l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, from, to, chunk.copied_at});
+    l.bytes_in_flight += chunk.size_bytes;
+    ++chunk.array->users;
+    const int direction = from == 0 ? 0 : to == 0 ? 1 : 2;
+    for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
+        ++c->copies[direction];
+        c->bytes[direction] += chunk.size_bytes;
+    }
+    if (to != 0) queues_[to].fetched_bytes += chunk.size_bytes;
+    outbox_.instruct(device, std::move(instruction));
+    return fence;
+}
+
+// ---------------------------------------------------------------------------------------------------- what comes back
+
+void Scheduler::advance(LaneId lane_id, Position completed) {
+    Lane& l = lanes_[index_of(lane_id)];
+    if (completed <= l.completed) return;
+    l.completed = completed;
+    while (!l.in_flight.empty() && l.in_flight.front().position <= completed) {
+        const InFlight done = l.in_flight.front();
+        l.in_flight.pop_front();
+        if (done.task != nullptr) {
+            executed(*done.task);
+        } else {
+            l.bytes_in_flight -= done.bytes;
+            drop_user(*done.chunk->array, 1);
+        }
+    }
+    while (!l.watchers.empty() && l.watchers.front().position <= completed) {
+        Task* waiter = l.watchers.front().task;
+        std::pop_heap(l.watchers.begin(), l.watchers.end(), std::greater<>());
+        l.watchers.pop_back();
+        if (--waiter->unpassed_fences == 0) start(*waiter);
+    }
+    run_steps();
+    retry_all();
+}
+
+void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown, bool finished) {
+    Lane& l = lanes_[index_of(lane_id)];
+    const Fence fence{lane_id, position};
+    l.issued = position;
+    l.in_flight.push_back({position, &task});
+    task.lane = lane_id;
+    task.position = position;
+    task.completion.clear();
+    task.completion.add(fence);
+    task.state.store(TaskState::issued, std::memory_order_relaxed);
+    residency_.unpin(task, &fence);
+    if (thrown != nullptr)
+        task.thrown = thrown;
+    else
+        announce(task);
+    if (finished) return advance(lane_id, position);
+    Instruction watch;
+    watch.op = Instruction::Op::watch;
+    watch.lane = lane_id;
+    watch.position = position;
+    outbox_.instruct(l.info.device, std::move(watch));
+    run_steps();
+    retry_all();
+}
+
+void Scheduler::host_done(Task& task, std::exception_ptr thrown) {
+    if (thrown != nullptr) task.thrown = thrown;
+    residency_.unpin(task, nullptr);
+    executed(task);
+    run_steps();
+    retry_all();
+}
+
+}  // namespace kmm::schedule

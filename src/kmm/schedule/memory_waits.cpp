@@ -1,0 +1,143 @@
+// Tasks that found no memory: who waits for what, who tries again, who fails.
+#include <algorithm>
+#include <utility>
+
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::schedule {
+
+namespace {
+
+// Tasks of a memory that wait for what others hold and keep nobody waiting.
+constexpr std::size_t max_lacking = 16;
+
+}  // namespace
+
+void Scheduler::unblocked(Task& task) {
+    task.blocked = false;
+    --num_blocked_;
+    enqueue(task);
+}
+
+void Scheduler::retry_all() {
+    if (!any_stalled_) return;
+    any_stalled_ = false;
+    for (Queue& q : queues_) {
+        q.stalled = false;
+        for (auto* list : {&q.blocked, &q.lacking}) {
+            graph::TaskList tasks;
+            tasks.swap(*list);
+            for (Task* t : tasks) unblocked(*t);
+        }
+    }
+}
+
+bool Scheduler::waits_for_memory(const Task& task) const {
+    const Queue& q = queues_[task.memory];
+    for (const auto* list : {&q.blocked, &q.lacking})
+        if (std::find(list->begin(), list->end(), &task) != list->end()) return true;
+    return false;
+}
+
+void Scheduler::end_memory_wait(Task& task) {
+    if (!task.waited_for_memory) return;
+    task.waited_for_memory = false;
+    outbox_.memory_wait_ends(task);
+}
+
+// -------------------------------------------------------------------------------------------------------- more memory
+
+void Scheduler::grow(MemoryIndex memory, std::size_t bytes) {
+    ++growing_;
+    outbox_.grow(memory, bytes);
+}
+
+bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
+    if (!outbox_.exchange(memory, bytes)) return false;
+    ++growing_;
+    return true;
+}
+
+void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    --growing_;
+    residency_.grown(memory, address, bytes, sealed);
+    retry_all();
+}
+
+// --------------------------------------------------------------------------------------------------- memory of others
+
+/// The task lacks memory that others in the process may hold: it waits for that, and nobody for it. False: there is no
+/// such wait, or so many tasks stand aside already that trying all of them again would cost too much.
+bool Scheduler::stand_aside(Task& task) {
+    Queue& q = queues_[task.memory];
+    if (q.lacking.size() >= max_lacking) return false;
+    if (!q.waits) {
+        const bool patient = task.waits_at_ready >= q.in_vain;
+        if (!outbox_.await_memory(task.memory, residency_.lacking_bytes(), patient)) return false;
+        q.waits = true;
+        q.patient = patient;
+        ++q.num_waits;
+    }
+    q.lacking.push_back(&task);
+    any_stalled_ = true;
+    return true;
+}
+
+void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    Queue& q = queues_[memory];
+    q.waits = false;
+    graph::TaskList tasks;
+    tasks.swap(q.lacking);
+    if (bytes != 0) {
+        q.in_vain = 0;
+        residency_.awaited(memory, address, bytes, sealed);
+        // The oldest, before tasks that need less take it away.
+        const auto oldest = std::min_element(tasks.begin(), tasks.end(),
+                                             [](const Task* a, const Task* b) { return a->number < b->number; });
+        if (oldest != tasks.end()) {
+            Task* const first = *oldest;
+            tasks.erase(oldest);
+            first->blocked = false;
+            --num_blocked_;
+            try_issue(*first);
+        }
+    } else if (q.patient) {
+        q.in_vain = q.num_waits;
+    }
+    for (Task* t : tasks) {
+        if (bytes == 0 && t->waits_at_ready < q.in_vain)
+            fail_for_memory(*t);
+        else
+            unblocked(*t);
+    }
+    run_steps();
+    retry_all();
+}
+
+// ------------------------------------------------------------------------------------------- nothing left to wait for
+
+// Nothing runs that could release memory: the first of the tasks that found none fails, and the others try again.
+bool Scheduler::fail_stuck_task() {
+    Task* first = nullptr;
+    for (Queue& q : queues_) {
+        if (q.waits) continue;
+        for (Task* t : q.blocked)
+            if (first == nullptr || t->number < first->number) first = t;
+    }
+    if (first == nullptr) return false;
+    auto& blocked = queues_[first->memory].blocked;
+    blocked.erase(std::find(blocked.begin(), blocked.end(), first));
+    fail_for_memory(*first);
+    run_steps();
+    retry_all();
+    return true;
+}
+
+void Scheduler::fail_for_memory(Task& task) {
+    task.blocked = false;
+    --num_blocked_;
+    outbox_.out_of_memory(task);
+    cancel(task);
+}
+
+}  // namespace kmm::schedule

@@ -1,0 +1,222 @@
+// From a task's publication to its end: links to those before and behind it, failures, arrays that nobody uses any more.
+#include <algorithm>
+
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::schedule {
+
+using graph::Access;
+using graph::index_of;
+using graph::Predecessor;
+using graph::TaskKind;
+using graph::TaskState;
+
+void Scheduler::submit(Task& task) {
+    ++unsettled_;
+    if (task.kind != TaskKind::join) ++counters_.submitted;
+    for (Access& a : task.accesses) {
+        if (a.chunk == nullptr) continue;
+        ++a.chunk->array->users;
+        if (a.first_of_chunk)
+            residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
+    }
+    table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
+        if (before == nullptr) {
+            if (p.data)
+                if (const auto failure = outbox_.find_failure(p.number)) set_failure(task, failure);
+            return;
+        }
+        before->successors.push_back({&task, p.data});
+        ++task.unsettled_predecessors;
+        if (!before->announced) {
+            ++task.unissued_predecessors;
+            return;
+        }
+        for (const Fence& f : before->completion)
+            if (!passed(f)) task.waits.add(f);
+        if (before->kind == TaskKind::kernel && before->number > task.latest_predecessor) {
+            task.latest_predecessor = before->number;
+            task.latest_predecessor_lane = before->lane;
+        }
+    });
+    if (task.is_barrier) {
+        auto at = barriers_.end();
+        while (at != barriers_.begin() && (*(at - 1))->number > task.number) --at;
+        barriers_.insert(at, &task);
+        settle_barriers();
+    }
+    steps_.push_back({Step::What::check, &task});
+    run_steps();
+}
+
+void Scheduler::run_steps() {
+    // A list instead of recursion: a chain of a hundred thousand settled tasks must not take a hundred thousand frames.
+    while (!steps_.empty()) {
+        const Step step = steps_.back();
+        steps_.pop_back();
+        switch (step.what) {
+        case Step::What::check: check(*step.task); break;
+        case Step::What::announce: announce(*step.task); break;
+        case Step::What::settle: settle(*step.task); break;
+        }
+    }
+}
+
+void Scheduler::check(Task& task) {
+    const TaskState state = task.state.load(std::memory_order_relaxed);
+    if (state == TaskState::settled) return;
+    if (task.kind == TaskKind::join) {
+        if (task.is_barrier) return;
+        if (task.unissued_predecessors == 0 && !task.announced) {
+            task.completion = task.waits;
+            announce(task);
+        }
+        if (task.unsettled_predecessors == 0) settle(task);
+        return;
+    }
+    if (state == TaskState::executed) {
+        if (task.unsettled_predecessors == 0) settle(task);
+        return;
+    }
+    if (state != TaskState::waiting) return;
+    const bool free_to_go =
+        task.kind == TaskKind::host ? task.unsettled_predecessors == 0 : task.unissued_predecessors == 0;
+    if (free_to_go) make_ready(task);
+}
+
+void Scheduler::announce(Task& task) {
+    task.announced = true;
+    for (const Task::Successor& s : task.successors) {
+        Task& next = *s.task;
+        for (const Fence& f : task.completion)
+            if (!passed(f)) next.waits.add(f);
+        if (task.kind == TaskKind::kernel && task.number > next.latest_predecessor) {
+            next.latest_predecessor = task.number;
+            next.latest_predecessor_lane = task.lane;
+        }
+        if (--next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
+    }
+}
+
+void Scheduler::executed(Task& task) {
+    if (task.kernel_failure.error != nullptr)
+        outbox_.kernel_failed(task, std::exchange(task.kernel_failure.error, nullptr));
+    --executing_;
+    --queues_[task.memory].in_flight;
+    task.state.store(TaskState::executed, std::memory_order_relaxed);
+    if (task.unsettled_predecessors == 0) steps_.push_back({Step::What::settle, &task});
+}
+
+void Scheduler::set_failure(Task& task, const std::shared_ptr<graph::Failure>& from) {
+    if (task.failure != nullptr && task.failure->root->number <= from->root->number) return;
+    task.failure = task.kind == TaskKind::join ? from : outbox_.make_failure(task, nullptr, from->root);
+}
+
+void Scheduler::settle(Task& task) {
+    if (task.state.load(std::memory_order_relaxed) == TaskState::settled) return;
+    if (task.failure == nullptr && task.has_failed()) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
+    for (const Task::Successor& s : task.successors) {
+        Task& next = *s.task;
+        if (!task.announced) --next.unissued_predecessors;
+        --next.unsettled_predecessors;
+        if (task.failure != nullptr && s.data) set_failure(next, task.failure);
+        steps_.push_back({Step::What::check, &next});
+    }
+    task.announced = true;
+    for (Access& a : task.accesses)
+        if (a.chunk != nullptr) drop_user(*a.chunk->array, 1);
+    if (task.kind != TaskKind::join) {
+        if (task.failure == nullptr)
+            ++counters_.succeeded;
+        else if (task.failure->root->number == task.number)
+            ++counters_.failed;
+        else
+            ++counters_.cancelled;
+    }
+    task.state.store(TaskState::settled, std::memory_order_release);
+    --unsettled_;
+    outbox_.settled(task);
+    finished_.push_back(&task);
+    settle_barriers();
+}
+
+void Scheduler::settle_barriers() {
+    while (!barriers_.empty() && table_.settled_up_to() + 1 >= barriers_.front()->number) {
+        Task* barrier = barriers_.front();
+        barriers_.pop_front();
+        barrier->is_barrier = false;
+        steps_.push_back({Step::What::settle, barrier});
+    }
+}
+
+void Scheduler::cancel(Task& task) {
+    end_memory_wait(task);
+    for (Access& a : task.accesses)
+        if (a.chunk != nullptr && a.first_of_chunk) residency_.remove_next_use(*a.chunk, task.number);
+    task.state.store(TaskState::executed, std::memory_order_relaxed);
+    ++num_issued_;
+    if (!task.announced) {
+        task.completion = task.waits;
+        announce(task);
+    }
+    if (task.unsettled_predecessors == 0) steps_.push_back({Step::What::settle, &task});
+}
+
+void Scheduler::recycle_finished() {
+    changed_.clear();
+    for (Task* t : finished_) outbox_.recycle(*t);
+    finished_.clear();
+}
+
+// ----------------------------------------------------------------------------------------------------------- failures
+
+void Scheduler::task_failed(Task& task, std::exception_ptr error) {
+    if (task.thrown == nullptr) task.thrown = error;
+}
+
+void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_ptr error) {
+    for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
+        if (entry.position > position) break;
+        if (entry.task != nullptr)
+            task_failed(*entry.task, error);
+        else
+            copy_failed(*entry.chunk, entry.from, entry.to, entry.copied_at, error);
+    }
+}
+
+void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
+                            std::exception_ptr error) {
+    auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
+    cause->cause = error;
+    cause->error = error;
+    cause->number = table_.last();
+    cause->delivered = true;  // who needs the chunk reports it
+    const memory::Spoiled spoiled = residency_.copy_failed(chunk, from, to, copied_at, cause);
+    // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on
+    // failures.
+    table_.for_each([&](Task& t) {
+        const TaskState state = t.state.load(std::memory_order_relaxed);
+        if (state != TaskState::issued && state != TaskState::launching) return;
+        if (spoiled == memory::Spoiled::destination && t.memory != to) return;
+        if (spoiled == memory::Spoiled::all_but_source && t.memory == from) return;
+        for (const Access& a : t.accesses)
+            if (a.chunk == &chunk && a.first_of_chunk && a.needs_content) task_failed(t, error);
+    });
+}
+
+// ------------------------------------------------------------------------------------------------------------- arrays
+
+void Scheduler::release(memory::Array& array) {
+    array.released = true;
+    drop_user(array, 0);
+    retry_all();
+}
+
+void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
+    array.users -= users;
+    if (array.users != 0 || !array.released) return;
+    freed_arrays_.push_back(&array);
+    residency_.free_array(array);
+}
+
+}  // namespace kmm::schedule
