@@ -234,6 +234,10 @@ class RuntimeHandle {
     /// Gives memory that no array uses back to the driver and the system: pinned segments, and the end of each device's
     /// range. Blocks for them; tasks go on meanwhile, and what is needed later is taken again. CL.
     void trim_memory() const { detail::runtime_trim(*core_); }
+    /// Begins a trace of what happens from now on, in the trace-event format (Perfetto, `kmm trace view`), and ends the
+    /// one that was being written; an empty path only ends that, as does the end of the runtime. What was submitted
+    /// before is called by its number. Blocks for the file. IA (where it cannot be written) CL.
+    void trace(const std::string& path) const { detail::runtime_trace(*core_, path); }
     /// Waits for everything, then refuses further submits; arrays lose their data. TE DL.
     void close() const { detail::runtime_close(*core_); }
 

@@ -121,6 +121,15 @@ struct RuntimeConfig {
     /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what. At least 0; 0,
     /// infinite or above 10^9: never.
     double watchdog = 30;
+    /// [KMM_TRACE] File for a trace in the trace-event format, which Perfetto and `kmm trace view` show; written when
+    /// the runtime is closed or ends. `%p` stands for the number of the process, `%r` for that of the runtime. Empty:
+    /// none.
+    std::string trace{};
+    /// [KMM_TRACE_DEVICE_TIMES] The trace has the times that kernels and copies took by the device's own clock, at the
+    /// cost of two events for each; else those that the host has seen.
+    bool trace_device_times = false;
+    /// [KMM_RECORD] File for what is submitted and issued, as lines of text without times. `%p` and `%r` as in `trace`.
+    std::string record{};
     /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host
     /// driver the runtime then uses the process's virtual devices, for which resources are made.
     std::vector<DeviceMemorySource> device_resource{};

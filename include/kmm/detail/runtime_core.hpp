@@ -201,6 +201,7 @@ void runtime_synchronize(RuntimeCore&);
 void runtime_close(RuntimeCore&);
 bool runtime_is_idle(RuntimeCore&);
 void runtime_trim(RuntimeCore&);
+void runtime_trace(RuntimeCore&, const std::string& path);
 RuntimeStats runtime_stats(RuntimeCore&);
 std::string runtime_report(RuntimeCore&, ReportFormat);
 MemoryId runtime_memory_for_address(RuntimeCore&, const void* address);

@@ -12,6 +12,7 @@
 #include "kmm/api/caller_stream.hpp"
 #include "kmm/detail/strided_box.hpp"
 #include "kmm/graph/room.hpp"
+#include "kmm/plan/needs.hpp"
 
 namespace kmm::detail {
 
@@ -290,6 +291,11 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         }
         t->layouts.emplace_back();
     }
+    std::vector<plan::Request> requests;  // for whoever listens
+    if (core.emitter().sink() != nullptr) {
+        for (const std::size_t i : chunks)
+            requests.emplace_back().region = graph::intersection(b.layout.chunks()[i].box, region);
+    }
     SourceWriters writers;
     Task* const gate = to_user ? batch.make() : nullptr;
     Task* const all = batch.make();
@@ -348,7 +354,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             throw;
         }
         batch.made.clear();
-        was_idle = core.publish(batch.tasks);
+        graph::TaskList joins;
+        was_idle = core.publish(batch.tasks, joins, requests.empty() ? nullptr : requests.data());
     }
     core.plan_published(was_idle);
     if (core.inside_own_task()) return;

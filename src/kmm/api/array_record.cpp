@@ -66,6 +66,7 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
       histories(layout.chunks().size(), graph::ChunkHistory(array.rank())),
       data(std::make_unique<memory::Array>()) {
     data->set_name(array.name());
+    data->number = runtime->next_array_number();
     data->rank = array.rank();
     data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
     data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
@@ -106,8 +107,12 @@ std::string ArrayRecord::name() const {
 
 void ArrayRecord::set_name(std::string name) {
     std::lock_guard<std::mutex> guard(name_mutex_);
-    if (Binding* bound = binding()) bound->data->set_name(name);
+    if (Binding* bound = binding()) {
+        bound->data->set_name(name);
+        bound->runtime->tell_named(*bound->data, name);
+    }
     name_ = std::move(name);
+    is_named_ = true;
 }
 
 bool ArrayRecord::bind(std::unique_ptr<Binding>& binding) noexcept {
@@ -153,6 +158,7 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
     if (plan::Layout::find_gap(array->box(), kept, &gap))
         throw InvalidArgument("no chunk covers region " + graph::to_text(gap, rank) + " of the array");
     auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept));
+    core.tell_bound(*binding->data, array->box(), false);
     (void)array->bind(binding);  // nobody else knows the array yet
     return array;
 }

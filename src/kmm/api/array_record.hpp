@@ -46,6 +46,10 @@ class ArrayRecord {
     const DataType& type() const noexcept { return type_; }
     std::string name() const;  ///< "array" and a number unless the program named it
     void set_name(std::string name);
+    bool is_named() const {
+        std::lock_guard<std::mutex> guard(name_mutex_);
+        return is_named_;
+    }
 
     Binding* binding() const noexcept { return binding_.load(std::memory_order_acquire); }
     /// Under the order lock of the binding's runtime. False, and nothing changes, if another runtime was first.
@@ -59,6 +63,7 @@ class ArrayRecord {
     std::size_t element_alignment_;
     mutable std::mutex name_mutex_;
     mutable std::string name_;
+    bool is_named_ = false;
     std::atomic<Binding*> binding_{nullptr};
 };
 

@@ -76,6 +76,11 @@ bool runtime_is_idle(RuntimeCore& core) {
 
 void runtime_trim(RuntimeCore& core) { core.trim(); }
 
+void runtime_trace(RuntimeCore& core, const std::string& path) {
+    core.check_open();
+    core.trace(path);
+}
+
 RuntimeStats runtime_stats(RuntimeCore& core) {
     core.refuse_after_fork();
     return core.stats();

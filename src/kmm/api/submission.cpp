@@ -373,11 +373,14 @@ EventId Submission::Draft::take_places() {
     }
     joins.reserve(usual_joins);
     core->begin_taking_places(tasks.size() + requests.size() + 1);
-    for (NewBinding& n : bindings)
+    for (NewBinding& n : bindings) {
+        const memory::Array& data = *n.binding->data;
         if (!n.array->bind(n.binding))
             throw InvalidArgument(n.array->name() +
                                       " was bound to another runtime a moment ago: use one array for each",
                                   launcher.location);
+        core->tell_bound(data, n.array->box(), n.array->is_named());
+    }
     for (Task* t : tasks) core->table().add(t);
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const plan::Request& r = requests[i];
@@ -421,6 +424,9 @@ EventId Submission::commit() {
     RuntimeCore& core = *d.core;
     core.check_open();
     if (d.tasks.empty()) return EventId();
+    trace::Sink* const listener = core.emitter().sink();
+    trace::Event submitted{.what = trace::What::submit, .other = d.tasks.size()};
+    if (listener != nullptr) submitted.begin_ns = trace::clock_ns();
     core.admit();
     d.share_info();
     EventId event;
@@ -446,7 +452,12 @@ EventId Submission::commit() {
             }
             throw;
         }
-        was_idle = core.publish(d.tasks, d.joins);
+        submitted.task = d.tasks.front()->number;
+        was_idle = core.publish(d.tasks, d.joins, d.requests.data());
+    }
+    if (listener != nullptr) [[unlikely]] {
+        submitted.end_ns = trace::clock_ns();
+        listener->note(submitted);
     }
     core.plan_published(was_idle);
     return event;

@@ -31,7 +31,8 @@ Link link_of(const Instruction& copy) noexcept {
 }  // namespace
 
 DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
-                           const void* runtime, Reports& reports, ErrorMaker& errors)
+                           const void* runtime, Reports& reports, ErrorMaker& errors, const trace::Emitter& emitter,
+                           bool device_times)
     : device_(device),
       lanes_(lanes),
       driver_(lanes.driver()),
@@ -39,6 +40,9 @@ DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lane
       runtime_(runtime),
       reports_(reports),
       errors_(errors),
+      emitter_(emitter),
+      device_times_(device_times),
+      clock_(driver_, lanes.ordinal(device)),
       states_(lanes.size() / lanes.num_devices()),
       num_own_lanes_(states_.size() - num_launcher_lanes),
       first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
@@ -110,6 +114,7 @@ void DeviceThread::lose_track() noexcept {
         for (const Pending& p : l.pending)
             if (p.event.native != nullptr) (void)driver_.destroy_event(p.event);
         l.pending.clear();
+        for (; !l.timed.empty(); l.timed.pop_front()) clock_.drop(l.timed.front().work);
         if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
     }
 }
@@ -202,48 +207,10 @@ void DeviceThread::feed(Instruction& i) {
     const std::size_t slot = static_cast<std::size_t>(i.lane) - static_cast<std::size_t>(first_lane_);
     Lane& l = states_[slot];
     if (i.op != Instruction::Op::watch) {
-        Status status;
-        const StreamHandle stream = lanes_.stream(i.lane, &status);
-        if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_);
-        if (status.ok()) {
-            if (i.op == Instruction::Op::kernel) {
-                status = feed_kernel(i, stream);
-            } else {
-                // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
-                l.copying = &links_[static_cast<std::size_t>(link_of(i))];
-                l.copying->begin();
-                for (int attempt = 0; attempt < copy_attempts; ++attempt) {
-                    auto* to = reinterpret_cast<void*>(i.destination);
-                    const auto* from = reinterpret_cast<const void*>(i.source);
-                    if (i.from != 0 && i.to != 0)
-                        status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1),
-                                                   i.bytes, stream);
-                    else
-                        status = driver_.copy(to, from, i.bytes, stream);
-                    if (status.ok()) break;
-                }
-            }
-        }
-        if (!status.ok()) {
-            const char* attempted = i.op == Instruction::Op::kernel ? "launching the kernel" : "copying a chunk";
-            Message m;
-            m.error = errors_.device_error(device_, status, attempted);
-            if (i.task != nullptr) {
-                failed_.add(i.task->number);
-                m.what = Message::What::task_failed;
-                m.task = i.task;
-                reports_.post(Message(m));
-            }
-            if (i.op == Instruction::Op::copy) {
-                m.what = Message::What::copy_failed;
-                m.object = i.chunk;
-                m.from = i.from;
-                m.to = i.to;
-                m.copied_at = i.copied_at;
-                reports_.post(std::move(m));
-            }
-        }
+        if (const Status status = put_on_stream(i, l); !status.ok()) report_failure(i, status);
         lanes_.enqueued(i.lane, i.position);
+        if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+            s->note({.what = trace::What::fed, .lane = i.lane, .position = i.position});
     }
     l.fed = i.position;
     if (!l.touched) {
@@ -251,6 +218,73 @@ void DeviceThread::feed(Instruction& i) {
         touched_.push_back(i.lane);
     }
     if (i.op == Instruction::Op::copy || i.position - l.recorded >= events_every) record(i.lane);
+}
+
+/// Behind what it comes after.
+Status DeviceThread::put_on_stream(Instruction& i, Lane& l) {
+    Status status;
+    const StreamHandle stream = lanes_.stream(i.lane, &status);
+    if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_);
+    if (!status.ok()) return status;
+    const bool timed = device_times_ && emitter_.sink() != nullptr;
+    TimedWork work;
+    if (timed) work = clock_.begin(stream);
+    status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream) : feed_copy(i, stream, l);
+    if (timed) {
+        clock_.end(work, stream);
+        l.timed.push_back({i.position, work});
+    }
+    return status;
+}
+
+Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& l) {
+    // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
+    l.copying = &links_[static_cast<std::size_t>(link_of(i))];
+    l.copying->begin();
+    auto* const to = reinterpret_cast<void*>(i.destination);
+    const auto* const from = reinterpret_cast<const void*>(i.source);
+    Status status;
+    for (int attempt = 0; attempt < copy_attempts; ++attempt) {
+        if (i.from != 0 && i.to != 0)
+            status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1), i.bytes, stream);
+        else
+            status = driver_.copy(to, from, i.bytes, stream);
+        if (status.ok()) break;
+    }
+    return status;
+}
+
+void DeviceThread::report_failure(const Instruction& i, Status status) {
+    Message m;
+    m.error = errors_.device_error(device_, status,
+                                   i.op == Instruction::Op::kernel ? "launching the kernel" : "copying a chunk");
+    if (i.task != nullptr) {
+        failed_.add(i.task->number);
+        m.what = Message::What::task_failed;
+        m.task = i.task;
+        reports_.post(Message(m));
+    }
+    if (i.op != Instruction::Op::copy) return;
+    m.what = Message::What::copy_failed;
+    m.object = i.chunk;
+    m.from = i.from;
+    m.to = i.to;
+    m.copied_at = i.copied_at;
+    reports_.post(std::move(m));
+}
+
+/// Of what has been seen to be done.
+void DeviceThread::tell_times(LaneId id, Lane& lane, Position done) {
+    for (; !lane.timed.empty() && lane.timed.front().position <= done; lane.timed.pop_front()) {
+        const DeviceTimes times = clock_.read(lane.timed.front().work);
+        trace::Sink* const s = emitter_.sink();
+        if (s == nullptr || times.begin_ns == 0) continue;
+        s->note({.what = trace::What::ran,
+                 .lane = id,
+                 .position = lane.timed.front().position,
+                 .begin_ns = times.begin_ns,
+                 .end_ns = times.end_ns});
+    }
 }
 
 Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
@@ -349,6 +383,8 @@ bool DeviceThread::poll() {
         progress = true;
         if (l.copying != nullptr && done == l.fed) std::exchange(l.copying, nullptr)->end();
         lanes_.completed(lane, done);
+        if (!l.timed.empty()) [[unlikely]]
+            tell_times(lane, l, done);
         Message m;
         m.what = Message::What::advance;
         m.lane = lane;
@@ -365,6 +401,7 @@ void DeviceThread::lane_lost(LaneId lane, Status status) {
         if (const EventHandle e = l.pending.front().event; e.native != nullptr) events_.push_back(e);
     l.recorded = l.fed;
     if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
+    for (; !l.timed.empty(); l.timed.pop_front()) clock_.drop(l.timed.front().work);
     lanes_.completed(lane, l.fed);
     Message m;
     m.what = Message::What::advance;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "kmm/execute/device_clock.hpp"
 #include "kmm/execute/lanes.hpp"
 #include "kmm/execute/messages.hpp"
 #include "kmm/execute/sleeper.hpp"
@@ -60,9 +61,11 @@ class BusyTime {
 
 class DeviceThread {
   public:
-    /// `num_launcher_lanes`: the device's last lanes, which launchers feed.
+    /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told when
+    /// work began and ended by the device's own clock.
     DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
-                 const void* runtime, Reports& reports, ErrorMaker& errors);
+                 const void* runtime, Reports& reports, ErrorMaker& errors, const trace::Emitter& emitter,
+                 bool device_times);
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
@@ -82,8 +85,13 @@ class DeviceThread {
         EventHandle event;
         Position position;
     };
+    struct Timed {
+        Position position;
+        TimedWork work;
+    };
     struct Lane {
         graph::Deque<Pending> pending;  ///< recorded, not seen to have passed
+        graph::Deque<Timed> timed;      ///< of work that was fed and is not seen to be done
         Position recorded = 0;
         Position fed = 0;
         Position watched = 0;  ///< a callback is armed for this position
@@ -99,7 +107,11 @@ class DeviceThread {
     void look_at_all_lanes();
     bool take() noexcept;
     void feed(Instruction& instruction);
+    Status put_on_stream(Instruction& instruction, Lane& lane);
     Status feed_kernel(Instruction& instruction, StreamHandle stream);
+    Status feed_copy(const Instruction& instruction, StreamHandle stream, Lane& lane);
+    void report_failure(const Instruction& instruction, Status status);
+    void tell_times(LaneId id, Lane& lane, Position done);
     void record(LaneId lane);
     void record_touched();
     bool poll();
@@ -119,6 +131,9 @@ class DeviceThread {
     const void* runtime_;
     Reports& reports_;
     ErrorMaker& errors_;
+    const trace::Emitter& emitter_;
+    const bool device_times_;
+    DeviceClock clock_;
 
     graph::SpinLock queue_lock_;
     graph::Vector<Instruction> queue_;

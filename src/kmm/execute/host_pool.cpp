@@ -45,8 +45,9 @@ const TaskStream* TaskScope::stream() noexcept { return current_stream; }
 
 // ---------------------------------------------------------------------------------------------------- host functions
 
-HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports)
-    : runtime_(runtime), device_views_(device_views), reports_(reports) {
+HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports,
+                   const trace::Emitter& emitter)
+    : runtime_(runtime), device_views_(device_views), reports_(reports), emitter_(emitter) {
     start_most(num_threads);
 }
 
@@ -73,6 +74,9 @@ void HostPool::execute(graph::Task& task) {
     Message m;
     m.what = Message::What::host_done;
     m.task = &task;
+    trace::Sink* const listener = emitter_.sink();
+    trace::Event ran{.what = trace::What::function, .task = task.number};
+    if (listener != nullptr) ran.begin_ns = trace::clock_ns();
     try {
         const TaskScope scope(runtime_, device_views_);
         const UserCode user_code(*this);
@@ -90,20 +94,26 @@ void HostPool::execute(graph::Task& task) {
     }
     end_payload(task, runtime_, device_views_, *this);
     task.in_user_code.store(false, std::memory_order_relaxed);
+    if (listener != nullptr) [[unlikely]] {
+        ran.end_ns = trace::clock_ns();
+        listener->note(ran);
+    }
     reports_.post(std::move(m));
 }
 
 // ---------------------------------------------------------------------------------------------------- device functions
 
 Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams, FailedTasks& failed,
-                     const void* runtime, bool device_views, Runner& runner, Reports& reports)
+                     const void* runtime, bool device_views, Runner& runner, Reports& reports,
+                     const trace::Emitter& emitter)
     : device_(device),
       lanes_(streams),
       failed_(failed),
       runtime_(runtime),
       device_views_(device_views),
       runner_(runner),
-      reports_(reports) {
+      reports_(reports),
+      emitter_(emitter) {
     for (const LaneId id : lanes) own_lanes_.push_back({id});
     start(lanes.size(), launchers_patience);
 }
@@ -191,6 +201,12 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, std::optio
             fill_unset_on_host(task);
         else
             driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
+        if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+            s->note({.what = trace::What::function,
+                     .lane = lane,
+                     .from = task.memory,
+                     .task = task.number,
+                     .begin_ns = trace::clock_ns()});
         const TaskStream own{&lanes_.driver(), lanes_.ordinal(device_), stream};
         const TaskScope scope(runtime_, device_views_, &own);
         const UserCode user_code(*this);

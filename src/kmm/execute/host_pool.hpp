@@ -12,6 +12,7 @@
 #include "kmm/execute/lanes.hpp"
 #include "kmm/execute/messages.hpp"
 #include "kmm/execute/workers.hpp"
+#include "kmm/trace/events.hpp"
 
 namespace kmm::execute {
 
@@ -45,7 +46,8 @@ class HostPool final : public Workers {
   public:
     /// `device_views`: code may dereference device views (host driver). Fewer threads where the system gives no more,
     /// and then some are left to others; throws std::system_error if it gives none.
-    HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports);
+    HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports,
+             const trace::Emitter& emitter);
     ~HostPool() { end_threads(); }
 
     /// A task to run, or a settled one whose payload is to be destroyed.
@@ -58,6 +60,7 @@ class HostPool final : public Workers {
     const void* runtime_;
     bool device_views_;
     Reports& reports_;
+    const trace::Emitter& emitter_;
 };
 
 /// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose
@@ -76,7 +79,7 @@ class Launchers final : public Workers {
     };
     /// One thread for each lane.
     Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams, FailedTasks& failed,
-              const void* runtime, bool device_views, Runner& runner, Reports& reports);
+              const void* runtime, bool device_views, Runner& runner, Reports& reports, const trace::Emitter& emitter);
     ~Launchers() { end_threads(); }
     void push(graph::Task& task);
 
@@ -105,6 +108,7 @@ class Launchers final : public Workers {
     bool device_views_;
     Runner& runner_;
     Reports& reports_;
+    const trace::Emitter& emitter_;
     std::mutex lanes_mutex_;  ///< for the two below; nothing is called under it but the inbox
     std::vector<Lane> own_lanes_;
     std::size_t next_preferred_ = 0;

@@ -69,6 +69,8 @@ void RuntimeCore::planner_loop() {
 }
 
 void RuntimeCore::turn() {
+    trace::Sink* const listener = trace_.sink();
+    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     messages_.clear();
     next_message_ = 0;
     inbox_.take(messages_);
@@ -97,6 +99,8 @@ void RuntimeCore::turn() {
     for (memory::Array* a : scheduler_->freed_arrays()) delete a;
     scheduler_->freed_arrays().clear();
     if (failed_tasks_.any() && scheduler_->idle()) failed_tasks_.clear();
+    if (listener != nullptr) [[unlikely]]
+        listener->note({.what = trace::What::plan, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
 }
 
 void RuntimeCore::turn_or_give_up() noexcept {
@@ -395,7 +399,9 @@ void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
     lost();
 }
 
-bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins) {
+bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests) {
+    if (trace::Sink* const s = trace_.sink()) [[unlikely]]
+        tell_submitted(*s, tasks, joins, requests);
     const std::uint64_t before = pending_.fetch_add(tasks.size() + joins.size(), std::memory_order_acq_rel);
     try {
         inbox_.push(tasks, joins);

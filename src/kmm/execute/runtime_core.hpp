@@ -28,6 +28,11 @@
 #include "kmm/execute/memory_service.hpp"
 #include "kmm/graph/failures.hpp"
 #include "kmm/schedule/scheduler.hpp"
+#include "kmm/trace/collector.hpp"
+
+namespace kmm::plan {
+struct Request;
+}  // namespace kmm::plan
 
 namespace kmm::detail {
 
@@ -85,7 +90,8 @@ class RuntimeCore final : public Runtime,
     }
     /// The same with joins that were made on the way: there is no list of all, which would need memory after the first
     /// number.
-    bool publish(graph::TaskList& tasks, graph::TaskList& joins);
+    /// `requests`: one for each access of `tasks`, in their order; for whoever listens.
+    bool publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests = nullptr);
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from
     /// here on until they are published nothing can fail. Throws std::bad_alloc.
     void begin_taking_places(std::size_t count) {
@@ -100,6 +106,16 @@ class RuntimeCore final : public Runtime,
     /// After `publish`, without the lock: sees to it that somebody plans.
     void plan_published(bool was_idle);
     void release_array(memory::Array* array) noexcept;
+    std::uint64_t next_array_number() noexcept { return 1 + num_arrays_.fetch_add(1, std::memory_order_relaxed); }
+
+    // ---- for whoever listens (tracing.cpp)
+    const trace::Emitter& emitter() const noexcept { return trace_; }
+    /// An array has become the runtime's.
+    void tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept;
+    void tell_named(const memory::Array& data, const std::string& name) noexcept;
+    /// Begins a trace in the file, and ends the one that was written before; an empty path only ends that. IA where the
+    /// file cannot be written. Blocks until what happened before is in the file that ends.
+    void trace(const std::string& path);
 
     // ---- events
     EventId event_of(TaskNumber number) const noexcept {
@@ -239,6 +255,12 @@ class RuntimeCore final : public Runtime,
     }
     void flush();
     void log_undelivered() noexcept;
+    void tell_submitted(trace::Sink& sink, const graph::TaskList& tasks, const graph::TaskList& joins,
+                        const plan::Request* requests) noexcept;
+    trace::Machine machine() const;
+    trace::Collector& collector();
+    void begin_trace(const std::string& path, const char* what_for);
+    void begin_files_of_config();
 
     struct KnownHolders;
     // ---- figures and texts; the figures are for whoever plans, the texts of failures for whoever does not
@@ -278,6 +300,12 @@ class RuntimeCore final : public Runtime,
     std::vector<std::vector<bool>> peers_;
     std::unique_ptr<SystemInfo> info_;
     bool on_host_driver_ = false;
+
+    trace::Emitter trace_;
+    std::mutex trace_mutex_;
+    std::unique_ptr<trace::Collector> collector_;    ///< outlives the threads that tell it; made when it is asked for
+    const trace::Consumer* trace_writer_ = nullptr;  ///< under trace_mutex_: of the trace that is being written
+    std::atomic<std::uint64_t> num_arrays_{0};       ///< that were ever bound
 
     std::mutex order_;
     graph::TaskPool pool_;

@@ -140,6 +140,7 @@ void RuntimeCore::close() {
     }
     plan_published(was_idle);
     wait_settled(barrier, nullptr);
+    trace({});
     throw_undelivered(barrier);
 }
 

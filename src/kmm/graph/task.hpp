@@ -115,6 +115,7 @@ class SubmitInfoRef {
         info_ = info;
     }
     const SubmitInfo* operator->() const noexcept { return info_; }
+    const SubmitInfo& operator*() const noexcept { return *info_; }
     explicit operator bool() const noexcept { return info_ != nullptr; }
 
   private:

@@ -35,8 +35,17 @@ void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.counters.capacity_bytes += bytes;
+    note_memory(memory);
     may_fit_again(space);
     add(space, address, bytes, sealed);
+}
+
+void Residency::note_memory(MemoryIndex m) const noexcept {
+    if (trace::Sink* const s = trace_.sink()) [[unlikely]]
+        s->note({.what = trace::What::memory,
+                 .from = m,
+                 .bytes = spaces_[m].counters.current_bytes,
+                 .other = spaces_[m].counters.capacity_bytes});
 }
 
 void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed) {
@@ -108,6 +117,7 @@ void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
     space.resident.insert(&chunk);
+    note_memory(m);
     if (m == 0)
         reindex_all(chunk);  // what is dirty elsewhere has a place now
     else
@@ -125,6 +135,7 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
     give(space, r.block, size, std::move(users));
     space.counters.current_bytes -= size;
     ++space.counters.frees;
+    note_memory(m);
     space.resident.erase(&chunk);
     r.address = 0;
     r.block = 0;
@@ -197,6 +208,7 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
     }
     if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
+    note_memory(memory);
     if (memory == 0) host_has_changed();
     // While an exchange is under way its answer decides whether the driver may be asked again.
     if (!space.growing) {

@@ -107,6 +107,7 @@ struct Array {
         std::lock_guard<std::mutex> guard(name_mutex_);
         name_ = std::move(name);
     }
+    std::uint64_t number = 0;           // constant; among the arrays of the runtime, from 1
     std::size_t rank = 0;               // constant
     std::uint32_t element_bytes = 0;    // constant
     std::vector<Chunk> chunks;          // never resized

@@ -21,8 +21,9 @@ void for_each_chunk(Task& task, F&& f) {
 
 }  // namespace
 
-Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset)
-    : requests_(requests), find_unset_(find_unset), spaces_(limits_bytes.size()) {
+Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset,
+                     const trace::Emitter& trace)
+    : requests_(requests), find_unset_(find_unset), trace_(trace), spaces_(limits_bytes.size()) {
     for (std::size_t m = 0; m < spaces_.size(); ++m) spaces_[m].counters.limit_bytes = limits_bytes[m];
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kmm/memory/chunk.hpp"
+#include "kmm/trace/events.hpp"
 #include "rmm/heap/heap.hpp"
 
 namespace kmm::memory {
@@ -90,7 +91,9 @@ struct Reclaimed {
 class Residency {
   public:
     /// `find_unset`: debug mode, `place` lists in Task::unset the chunks that come without content.
-    Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset = false);
+    /// `trace` outlives it.
+    Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset = false,
+              const trace::Emitter& trace = trace::nobody_listens);
 
     // ---- capacity
     /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; what there is must do until something
@@ -148,6 +151,10 @@ class Residency {
 
     // ---- arrays
     void free_array(Array& array);
+    /// Tells whoever listens how much of each memory is in use.
+    void tell_memory() const noexcept {
+        for (MemoryIndex m = 0; m < spaces_.size(); ++m) note_memory(m);
+    }
     /// Calls `f(chunk)` for every chunk that has memory there. O(replicas); for reports and errors only.
     template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
         for (const Chunk* c : spaces_[m].resident) f(*c);
@@ -244,9 +251,12 @@ class Residency {
     void notify(Chunk& chunk);
     void wake(Chunk& chunk);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
+    void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept;
+    void note_memory(MemoryIndex m) const noexcept;
 
     Requests& requests_;
     const bool find_unset_;
+    const trace::Emitter& trace_;
     std::vector<Space> spaces_;
     std::uint64_t tick_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all

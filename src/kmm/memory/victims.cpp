@@ -115,9 +115,11 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         r.copy_reads.add(fence);
         ++space.counters.evictions;
         space.counters.evicted_bytes += chunk.size_bytes;
+        note_evicted(chunk, m, true);
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
+        note_evicted(chunk, m, false);
     }
     if (rank != rank_useless) r.evicted_version = chunk.version;
     may_exchange_again(space);
@@ -125,6 +127,16 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     reindex_all(chunk);
     notify(chunk);
     return Found::yes;
+}
+
+void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept {
+    if (trace::Sink* const s = trace_.sink()) [[unlikely]]
+        s->note({.what = trace::What::evict,
+                 .flag = saved,
+                 .chunk = chunk.index,
+                 .from = m,
+                 .array = chunk.array->number,
+                 .bytes = chunk.size_bytes});
 }
 
 /// The first victim after `after` that needs a place of less than `below_bytes` on the host; null: none. O(log

@@ -42,11 +42,7 @@ void Scheduler::try_issue(Task& task) {
         task.blocked = true;
         ++num_blocked_;
         ++counters_.memory_waits;
-        if (!task.waited_for_memory) {
-            task.waited_for_memory = true;
-            ++counters_.tasks_waited;
-            outbox_.memory_wait_begins(task);
-        }
+        begin_memory_wait(task);
         if (placement == Placement::lacks && stand_aside(task)) return;
         q.blocked.push_back(&task);
         q.stalled = true;
@@ -107,6 +103,9 @@ void Scheduler::issue_kernel(Task& task) {
     l.in_flight.push_back({fence.position, &task});
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     ++counters_.kernels;
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::launch, .lane = id, .position = fence.position, .task = task.number},
+                &instruction.waits);
     outbox_.instruct(task.memory - 1, std::move(instruction));
     announce(task);
 }
@@ -123,6 +122,8 @@ void Scheduler::issue_launch(Task& task) {
     task.state.store(TaskState::launching, std::memory_order_relaxed);
     if (task.info && task.info->launcher == detail::LauncherInfo::Kind::kernel) ++counters_.kernels;
     residency_.pin(task);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        note_start(*s, task);
     if (options_.functions_touch_memory)
         start_when_passed(task);
     else
@@ -132,6 +133,8 @@ void Scheduler::issue_launch(Task& task) {
 void Scheduler::issue_host(Task& task) {
     residency_.pin(task);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        note_start(*s, task);
     start_when_passed(task);
 }
 
@@ -188,16 +191,27 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
         c->bytes[direction] += chunk.size_bytes;
     }
     if (to != 0) queues_[to].fetched_bytes += chunk.size_bytes;
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::copy,
+                 .lane = id,
+                 .chunk = chunk.index,
+                 .from = from,
+                 .to = to,
+                 .position = fence.position,
+                 .task = task != nullptr ? task->number : 0,
+                 .array = chunk.array->number,
+                 .bytes = chunk.size_bytes},
+                &instruction.waits);
     outbox_.instruct(device, std::move(instruction));
     return fence;
 }
-
-// ---------------------------------------------------------------------------------------------------- what comes back
 
 void Scheduler::advance(LaneId lane_id, Position completed) {
     Lane& l = lanes_[index_of(lane_id)];
     if (completed <= l.completed) return;
     l.completed = completed;
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::completed, .lane = lane_id, .position = completed});
     while (!l.in_flight.empty() && l.in_flight.front().position <= completed) {
         const InFlight done = l.in_flight.front();
         l.in_flight.pop_front();
@@ -229,6 +243,8 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
     task.completion.add(fence);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     residency_.unpin(task, &fence);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::returned, .lane = lane_id, .position = position, .task = task.number});
     if (thrown != nullptr)
         task.thrown = thrown;
     else

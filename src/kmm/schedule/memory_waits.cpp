@@ -39,10 +39,21 @@ bool Scheduler::waits_for_memory(const Task& task) const {
     return false;
 }
 
+void Scheduler::begin_memory_wait(Task& task) {
+    if (task.waited_for_memory) return;
+    task.waited_for_memory = true;
+    ++counters_.tasks_waited;
+    outbox_.memory_wait_begins(task);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        note_task(*s, trace::What::wait_begins, task);
+}
+
 void Scheduler::end_memory_wait(Task& task) {
     if (!task.waited_for_memory) return;
     task.waited_for_memory = false;
     outbox_.memory_wait_ends(task);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        note_task(*s, trace::What::wait_ends, task);
 }
 
 // -------------------------------------------------------------------------------------------------------- more memory

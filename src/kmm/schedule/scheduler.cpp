@@ -25,7 +25,7 @@ Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOpt
       lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
       queues_(limits_bytes.size()),
       next_lane_(options.num_devices, 0),
-      residency_(*this, std::move(limits_bytes), options.debug) {
+      residency_(*this, std::move(limits_bytes), options.debug, *options.trace) {
     counters_.by_device.resize(options.num_devices);
     for (std::uint32_t d = 0; d < options.num_devices; ++d) {
         for (std::uint32_t i = 0; i < lanes_per_device_; ++i) {
@@ -65,6 +65,8 @@ void Scheduler::make_ready(Task& task) {
     task.state.store(TaskState::ready, std::memory_order_relaxed);
     task.turnover_at_ready = queues_[task.memory].fetched_bytes;
     task.waits_at_ready = queues_[task.memory].num_waits;
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        note_task(*s, trace::What::ready, task);
     enqueue(task);
 }
 

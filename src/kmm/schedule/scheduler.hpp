@@ -18,6 +18,7 @@
 
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/residency.hpp"
+#include "kmm/trace/events.hpp"
 
 namespace kmm::schedule {
 
@@ -105,6 +106,7 @@ struct SchedulerOptions {
     std::size_t link_bytes_in_flight = 160u << 20;
     // Tiny kernels take 3 us each, so that this is about three milliseconds of them.
     std::uint32_t tasks_in_flight = 1024;
+    const trace::Emitter* trace = &trace::nobody_listens;  ///< outlives the schedule
 };
 
 struct TransferCounters {
@@ -272,7 +274,12 @@ class Scheduler final : private memory::Requests {
     bool fail_stuck_task();
     void fail_for_memory(Task& task);
     bool stand_aside(Task& task);
+    void begin_memory_wait(Task& task);
     void end_memory_wait(Task& task);
+    // To whoever listens.
+    void note_task(trace::Sink& sink, trace::What what, const Task& task) const;
+    void note_settled(trace::Sink& sink, const Task& task) const;
+    void note_start(trace::Sink& sink, const Task& task) const;
 
     Outbox& outbox_;
     graph::TaskTable& table_;

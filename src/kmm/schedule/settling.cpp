@@ -134,6 +134,8 @@ void Scheduler::settle(Task& task) {
             ++counters_.cancelled;
     }
     task.state.store(TaskState::settled, std::memory_order_release);
+    if (trace::Sink* const s = options_.trace->sink(); s != nullptr && task.kind != TaskKind::join) [[unlikely]]
+        note_settled(*s, task);
     --unsettled_;
     outbox_.settled(task);
     finished_.push_back(&task);
@@ -216,6 +218,8 @@ void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
     array.users -= users;
     if (array.users != 0 || !array.released) return;
     freed_arrays_.push_back(&array);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::array_freed, .array = array.number});
     residency_.free_array(array);
 }
 

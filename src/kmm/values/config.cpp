@@ -26,10 +26,29 @@ std::size_t parse_byte_size(const std::string& text, std::size_t whole) {
 namespace {
 
 constexpr const char* known_variables[] = {
-    "KMM_HOST_POOL",        "KMM_HOST_MEM",        "KMM_HOST_BLOCK",         "KMM_DEVICE_POOL", "KMM_DEVICE_MEM",
-    "KMM_DEVICE_KEEP_FREE", "KMM_DEVICE_BLOCK",    "KMM_DEVICE_STREAMS",     "KMM_DEBUG",       "KMM_DRIVER",
-    "KMM_DEVICES",          "KMM_VIRTUAL_DEVICES", "KMM_VIRTUAL_DEVICE_MEM", "KMM_SPILL_DIR",   "KMM_SPILL_LIMIT",
-    "KMM_HOST_THREADS",     "KMM_MAX_PENDING",     "KMM_MEMORY_WAIT",        "KMM_WATCHDOG",    "KMM_LOG_LEVEL",
+    "KMM_HOST_POOL",
+    "KMM_HOST_MEM",
+    "KMM_HOST_BLOCK",
+    "KMM_DEVICE_POOL",
+    "KMM_DEVICE_MEM",
+    "KMM_DEVICE_KEEP_FREE",
+    "KMM_DEVICE_BLOCK",
+    "KMM_DEVICE_STREAMS",
+    "KMM_DEBUG",
+    "KMM_DRIVER",
+    "KMM_DEVICES",
+    "KMM_VIRTUAL_DEVICES",
+    "KMM_VIRTUAL_DEVICE_MEM",
+    "KMM_SPILL_DIR",
+    "KMM_SPILL_LIMIT",
+    "KMM_HOST_THREADS",
+    "KMM_MAX_PENDING",
+    "KMM_MEMORY_WAIT",
+    "KMM_WATCHDOG",
+    "KMM_LOG_LEVEL",
+    "KMM_TRACE",
+    "KMM_TRACE_DEVICE_TIMES",
+    "KMM_RECORD",
 };
 
 // Of the build and the tests: nothing that a program sets to change its runtime.
@@ -202,6 +221,10 @@ RuntimeConfig default_config_from_environment() {
     read_count("KMM_MAX_PENDING", 0, std::numeric_limits<std::size_t>::max(), config.max_pending_tasks);
     read_seconds("KMM_MEMORY_WAIT", config.memory_wait);
     read_seconds("KMM_WATCHDOG", config.watchdog);
+    if (std::optional<std::string> file = read("KMM_TRACE")) config.trace = *file;
+    if (std::optional<std::string> file = read("KMM_RECORD")) config.record = *file;
+    read_choice("KMM_TRACE_DEVICE_TIMES", {{"1", true}, {"true", true}, {"0", false}, {"false", false}},
+                config.trace_device_times);
     // The log reads it by itself, at the first message; here it is only checked, so that a slip is known at the start.
     if (const auto level = read("KMM_LOG_LEVEL"))
         if (const char* const accepted = log::refuse_level(*level))

@@ -1,0 +1,26 @@
+// What the schedule tells whoever listens, where that takes more than a line.
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::schedule {
+
+void Scheduler::note_task(trace::Sink& sink, trace::What what, const Task& task) const {
+    sink.note({.what = what, .from = task.memory, .task = task.number, .bytes = task.missing_bytes});
+}
+
+void Scheduler::note_settled(trace::Sink& sink, const Task& task) const {
+    const bool well = task.failure == nullptr;
+    sink.note({.what = trace::What::settled,
+               .flag = well,
+               .from = task.memory,
+               .task = task.number,
+               .other = well ? 0 : task.failure->root->number});
+}
+
+void Scheduler::note_start(trace::Sink& sink, const Task& task) const {
+    FenceSet open;
+    for (const Fence& f : task.waits)
+        if (!passed(f)) open.add(f);
+    sink.note({.what = trace::What::start, .from = task.memory, .task = task.number}, &open);
+}
+
+}  // namespace kmm::schedule

@@ -1,0 +1,216 @@
+#include "kmm/trace/collector.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace kmm::trace {
+
+namespace {
+
+// Large enough that the lock between those who tell and the thread is rare, small enough to stay in a cache.
+constexpr std::size_t entries_in_batch = 4096;
+// About 64 MiB of events.
+constexpr std::size_t most_full_batches = 128;
+
+std::uint32_t number_of_this_thread() noexcept {
+    static std::atomic<std::uint32_t> next{1};
+    thread_local const std::uint32_t number = next.fetch_add(1, std::memory_order_relaxed);
+    return number;
+}
+
+}  // namespace
+
+void Collector::Batch::clear() noexcept {
+    entries.clear();
+    fences.clear();
+    tasks.clear();
+    arrays.clear();
+}
+
+Collector::~Collector() {
+    emitter_.listen(nullptr);
+    if (!thread_.joinable()) return;
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        try {
+            flush(lock);
+        } catch (const std::bad_alloc&) {
+            lost_ += filling_.entries.size();
+        }
+        stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    for (const auto& consumer : consumers_) consumer->finish(lost_);
+}
+
+void Collector::add(std::unique_ptr<Consumer> consumer) {
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+        flush(lock);  // what was told before is not for it
+    }
+    std::lock_guard<std::mutex> guard(consumers_mutex_);
+    consumers_.push_back(std::move(consumer));
+    emitter_.listen(this);
+}
+
+void Collector::remove(const Consumer* consumer) {
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        flush(lock);
+    }
+    std::unique_ptr<Consumer> leaving;
+    {
+        std::lock_guard<std::mutex> guard(consumers_mutex_);
+        const auto at =
+            std::find_if(consumers_.begin(), consumers_.end(), [&](const auto& c) { return c.get() == consumer; });
+        if (at == consumers_.end()) return;
+        leaving = std::move(*at);
+        consumers_.erase(at);
+        if (consumers_.empty()) emitter_.listen(nullptr);
+    }
+    std::uint64_t lost = 0;
+    {
+        std::lock_guard<graph::SpinLock> guard(filling_lock_);
+        lost = lost_;
+    }
+    leaving->finish(lost);
+}
+
+// ---------------------------------------------------------------------------------------------------------- telling
+
+template<typename Fill>
+void Collector::append(Fill&& fill) noexcept {
+    const std::uint32_t thread = number_of_this_thread();
+    bool is_full = false;
+    {
+        std::lock_guard<graph::SpinLock> guard(filling_lock_);
+        const std::size_t num_entries = filling_.entries.size();
+        try {
+            Entry& entry = filling_.entries.emplace_back();
+            entry.thread = thread;
+            entry.time_ns = clock_ns();  // under the lock, so that times do not go back
+            fill(filling_, entry);
+        } catch (const std::bad_alloc&) {
+            filling_.entries.resize(num_entries);
+            ++lost_;
+        }
+        is_full = filling_.entries.size() >= entries_in_batch;
+    }
+    if (!is_full) return;
+    try {
+        std::unique_lock<std::mutex> lock(mutex_);
+        consumed_.wait(lock, [this] { return full_.size() < most_full_batches; });
+        hand_over(lock);
+    } catch (const std::exception&) {
+        // It stays where it is, and grows, until there is memory for the list.
+    }
+}
+
+void Collector::bound(const Array& array) noexcept {
+    append([&](Batch& batch, Entry& entry) {
+        entry.kind = Kind::array;
+        entry.first = static_cast<std::uint32_t>(batch.arrays.size());
+        batch.arrays.push_back(array);
+    });
+}
+
+void Collector::named(Number array, const std::string& name) noexcept {
+    append([&](Batch& batch, Entry& entry) {
+        entry.kind = Kind::name;
+        entry.first = static_cast<std::uint32_t>(batch.arrays.size());
+        Array& told = batch.arrays.emplace_back();
+        told.number = array;
+        told.name = name;
+    });
+}
+
+void Collector::submitted(const Task& task) noexcept {
+    append([&](Batch& batch, Entry& entry) {
+        entry.kind = Kind::task;
+        entry.first = static_cast<std::uint32_t>(batch.tasks.size());
+        batch.tasks.push_back(task);
+    });
+}
+
+void Collector::note(const Event& event, const FenceSet* fences) noexcept {
+    append([&](Batch& batch, Entry& entry) {
+        entry.event = event;
+        if (fences == nullptr || fences->empty()) return;
+        entry.first = static_cast<std::uint32_t>(batch.fences.size());
+        entry.num_fences = static_cast<std::uint32_t>(fences->size());
+        batch.fences.insert(batch.fences.end(), fences->begin(), fences->end());
+    });
+}
+
+/// What there is goes to the thread. `lock` is that of `mutex_`.
+void Collector::hand_over(std::unique_lock<std::mutex>&) {
+    full_.reserve(full_.size() + 1);
+    Batch fresh;
+    if (!empty_.empty()) {
+        fresh = std::move(empty_.back());
+        empty_.pop_back();
+    }
+    {
+        std::lock_guard<graph::SpinLock> guard(filling_lock_);
+        if (filling_.entries.empty()) return;
+        std::swap(filling_, fresh);
+    }
+    full_.push_back(std::move(fresh));
+    ++num_full_;
+    wake_.notify_one();
+}
+
+/// Returns when all that was told before has been consumed.
+void Collector::flush(std::unique_lock<std::mutex>& lock) {
+    hand_over(lock);
+    const std::uint64_t last = num_full_;
+    consumed_.wait(lock, [&] { return num_consumed_ >= last; });
+}
+
+// -------------------------------------------------------------------------------------------------------- consuming
+
+void Collector::run() noexcept {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+        wake_.wait(lock, [this] { return stop_ || !full_.empty(); });
+        if (full_.empty()) return;
+        std::vector<Batch> batches;
+        batches.swap(full_);
+        lock.unlock();
+        for (const Batch& batch : batches) consume(batch);
+        lock.lock();
+        num_consumed_ += batches.size();
+        for (Batch& batch : batches) {
+            batch.clear();
+            try {
+                if (empty_.size() < most_full_batches) empty_.push_back(std::move(batch));
+            } catch (const std::bad_alloc&) {
+                break;
+            }
+        }
+        consumed_.notify_all();
+    }
+}
+
+void Collector::consume(const Batch& batch) noexcept {
+    std::lock_guard<std::mutex> guard(consumers_mutex_);
+    for (const Entry& e : batch.entries) {
+        for (const auto& consumer : consumers_) {
+            switch (e.kind) {
+            case Kind::event:
+                consumer->note(e.event, batch.fences.data() + e.first, e.num_fences, e.time_ns, e.thread);
+                break;
+            case Kind::task: consumer->submitted(batch.tasks[e.first], e.time_ns); break;
+            case Kind::array: consumer->bound(batch.arrays[e.first], e.time_ns); break;
+            case Kind::name:
+                consumer->named(batch.arrays[e.first].number, batch.arrays[e.first].name, e.time_ns);
+                break;
+            }
+        }
+    }
+}
+
+}  // namespace kmm::trace

@@ -1,0 +1,101 @@
+// Takes what all threads of a runtime tell, stamps it, and hands it to consumers on a thread of its own.
+//
+// Owns: batches of events between those who tell and the thread that hands them on, that thread, and the consumers.
+// Must not know: what becomes of an event. Whoever tells appends under a short lock; where the consumers are far behind
+// it waits for them, so that nothing is dropped and memory stays bounded (64 MiB).
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "kmm/graph/host_reserve.hpp"
+#include "kmm/graph/spin_lock.hpp"
+#include "kmm/trace/events.hpp"
+
+namespace kmm::trace {
+
+/// What is made of events. All calls come from one thread, in the order in which things were told: those of one thread
+/// in their order, and what was told before something else began before that. Must not throw.
+class Consumer {
+  public:
+    virtual ~Consumer() = default;
+    virtual void bound(const Array& array, std::int64_t time_ns) noexcept = 0;
+    virtual void named(Number array, const std::string& name, std::int64_t time_ns) noexcept = 0;
+    virtual void submitted(const Task& task, std::int64_t time_ns) noexcept = 0;
+    /// `thread`: a small number for each thread of the process that tells.
+    virtual void note(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
+                      std::uint32_t thread) noexcept = 0;
+    /// Nothing comes any more. `lost`: events for which the host had no memory.
+    virtual void finish(std::uint64_t lost) noexcept = 0;
+};
+
+class Collector final : public Sink {
+  public:
+    /// Listens to `emitter`, which outlives it, whenever there is a consumer.
+    explicit Collector(Emitter& emitter) noexcept : emitter_(emitter) {}
+    /// Finishes all consumers. Nobody may tell any more.
+    ~Collector();
+    Collector(const Collector&) = delete;
+    Collector& operator=(const Collector&) = delete;
+
+    /// From now on the consumer is told. Any thread. Throws std::system_error where there is no thread for it, and
+    /// std::bad_alloc.
+    void add(std::unique_ptr<Consumer> consumer);
+    /// The consumer gets what was told before the call, and is finished and destroyed when it returns. Nothing happens
+    /// if it is not there any more. Any thread that does not tell; blocks until the consumer has done its work.
+    void remove(const Consumer* consumer);
+
+    // Sink
+    void bound(const Array& array) noexcept override;
+    void named(Number array, const std::string& name) noexcept override;
+    void submitted(const Task& task) noexcept override;
+    void note(const Event& event, const FenceSet* fences) noexcept override;
+
+  private:
+    enum class Kind : std::uint8_t { event, task, array, name };
+    struct Entry {
+        Event event;
+        std::int64_t time_ns = 0;
+        std::uint32_t thread = 0;
+        std::uint32_t first = 0;  ///< of its fences; the task's or array's place
+        std::uint32_t num_fences = 0;
+        Kind kind = Kind::event;
+    };
+    struct Batch {
+        graph::Vector<Entry> entries;
+        graph::Vector<Fence> fences;
+        std::vector<Task> tasks;
+        std::vector<Array> arrays;
+        void clear() noexcept;
+    };
+
+    template<typename Fill>
+    void append(Fill&& fill) noexcept;
+    void hand_over(std::unique_lock<std::mutex>& lock);
+    void run() noexcept;
+    void consume(const Batch& batch) noexcept;
+    void flush(std::unique_lock<std::mutex>& lock);
+
+    Emitter& emitter_;
+    graph::SpinLock filling_lock_;
+    Batch filling_;           ///< under filling_lock_
+    std::uint64_t lost_ = 0;  ///< likewise
+    std::mutex mutex_;
+    std::condition_variable wake_;      ///< of the thread
+    std::condition_variable consumed_;  ///< something was
+    std::vector<Batch> full_;           ///< under mutex_, as all below
+    std::vector<Batch> empty_;
+    std::uint64_t num_full_ = 0;      ///< so far
+    std::uint64_t num_consumed_ = 0;  ///< of these
+    bool stop_ = false;
+    std::mutex consumers_mutex_;  ///< never taken by whoever tells
+    std::vector<std::unique_ptr<Consumer>> consumers_;
+    std::thread thread_;
+};
+
+}  // namespace kmm::trace

@@ -1,0 +1,166 @@
+// What happens in a runtime, as plain values, and where it is told.
+//
+// Owns: the types. An Emitter is the point to which a sink is attached; it is handed down to whoever has something to
+// tell, and costs a load and a branch while nobody listens. Must not know: files, records of tasks and chunks, how an
+// event is shown. Times are nanoseconds of `clock_ns`; the sink stamps what has none.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kmm/detail/runtime_core.hpp"
+#include "kmm/graph/position.hpp"
+
+namespace kmm::trace {
+
+using graph::Fence;
+using graph::FenceSet;
+using graph::LaneId;
+using graph::LaneInfo;
+using graph::LaneRole;
+using graph::Position;
+
+/// Zero stands for "none" wherever a number is optional: tasks and arrays are numbered from 1, positions too.
+using Number = std::uint64_t;
+
+/// Index of a memory: 0 is the host, 1 + d is device d.
+using Memory = std::uint32_t;
+
+inline std::int64_t clock_ns() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+/// What does not change while a runtime lives.
+struct Machine {
+    std::string driver;
+    std::uint32_t runtime = 0;
+    std::vector<std::string> memories;      ///< names, by index: "host", "GPU 0: NVIDIA H200"
+    std::vector<std::size_t> limits_bytes;  ///< by memory
+    std::vector<LaneInfo> lanes;            ///< by number
+};
+
+/// An array that was bound to the runtime.
+struct Array {
+    Number number = 0;
+    std::string name;       ///< as messages call it
+    bool is_named = false;  ///< by the program; else the name is a number of the process
+    std::uint32_t rank = 0;
+    std::size_t element_bytes = 0;
+    detail::Box box;
+    std::vector<detail::Box> chunks;  ///< boxes, by index
+};
+
+enum class TaskKind : std::uint8_t { join, barrier, host, function, kernel };
+
+/// One access of a task.
+struct Use {
+    Number array = 0;
+    std::uint32_t chunk = 0;
+    detail::AccessKind kind = detail::AccessKind::read;
+    bool empty = false;
+    std::uint32_t rank = 0;
+    detail::Box region;
+    // What the task needs of the chunk; said with its first use of it.
+    bool first_of_chunk = false;
+    bool needs_content = false;
+    bool writes_chunk = false;
+    bool replaces_chunk = false;
+};
+
+struct Predecessor {
+    Number task = 0;
+    bool data = false;  ///< a failure there cancels the task; else it is order only
+};
+
+/// A task that has its place in the order of submission.
+struct Task {
+    Number number = 0;
+    TaskKind kind = TaskKind::join;
+    Memory memory = 0;  ///< that it runs in
+    std::string name;
+    std::uint32_t chunk_index = 0;  ///< of its submit's domain
+    std::uint32_t num_chunks = 0;
+    std::vector<std::int64_t> offset;  ///< of its chunk of the domain
+    std::vector<std::int64_t> size;
+    std::uint32_t grid[3] = {0, 0, 0};  ///< of kernels
+    std::uint32_t block[3] = {0, 0, 0};
+    std::uint32_t shared_bytes = 0;
+    std::vector<Use> uses;
+    std::vector<Predecessor> predecessors;
+};
+
+enum class What : std::uint8_t {
+    ready,        ///< task: may be issued as soon as there is memory for it
+    copy,         ///< lane, position, array, chunk, from, to, bytes, task, fences: handed to a device's thread
+    launch,       ///< lane, position, task, fences: a kernel was handed to a device's thread
+    start,        ///< task, fences: its function was handed to a thread
+    returned,     ///< lane, position, task: a device function returned; what it put on the lane ends there
+    evict,        ///< array, chunk, from, bytes, flag: its content was saved (else it was dropped)
+    completed,    ///< lane, position: all up to there has been seen to be done
+    settled,      ///< task, flag: well; else `other` is the number of the task whose failure it is
+    array_freed,  ///< array
+    wait_begins,  ///< task, from: it finds no memory there
+    wait_ends,    ///< task, from
+    memory,       ///< from, bytes: in use there; `other`: taken from the driver
+    // Told by whoever executes, with begin_ns and end_ns:
+    submit,    ///< task: the first; `other`: how many
+    plan,      ///< a turn of the planner
+    fed,       ///< lane, position: it is on the stream
+    ran,       ///< lane, position: the device's own time
+    function,  ///< task, from: the program's function on a thread
+};
+
+struct Event {
+    What what = What::ready;
+    bool flag = false;
+    LaneId lane = LaneId::none;
+    std::uint32_t chunk = 0;
+    Memory from = 0;
+    Memory to = 0;
+    Position position = 0;
+    Number task = 0;
+    Number array = 0;
+    std::size_t bytes = 0;
+    std::uint64_t other = 0;
+    std::int64_t begin_ns = 0;
+    std::int64_t end_ns = 0;
+};
+
+/// Who listens. Any thread; must not block for long, nor call whoever emits. What the host has no memory for is lost,
+/// and counted.
+class Sink {
+  public:
+    virtual void bound(const Array& array) noexcept = 0;
+    /// The program has given the array a name.
+    virtual void named(Number array, const std::string& name) noexcept = 0;
+    virtual void submitted(const Task& task) noexcept = 0;
+    virtual void note(const Event& event, const FenceSet* fences = nullptr) noexcept = 0;
+
+  protected:
+    ~Sink() = default;
+};
+
+class Emitter {
+  public:
+    Emitter() = default;
+    Emitter(const Emitter&) = delete;
+    Emitter& operator=(const Emitter&) = delete;
+    /// Any thread; O(1). Whoever listened before may be told of a few events more: it must live as long as the threads
+    /// that emit.
+    void listen(Sink* sink) noexcept { sink_.store(sink, std::memory_order_release); }
+    /// Null: nobody listens.
+    Sink* sink() const noexcept { return sink_.load(std::memory_order_acquire); }
+
+  private:
+    std::atomic<Sink*> sink_{nullptr};
+};
+
+/// For what is made without anybody to tell.
+inline const Emitter nobody_listens;
+
+}  // namespace kmm::trace

@@ -1,0 +1,208 @@
+#include "kmm/trace/record_file.hpp"
+
+#include <new>
+#include <utility>
+
+namespace kmm::trace {
+
+namespace {
+
+constexpr std::string_view kind_names[] = {"join", "barrier", "host", "function", "kernel"};
+constexpr char access_letters[] = {'r', 'w', 'o'};
+
+}  // namespace
+
+std::string lane_name(const LaneInfo& lane) {
+    const std::string device = "g" + std::to_string(lane.device) + ".";
+    switch (lane.role) {
+    case LaneRole::compute: return device + "c" + std::to_string(lane.index);
+    case LaneRole::up: return device + "up";
+    case LaneRole::down: return device + "down";
+    case LaneRole::peer: return device + "peer";
+    case LaneRole::launcher: break;
+    }
+    return device + "f" + std::to_string(lane.index);
+}
+
+RecordWriter::RecordWriter(const std::string& path, const char* what_for, Machine machine)
+    : machine_(std::move(machine)), file_(path, what_for) {
+    file_ << "kmm-record 1\nruntime driver=" << machine_.driver << " limits=";
+    for (std::size_t m = 0; m < machine_.limits_bytes.size(); ++m)
+        (m > 0 ? file_ << ',' : file_) << std::uint64_t{machine_.limits_bytes[m]};
+    file_ << " lanes=";
+    for (std::size_t i = 0; i < machine_.lanes.size(); ++i)
+        (i > 0 ? file_ << ',' : file_) << lane_name(machine_.lanes[i]);
+    file_ << '\n';
+}
+
+// ------------------------------------------------------------------------------------------------------ parts of lines
+
+void RecordWriter::lane(LaneId lane) { file_ << lane_name(machine_.lanes[graph::index_of(lane)]); }
+
+void RecordWriter::place(const Fence& fence) {
+    lane(fence.lane);
+    file_ << ':' << std::uint64_t{fence.position};
+}
+
+void RecordWriter::memory(Memory memory) {
+    if (memory == 0)
+        file_ << "host";
+    else
+        file_ << 'g' << memory - 1;
+}
+
+void RecordWriter::box(const detail::Box& box, std::uint32_t rank) {
+    if (rank == 0) file_ << '.';
+    for (std::uint32_t k = 0; k < rank; ++k) {
+        if (k > 0) file_ << ',';
+        file_ << std::int64_t{box.begin[k]} << ':' << std::int64_t{box.end[k]};
+    }
+}
+
+void RecordWriter::use(const Use& use) {
+    file_ << ' ' << access_letters[static_cast<std::size_t>(use.kind)] << use.array;
+    if (use.empty)
+        file_ << "[]";
+    else
+        file_ << '[' << use.chunk << "]@", box(use.region, use.rank);
+    if (use.empty || !use.first_of_chunk) return;
+    file_ << '=';
+    if (use.needs_content) file_ << 'c';
+    if (use.writes_chunk) file_ << 'w';
+    if (use.replaces_chunk) file_ << 'x';
+}
+
+void RecordWriter::after(const Fence* fences, std::size_t num_fences) {
+    for (std::size_t i = 0; i < num_fences; ++i) {
+        file_ << (i == 0 ? " after=" : ",");
+        place(fences[i]);
+    }
+}
+
+template<typename Write>
+void RecordWriter::line(Write&& write) noexcept {
+    try {
+        write();
+        file_ << '\n';
+    } catch (const std::bad_alloc&) {
+        // The reader refuses the rest of the line, and says where.
+    }
+}
+
+// --------------------------------------------------------------------------------------------------------------- lines
+
+void RecordWriter::bound(const Array& array, std::int64_t) noexcept {
+    line([&] {
+        file_ << "array " << array.number << " element=" << std::uint64_t{array.element_bytes} << " box=";
+        box(array.box, array.rank);
+        file_ << " chunks=";
+        for (std::size_t i = 0; i < array.chunks.size(); ++i) {
+            if (i > 0) file_ << ';';
+            box(array.chunks[i], array.rank);
+        }
+    });
+    if (array.is_named) named(array.number, array.name, 0);
+}
+
+void RecordWriter::named(Number array, const std::string& name, std::int64_t) noexcept {
+    line([&] {
+        file_ << "name " << array << ' ';
+        file_.quoted(name);
+    });
+}
+
+void RecordWriter::submitted(const Task& task, std::int64_t) noexcept {
+    line([&] {
+        file_ << kind_names[static_cast<std::size_t>(task.kind)] << ' ' << task.number;
+        if (task.kind > TaskKind::barrier) {
+            file_ << " on=";
+            memory(task.memory);
+            file_ << " name=";
+            file_.quoted(task.name) << " chunk=" << task.chunk_index << '/' << task.num_chunks << " space=";
+            for (std::size_t k = 0; k < task.offset.size(); ++k) {
+                if (k > 0) file_ << ',';
+                file_ << task.offset[k] << '+' << task.size[k];
+            }
+            if (task.offset.empty()) file_ << '.';
+        }
+        if (task.kind == TaskKind::kernel) {
+            file_ << " grid=" << task.grid[0] << ',' << task.grid[1] << ',' << task.grid[2]
+                  << " block=" << task.block[0] << ',' << task.block[1] << ',' << task.block[2];
+            if (task.shared_bytes != 0) file_ << " shared=" << task.shared_bytes;
+        }
+        for (const Use& u : task.uses) use(u);
+        for (std::size_t i = 0; i < task.predecessors.size(); ++i) {
+            file_ << (i == 0 ? " after=" : ",") << task.predecessors[i].task;
+            if (!task.predecessors[i].data) file_ << '-';
+        }
+    });
+}
+
+void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t,
+                        std::uint32_t) noexcept {
+    const auto chunk = [&]() -> TextFile& {
+        file_ << e.array << '[';
+        return file_ << e.chunk << ']';
+    };
+    switch (e.what) {
+    case What::copy:
+        line([&] {
+            file_ << "copy ";
+            place({e.lane, e.position});
+            file_ << ' ';
+            chunk() << ' ';
+            memory(e.from);
+            file_ << '>';
+            memory(e.to);
+            file_ << " bytes=" << std::uint64_t{e.bytes};
+            if (e.task != 0) file_ << " for=" << e.task;
+            after(fences, num_fences);
+        });
+        break;
+    case What::launch:
+        line([&] {
+            file_ << "launch ";
+            place({e.lane, e.position});
+            file_ << ' ' << e.task;
+            after(fences, num_fences);
+        });
+        break;
+    case What::start:
+        line([&] {
+            file_ << "start " << e.task;
+            after(fences, num_fences);
+        });
+        break;
+    case What::returned:
+        line([&] {
+            file_ << "returned ";
+            place({e.lane, e.position});
+            file_ << ' ' << e.task;
+        });
+        break;
+    case What::evict:
+        line([&] {
+            file_ << "evict ";
+            chunk() << ' ';
+            memory(e.from);
+            file_ << (e.flag ? " saved" : " dropped");
+        });
+        break;
+    case What::settled:
+        line([&] {
+            file_ << "settled " << e.task;
+            if (!e.flag && e.other == e.task) file_ << " failed";
+            if (!e.flag && e.other != e.task) file_ << " cancelled=" << e.other;
+        });
+        break;
+    case What::wait_begins: line([&] { file_ << "waits " << e.task << " bytes=" << std::uint64_t{e.bytes}; }); break;
+    case What::array_freed: line([&] { file_ << "free " << e.array; }); break;
+    default: break;  // times, and what follows from the lines above
+    }
+}
+
+void RecordWriter::finish(std::uint64_t lost) noexcept {
+    line([&] { file_ << "end lost=" << lost; });
+}
+
+}  // namespace kmm::trace

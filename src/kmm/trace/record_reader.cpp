@@ -1,0 +1,394 @@
+#include "kmm/trace/record_reader.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <istream>
+#include <string_view>
+#include <unordered_map>
+
+#include "kmm/error.hpp"
+#include "kmm/trace/record_file.hpp"
+
+namespace kmm::trace {
+
+namespace {
+
+/// What of a line has not been read yet.
+class Line {
+  public:
+    Line(const std::string& file, std::size_t number, std::string_view text)
+        : file_(file), number_(number), text_(text), rest_(text) {}
+
+    bool ends() const noexcept { return rest_.empty(); }
+    [[noreturn]] void fail(const std::string& expected) const {
+        throw InvalidArgument(file_ + ", line " + std::to_string(number_) + ": expected " + expected + " at \"" +
+                              std::string(rest_.substr(0, 40)) + "\" in \"" + std::string(text_.substr(0, 120)) +
+                              "\": is it a record of kmm, and complete?");
+    }
+    bool skip(std::string_view text) noexcept {
+        if (rest_.substr(0, text.size()) != text) return false;
+        rest_.remove_prefix(text.size());
+        return true;
+    }
+    void expect(std::string_view text) {
+        if (!skip(text)) fail("\"" + std::string(text) + "\"");
+    }
+    /// Up to a blank.
+    std::string_view word() {
+        const std::string_view found = rest_.substr(0, rest_.find(' '));
+        if (found.empty()) fail("a word");
+        rest_.remove_prefix(found.size());
+        return found;
+    }
+    /// The end is read too.
+    std::string_view up_to(char end) {
+        const std::size_t length = rest_.find(end);
+        if (length == rest_.npos) fail(std::string("\"") + end + "\"");
+        const std::string_view found = rest_.substr(0, length);
+        rest_.remove_prefix(length + 1);
+        return found;
+    }
+    template<typename N>
+    N number() {
+        N value = 0;
+        const auto [end, code] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+        if (code != std::errc()) fail("a number");
+        rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+        return value;
+    }
+    std::string quoted() {
+        expect("\"");
+        std::string text;
+        while (!skip("\"")) {
+            if (rest_.empty()) fail("the end of a name");
+            if (skip("\\u00")) {
+                unsigned byte = 0;
+                const auto [end, code] =
+                    std::from_chars(rest_.data(), rest_.data() + std::min<std::size_t>(2, rest_.size()), byte, 16);
+                if (code != std::errc() || end != rest_.data() + 2) fail("two digits of a character");
+                rest_.remove_prefix(2);
+                if (byte >= 0x80) text += static_cast<char>(0xc0 | byte >> 6);
+                text += static_cast<char>(byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte);
+                continue;
+            }
+            if (rest_[0] == '\\' && rest_.size() > 1) rest_.remove_prefix(1);
+            text += rest_[0];
+            rest_.remove_prefix(1);
+        }
+        return text;
+    }
+
+  private:
+    const std::string& file_;
+    std::size_t number_;
+    std::string_view text_;
+    std::string_view rest_;
+};
+
+class Reader {
+  public:
+    Reader(const std::string& name, Consumer& consumer) : name_(name), consumer_(consumer) {}
+
+    void head(std::istream& in, Machine& machine);
+    void body(std::istream& in, bool* complete);
+
+  private:
+    bool next(std::istream& in) {
+        if (!std::getline(in, text_)) return false;
+        ++number_;
+        return true;
+    }
+    void event(Line& line, What what);
+    void array(Line& line);
+    void task(Line& line, TaskKind kind);
+    void use(Line& line, Task& task, detail::AccessKind kind);
+    detail::Box box(Line& line, std::uint32_t* rank);
+    Fence place(Line& line);
+    Memory memory(Line& line);
+    void chunk(Line& line, Event& event);
+    std::vector<Fence> after(Line& line);
+
+    const std::string& name_;
+    Consumer& consumer_;
+    std::string text_;
+    std::size_t number_ = 0;
+    std::unordered_map<std::string, LaneId> lanes_;
+};
+
+// ------------------------------------------------------------------------------------------------------ parts of lines
+
+detail::Box Reader::box(Line& line, std::uint32_t* rank) {
+    detail::Box b;
+    *rank = 0;
+    if (line.skip(".")) return b;
+    do {
+        if (*rank == detail::max_rank) line.fail("no more than " + std::to_string(detail::max_rank) + " axes");
+        b.begin[*rank] = line.number<std::int64_t>();
+        line.expect(":");
+        b.end[*rank] = line.number<std::int64_t>();
+        ++*rank;
+    } while (line.skip(","));
+    return b;
+}
+
+Fence Reader::place(Line& line) {
+    const std::string name(line.up_to(':'));
+    const auto at = lanes_.find(name);
+    if (at == lanes_.end()) line.fail("a lane of the second line of the file, and not \"" + name + "\",");
+    return {at->second, line.number<Position>()};
+}
+
+Memory Reader::memory(Line& line) {
+    if (line.skip("host")) return 0;
+    line.expect("g");
+    return 1 + line.number<Memory>();
+}
+
+void Reader::chunk(Line& line, Event& event) {
+    event.array = line.number<Number>();
+    line.expect("[");
+    event.chunk = line.number<std::uint32_t>();
+    line.expect("] ");
+}
+
+std::vector<Fence> Reader::after(Line& line) {
+    std::vector<Fence> fences;
+    if (line.ends()) return fences;
+    line.expect(" after=");
+    do fences.push_back(place(line));
+    while (line.skip(","));
+    return fences;
+}
+
+// --------------------------------------------------------------------------------------------------------------- lines
+
+void Reader::array(Line& line) {
+    Array a;
+    a.number = line.number<Number>();
+    a.name = "array " + std::to_string(a.number);
+    line.expect(" element=");
+    a.element_bytes = line.number<std::size_t>();
+    line.expect(" box=");
+    a.box = box(line, &a.rank);
+    line.expect(" chunks=");
+    std::uint32_t rank = 0;
+    while (!line.ends()) {
+        if (!a.chunks.empty()) line.expect(";");
+        a.chunks.push_back(box(line, &rank));
+        if (rank != a.rank) line.fail("a box of rank " + std::to_string(a.rank));
+    }
+    consumer_.bound(a, 0);
+}
+
+void Reader::use(Line& line, Task& task, detail::AccessKind kind) {
+    Use& u = task.uses.emplace_back();
+    u.kind = kind;
+    u.array = line.number<Number>();
+    line.expect("[");
+    u.empty = line.skip("]");
+    if (u.empty) return;
+    u.chunk = line.number<std::uint32_t>();
+    line.expect("]@");
+    u.region = box(line, &u.rank);
+    u.first_of_chunk = line.skip("=");
+    if (!u.first_of_chunk) return;
+    u.needs_content = line.skip("c");
+    u.writes_chunk = line.skip("w");
+    u.replaces_chunk = line.skip("x");
+}
+
+void Reader::task(Line& line, TaskKind kind) {
+    Task t;
+    t.kind = kind;
+    t.number = line.number<Number>();
+    if (kind > TaskKind::barrier) {
+        line.expect(" on=");
+        t.memory = memory(line);
+        line.expect(" name=");
+        t.name = line.quoted();
+        line.expect(" chunk=");
+        t.chunk_index = line.number<std::uint32_t>();
+        line.expect("/");
+        t.num_chunks = line.number<std::uint32_t>();
+        line.expect(" space=");
+        if (!line.skip(".")) {
+            do {
+                t.offset.push_back(line.number<std::int64_t>());
+                line.expect("+");
+                t.size.push_back(line.number<std::int64_t>());
+            } while (line.skip(","));
+        }
+    }
+    const auto three = [&](std::uint32_t* values) {
+        for (int k = 0; k < 3; ++k) {
+            if (k > 0) line.expect(",");
+            values[k] = line.number<std::uint32_t>();
+        }
+    };
+    while (!line.ends()) {
+        if (line.skip(" grid="))
+            three(t.grid);
+        else if (line.skip(" block="))
+            three(t.block);
+        else if (line.skip(" shared="))
+            t.shared_bytes = line.number<std::uint32_t>();
+        else if (line.skip(" r"))
+            use(line, t, detail::AccessKind::read);
+        else if (line.skip(" w"))
+            use(line, t, detail::AccessKind::write);
+        else if (line.skip(" o"))
+            use(line, t, detail::AccessKind::overwrite);
+        else if (line.skip(" after=")) {
+            do {
+                const Number number = line.number<Number>();
+                t.predecessors.push_back({number, !line.skip("-")});
+            } while (line.skip(","));
+        } else
+            line.fail("a part of a task");
+    }
+    consumer_.submitted(t, 0);
+}
+
+void Reader::event(Line& line, What what) {
+    Event e{.what = what};
+    std::vector<Fence> fences;
+    const auto lane = [&] {
+        const Fence at = place(line);
+        e.lane = at.lane;
+        e.position = at.position;
+        line.expect(" ");
+    };
+    switch (what) {
+    case What::copy:
+        lane();
+        chunk(line, e);
+        e.from = memory(line);
+        line.expect(">");
+        e.to = memory(line);
+        line.expect(" bytes=");
+        e.bytes = line.number<std::size_t>();
+        if (line.skip(" for=")) e.task = line.number<Number>();
+        fences = after(line);
+        break;
+    case What::launch:
+    case What::returned:
+        lane();
+        e.task = line.number<Number>();
+        fences = after(line);
+        break;
+    case What::start:
+        e.task = line.number<Number>();
+        fences = after(line);
+        break;
+    case What::evict:
+        chunk(line, e);
+        e.from = memory(line);
+        e.flag = line.skip(" saved");
+        if (!e.flag) line.expect(" dropped");
+        break;
+    case What::settled:
+        e.task = line.number<Number>();
+        e.flag = line.ends();
+        if (line.skip(" failed")) e.other = e.task;
+        if (line.skip(" cancelled=")) e.other = line.number<Number>();
+        break;
+    case What::wait_begins:
+        e.task = line.number<Number>();
+        line.expect(" bytes=");
+        e.bytes = line.number<std::size_t>();
+        break;
+    default: e.array = line.number<Number>(); break;
+    }
+    if (!line.ends()) line.fail("the end of the line");
+    consumer_.note(e, fences.data(), fences.size(), 0, 0);
+}
+
+void Reader::head(std::istream& in, Machine& machine) {
+    if (!next(in) || text_ != "kmm-record 1")
+        throw InvalidArgument(name_ + " is no record: its first line is not \"kmm-record 1\" but \"" +
+                              text_.substr(0, 40) + "\"");
+    if (!next(in)) throw InvalidArgument(name_ + " ends behind its first line");
+    Line line(name_, number_, text_);
+    line.expect("runtime driver=");
+    machine.driver = line.word();
+    line.expect(" limits=");
+    do machine.limits_bytes.push_back(line.number<std::size_t>());
+    while (line.skip(","));
+    line.expect(" lanes=");
+    const std::string names(line.word());
+    for (std::size_t begin = 0; begin < names.size();) {
+        const std::size_t end = std::min(names.find(',', begin), names.size());
+        const std::string name = names.substr(begin, end - begin);
+        begin = end + 1;
+        Line lane(name_, number_, name);
+        LaneInfo info;
+        lane.expect("g");
+        info.device = lane.number<std::uint32_t>();
+        lane.expect(".");
+        if (lane.skip("up"))
+            info.role = LaneRole::up;
+        else if (lane.skip("down"))
+            info.role = LaneRole::down;
+        else if (lane.skip("peer"))
+            info.role = LaneRole::peer;
+        else {
+            info.role = lane.skip("c") ? LaneRole::compute : LaneRole::launcher;
+            if (info.role == LaneRole::launcher) lane.expect("f");
+            info.index = lane.number<std::uint32_t>();
+        }
+        lanes_[name] = static_cast<LaneId>(machine.lanes.size());
+        machine.lanes.push_back(info);
+    }
+}
+
+void Reader::body(std::istream& in, bool* complete) {
+    static constexpr std::pair<std::string_view, TaskKind> kinds[] = {{"join ", TaskKind::join},
+                                                                      {"barrier ", TaskKind::barrier},
+                                                                      {"host ", TaskKind::host},
+                                                                      {"function ", TaskKind::function},
+                                                                      {"kernel ", TaskKind::kernel}};
+    static constexpr std::pair<std::string_view, What> events[] = {
+        {"copy ", What::copy},         {"launch ", What::launch},   {"start ", What::start},
+        {"returned ", What::returned}, {"evict ", What::evict},     {"settled ", What::settled},
+        {"waits ", What::wait_begins}, {"free ", What::array_freed}};
+    *complete = false;
+    while (next(in)) {
+        Line line(name_, number_, text_);
+        if (line.skip("end lost=")) {
+            *complete = line.number<std::uint64_t>() == 0;
+            continue;
+        }
+        if (line.skip("array ")) {
+            array(line);
+            continue;
+        }
+        if (line.skip("name ")) {
+            const auto number = line.number<Number>();
+            line.expect(" ");
+            consumer_.named(number, line.quoted(), 0);
+            continue;
+        }
+        const auto kind =
+            std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& k) { return line.skip(k.first); });
+        if (kind != std::end(kinds)) {
+            task(line, kind->second);
+            continue;
+        }
+        const auto what =
+            std::find_if(std::begin(events), std::end(events), [&](const auto& w) { return line.skip(w.first); });
+        if (what == std::end(events)) line.fail("a kind of line");
+        event(line, what->second);
+    }
+}
+
+}  // namespace
+
+Machine read_record(std::istream& in, const std::string& name, Consumer& consumer, bool* complete) {
+    Machine machine;
+    Reader reader(name, consumer);
+    reader.head(in, machine);
+    reader.body(in, complete);
+    return machine;
+}
+
+}  // namespace kmm::trace

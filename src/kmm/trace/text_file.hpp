@@ -1,0 +1,46 @@
+// A file of text that is written from the beginning to the end.
+//
+// Owns: the file and a buffer. Must not know: what is written. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace kmm::trace {
+
+/// Appends the text in quotes, as JSON writes strings. Bytes that are no UTF-8 count as Latin-1.
+void append_json(std::string& out, std::string_view text);
+
+class TextFile {
+  public:
+    /// Makes the file empty. Throws InvalidArgument, naming `what_for` (a setting) and the remedy, where it cannot be
+    /// written.
+    TextFile(const std::string& path, const char* what_for);
+    /// Writes the rest. What could not be written has been logged, once.
+    ~TextFile();
+    TextFile(const TextFile&) = delete;
+    TextFile& operator=(const TextFile&) = delete;
+
+    TextFile& operator<<(std::string_view text);
+    TextFile& operator<<(char c);
+    TextFile& operator<<(std::uint64_t number);
+    TextFile& operator<<(std::int64_t number);
+    TextFile& operator<<(std::uint32_t number) { return *this << std::uint64_t{number}; }
+    /// As `append_json`.
+    TextFile& quoted(std::string_view text);
+    /// Nanoseconds as microseconds: "12.345".
+    TextFile& microseconds(std::int64_t nanoseconds);
+    const std::string& path() const noexcept { return path_; }
+
+  private:
+    void write() noexcept;
+
+    std::string path_;
+    std::string buffer_;
+    std::FILE* file_ = nullptr;
+    bool failed_ = false;
+};
+
+}  // namespace kmm::trace

@@ -1,0 +1,343 @@
+#include "kmm/trace/trace_file.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "kmm/version.hpp"
+
+namespace kmm::trace {
+
+namespace {
+
+// Rows of the picture: processes of the format. Memory m is process 2 + m.
+constexpr std::uint64_t program_process = 1;
+constexpr std::uint64_t host_process = 2;
+constexpr std::uint64_t planner_thread = 1;
+// Threads of the program and of the host have the numbers of the collector, behind those that are fixed.
+constexpr std::uint64_t first_thread = 10;
+
+// Of each lane; work waits for positions that are further back only where it waits for other work as well.
+constexpr std::size_t most_ends = 4096;
+
+constexpr std::uint64_t process_of_memory(Memory memory) noexcept { return host_process + memory; }
+
+std::string_view role_name(LaneRole role) noexcept {
+    switch (role) {
+    case LaneRole::compute: return "compute ";
+    case LaneRole::up: return "up";
+    case LaneRole::down: return "down";
+    case LaneRole::peer: return "peer";
+    case LaneRole::launcher: break;
+    }
+    return "launcher ";
+}
+
+std::string row_name(const LaneInfo& lane) {
+    std::string name(role_name(lane.role));
+    if (name.back() == ' ') name += std::to_string(lane.index);
+    return name;
+}
+
+std::uint64_t thread_of(LaneId lane) noexcept { return 1 + graph::index_of(lane); }
+
+std::string quoted(std::string_view text) {
+    std::string result;
+    append_json(result, text);
+    return result;
+}
+
+}  // namespace
+
+TraceWriter::TraceWriter(const std::string& path, const char* what_for, Machine machine, std::int64_t begin_ns,
+                         bool device_times)
+    : machine_(std::move(machine)), file_(path, what_for), begin_ns_(begin_ns), lanes_(machine_.lanes.size()) {
+    file_ << R"({"displayTimeUnit":"ms","otherData":{"kmm_version":")" << std::uint64_t{KMM_VERSION_MAJOR} << '.'
+          << std::uint64_t{KMM_VERSION_MINOR} << '.' << std::uint64_t{KMM_VERSION_PATCH} << R"(","runtime":")"
+          << machine_.runtime << R"(","driver":)";
+    file_.quoted(machine_.driver) << R"(,"device_times":)" << (device_times ? R"("device")" : R"("host")")
+                                  << "},\n\"traceEvents\":[";
+    name_process(program_process, "program", 0);
+    name_thread(program_process, planner_thread, "planner");
+    for (Memory m = 0; m < machine_.memories.size(); ++m)
+        name_process(process_of_memory(m), machine_.memories[m], m + 1);
+    for (std::size_t i = 0; i < machine_.lanes.size(); ++i) {
+        const auto lane = static_cast<LaneId>(i);
+        name_thread(process_of(lane), thread_of(lane), row_name(machine_.lanes[i]));
+        lanes_[i].last_end_ns = begin_ns_;
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------- parts of events
+
+TextFile& TraceWriter::begin_event() {
+    file_ << (first_ ? "\n" : ",\n");
+    first_ = false;
+    return file_;
+}
+
+TextFile& TraceWriter::time(std::int64_t time_ns) { return file_.microseconds(time_ns - begin_ns_); }
+
+std::uint64_t TraceWriter::process_of(LaneId lane) const {
+    return process_of_memory(1 + machine_.lanes[graph::index_of(lane)].device);
+}
+
+void TraceWriter::name_process(std::uint64_t process, std::string_view name, std::uint64_t rank) {
+    begin_event() << R"({"ph":"M","pid":)" << process << R"(,"tid":0,"name":"process_name","args":{"name":)";
+    file_.quoted(name) << "}}";
+    begin_event() << R"({"ph":"M","pid":)" << process << R"(,"tid":0,"name":"process_sort_index","args":{"sort_index":)"
+                  << rank << "}}";
+}
+
+void TraceWriter::name_thread(std::uint64_t process, std::uint64_t thread, std::string_view name) {
+    begin_event() << R"({"ph":"M","pid":)" << process << R"(,"tid":)" << thread
+                  << R"(,"name":"thread_name","args":{"name":)";
+    file_.quoted(name) << "}}";
+}
+
+void TraceWriter::need_thread(std::uint64_t process, std::uint32_t thread, const char* name) {
+    const std::uint64_t key = std::uint64_t{thread} * 16 + process;
+    if (std::find(named_threads_.begin(), named_threads_.end(), key) != named_threads_.end()) return;
+    named_threads_.push_back(key);
+    name_thread(process, first_thread + thread, std::string(name) + " " + std::to_string(thread));
+}
+
+void TraceWriter::slice(std::uint64_t process, std::uint64_t thread, std::string_view name, const char* category,
+                        std::int64_t begin_ns, std::int64_t end_ns, std::string_view arguments) {
+    begin_event() << R"({"ph":"X","pid":)" << process << R"(,"tid":)" << thread << R"(,"name":)";
+    file_.quoted(name) << R"(,"cat":")" << category << R"(","ts":)";
+    time(begin_ns) << R"(,"dur":)";
+    file_.microseconds(end_ns - begin_ns) << R"(,"args":{)" << arguments << "}}";
+}
+
+void TraceWriter::mark(std::uint64_t process, std::string_view name, const char* category, std::int64_t time_ns,
+                       std::string_view arguments) {
+    begin_event() << R"({"ph":"i","s":"p","cat":")" << category << R"(","pid":)" << process << R"(,"tid":0,"name":)";
+    file_.quoted(name) << R"(,"ts":)";
+    time(time_ns) << R"(,"args":{)" << arguments << "}}";
+}
+
+TraceWriter::Named TraceWriter::named(Number task) const {
+    const auto at = tasks_.find(task);
+    return at != tasks_.end() ? at->second : Named{"task " + std::to_string(task), {}};
+}
+
+std::string TraceWriter::chunk_name(Number array, std::uint32_t chunk) const {
+    const auto at = arrays_.find(array);
+    return (at != arrays_.end() ? at->second : "array " + std::to_string(array)) + "[" + std::to_string(chunk) + "]";
+}
+
+std::string TraceWriter::task_arguments(Number task, const Named& named) const {
+    std::string text = "\"task\":" + std::to_string(task);
+    if (!named.chunk.empty()) text += ",\"chunk\":" + quoted(named.chunk);
+    return text;
+}
+
+std::string TraceWriter::after_text(const Fence* fences, std::size_t num_fences) const {
+    if (num_fences == 0) return {};
+    std::string text = ",\"after\":\"";
+    for (std::size_t i = 0; i < num_fences; ++i) {
+        const LaneInfo& lane = machine_.lanes[graph::index_of(fences[i].lane)];
+        if (i > 0) text += ", ";
+        text += "GPU " + std::to_string(lane.device) + " " + row_name(lane) + ":" + std::to_string(fences[i].position);
+    }
+    return text + '"';
+}
+
+// -------------------------------------------------------------------------------------------------------------- events
+
+void TraceWriter::bound(const Array& array, std::int64_t) noexcept {
+    try {
+        arrays_[array.number] = array.name;
+    } catch (const std::bad_alloc&) {
+        // It is called by its number.
+    }
+}
+
+void TraceWriter::named(Number array, const std::string& name, std::int64_t) noexcept {
+    try {
+        arrays_[array] = name;
+    } catch (const std::bad_alloc&) {
+        // It is called as before.
+    }
+}
+
+void TraceWriter::submitted(const Task& task, std::int64_t) noexcept {
+    if (task.kind <= TaskKind::barrier) return;
+    try {
+        Named& n = tasks_[task.number];
+        n.name = task.name.empty() ? "task" : task.name;
+        if (task.num_chunks > 1) n.chunk = std::to_string(task.chunk_index) + " of " + std::to_string(task.num_chunks);
+    } catch (const std::bad_alloc&) {
+        // It is called by its number.
+    }
+}
+
+void TraceWriter::note(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
+                       std::uint32_t thread) noexcept {
+    try {
+        write_event(event, fences, num_fences, time_ns, thread);
+    } catch (const std::bad_alloc&) {
+        // It is missing in the picture.
+    }
+}
+
+void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
+                              std::uint32_t thread) {
+    switch (e.what) {
+    case What::copy: copy(e, fences, num_fences); break;
+    case What::launch: launch(e, fences, num_fences); break;
+    case What::returned: returned(e, time_ns); break;
+    case What::evict:
+        mark(process_of_memory(e.from), chunk_name(e.array, e.chunk), "evict", time_ns,
+             "\"bytes\":" + std::to_string(e.bytes) + ",\"saved\":" + (e.flag ? "true" : "false"));
+        break;
+    case What::completed: completed(e, time_ns); break;
+    case What::settled: settled(e, time_ns); break;
+    case What::array_freed: arrays_.erase(e.array); break;
+    case What::wait_begins:
+    case What::wait_ends: wait_for_memory(e, time_ns); break;
+    case What::memory:
+        begin_event() << R"({"ph":"C","pid":)" << process_of_memory(e.from) << R"(,"tid":0,"name":"memory","ts":)";
+        time(time_ns) << R"(,"args":{"in use":)" << std::uint64_t{e.bytes} << R"(,"held":)" << e.other << "}}";
+        break;
+    case What::submit:
+        need_thread(program_process, thread, "submits");
+        slice(program_process, first_thread + thread, named(e.task).name, "submit", e.begin_ns, e.end_ns,
+              "\"task\":" + std::to_string(e.task) + ",\"tasks\":" + std::to_string(e.other));
+        break;
+    case What::plan: slice(program_process, planner_thread, "plan", "plan", e.begin_ns, e.end_ns, {}); break;
+    case What::fed:
+        if (Pending* const p = find(e)) p->fed_ns = time_ns;
+        break;
+    case What::ran:
+        if (Pending* const p = find(e)) p->ran_begin_ns = e.begin_ns, p->ran_end_ns = e.end_ns;
+        break;
+    case What::function: function(e, thread); break;
+    case What::ready:
+    case What::start: break;
+    }
+}
+
+void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fences) {
+    std::string arguments = "\"array\":";
+    const auto array = arrays_.find(e.array);
+    arguments += quoted(array != arrays_.end() ? array->second : "array " + std::to_string(e.array));
+    arguments += ",\"array_chunk\":" + std::to_string(e.chunk) + ",\"bytes\":" + std::to_string(e.bytes);
+    const auto place = [](Memory m) { return m == 0 ? std::string("host") : "GPU " + std::to_string(m - 1); };
+    arguments += ",\"from\":\"" + place(e.from) + "\",\"to\":\"" + place(e.to) + '"';
+    if (e.task != 0) arguments += ",\"task\":" + std::to_string(e.task);
+    arguments += after_text(fences, num_fences);
+    lanes_[graph::index_of(e.lane)].pending.push_back(
+        {e.position, chunk_name(e.array, e.chunk), std::move(arguments), "copy", {fences, fences + num_fences}});
+}
+
+void TraceWriter::launch(const Event& e, const Fence* fences, std::size_t num_fences) {
+    const Named n = named(e.task);
+    std::string arguments = task_arguments(e.task, n) + ",\"position\":" + std::to_string(e.position);
+    arguments += after_text(fences, num_fences);
+    lanes_[graph::index_of(e.lane)].pending.push_back(
+        {e.position, n.name, std::move(arguments), "kernel", {fences, fences + num_fences}});
+}
+
+/// Begins when the function did: what it put on the lane cannot be told apart.
+void TraceWriter::returned(const Event& e, std::int64_t time_ns) {
+    const Named n = named(e.task);
+    Pending p{e.position, n.name, task_arguments(e.task, n), "function", {}, time_ns};
+    if (const auto begun = function_begins_.extract(e.task)) p.fed_ns = begun.mapped();
+    lanes_[graph::index_of(e.lane)].pending.push_back(std::move(p));
+}
+
+void TraceWriter::function(const Event& e, std::uint32_t thread) {
+    if (e.from != 0) {
+        function_begins_[e.task] = e.begin_ns;
+        return;
+    }
+    need_thread(host_process, thread, "thread");
+    const Named n = named(e.task);
+    slice(host_process, first_thread + thread, n.name, "host task", e.begin_ns, e.end_ns, task_arguments(e.task, n));
+}
+
+TraceWriter::Pending* TraceWriter::find(const Event& e) {
+    auto& pending = lanes_[graph::index_of(e.lane)].pending;
+    const auto at = std::lower_bound(pending.begin(), pending.end(), e.position,
+                                     [](const Pending& p, Position position) { return p.position < position; });
+    return at != pending.end() && at->position == e.position ? &*at : nullptr;
+}
+
+/// When it can have begun at the earliest: it was on the stream, and what it comes after was seen to be done.
+std::int64_t TraceWriter::begin_of(const Lane& lane, const Pending& pending) const {
+    std::int64_t begin = std::max(lane.last_end_ns, pending.fed_ns);
+    for (const Fence& f : pending.after) {
+        const auto& ends = lanes_[graph::index_of(f.lane)].ends_ns;
+        const auto at = std::lower_bound(ends.begin(), ends.end(), f.position,
+                                         [](const auto& end, Position position) { return end.first < position; });
+        if (at != ends.end()) begin = std::max(begin, at->second);
+    }
+    return begin;
+}
+
+void TraceWriter::note_end(Lane& lane, Position position, std::int64_t time_ns) {
+    lane.last_end_ns = time_ns;
+    lane.ends_ns.emplace_back(position, time_ns);
+    if (lane.ends_ns.size() > most_ends) lane.ends_ns.pop_front();
+}
+
+// A lane's work is in order, and seen to be done for several positions at once. Where the device's own times are not
+// asked for, the time since the first of them can have begun is divided evenly.
+void TraceWriter::completed(const Event& e, std::int64_t time_ns) {
+    Lane& lane = lanes_[graph::index_of(e.lane)];
+    std::size_t count = 0;
+    while (count < lane.pending.size() && lane.pending[count].position <= e.position) ++count;
+    for (; count > 0; --count) {
+        const Pending& p = lane.pending.front();
+        std::int64_t begin = std::min(begin_of(lane, p), time_ns);
+        std::int64_t end = begin + (time_ns - begin) / static_cast<std::int64_t>(count);
+        if (p.ran_end_ns != 0) {
+            begin = std::max(lane.last_end_ns, p.ran_begin_ns);
+            end = std::max(begin, p.ran_end_ns);
+        }
+        slice(process_of(e.lane), thread_of(e.lane), p.name, p.category, begin, end, p.arguments);
+        note_end(lane, p.position, end);
+        lane.pending.pop_front();
+    }
+}
+
+void TraceWriter::wait_for_memory(const Event& e, std::int64_t time_ns) {
+    const bool begins = e.what == What::wait_begins;
+    if (begins)
+        waiting_[e.task] = e.from;
+    else if (waiting_.erase(e.task) == 0)
+        return;  // it began before the trace
+    begin_event() << R"({"ph":")" << (begins ? 'b' : 'e') << R"(","cat":"wait for memory","id":)" << e.task
+                  << R"(,"pid":)" << process_of_memory(e.from) << R"(,"tid":0,"name":)";
+    file_.quoted(named(e.task).name) << R"(,"ts":)";
+    time(time_ns) << R"(,"args":{"task":)" << e.task << R"(,"bytes":)" << std::uint64_t{e.bytes} << "}}";
+}
+
+void TraceWriter::settled(const Event& e, std::int64_t time_ns) {
+    if (!e.flag) {
+        const Named n = named(e.task);
+        std::string arguments = task_arguments(e.task, n);
+        if (e.other != e.task) arguments += ",\"cancelled_by\":" + std::to_string(e.other);
+        mark(process_of_memory(e.from), n.name, "fail", time_ns, arguments);
+    }
+    tasks_.erase(e.task);
+    function_begins_.erase(e.task);
+}
+
+void TraceWriter::finish(std::uint64_t lost) noexcept {
+    try {
+        const std::int64_t now = clock_ns();
+        for (const auto& [task, memory] : std::unordered_map<Number, Memory>(waiting_))
+            wait_for_memory({.what = What::wait_ends, .from = memory, .task = task}, now);
+        // What has not been seen to be done ends with the trace.
+        for (std::size_t i = 0; i < lanes_.size(); ++i)
+            completed({.what = What::completed, .lane = static_cast<LaneId>(i), .position = ~Position{0}}, now);
+        file_ << "\n],\n\"lost_events\":" << lost << "}\n";
+    } catch (const std::bad_alloc&) {
+        // The file says by itself that it is not complete.
+    }
+}
+
+}  // namespace kmm::trace

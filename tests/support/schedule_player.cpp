@@ -1,0 +1,190 @@
+#include "schedule_player.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace kmm::testing {
+
+void Program::named(trace::Number array, const std::string& name, std::int64_t) noexcept {
+    for (trace::Array& a : arrays) {
+        if (a.number != array) continue;
+        a.name = name;
+        a.is_named = true;
+    }
+}
+
+void Program::note(const trace::Event& e, const trace::Fence*, std::size_t, std::int64_t, std::uint32_t) noexcept {
+    if (e.what == trace::What::settled && !e.flag && e.other == e.task) failed.insert(e.task);
+}
+
+namespace {
+
+std::uint32_t count_lanes(const trace::Machine& machine, graph::LaneRole role) {
+    return static_cast<std::uint32_t>(
+        std::count_if(machine.lanes.begin(), machine.lanes.end(),
+                      [&](const graph::LaneInfo& l) { return l.device == 0 && l.role == role; }));
+}
+
+graph::TaskKind kind_of(trace::TaskKind kind) {
+    switch (kind) {
+    case trace::TaskKind::host: return graph::TaskKind::host;
+    case trace::TaskKind::function: return graph::TaskKind::device_function;
+    case trace::TaskKind::kernel: return graph::TaskKind::kernel;
+    default: return graph::TaskKind::join;
+    }
+}
+
+std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t num_memories) {
+    auto array = std::make_unique<memory::Array>();
+    array->number = told.number;
+    array->set_name(told.name);
+    array->rank = told.rank;
+    array->element_bytes = static_cast<std::uint32_t>(told.element_bytes);
+    array->boxes = told.chunks;
+    array->chunks = std::vector<memory::Chunk>(told.chunks.size());
+    for (std::size_t i = 0; i < told.chunks.size(); ++i) {
+        memory::Chunk& c = array->chunks[i];
+        c.array = array.get();
+        c.index = static_cast<std::uint32_t>(i);
+        c.size_bytes = static_cast<std::size_t>(graph::volume(told.chunks[i])) * told.element_bytes;
+        c.replicas.resize(num_memories);
+    }
+    return array;
+}
+
+}  // namespace
+
+SchedulePlayer::SchedulePlayer(const Program& program, trace::Consumer& consumer)
+    : program_(program), consumer_(consumer) {
+    const trace::Machine& machine = program.machine;
+    schedule::SchedulerOptions options;
+    options.num_devices = static_cast<std::uint32_t>(machine.limits_bytes.size()) - 1;
+    options.compute_lanes = count_lanes(machine, graph::LaneRole::compute);
+    options.launcher_lanes = count_lanes(machine, graph::LaneRole::launcher);
+    options.host_threads = 1;
+    options.trace = &emitter_;
+    emitter_.listen(this);
+    for (std::size_t m = 0; m < machine.limits_bytes.size(); ++m) next_address_.push_back((m + 1) << 40);
+    scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options,
+                                                       machine.limits_bytes);
+}
+
+SchedulePlayer::~SchedulePlayer() = default;
+
+bool SchedulePlayer::play() {
+    for (const trace::Array& a : program_.arrays) {
+        arrays_[a.number] = make_array(a, program_.machine.limits_bytes.size());
+        consumer_.bound(a, 0);
+    }
+    for (const trace::Task& t : program_.tasks) submit(t);
+    scheduler_->dispatch();
+    for (;;) {
+        answer_growth();
+        const bool completed = complete_oldest();
+        const bool ran = run_oldest();
+        if (!completed && !ran && growths_.empty()) return scheduler_->idle();
+    }
+}
+
+void SchedulePlayer::submit(const trace::Task& told) {
+    tasks_.push_back(std::make_unique<graph::Task>());
+    graph::Task& t = *tasks_.back();
+    t.kind = kind_of(told.kind);
+    t.is_barrier = told.kind == trace::TaskKind::barrier;
+    t.memory = told.memory;
+    t.chunk_index = told.chunk_index;
+    for (const trace::Use& use : told.uses) {
+        graph::Access& a = t.accesses.emplace_back();
+        t.layouts.emplace_back();
+        a.kind = use.kind;
+        a.first_of_chunk = use.first_of_chunk;
+        if (use.empty) continue;
+        a.chunk = &arrays_.at(use.array)->chunks.at(use.chunk);
+        a.needs_content = use.needs_content;
+        a.writes_chunk = use.writes_chunk;
+        a.replaces_chunk = use.replaces_chunk;
+    }
+    for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
+    if (table_.add(&t) != told.number)
+        throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
+    consumer_.submitted(told, 0);
+    scheduler_->submit(t);
+}
+
+void SchedulePlayer::answer_growth() {
+    while (!growths_.empty()) {
+        const auto [memory, bytes] = growths_.front();
+        growths_.pop_front();
+        scheduler_->grown(memory, next_address_[memory], bytes);
+        next_address_[memory] += bytes;
+        scheduler_->dispatch();
+    }
+}
+
+bool SchedulePlayer::complete_oldest() {
+    if (instructions_.empty()) return false;
+    const schedule::Instruction i = std::move(instructions_.front());
+    instructions_.pop_front();
+    if (i.op == schedule::Instruction::Op::kernel && program_.failed.count(i.task->number) != 0)
+        scheduler_->task_failed(*i.task, std::make_exception_ptr(std::runtime_error("as recorded")));
+    scheduler_->advance(i.lane, i.position);
+    scheduler_->dispatch();
+    return true;
+}
+
+bool SchedulePlayer::run_oldest() {
+    if (functions_.empty()) return false;
+    graph::Task& t = *functions_.front();
+    functions_.pop_front();
+    std::exception_ptr thrown;
+    if (program_.failed.count(t.number) != 0) thrown = std::make_exception_ptr(std::runtime_error("as recorded"));
+    if (t.kind == graph::TaskKind::host) {
+        scheduler_->host_done(t, thrown);
+    } else {
+        const graph::LaneId lane = scheduler_->lane(t.memory - 1, graph::LaneRole::launcher, 0);
+        scheduler_->launched(t, lane, ++launched_[lane], thrown);
+    }
+    scheduler_->dispatch();
+    return true;
+}
+
+void SchedulePlayer::instruct(std::uint32_t, schedule::Instruction&& instruction) {
+    instructions_.push_back(std::move(instruction));
+}
+
+void SchedulePlayer::launch(std::uint32_t, graph::Task& task) { functions_.push_back(&task); }
+
+void SchedulePlayer::settled(graph::Task& task) noexcept {
+    if (task.failure != nullptr) failures_[task.number] = task.failure;
+    table_.remove(task.number);
+}
+
+std::shared_ptr<graph::Failure> SchedulePlayer::make_failure(graph::Task& task, std::exception_ptr thrown,
+                                                             const std::shared_ptr<graph::RootFailure>& root) {
+    auto failure = std::make_shared<graph::Failure>();
+    failure->root = root;
+    if (root == nullptr) {
+        failure->root = std::make_shared<graph::RootFailure>();
+        failure->root->number = task.number;
+        failure->root->cause = thrown;
+    }
+    return failure;
+}
+
+std::shared_ptr<graph::Failure> SchedulePlayer::find_failure(graph::TaskNumber number) {
+    const auto at = failures_.find(number);
+    return at == failures_.end() ? nullptr : at->second;
+}
+
+void SchedulePlayer::out_of_memory(graph::Task& task) {
+    task.thrown = std::make_exception_ptr(std::runtime_error("out of memory"));
+}
+
+void SchedulePlayer::note(const trace::Event& event, const graph::FenceSet* fences) noexcept {
+    const std::vector<trace::Fence> list =
+        fences == nullptr ? std::vector<trace::Fence>() : std::vector<trace::Fence>(fences->begin(), fences->end());
+    consumer_.note(event, list.data(), list.size(), 0, 0);
+}
+
+}  // namespace kmm::testing
