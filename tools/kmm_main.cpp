@@ -5,16 +5,19 @@
 #include <initializer_list>
 
 #include "kmm_info.hpp"
+#include "kmm_trace.hpp"
 
 namespace {
 
 constexpr const char* usage = "usage: kmm COMMAND\n"
                               "  info       devices, drivers and why one was refused, limits, links, versions\n"
+                              "  trace      what a runtime did, from the file of KMM_TRACE: check FILE, view FILE\n"
                               "  help       this text\n"
                               "  --version  the version alone\n";
 
 int run(int argc, char** argv) {
     const char* command = argc > 1 ? argv[1] : "help";
+    if (std::strcmp(command, "trace") == 0) return kmm::tools::trace(argc - 2, argv + 2);
     if (argc > 2) {
         std::fprintf(stderr, "kmm: '%s' takes no argument, but got '%s'\n%s", command, argv[2], usage);
         return 2;
