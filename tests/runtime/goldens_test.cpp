@@ -2,7 +2,8 @@
 //
 // Each program runs on the scripted driver and is recorded; the record is then played (schedule_player.hpp), because
 // what a runtime issues depends on when its devices are seen to be done. What the play issues is compared with the
-// file. Where a change is meant, KMM_TEST_WRITE_GOLDENS=<folder> writes the files anew: the commit says why they differ.
+// file. Where a change is meant, KMM_TEST_WRITE_GOLDENS=<folder> writes the files anew: the commit says why they
+// differ.
 #include "harness.hpp"
 
 #include <unistd.h>

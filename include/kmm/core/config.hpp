@@ -130,6 +130,9 @@ struct RuntimeConfig {
     bool trace_device_times = false;
     /// [KMM_RECORD] File for what is submitted and issued, as lines of text without times. `%p` and `%r` as in `trace`.
     std::string record{};
+    /// [KMM_NVTX] NVTX ranges, for profilers: tasks by name while they are launched or run, copies by array and chunk.
+    /// Nothing, with a warning, where the library was built without NVTX.
+    bool nvtx = false;
     /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host
     /// driver the runtime then uses the process's virtual devices, for which resources are made.
     std::vector<DeviceMemorySource> device_resource{};

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "kmm/execute/debug_pattern.hpp"
+#include "kmm/execute/named_range.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::execute {
@@ -32,7 +33,7 @@ Link link_of(const Instruction& copy) noexcept {
 
 DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
                            const void* runtime, Reports& reports, ErrorMaker& errors, const trace::Emitter& emitter,
-                           bool device_times)
+                           bool device_times, bool nvtx)
     : device_(device),
       lanes_(lanes),
       driver_(lanes.driver()),
@@ -42,6 +43,7 @@ DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lane
       errors_(errors),
       emitter_(emitter),
       device_times_(device_times),
+      nvtx_(nvtx),
       clock_(driver_, lanes.ordinal(device)),
       states_(lanes.size() / lanes.num_devices()),
       num_own_lanes_(states_.size() - num_launcher_lanes),
@@ -243,6 +245,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     l.copying->begin();
     auto* const to = reinterpret_cast<void*>(i.destination);
     const auto* const from = reinterpret_cast<const void*>(i.source);
+    const NamedRange range(nvtx_, *i.chunk);
     Status status;
     for (int attempt = 0; attempt < copy_attempts; ++attempt) {
         if (i.from != 0 && i.to != 0)
@@ -303,6 +306,7 @@ Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
     launch.parameters = task.kernel.parameters;
     launch.parameter_bytes = task.kernel.parameter_bytes;
     launch.hooks = failed_.hooks_of(task);
+    const NamedRange range(nvtx_, task);
     // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory
     // it must be told that it may use that much. Both are asked for once, before the launch.
     const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};

@@ -62,10 +62,10 @@ class BusyTime {
 class DeviceThread {
   public:
     /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told when
-    /// work began and ended by the device's own clock.
+    /// work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
     DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
                  const void* runtime, Reports& reports, ErrorMaker& errors, const trace::Emitter& emitter,
-                 bool device_times);
+                 bool device_times, bool nvtx);
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
@@ -133,6 +133,7 @@ class DeviceThread {
     ErrorMaker& errors_;
     const trace::Emitter& emitter_;
     const bool device_times_;
+    const bool nvtx_;
     DeviceClock clock_;
 
     graph::SpinLock queue_lock_;

@@ -4,6 +4,7 @@
 #include "kmm/core/resource.hpp"
 #include "kmm/detail/device_access.hpp"
 #include "kmm/execute/debug_pattern.hpp"
+#include "kmm/execute/named_range.hpp"
 
 namespace kmm::execute {
 
@@ -46,8 +47,8 @@ const TaskStream* TaskScope::stream() noexcept { return current_stream; }
 // ---------------------------------------------------------------------------------------------------- host functions
 
 HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports,
-                   const trace::Emitter& emitter)
-    : runtime_(runtime), device_views_(device_views), reports_(reports), emitter_(emitter) {
+                   const trace::Emitter& emitter, bool nvtx)
+    : runtime_(runtime), device_views_(device_views), reports_(reports), emitter_(emitter), nvtx_(nvtx) {
     start_most(num_threads);
 }
 
@@ -87,6 +88,7 @@ void HostPool::execute(graph::Task& task) {
         context.layouts = task.layouts.data();
         context.chunk = &task.chunk;
         fill_unset_on_host(task);
+        const NamedRange range(nvtx_, task);
         task.in_user_code.store(true, std::memory_order_relaxed);
         task.body.run(task.payload, context);
     } catch (...) {
@@ -105,7 +107,7 @@ void HostPool::execute(graph::Task& task) {
 
 Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams, FailedTasks& failed,
                      const void* runtime, bool device_views, Runner& runner, Reports& reports,
-                     const trace::Emitter& emitter)
+                     const trace::Emitter& emitter, bool nvtx)
     : device_(device),
       lanes_(streams),
       failed_(failed),
@@ -113,7 +115,8 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lan
       device_views_(device_views),
       runner_(runner),
       reports_(reports),
-      emitter_(emitter) {
+      emitter_(emitter),
+      nvtx_(nvtx) {
     for (const LaneId id : lanes) own_lanes_.push_back({id});
     start(lanes.size(), launchers_patience);
 }
@@ -210,6 +213,7 @@ std::exception_ptr Launchers::execute(graph::Task& task, LaneId lane, std::optio
         const TaskStream own{&lanes_.driver(), lanes_.ordinal(device_), stream};
         const TaskScope scope(runtime_, device_views_, &own);
         const UserCode user_code(*this);
+        const NamedRange range(nvtx_, task);
         task.in_user_code.store(true, std::memory_order_relaxed);
         runner_.run_device_function(task, device_, stream);
         task.drop_payload();  // inside the scope: destructors of what it captured are the program's code too

@@ -47,7 +47,7 @@ class HostPool final : public Workers {
     /// `device_views`: code may dereference device views (host driver). Fewer threads where the system gives no more,
     /// and then some are left to others; throws std::system_error if it gives none.
     HostPool(std::size_t num_threads, const void* runtime, bool device_views, Reports& reports,
-             const trace::Emitter& emitter);
+             const trace::Emitter& emitter, bool nvtx);
     ~HostPool() { end_threads(); }
 
     /// A task to run, or a settled one whose payload is to be destroyed.
@@ -61,6 +61,7 @@ class HostPool final : public Workers {
     bool device_views_;
     Reports& reports_;
     const trace::Emitter& emitter_;
+    const bool nvtx_;
 };
 
 /// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose
@@ -79,7 +80,8 @@ class Launchers final : public Workers {
     };
     /// One thread for each lane.
     Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams, FailedTasks& failed,
-              const void* runtime, bool device_views, Runner& runner, Reports& reports, const trace::Emitter& emitter);
+              const void* runtime, bool device_views, Runner& runner, Reports& reports, const trace::Emitter& emitter,
+              bool nvtx);
     ~Launchers() { end_threads(); }
     void push(graph::Task& task);
 
@@ -109,6 +111,7 @@ class Launchers final : public Workers {
     Runner& runner_;
     Reports& reports_;
     const trace::Emitter& emitter_;
+    const bool nvtx_;
     std::mutex lanes_mutex_;  ///< for the two below; nothing is called under it but the inbox
     std::vector<Lane> own_lanes_;
     std::size_t next_preferred_ = 0;

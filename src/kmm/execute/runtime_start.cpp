@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "driver/check.hpp"
+#include "driver/nvtx_ranges.hpp"
 #include "driver/registry.hpp"
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/graph/spin_lock.hpp"
@@ -301,6 +302,10 @@ void RuntimeCore::start_threads() {
     options.trace = &trace_;
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options, limits_);
     begin_files_of_config();
+    if (config_.nvtx && !driver::nvtx::has_ranges()) {
+        log::write(log::Level::warn, "nvtx (KMM_NVTX) is on, but this build of kmm has no NVTX: build it with CUDA");
+        config_.nvtx = false;
+    }
     outgoing_.resize(num_devices());
     refused_at_ns_.resize(limits_.size());
     lanes_ = std::make_unique<execute::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
@@ -309,13 +314,13 @@ void RuntimeCore::start_threads() {
     for (std::uint32_t d = 0; d < num_devices(); ++d) {
         device_threads_.push_back(std::make_unique<execute::DeviceThread>(
             d, launchers_per_device, *lanes_, failed_tasks_, this, static_cast<execute::Reports&>(*this),
-            static_cast<execute::ErrorMaker&>(*this), trace_, config_.trace_device_times));
+            static_cast<execute::ErrorMaker&>(*this), trace_, config_.trace_device_times, config_.nvtx));
         std::vector<graph::LaneId> lanes;
         for (std::uint32_t i = 0; i < launchers_per_device; ++i)
             lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
         launchers_.push_back(std::make_unique<execute::Launchers>(
             d, lanes, *lanes_, failed_tasks_, this, on_host_driver_, static_cast<execute::Launchers::Runner&>(*this),
-            static_cast<execute::Reports&>(*this), trace_));
+            static_cast<execute::Reports&>(*this), trace_, config_.nvtx));
     }
     planner_thread_ = std::thread([this] {
         execute::RuntimeThread mark(this);
@@ -327,7 +332,7 @@ void RuntimeCore::start_threads() {
             "kmm runtime " + std::to_string(number_), config_.device_memory_kind != DeviceMemoryKind::Resource));
     // Last: where threads are scarce the pool gets what is left, and every task can still be run.
     host_pool_ = std::make_unique<execute::HostPool>(config_.host_threads, this, on_host_driver_,
-                                                     static_cast<execute::Reports&>(*this), trace_);
+                                                     static_cast<execute::Reports&>(*this), trace_, config_.nvtx);
     if (const std::size_t given = host_pool_->size(); given < config_.host_threads) {
         log::write(log::Level::warn, "runtime " + std::to_string(number_) + " runs host tasks on " +
                                          std::to_string(given) + " threads instead of " +

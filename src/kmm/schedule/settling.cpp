@@ -1,4 +1,4 @@
-// From a task's publication to its end: links to those before and behind it, failures, arrays that nobody uses any more.
+// From a task's publication to its end: links to those before and behind it, failures, arrays nobody uses any more.
 #include <algorithm>
 
 #include "kmm/schedule/scheduler.hpp"

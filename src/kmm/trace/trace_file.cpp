@@ -51,12 +51,12 @@ std::string quoted(std::string_view text) {
 
 TraceWriter::TraceWriter(const std::string& path, const char* what_for, Machine machine, std::int64_t begin_ns,
                          bool device_times)
-    : machine_(std::move(machine)), file_(path, what_for), begin_ns_(begin_ns), lanes_(machine_.lanes.size()) {
-    file_ << R"({"displayTimeUnit":"ms","otherData":{"kmm_version":")" << std::uint64_t{KMM_VERSION_MAJOR} << '.'
-          << std::uint64_t{KMM_VERSION_MINOR} << '.' << std::uint64_t{KMM_VERSION_PATCH} << R"(","runtime":")"
-          << machine_.runtime << R"(","driver":)";
-    file_.quoted(machine_.driver) << R"(,"device_times":)" << (device_times ? R"("device")" : R"("host")")
-                                  << "},\n\"traceEvents\":[";
+    : machine_(std::move(machine)),
+      file_(path, what_for),
+      begin_ns_(begin_ns),
+      device_times_(device_times),
+      lanes_(machine_.lanes.size()) {
+    file_ << R"({"displayTimeUnit":"ms","traceEvents":[)";
     name_process(program_process, "program", 0);
     name_thread(program_process, planner_thread, "planner");
     for (Memory m = 0; m < machine_.memories.size(); ++m)
@@ -334,7 +334,11 @@ void TraceWriter::finish(std::uint64_t lost) noexcept {
         // What has not been seen to be done ends with the trace.
         for (std::size_t i = 0; i < lanes_.size(); ++i)
             completed({.what = What::completed, .lane = static_cast<LaneId>(i), .position = ~Position{0}}, now);
-        file_ << "\n],\n\"lost_events\":" << lost << "}\n";
+        file_ << "\n],\n\"otherData\":{\"kmm_version\":\"" << std::uint64_t{KMM_VERSION_MAJOR} << '.'
+              << std::uint64_t{KMM_VERSION_MINOR} << '.' << std::uint64_t{KMM_VERSION_PATCH} << R"(","runtime":")"
+              << machine_.runtime << R"(","driver":)";
+        file_.quoted(machine_.driver) << R"(,"device_times":)" << (device_times_ ? R"("device")" : R"("host")")
+                                      << R"(,"dropped_events":")" << lost << "\"}}\n";
     } catch (const std::bad_alloc&) {
         // The file says by itself that it is not complete.
     }

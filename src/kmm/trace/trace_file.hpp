@@ -80,6 +80,7 @@ class TraceWriter final : public Consumer {
     Machine machine_;
     TextFile file_;
     std::int64_t begin_ns_;
+    bool device_times_;
     bool first_ = true;
     std::vector<Lane> lanes_;
     std::unordered_map<Number, Named> tasks_;

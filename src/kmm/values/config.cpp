@@ -49,6 +49,7 @@ constexpr const char* known_variables[] = {
     "KMM_TRACE",
     "KMM_TRACE_DEVICE_TIMES",
     "KMM_RECORD",
+    "KMM_NVTX",
 };
 
 // Of the build and the tests: nothing that a program sets to change its runtime.
@@ -223,6 +224,7 @@ RuntimeConfig default_config_from_environment() {
     read_seconds("KMM_WATCHDOG", config.watchdog);
     if (std::optional<std::string> file = read("KMM_TRACE")) config.trace = *file;
     if (std::optional<std::string> file = read("KMM_RECORD")) config.record = *file;
+    read_choice("KMM_NVTX", {{"1", true}, {"true", true}, {"0", false}, {"false", false}}, config.nvtx);
     read_choice("KMM_TRACE_DEVICE_TIMES", {{"1", true}, {"true", true}, {"0", false}, {"false", false}},
                 config.trace_device_times);
     // The log reads it by itself, at the first message; here it is only checked, so that a slip is known at the start.

@@ -1,0 +1,88 @@
+// Records: what is written can be read, and what cannot be read says where and why.
+#include "kmm/trace/record_reader.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "kmm/error.hpp"
+#include "kmm/trace/record_file.hpp"
+
+namespace {
+
+using kmm::InvalidArgument;
+using namespace kmm::trace;
+
+class Ignore final : public Consumer {
+  public:
+    void bound(const Array&, std::int64_t) noexcept override {}
+    void named(Number, const std::string&, std::int64_t) noexcept override {}
+    void submitted(const Task&, std::int64_t) noexcept override {}
+    void note(const Event&, const Fence*, std::size_t, std::int64_t, std::uint32_t) noexcept override {}
+    void finish(std::uint64_t) noexcept override {}
+};
+
+const std::string head = "kmm-record 1\nruntime driver=host limits=100,200 lanes=g0.c0,g0.up,g0.down,g0.peer,g0.f0\n";
+
+std::string refusal(const std::string& text) {
+    Ignore ignore;
+    std::istringstream in(text);
+    bool complete = true;
+    try {
+        (void)read_record(in, "a.txt", ignore, &complete);
+    } catch (const InvalidArgument& e) {
+        return e.what();
+    }
+    return complete ? "complete" : "not complete";
+}
+
+TEST(Record, a_good_one_is_read_and_says_whether_it_is_complete) {
+    EXPECT_EQ(refusal(head), "not complete");
+    EXPECT_EQ(refusal(head + "end lost=0\n"), "complete");
+    EXPECT_EQ(refusal(head + "end lost=3\n"), "not complete");
+}
+
+TEST(Record, what_is_no_record_is_refused) {
+    EXPECT_NE(refusal("hello\n").find("a.txt is no record: its first line"), std::string::npos);
+    EXPECT_NE(refusal("kmm-record 1\n").find("ends behind its first line"), std::string::npos);
+}
+
+TEST(Record, a_bad_line_is_named_with_what_was_expected_there) {
+    const struct {
+        const char* line;
+        const char* expected;
+    } bad[] = {
+        {"nonsense", "a kind of line"},
+        {"array x", "a number"},
+        {"array 1 element=8 box=0:4 chunks=0:4,0:2", "a box of rank 1"},
+        {"array 1 element=8 box=0-4", "\":\""},
+        {"name 1 x", "\"\"\""},
+        {"name 1 \"x", "the end of a name"},
+        {"kernel 1 on=disk", "\"g\""},
+        {"kernel 1 on=g0 name=\"f\" chunk=0/1 space=0+1 colour=red", "a part of a task"},
+        {"launch g0.c7:1 1", "a lane of the second line of the file"},
+        {"launch g0.c0 1", "\":\""},
+        {"evict 1[0] g0 burnt", "\" dropped\""},
+        {"settled 1 well", "the end of the line"},
+        {"copy g0.up:1 1[0] host>g0 bytes=", "a number"},
+    };
+    for (const auto& b : bad) {
+        const std::string text = refusal(head + b.line + "\n");
+        EXPECT_NE(text.find("a.txt, line 3: expected " + std::string(b.expected)), std::string::npos)
+            << b.line << ": " << text;
+    }
+}
+
+TEST(Record, a_file_that_cannot_be_written_is_refused_with_its_setting_and_a_remedy) {
+    try {
+        RecordWriter writer("/no/such/folder/a.txt", "record (KMM_RECORD)", {});
+        FAIL() << "it was written";
+    } catch (const InvalidArgument& e) {
+        const std::string text = e.what();
+        EXPECT_NE(text.find("record (KMM_RECORD) is \"/no/such/folder/a.txt\", which cannot be written"),
+                  std::string::npos);
+        EXPECT_NE(text.find("name a file in a directory that exists"), std::string::npos);
+    }
+}
+
+}  // namespace
