@@ -92,6 +92,7 @@ struct Sample {
     double time_us = 0;
     std::uint32_t process = 0;
     TextId name = 0;
+    std::uint32_t event = 0;
     Arguments arguments;  ///< integers and numbers
 };
 
@@ -103,7 +104,8 @@ struct Wait {
     TextId name = 0;
     TextId category = 0;
     std::int64_t id = 0;
-    Arguments arguments;  ///< those of the beginning
+    std::uint32_t event = 0;  ///< the beginning
+    Arguments arguments;      ///< those of the beginning
 };
 
 /// Something that took no time: an eviction, a failure.
@@ -112,6 +114,7 @@ struct Mark {
     std::uint32_t process = 0;
     TextId name = 0;
     TextId category = 0;
+    std::uint32_t event = 0;
     Arguments arguments;
 };
 
@@ -122,9 +125,9 @@ struct Trace {
     std::vector<Process> processes;                          ///< by sort index, then pid
     std::vector<Lane> lanes;                                 ///< by process, then tid
     std::vector<Slice> slices;                               ///< by lane, then begin; an outer one before those inside
-    std::vector<Sample> samples;                             ///< by process, name, time
-    std::vector<Wait> waits;                                 ///< by begin
-    std::vector<Mark> marks;                                 ///< by time
+    std::vector<Sample> samples;                             ///< by process, name, time, position in the file
+    std::vector<Wait> waits;                                 ///< by begin, position in the file
+    std::vector<Mark> marks;                                 ///< by time, position in the file
     std::uint64_t num_events = 0;                            ///< in the file, with those that give names
     /// Beginnings without ends and ends without beginnings: they are left out, where the writer says that it dropped
     /// events.

@@ -174,6 +174,7 @@ void TraceBuilder::add_sample(const RawEvent& event) {
     sample.time_us = time_of(event);
     sample.process = process_of(event);
     sample.name = *event.name;
+    sample.event = static_cast<std::uint32_t>(trace_.num_events);
     sample.arguments = event.arguments;
     if (event.arguments.count == 0) refuse(event, "a counter without values in \"args\"");
     for (std::uint32_t i = event.arguments.begin; i < event.arguments.begin + event.arguments.count; ++i)
@@ -198,6 +199,7 @@ void TraceBuilder::add_mark(const RawEvent& event) {
     mark.category = need(event, event.category, "cat");
     mark.process = process_of(event);
     mark.name = *event.name;
+    mark.event = static_cast<std::uint32_t>(trace_.num_events);
     mark.arguments = event.arguments;
     use_thread(event);
     const std::string scope = need(event, event.scope, "s");
@@ -214,10 +216,10 @@ Trace TraceBuilder::finish() {
     check_lanes();
     pair_waits();
     std::sort(trace_.samples.begin(), trace_.samples.end(), [](const Sample& a, const Sample& b) {
-        return std::tie(a.process, a.name, a.time_us) < std::tie(b.process, b.name, b.time_us);
+        return std::tie(a.process, a.name, a.time_us, a.event) < std::tie(b.process, b.name, b.time_us, b.event);
     });
-    std::stable_sort(trace_.marks.begin(), trace_.marks.end(),
-                     [](const Mark& a, const Mark& b) { return a.time_us < b.time_us; });
+    std::sort(trace_.marks.begin(), trace_.marks.end(),
+              [](const Mark& a, const Mark& b) { return std::tie(a.time_us, a.event) < std::tie(b.time_us, b.event); });
     measure();
     return std::move(trace_);
 }
@@ -317,16 +319,19 @@ void TraceBuilder::check_lane(std::size_t begin, std::size_t end) {
 void TraceBuilder::pair_waits() {
     const bool forgive = trace_.said("dropped_events", "0") != "0";
     for (auto& [key, halves] : halves_) pair(key, halves, forgive);
-    std::stable_sort(trace_.waits.begin(), trace_.waits.end(),
-                     [](const Wait& a, const Wait& b) { return a.begin_us < b.begin_us; });
+    std::sort(trace_.waits.begin(), trace_.waits.end(), [](const Wait& a, const Wait& b) {
+        return std::tie(a.begin_us, a.event) < std::tie(b.begin_us, b.event);
+    });
 }
 
 /// The n-th beginning goes with the n-th end, because one wait of an id begins after the one before has ended. Where
 /// events were dropped (`forgive`), what fits nothing is left out.
 void TraceBuilder::pair(const WaitKey& key, Halves& halves, bool forgive) {
-    const auto by_time = [](const Half& a, const Half& b) { return a.time_us < b.time_us; };
-    std::stable_sort(halves.begins.begin(), halves.begins.end(), by_time);
-    std::stable_sort(halves.ends.begin(), halves.ends.end(), by_time);
+    const auto by_time = [](const Half& a, const Half& b) {
+        return std::tie(a.time_us, a.event) < std::tie(b.time_us, b.event);
+    };
+    std::sort(halves.begins.begin(), halves.begins.end(), by_time);
+    std::sort(halves.ends.begin(), halves.ends.end(), by_time);
     auto begin = halves.begins.begin();
     auto end = halves.ends.begin();
     const std::string which = quoted(trace_.text(key.first.first)) + " of id " + std::to_string(key.first.second);
@@ -353,7 +358,7 @@ void TraceBuilder::pair(const WaitKey& key, Halves& halves, bool forgive) {
                    "ends " + which + ", which event " + std::to_string(begin->event) + " began under the name " +
                        quoted(trace_.text(begin->name)));
         trace_.waits.push_back({begin->time_us, std::max(begin->time_us, end->time_us), process_indices_[key.second],
-                                begin->name, key.first.first, key.first.second, begin->arguments});
+                                begin->name, key.first.first, key.first.second, begin->event, begin->arguments});
         ++begin;
         ++end;
     }

@@ -162,10 +162,24 @@ const scale = () => (view.width - gutter) / (view.to - view.from);
 const x_of = (time) => gutter + (time - view.from) * scale();
 const time_at = (x) => view.from + (x - gutter) / scale();
 
-const letter_width = 6.2;
+// Measuring is slow, and the same names come in every frame.
+const widths = new Map();
+function width_of(text) {
+  const key = pen.font + text;
+  let width = widths.get(key);
+  if (width === undefined) {
+    if (widths.size > 20000) widths.clear();
+    widths.set(key, width = pen.measureText(text).width);
+  }
+  return width;
+}
+
+// The text, as much of its beginning as fits, or nothing.
 function clip_text(text, width) {
-  const fits = Math.floor(width / letter_width);
-  return text.length <= fits ? text : fits < 3 ? "" : text.slice(0, fits - 1) + "…";
+  const whole = width_of(text);
+  if (whole <= width) return text;
+  const fits = Math.floor(text.length * width / whole) - 2;
+  return fits < 2 ? "" : text.slice(0, fits) + "…";
 }
 
 const filtered = () => choice.find !== "" || choice.task >= 0;
@@ -234,10 +248,10 @@ function draw_slice(track, i, left, right, y, height) {
     pen.strokeStyle = "#111";
     pen.strokeRect(left + 0.5, y + 0.5, Math.max(1, width - 1), height - 1);
   }
-  if (width < 26) return;
+  if (width < 20) return;
   const name = texts[track.name[i]];
   const with_size = track.bytes !== null ? `${name}  ${bytes_text(track.bytes[i])}` : name;
-  const text = clip_text(with_size.length * letter_width <= width - 6 ? with_size : name, width - 6);
+  const text = clip_text(width_of(with_size) <= width - 6 ? with_size : name, width - 6);
   pen.fillStyle = lit ? text_colours[groups[track.group[i]].colour] : "#74808d";
   pen.fillText(text, left + 4, y + height / 2 + 0.5);
 }

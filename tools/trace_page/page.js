@@ -359,7 +359,7 @@ function fill_legend() {
     return make("span", "", swatch, label);
   });
   if (marks.some((mark) => mark.category === "evict"))
-    nodes.push(make("span", "", "▼ evicted and saved   ▽ evicted, nothing to save"));
+    nodes.push(make("span", "", "▼ evicted and saved"), make("span", "", "▽ evicted, nothing to save"));
   if (marks.some((mark) => mark.category === "fail")) nodes.push(make("span", "", "✕ failed"));
   element("legend").replaceChildren(...nodes);
 }

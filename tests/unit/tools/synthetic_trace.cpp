@@ -84,7 +84,7 @@ class Story {
     void write_memory() {
         constexpr std::ptrdiff_t step = 512 << 20;
         for (auto& [pid, changes] : changes_) {
-            std::stable_sort(changes.begin(), changes.end());
+            std::sort(changes.begin(), changes.end());
             std::ptrdiff_t in_use = 0;
             std::ptrdiff_t held = 0;
             for (const auto& [time, bytes] : changes) {

@@ -70,6 +70,16 @@ TEST(TraceReader, processes_come_by_their_sort_index_and_lanes_by_their_thread) 
     EXPECT_EQ(trace.slices[1].lane, 2u);
 }
 
+TEST(TraceReader, equal_texts_have_one_number_however_many_there_are) {
+    Texts texts;
+    for (int round = 0; round < 2; ++round)
+        for (TextId i = 0; i < 5000; ++i) ASSERT_EQ(texts.add("text " + std::to_string(i)), i);
+    EXPECT_EQ(texts.size(), 5000u);
+    EXPECT_EQ(texts[0], "text 0");
+    EXPECT_EQ(texts[4999], "text 4999");
+    EXPECT_EQ(texts[texts.add("")], "");
+}
+
 TEST(TraceReader, unknown_keys_are_allowed_everywhere) {
     EXPECT_EQ(refusal_of(with(file_with({with(slice("axpy", 1, 1), "\"cat\"", R"("cname":[{"a":[1]}],"cat")")}),
                               "\"traceEvents\"", R"("more":{"ph":[1,{"x":2}]},"traceEvents")")),
@@ -205,6 +215,20 @@ TEST(TraceReader, counters_have_numbers) {
               "t.json: event 4 (\"memory\"): the counter's value \"in use\" is no number");
     EXPECT_EQ(refusal_of_events({with(good, R"("in use":7,"held":8.5)", "")}),
               "t.json: event 4 (\"memory\"): a counter without values in \"args\"");
+}
+
+TEST(TraceReader, samples_and_marks_of_one_time_stay_in_the_order_of_the_file) {
+    std::vector<std::string> events;
+    for (int i = 0; i < 200; ++i) {
+        events.push_back(R"({"ph":"C","pid":3,"tid":0,"name":"memory","ts":1,"args":{"in use":)" + std::to_string(i) +
+                         "}}");
+        events.push_back(mark("note", 1, "\"i\":" + std::to_string(i)));
+    }
+    const Trace trace = read_text(file_with(events));
+    for (int i = 0; i < 200; ++i) {
+        ASSERT_EQ(trace.number(trace.samples[static_cast<std::size_t>(i)].arguments, "in use"), i);
+        ASSERT_EQ(trace.number(trace.marks[static_cast<std::size_t>(i)].arguments, "i"), i);
+    }
 }
 
 TEST(TraceReader, copies_and_evictions_say_how_many_bytes_and_copies_where) {
