@@ -61,8 +61,8 @@ class BusyTime {
 
 class DeviceThread {
   public:
-    /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told when
-    /// work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
+    /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
+    /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
     DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
                  const void* runtime, Reports& reports, ErrorMaker& errors, const trace::Emitter& emitter,
                  bool device_times, bool nvtx);
