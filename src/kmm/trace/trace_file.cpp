@@ -199,7 +199,8 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
     case What::wait_ends: wait_for_memory(e, time_ns); break;
     case What::memory:
         begin_event() << R"({"ph":"C","pid":)" << process_of_memory(e.from) << R"(,"tid":0,"name":"memory","ts":)";
-        time(time_ns) << R"(,"args":{"in use":)" << std::uint64_t{e.bytes} << R"(,"held":)" << e.other << "}}";
+        time(time_ns) << R"(,"args":{"in use":)" << std::uint64_t{e.bytes} << R"(,"held":)" << e.other << R"(,"limit":)"
+                      << std::uint64_t{machine_.limits_bytes[e.from]} << "}}";
         break;
     case What::submit:
         need_thread(program_process, thread, "submits");

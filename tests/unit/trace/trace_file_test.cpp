@@ -29,6 +29,7 @@ class Written {
         machine.driver = "host";
         machine.runtime = 1;
         machine.memories = {"host", "GPU 0: a \"card\"\xff"};
+        machine.limits_bytes = {1000, 100};
         machine.lanes = {{0, LaneRole::compute, 0}, {0, LaneRole::up, 0}};
         writer = std::make_unique<TraceWriter>(path_, "the test", machine, begin_ns, false);
     }
