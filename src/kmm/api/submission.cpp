@@ -425,10 +425,11 @@ EventId Submission::commit() {
     core.check_open();
     if (d.tasks.empty()) return EventId();
     trace::Sink* const listener = core.emitter().sink();
-    trace::Event submitted{.what = trace::What::submit, .other = d.tasks.size()};
-    if (listener != nullptr) submitted.begin_ns = trace::clock_ns();
+    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     core.admit();
     d.share_info();
+    const std::size_t num_tasks = d.tasks.size();
+    TaskNumber first = 0;
     EventId event;
     bool was_idle = false;
     {
@@ -452,13 +453,15 @@ EventId Submission::commit() {
             }
             throw;
         }
-        submitted.task = d.tasks.front()->number;
+        first = d.tasks.front()->number;
         was_idle = core.publish(d.tasks, d.joins, d.requests.data());
     }
-    if (listener != nullptr) [[unlikely]] {
-        submitted.end_ns = trace::clock_ns();
-        listener->note(submitted);
-    }
+    if (listener != nullptr) [[unlikely]]
+        listener->note({.what = trace::What::submit,
+                        .task = first,
+                        .other = num_tasks,
+                        .begin_ns = begin_ns,
+                        .end_ns = trace::clock_ns()});
     core.plan_published(was_idle);
     return event;
 }

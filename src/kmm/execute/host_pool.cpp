@@ -76,8 +76,7 @@ void HostPool::execute(graph::Task& task) {
     m.what = Message::What::host_done;
     m.task = &task;
     trace::Sink* const listener = emitter_.sink();
-    trace::Event ran{.what = trace::What::function, .task = task.number};
-    if (listener != nullptr) ran.begin_ns = trace::clock_ns();
+    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     try {
         const TaskScope scope(runtime_, device_views_);
         const UserCode user_code(*this);
@@ -96,10 +95,9 @@ void HostPool::execute(graph::Task& task) {
     }
     end_payload(task, runtime_, device_views_, *this);
     task.in_user_code.store(false, std::memory_order_relaxed);
-    if (listener != nullptr) [[unlikely]] {
-        ran.end_ns = trace::clock_ns();
-        listener->note(ran);
-    }
+    if (listener != nullptr) [[unlikely]]
+        listener->note(
+            {.what = trace::What::function, .task = task.number, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
     reports_.post(std::move(m));
 }
 
