@@ -154,7 +154,8 @@ bool Residency::lacks_for_sure(const Task& task) {
     return lacking_bytes_ != 0;
 }
 
-Placement Residency::place(Task& task) {
+/// Whether the content that the task needs can be had: `granted`, `lost`, or `busy_chunk`, in whose `waiting` it stands.
+Placement Residency::check_content(Task& task) {
     const MemoryIndex m = task.memory;
     for (Access& a : task.accesses) {
         if (a.chunk == nullptr || !a.first_of_chunk || !a.needs_content) continue;
@@ -170,64 +171,59 @@ Placement Residency::place(Task& task) {
             return Placement::busy_chunk;
         }
     }
-    lacking_bytes_ = 0;
-    if (lacks_for_sure(task)) return Placement::lacks;
-    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
-    Found found = Found::yes;
-    graph::Vector<Chunk*> taken;
-    for_each_chunk(task, [&](Access&, Chunk& c) {
-        if (found != Found::yes || c.replicas[m].address != 0) return;
-        found = allocate(c, m);
-        if (found == Found::yes) taken.push_back(&c);
-    });
-    if (found == Found::none && m != 0) {
-        // All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them
-        // come back side by side. What is dirty among them is written down and fetched again.
-        bool moved = !taken.empty();
-        for (Chunk* c : taken) release(*c, m);
-        taken.clear();
-        found = Found::yes;
-        std::size_t needed_bytes = 0;
-        std::size_t largest_bytes = 0;
-        for_each_chunk(task, [&](Access&, Chunk& c) {
-            needed_bytes += spaces_[m].heap.round_up(c.block_bytes());
-            largest_bytes = std::max(largest_bytes, spaces_[m].heap.round_up(c.block_bytes()));
-            if (found != Found::yes || c.replicas[m].address == 0) return;
-            c.hold = 0;
-            found = evict(c, m);
-            c.hold = task.number;
-            moved = true;
-        });
-        try {
-            if (moved) spaces_[m].heap.merge_all();
-        } catch (const std::bad_alloc&) {
-            found = Found::starved;  // what it merged is as good as what it did not
-        }
-        exchange_bytes_ = needed_bytes;
-        const Space& space = spaces_[m];
-        const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
-        const std::size_t free_bytes = space.heap.free_bytes();
-        // In memory that is not one range the largest chunk may fit nowhere else.
-        if (needed_bytes > free_bytes)
-            lacking_bytes_ = std::min(left, std::max(needed_bytes - free_bytes, largest_bytes));
-        for_each_chunk(task, [&](Access&, Chunk& c) {
-            if (found != Found::yes || c.replicas[m].address != 0) return;
-            found = allocate(c, m);
-            if (found == Found::yes) taken.push_back(&c);
-        });
-        exchange_bytes_ = 0;
-    }
-    if (found != Found::yes)
-        for (Chunk* c : taken) release(*c, m);
-    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
-    if (found == Found::growing) return Placement::wait_growth;
-    if (found == Found::pinned) return Placement::wait_pins;
-    if (found == Found::starved) return Placement::starved;
-    if (found == Found::none) return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
+    return Placement::granted;
+}
 
-    for_each_chunk(task, [&](Access& a, Chunk& c) {
-        if (a.needs_content && needs_copy(c, m)) fetch(c, m, task);
+/// Blocks for the task's chunks that have none; adds these to `*taken`.
+Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
+    Found found = Found::yes;
+    for_each_chunk(task, [&](Access&, Chunk& c) {
+        if (found != Found::yes || c.replicas[task.memory].address != 0) return;
+        found = allocate(c, task.memory);
+        if (found == Found::yes) taken->push_back(&c);
     });
+    return found;
+}
+
+/// All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them come
+/// back side by side. What is dirty among them is written down and fetched again.
+Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chunk*>* taken) {
+    const MemoryIndex m = task.memory;
+    Space& space = spaces_[m];
+    bool moved = !taken->empty();
+    for (Chunk* c : *taken) release(*c, m);
+    taken->clear();
+    Found found = Found::yes;
+    std::size_t needed_bytes = 0;
+    std::size_t largest_bytes = 0;
+    for_each_chunk(task, [&](Access&, Chunk& c) {
+        const std::size_t bytes = space.heap.round_up(c.block_bytes());
+        needed_bytes += bytes;
+        largest_bytes = std::max(largest_bytes, bytes);
+        if (found != Found::yes || c.replicas[m].address == 0) return;
+        c.hold = 0;
+        found = evict(c, m);
+        c.hold = task.number;
+        moved = true;
+    });
+    try {
+        if (moved) space.heap.merge_all();
+    } catch (const std::bad_alloc&) {
+        found = Found::starved;  // what it merged is as good as what it did not
+    }
+    exchange_bytes_ = needed_bytes;
+    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+    const std::size_t free_bytes = space.heap.free_bytes();
+    // In memory that is not one range the largest chunk may fit nowhere else.
+    if (needed_bytes > free_bytes) lacking_bytes_ = std::min(left, std::max(needed_bytes - free_bytes, largest_bytes));
+    if (found == Found::yes) found = allocate_missing(task, taken);
+    exchange_bytes_ = 0;
+    return found;
+}
+
+/// Of a task whose chunks have blocks and, where it is needed, content on its way: addresses, and what it comes after.
+void Residency::finish_placement(Task& task) {
+    const MemoryIndex m = task.memory;
     task.addresses.resize(task.accesses.size());
     for (std::size_t i = 0; i < task.accesses.size(); ++i) {
         const Access& a = task.accesses[i];
@@ -243,6 +239,31 @@ Placement Residency::place(Task& task) {
         task.waits.add(r.arrivals);
         if (a.writes_chunk) task.waits.add(r.copy_reads);
     }
+}
+
+Placement Residency::place(Task& task) {
+    const MemoryIndex m = task.memory;
+    if (const Placement content = check_content(task); content != Placement::granted) return content;
+    lacking_bytes_ = 0;
+    if (lacks_for_sure(task)) return Placement::lacks;
+    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
+    graph::Vector<Chunk*> taken;
+    Found found = allocate_missing(task, &taken);
+    if (found == Found::none && m != 0) found = allocate_side_by_side(task, &taken);
+    if (found != Found::yes)
+        for (Chunk* c : taken) release(*c, m);
+    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
+    switch (found) {
+    case Found::yes: break;
+    case Found::growing: return Placement::wait_growth;
+    case Found::pinned: return Placement::wait_pins;
+    case Found::starved: return Placement::starved;
+    case Found::none: return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
+    }
+    for_each_chunk(task, [&](Access& a, Chunk& c) {
+        if (a.needs_content && needs_copy(c, m)) fetch(c, m, task);
+    });
+    finish_placement(task);
     return Placement::granted;
 }
 

@@ -227,6 +227,10 @@ class Residency {
     void grow(MemoryIndex m, std::size_t bytes);
     bool ask_once_more(MemoryIndex m, std::size_t bytes);
     bool lacks_for_sure(const graph::Task& task);
+    Placement check_content(graph::Task& task);
+    Found allocate_missing(graph::Task& task, graph::Vector<Chunk*>* taken);
+    Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
+    void finish_placement(graph::Task& task);
     bool is_idle(const Replica& replica) const noexcept;
     /// Something can leave that could not before.
     void may_exchange_again(Space& space) noexcept;
