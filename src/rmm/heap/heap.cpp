@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t least_nodes = 8;
 constexpr std::size_t most_nodes = 256;
 
-// The sums of rows serve searches that only come where no piece fits. Among so few pieces these count, in less than a
-// microsecond, what would cost each change a third of its time.
+// The sums of rows serve searches that only come where no piece fits. To keep them up to date is a
+// third of the time that each change takes; such a search looks at so few pieces one by one in less than a microsecond.
 constexpr std::size_t few_pieces = 128;
 
 std::string describe(std::uintptr_t address, std::size_t size_bytes) {

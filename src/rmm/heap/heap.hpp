@@ -84,7 +84,7 @@ class heap {
     /// lowest that fits without fences, or the smallest with those of `own` if that lies lower. Where no piece fits,
     /// the beginning of the lowest row of touching pieces that does. The block's size is rounded up. Pieces with fences
     /// of the timelines `avoided` are left out, which costs O(their pieces) more, and O(free pieces) where only a row
-    /// of pieces fits.
+    /// of pieces fits. Where no piece fits, and there are 128 at most, each of them is looked at.
     block try_allocate(std::size_t size_bytes, std::uint64_t own = no_timeline,
                        std::span<const std::uint64_t> avoided = {});
     /// As `try_allocate`, but only of memory without fences or with fences of `own`; merges nothing.
@@ -183,7 +183,7 @@ class heap {
     std::size_t capacity_bytes() const noexcept { return capacity_bytes_; }
     std::size_t free_bytes() const noexcept { return free_bytes_; }
     std::size_t num_free_pieces() const noexcept { return num_pieces_; }
-    /// Largest request that would succeed now, lazy merging included. O(1).
+    /// Largest request that would succeed now, lazy merging included. O(1), but of up to 128 pieces O(pieces).
     std::size_t largest_free_bytes() const noexcept {
         if (!by_address_.order().sums_rows) return longest_row_bytes();
         return by_address_.empty() ? 0 : by_address_.root()->below.longest_bytes;

@@ -63,9 +63,11 @@ struct alignas(64) arena {
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
     std::atomic<std::uint32_t> num_put_off{0};  // recordings, since the last
-    // Events come so many times more rarely than they do at most; and what `stock_signs` counted at the last.
+    // Events come so many times more rarely than they do at most. The others are under the engine's lock: events since
+    // the spacing has changed, or a request has searched in vain; and how many such requests there were at the last.
     std::atomic<std::uint32_t> event_spacing{1};
-    std::uint32_t searches_seen = 0;
+    std::uint32_t num_unneeded = 0;
+    std::uint64_t searches_seen = 0;
 
     // `is_used`: the stream was seen since unused arenas were last looked for. `num_callers`: calls in progress that
     // rely on the arena's being their stream's.
@@ -140,9 +142,11 @@ struct alignas(64) arena {
                    ? heap::heap::no_timeline
                    : number.load(std::memory_order_relaxed);
     }
-    void count_free(std::size_t bytes) noexcept {
-        num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+    /// As so many frees of as many bytes.
+    void count_free(std::size_t bytes, std::uint32_t as_many = 1) noexcept {
+        num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + as_many, std::memory_order_relaxed);
+        unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + as_many * bytes,
+                               std::memory_order_relaxed);
     }
 };
 

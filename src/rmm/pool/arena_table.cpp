@@ -217,9 +217,12 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->num_unrecorded = 0;
         a->unrecorded_bytes = 0;
         a->event_spacing = 1;
+        a->num_unneeded = 0;
+        a->searches_seen = pool_.num_failed_searches_;
         a->num_recordings = 0;
         a->drained_at = arena::never;
         ++a->term;  // whose arena it was has passed all that is in the stock
+        a->stock.cover();
         a->shares = false;
         a->num_shared = 0;
         a->handle = who.kind == stream_kind::unknown ? arena::no_stream() : handle;

@@ -197,6 +197,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (!growth_->give_own_span(held, size, spans)) spans_refused_ = requests_per_refused_span;
     }
     bool polled = false;
+    bool in_vain = false;
     bool takes_all_spans = growth_->comes_after_arenas(size);
     for (;;) {
         note_ended_recordings();
@@ -209,6 +210,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
             if (put_best_stock_first(held, a, may_ask))
                 if (piece best = take_over(a, {}, last_use::passed)) return hand_out(std::move(best), stream);
         }
+        num_failed_searches_ += std::exchange(in_vain, true) ? 0 : 1;
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
             if (piece grown = growth_->grow_rather_than_wait(held, size, a, stream, &ignored)) {
@@ -516,9 +518,10 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
         bool is_stocked = false;
         with_home(stream, [&](arena& a, timeline& home) {
             recorder = &a;
-            a.count_free(size);
             const heap::fence now = home.fence_now();
             is_stocked = streams.size() == 1 && a.own_number() != heap::heap::no_timeline;
+            // What goes into the heap is not among the blocks that the stock knows to be uncovered.
+            a.count_free(size, is_stocked ? 1 : event_spacing(a));
             if (is_stocked) {
                 a.count_out(-1);
                 enter_stock(a, block, now.position);

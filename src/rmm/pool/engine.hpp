@@ -224,17 +224,19 @@ class pool_engine final : public rmm::detail::memory_holder {
     static bool has_seen_captures() noexcept;
     static void note_capture() noexcept;
     std::uint64_t capture_of(cuda_stream_view stream) noexcept;
-    /// How far to go for what can wait: not so far that a capture is spoiled; the second, nor that the host waits.
+    /// How far to go for what can wait: not so far that a capture is spoiled.
     static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
+    /// Nor so far that the host waits.
     reach last_resort_of_streams() const noexcept {
         return timelines_.has_device_events() ? last_resort() : reach::streams;
     }
     bool may_record_device() const noexcept { return timelines_.has_device_events() && !has_seen_captures(); }
+    bool is_enough_for_event(std::size_t bytes, std::uint32_t spacing) const noexcept;
     std::uint32_t event_spacing(const arena& a) const noexcept;
-    bool has_enough_for_event(const arena& a) const noexcept;
     bool should_record(const arena& a) const noexcept;
     bool may_put_off(const arena& a) const noexcept;
     void record(arena& a, cuda_stream_view stream);
+    void end_recording(arena& a, const ended_recording& ended);
     void note_ended_recordings();
 
     // ---- finding memory
@@ -273,10 +275,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
     std::size_t unused_bytes() noexcept;
     void release_surplus();
-    void note_heap_is_dry(bool is_dry) noexcept {
-        if (heap_is_dry_.load(std::memory_order_relaxed) != is_dry)
-            heap_is_dry_.store(is_dry, std::memory_order_relaxed);
-    }
+    void note_heap_is_dry(bool is_dry) noexcept;
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- blocks of one size (engine_stocks.cpp)
@@ -364,6 +363,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<arena*> changed_{nullptr}, ended_{nullptr};  // see note_change, note_ended_recordings
     std::uint64_t collected_at_ = 0;                         // passes with which the arenas that wait were compared
     std::uint64_t num_shared_ = 0;                           // requests for memory that is nobody's
+    std::uint64_t num_failed_searches_ = 0;                  // requests that found nothing that they might use at once
     std::vector<heap::fence> uncovered_;         // frees of large blocks for which there may be no event yet
     std::vector<heap::fence> common_uncovered_;  // the same of small ones, under the lock of the arena that is nobody's
     std::atomic<std::size_t> num_uncovered_{0};

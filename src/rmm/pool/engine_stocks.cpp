@@ -67,7 +67,6 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
             const bool may_ask = !has_asked && seen.num_waiting > 0;
             if (!may_ask || a.num_not_to_ask > 0) {
                 if (may_ask) --a.num_not_to_ask;
-                signs_.note_failed_search();
                 return nullptr;
             }
         }
@@ -75,10 +74,7 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
         const std::lock_guard in(a.mutex);
         a.not_asked_after = has_learnt ? 0 : std::min(2 * a.not_asked_after + 1, most_not_asked);
         a.num_not_to_ask = a.not_asked_after;
-        if (!has_learnt) {
-            signs_.note_failed_search();
-            return nullptr;
-        }
+        if (!has_learnt) return nullptr;
     }
 }
 
@@ -144,6 +140,11 @@ pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
         }
     }
     return {};
+}
+
+/// Requests of all threads read it.
+void pool_engine::note_heap_is_dry(bool is_dry) noexcept {
+    if (heap_is_dry_.load(std::memory_order_relaxed) != is_dry) heap_is_dry_.store(is_dry, std::memory_order_relaxed);
 }
 
 /// From the heap into the arena's stock; false if nothing there is ready for its stream.

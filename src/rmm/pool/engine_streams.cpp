@@ -31,9 +31,11 @@ constexpr std::size_t min_stocked_bytes_per_event = std::size_t{128} << 20;
 // times.
 constexpr std::uint32_t frees_until_retry = 8;
 constexpr std::uint32_t most_put_off = 4;
-// Of blocks of one size, most streams live on their own: the events of a stream come up to so many times more rarely
-// while nobody looks for blocks of others in vain.
+// Of blocks of one size, most streams live on their own: the events of a stream come up to so many times more rarely,
+// twice as rarely after so many during which nobody looked for blocks in vain. What they leave uncovered in the stock
+// is bounded all the same, as above: once a stream is captured, nothing covers the stock of another that is idle.
 constexpr std::uint32_t most_spacing = 16;
+constexpr std::uint32_t unneeded_until_rarer = 8;
 // Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
 // frees of a stream have an event each, that one which lives shortly leaves nothing behind.
 constexpr std::uint32_t num_recorded_each = 64;
@@ -94,16 +96,18 @@ void pool_engine::cover_by_device(lock& held) {
     timelines_.end_device_recording(now, status.ok());
 }
 
-/// 1 but in pools with stocks; and where there are no events of the device, so that an event of the stream is all that
-/// covers its frees.
-std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
-    return may_record_device() ? a.event_spacing.load(std::memory_order_relaxed) : 1;
+bool pool_engine::is_enough_for_event(std::size_t bytes, std::uint32_t spacing) const noexcept {
+    return bytes >= (has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event) * spacing &&
+           bytes >= held_bytes() / unrecorded_share / arenas_.size() * spacing;
 }
 
-bool pool_engine::has_enough_for_event(const arena& a) const noexcept {
-    const std::size_t least = has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event;
-    return a.unrecorded_bytes.load(std::memory_order_relaxed) >=
-           std::max(least, held_bytes() / unrecorded_share / arenas_.size()) * event_spacing(a);
+/// 1 in pools without stocks, where there are no events of the device, so that an event of the stream is all that
+/// covers its frees, and where as much of the stock is uncovered as an event is to cover at most.
+std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
+    const std::uint32_t spacing = a.event_spacing.load(std::memory_order_relaxed);
+    if (spacing == 1 || !may_record_device()) return 1;
+    const std::size_t uncovered = a.stock.num_uncovered();
+    return uncovered >= frees_per_event || is_enough_for_event(uncovered * options_.block_bytes, 1) ? 1 : spacing;
 }
 
 bool pool_engine::should_record(const arena& a) const noexcept {
@@ -111,7 +115,9 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     const stream_kind kind = a.kind.load(std::memory_order_relaxed);
     if (kind == stream_kind::legacy || kind == stream_kind::unknown) return false;
     const std::uint32_t num_unrecorded = a.num_unrecorded.load(std::memory_order_relaxed);
-    if (num_unrecorded >= frees_per_event * event_spacing(a) || has_enough_for_event(a)) return true;
+    const std::uint32_t spacing = event_spacing(a);
+    if (num_unrecorded >= frees_per_event * spacing) return true;
+    if (is_enough_for_event(a.unrecorded_bytes.load(std::memory_order_relaxed), spacing)) return true;
     // Nothing else could ever cover it.
     if (kind != stream_kind::owned && !timelines_.has_device_events()) return true;
     return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
@@ -122,7 +128,7 @@ bool pool_engine::should_record(const arena& a) const noexcept {
 bool pool_engine::may_put_off(const arena& a) const noexcept {
     if (!may_record_device() || a.num_put_off.load(std::memory_order_relaxed) >= most_put_off) return false;
     // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
-    return has_stocks_ || !has_enough_for_event(a);
+    return has_stocks_ || !is_enough_for_event(a.unrecorded_bytes.load(std::memory_order_relaxed), 1);
 }
 
 /// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be
@@ -142,19 +148,20 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
         held.lock();
     }
     note_ended_recordings();
+    if (a.handle != handle) return;
+    // Also where it fails, so that the next attempt comes after as many frees.
     a.num_put_off.store(0, std::memory_order_relaxed);
     a.num_unrecorded.store(0, std::memory_order_relaxed);
     a.unrecorded_bytes.store(0, std::memory_order_relaxed);
-    a.num_recordings.fetch_add(1, std::memory_order_relaxed);
-    if (has_stocks_) {
-        const std::uint32_t searches = signs_.num_failed_searches();
-        const bool are_needed = std::exchange(a.searches_seen, searches) != searches;
-        a.event_spacing.store(are_needed ? 1 : std::min(2 * a.event_spacing.load(), most_spacing));
-    }
-    if (a.handle != handle) return;
     timeline& home = *a.home;
     recording now;
-    if (!timelines_.begin_recording(home, &now)) {
+    const auto begin = [&] {
+        const std::lock_guard in(a.mutex);  // a free comes before, and is covered, or after
+        const bool has_begun = timelines_.begin_recording(home, &now);
+        if (has_begun) a.stock.cover();
+        return has_begun;
+    };
+    if (!begin()) {
         timelines_.hold(home);  // while the lock is let go
         try {
             (void)make_events(held, 1);
@@ -162,8 +169,10 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
             // As if there were none spare.
         }
         timelines_.let_go(home);
-        if (a.home != &home || !timelines_.begin_recording(home, &now)) return;
+        if (a.home != &home) return;
+        if (!begin()) return a.event_spacing.store(1, std::memory_order_relaxed);
     }
+    a.num_recordings.fetch_add(1, std::memory_order_relaxed);
     timelines_.hold(home);
     held.unlock();
     const driver::Status status = driver_.record_event(now.event, handle_of(stream));
@@ -179,8 +188,23 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
         held.lock();  // another thread has recorded on the stream at the same time
     }
     note_ended_recordings();
-    timelines_.end_recording(home, now, status.ok());
-    timelines_.let_go(home);
+    end_recording(a, {&home, now, status.ok()});
+}
+
+/// Under the lock. The arena may work for another stream by now.
+void pool_engine::end_recording(arena& a, const ended_recording& ended) {
+    timelines_.end_recording(*ended.on, ended.what, ended.is_recorded);
+    timelines_.let_go(*ended.on);
+    if (!has_stocks_ || a.home.load(std::memory_order_relaxed) != ended.on) return;
+    std::uint32_t spacing = a.event_spacing.load(std::memory_order_relaxed);
+    if (!ended.is_recorded || std::exchange(a.searches_seen, num_failed_searches_) != num_failed_searches_) {
+        spacing = 1;
+        a.num_unneeded = 0;
+    } else if (++a.num_unneeded == unneeded_until_rarer) {
+        spacing = std::min(2 * spacing, most_spacing);
+        a.num_unneeded = 0;
+    }
+    a.event_spacing.store(spacing, std::memory_order_relaxed);
 }
 
 /// Under the lock: of events whose threads did not wait for it, so that nobody knows yet that they were recorded.
@@ -191,8 +215,7 @@ void pool_engine::note_ended_recordings() {
         arena* const next = a->next_ended;
         const ended_recording ended = a->ended;
         a->is_ending.store(false, std::memory_order_release);
-        timelines_.end_recording(*ended.on, ended.what, ended.is_recorded);
-        timelines_.let_go(*ended.on);
+        end_recording(*a, ended);
         a = next;
     }
 }

@@ -34,7 +34,8 @@ struct alignas(64) stock_sign {
     std::atomic<arena*> of{nullptr};             ///< whose stock it is; null: not yet anybody's
 };
 
-/// The free blocks of a stream, shown by a sign if it has one. Under the lock of the arena.
+/// The free blocks of a stream, shown by a sign if it has one. Under the lock of the arena. Knows how many at the back
+/// no event of the stream covers: others cannot have these where the device may record none.
 class shown_stock {
   public:
     stock_sign* sign() const noexcept { return sign_; }
@@ -42,20 +43,31 @@ class shown_stock {
     std::size_t size() const noexcept { return blocks_.size(); }
     bool empty() const noexcept { return blocks_.empty(); }
     stocked_block* front() const noexcept { return blocks_.front(); }
+    /// With its position, which says whether the stream has just freed it.
     void push_back(stocked_block& block) noexcept {
         blocks_.push_back(block);
         if (blocks_.size() == 1) show();
+        // What lies behind an uncovered one counts as uncovered.
+        const std::size_t before = num_uncovered();
+        if (before > 0 || block.position != 0) num_uncovered_.store(before + 1, std::memory_order_relaxed);
     }
     stocked_block* take_back() noexcept {
         stocked_block* const block = blocks_.take_back();
         if (block != nullptr && blocks_.empty()) show();
+        if (const std::size_t before = num_uncovered(); before > 0)
+            num_uncovered_.store(before - 1, std::memory_order_relaxed);
         return block;
     }
     stocked_block* take_front() noexcept {
         stocked_block* const block = blocks_.take_front();
         show();
+        if (num_uncovered() > blocks_.size()) num_uncovered_.store(blocks_.size(), std::memory_order_relaxed);
         return block;
     }
+    /// An event covers all that is there.
+    void cover() noexcept { num_uncovered_.store(0, std::memory_order_relaxed); }
+    /// Any thread, without the lock. Events of the device are left out, so that it may be too many.
+    std::size_t num_uncovered() const noexcept { return num_uncovered_.load(std::memory_order_relaxed); }
 
   private:
     void show() noexcept {
@@ -67,6 +79,7 @@ class shown_stock {
 
     block_stock blocks_;
     stock_sign* sign_ = nullptr;
+    std::atomic<std::size_t> num_uncovered_{0};
 };
 
 class stock_signs {
@@ -117,16 +130,10 @@ class stock_signs {
         return in == nullptr ? nullptr : &in->signs[index];
     }
 
-    /// Searches that found nothing that has passed: while there are none, events of the streams serve nobody. Any
-    /// thread.
-    void note_failed_search() noexcept { num_failed_searches_.fetch_add(1, std::memory_order_relaxed); }
-    std::uint32_t num_failed_searches() const noexcept { return num_failed_searches_.load(std::memory_order_relaxed); }
-
   private:
     std::vector<std::unique_ptr<row>> rows_;
     std::atomic<std::size_t> num_signs_{0};
     std::atomic<row*> first_{nullptr};
-    std::atomic<std::uint32_t> num_failed_searches_{0};
 };
 
 }  // namespace detail

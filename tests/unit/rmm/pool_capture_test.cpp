@@ -1,8 +1,11 @@
 // Allocating and freeing while a stream is captured: what the graph uses stays the graph's, whatever goes on beside it.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lock_taker.hpp"
@@ -11,6 +14,7 @@
 #include "rmm/mr/cuda_async_memory_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/fixed_size_memory_resource.hpp"
+#include "rmm/mr/limiting_resource_adaptor.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
@@ -585,6 +589,81 @@ TEST(PoolCaptureLocks, what_a_thread_freed_without_waiting_for_the_lock_goes_bac
         captured.view(), [&] { other.deallocate(other.allocate(256, captured.view()), 256, captured.view()); },
         CaptureMode::relaxed);
     expect_no_loss_of_events([](mr::detail::pool_engine& pool) { EXPECT_EQ(pool.trim(0), 32 * MiB); });
+}
+
+/// In a process of its own, whose first capture this is: a stream has allocated and freed all `num_blocks` of a pool
+/// many times, and the device is idle. Ends with 0 where a capture, of that stream or another one, gets half of them.
+void capture_first_of_all(std::size_t num_blocks, std::size_t block_bytes, bool of_same_stream) {
+    mr::cuda_memory_resource cuda;
+    mr::limiting_resource_adaptor<mr::device_memory_resource> limited{&cuda, num_blocks * block_bytes};
+    mr::fixed_size_memory_resource<mr::device_memory_resource> pool{&limited, block_bytes, num_blocks};
+    const foreign_stream first, second;
+    std::vector<void*> blocks;
+    const auto free_all = [&](cuda_stream_view stream) {
+        for (void* ptr : blocks) pool.deallocate(ptr, block_bytes, stream);
+        blocks.clear();
+    };
+    for (int round = 0; round < 20; ++round) {
+        for (std::size_t i = 0; i < num_blocks; ++i) blocks.push_back(pool.allocate(block_bytes, first.view()));
+        free_all(first.view());
+    }
+    bool is_well = driver().synchronize_device(0).ok();
+    const cuda_stream_view captured = of_same_stream ? first.view() : second.view();
+    {
+        const captured_graph graph(
+            captured,
+            [&] {
+                try {
+                    while (blocks.size() < num_blocks / 2) blocks.push_back(pool.allocate(block_bytes, captured));
+                } catch (const rmm::out_of_memory&) {
+                    std::fprintf(stderr, "%zu of %zu\n", blocks.size(), num_blocks / 2);
+                    is_well = false;
+                }
+                free_all(captured);
+            },
+            CaptureMode::relaxed);
+    }
+    std::_Exit(is_well && !::testing::Test::HasFailure() ? 0 : 1);
+}
+
+TEST(PoolFirstCapture, gets_half_of_the_blocks_of_one_size_that_a_stream_has_left_idle) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    for (const bool of_same_stream : {false, true})
+        for (const auto& [num_blocks, block_bytes] :
+             {std::pair{std::size_t{100}, 64 * KiB}, {500, 64 * KiB}, {1000, 64 * KiB}, {60, 4 * MiB}})
+            EXPECT_EXIT(capture_first_of_all(num_blocks, block_bytes, of_same_stream), ::testing::ExitedWithCode(0), "")
+                << num_blocks << " blocks" << (of_same_stream ? ", same stream" : "");
+}
+
+/// Likewise; ends with 0 where another stream gets nine tenths of what is idle behind a capture, and the pool does not
+/// grow.
+void use_what_is_idle_behind_the_first_capture() {
+    constexpr std::size_t num_blocks = 1000;
+    mr::cuda_memory_resource cuda;
+    mr::detail::pool_engine pool(cuda, mr::detail::fixed_size_options(4 * KiB, num_blocks));
+    const foreign_stream first, captured, taker;
+    std::vector<void*> blocks;
+    for (int round = 0; round < 3; ++round) {
+        for (std::size_t i = 0; i < num_blocks; ++i) blocks.push_back(pool.allocate(4 * KiB, first.view()));
+        const cuda_stream_view frees = first.view();
+        for (void* ptr : blocks) pool.free(ptr, 4 * KiB, {&frees, 1});
+        blocks.clear();
+    }
+    const bool is_idle = driver().synchronize_device(0).ok();
+    {
+        cuda_pool other{&cuda, 1 * MiB};
+        const captured_graph graph(
+            captured.view(), [&] { other.deallocate(other.allocate(256, captured.view()), 256, captured.view()); });
+    }
+    const std::size_t held = pool.held_bytes();
+    while (blocks.size() < num_blocks * 9 / 10) blocks.push_back(pool.allocate(4 * KiB, taker.view()));
+    const bool has_grown = pool.held_bytes() != held;
+    std::_Exit(is_idle && !has_grown && !::testing::Test::HasFailure() ? 0 : 1);
+}
+
+TEST(PoolFirstCapture, a_pool_goes_on_to_use_what_a_stream_has_left_idle_rather_than_grow) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(use_what_is_idle_behind_the_first_capture(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -62,9 +62,10 @@ TEST(SizeClasses, the_smallest_that_fits_is_that_of_a_sorted_set_for_sizes_from_
     }
 }
 
-TEST(SizeClasses, where_sizes_vary_a_search_looks_at_few_elements) {
+/// Elements that a search of any size looks at, among `count` of any size.
+double steps_of_a_search(std::size_t count) {
     std::mt19937_64 engine(1);
-    std::vector<element> elements(200);
+    std::vector<element> elements(count);
     classes all;
     for (element& e : elements) {
         e.size_bytes = any_size(engine);
@@ -72,9 +73,16 @@ TEST(SizeClasses, where_sizes_vary_a_search_looks_at_few_elements) {
         e.priority = static_cast<std::uint32_t>(engine());
         all.insert(&e);
     }
+    constexpr int num_searches = 10'000;
     std::size_t steps = 0;
-    for (int i = 0; i < 1000; ++i) all.first_from(any_size(engine), &steps);
-    EXPECT_LT(steps, 3000u);
+    for (int i = 0; i < num_searches; ++i) all.first_from(any_size(engine), &steps);
+    return static_cast<double>(steps) / num_searches;
+}
+
+TEST(SizeClasses, where_sizes_vary_a_search_looks_at_few_elements_and_one_or_two_more_among_twice_as_many) {
+    const double at_n = steps_of_a_search(2000);
+    EXPECT_LT(at_n, 6);
+    EXPECT_LT(steps_of_a_search(4000), at_n + 1.5) << "a level more than " << at_n;
 }
 
 }  // namespace
