@@ -131,8 +131,8 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
     if (arenas_.at_hand(handle, &same_stream) != &a || !same_stream) return;
-    lock held(mutex_, std::try_to_lock);
-    if (!held.owns_lock()) {
+    lock held(mutex_, std::defer_lock);
+    if (!held.try_lock()) {
         if (may_put_off(a)) {
             a.num_put_off.fetch_add(1, std::memory_order_relaxed);
             a.num_unrecorded.store(frees_per_event * event_spacing(a) - frees_until_retry, std::memory_order_relaxed);
