@@ -23,6 +23,7 @@
 #include "driver/never_destroyed.hpp"
 #ifdef KMM_HAVE_CUDA_DRIVER
 #include "driver/cuda/cuda_driver.hpp"
+#include "driver/locks.hpp"
 #endif
 
 namespace kmm::driver {
@@ -36,11 +37,11 @@ struct Registry {
     std::string cuda_reason = not_built;
     int cuda_devices = 0;
 
-    std::mutex host_mutex;
-    std::shared_ptr<Driver> host;
+    locks::Mutex host_mutex;
+    std::shared_ptr<Driver> host KMM_GUARDED_BY(host_mutex);
 
-    std::mutex default_mutex;
-    std::shared_ptr<Driver> default_driver;
+    locks::Mutex default_mutex;
+    std::shared_ptr<Driver> default_driver KMM_GUARDED_BY(default_mutex);
 };
 
 Registry& registry() { return never_destroyed<Registry>(); }
@@ -71,7 +72,7 @@ std::string variable(const char* name) {
 std::shared_ptr<Driver> open_host(std::string* reason) {
     Registry& r = registry();
     const DriverUse use;
-    std::lock_guard lock(r.host_mutex);
+    const locks::Guard lock(r.host_mutex);
     if (r.host == nullptr) {
         try {
             r.host = make_host_driver(host_options_from_environment());
@@ -141,7 +142,7 @@ std::vector<Candidate> candidates() {
 std::shared_ptr<Driver> host_if_open() noexcept {
     try {
         Registry& r = registry();
-        std::lock_guard lock(r.host_mutex);
+        const locks::Guard lock(r.host_mutex);
         return r.host;
     } catch (const std::bad_alloc&) {
         return nullptr;  // there was no registry yet, so none is open
@@ -204,7 +205,7 @@ std::shared_ptr<Driver> process_default_shared() {
     expect_not_lost();
     Registry& r = registry();
     const DriverUse use;  // what is chosen keeps a use of its own
-    std::lock_guard lock(r.default_mutex);
+    const locks::Guard lock(r.default_mutex);
     if (r.default_driver == nullptr) {
         r.default_driver = choose_default();
         default_known.store(r.default_driver.get(), std::memory_order_release);

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "driver/locks.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/reclaim.hpp"
@@ -145,12 +145,12 @@ void limiting_adaptor::refuse(std::size_t bytes, std::size_t allocated) const {
 /// Blocks that were moved up to an aligned address, and where upstream put them.
 struct moved_blocks {
     void enter(void* aligned, void* original) {
-        std::lock_guard lock(mutex);
+        const kmm::locks::Guard lock(mutex);
         originals.emplace(aligned, original);
     }
     /// The address that upstream knows; the block is forgotten.
     void* take(void* aligned) noexcept {
-        std::lock_guard lock(mutex);
+        const kmm::locks::Guard lock(mutex);
         const auto at = originals.find(aligned);
         if (at == originals.end()) return aligned;
         void* const original = at->second;
@@ -158,8 +158,8 @@ struct moved_blocks {
         return original;
     }
 
-    std::mutex mutex;
-    std::unordered_map<void*, void*> originals;
+    kmm::locks::Mutex mutex;
+    std::unordered_map<void*, void*> originals KMM_GUARDED_BY(mutex);
 };
 
 aligned_adaptor::aligned_adaptor(device_async_resource_ref upstream, std::size_t alignment,

@@ -16,6 +16,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "driver/locks.hpp"
+
 namespace rmm {
 inline namespace kmm_v0 {
 namespace mr {
@@ -90,12 +92,12 @@ allocation_log::allocation_log(std::vector<rapids_logger::sink_ptr> sinks, bool 
 allocation_log::~allocation_log() {
     withdraw(place::log);
     {
-        const std::lock_guard lock(wake_mutex_);
+        const kmm::locks::Guard lock(wake_mutex_);
         stopping_ = true;
     }
     wake_.notify_one();
     if (has_writer_) (void)pthread_join(writer_, nullptr);
-    const std::lock_guard lock(pen_);
+    const kmm::locks::Guard lock(pen_);
     write_until(next_place_.load(), true);
 }
 
@@ -126,14 +128,14 @@ void allocation_log::record(action what, void* ptr, std::size_t bytes, cuda_stre
 
 void allocation_log::flush() {
     const std::uint64_t end = next_place_.load();
-    const std::lock_guard lock(pen_);
+    const kmm::locks::Guard lock(pen_);
     write_until(std::max(end, written_), true);
 }
 
 // ---- the ring
 
 void allocation_log::wait_for_room() noexcept {
-    const std::lock_guard lock(pen_);
+    const kmm::locks::Guard lock(pen_);
     if (next_place_.load(std::memory_order_relaxed) - written_ >= capacity - reserve)
         write_until(next_place_.load(), auto_flush_);
 }
@@ -172,7 +174,7 @@ void allocation_log::write_until(std::uint64_t end, bool flushes) noexcept {
 }
 
 void allocation_log::write_in_step(std::uint64_t place) noexcept {
-    const std::lock_guard lock(pen_);
+    const kmm::locks::Guard lock(pen_);
     // Who had the pen before may have written it along with its own, and flushed it then.
     if (written_ <= place) write_until(place + 1, auto_flush_);
 }
@@ -250,7 +252,7 @@ void allocation_log::flush_sinks() noexcept {
 void allocation_log::wake_writer() noexcept {
     writer_sleeps_.store(false, std::memory_order_relaxed);
     {
-        const std::lock_guard lock(wake_mutex_);
+        const kmm::locks::Guard lock(wake_mutex_);
         woken_ = true;
         if (!has_writer_ && may_have_writer_ && !stopping_) start_writer();
     }
@@ -276,18 +278,19 @@ void* allocation_log::run_writer(void* log) {
 }
 
 void allocation_log::write_behind() {
-    std::unique_lock lock(wake_mutex_);
+    kmm::locks::Lock lock(wake_mutex_);
     while (!stopping_) {
         writer_sleeps_.store(true);
-        if (next_place_.load() == num_written_.load()) wake_.wait(lock, [this] { return woken_ || stopping_; });
+        if (next_place_.load() == num_written_.load())
+            wake_.wait(lock, [this]() KMM_REQUIRES(wake_mutex_) { return woken_ || stopping_; });
         writer_sleeps_.store(false);
         woken_ = false;
         // Somebody may wake it again when much has come together, and the end does.
-        wake_.wait_for(lock, longest_delay, [this] { return woken_ || stopping_; });
+        wake_.wait_for(lock, longest_delay, [this]() KMM_REQUIRES(wake_mutex_) { return woken_ || stopping_; });
         woken_ = false;
         lock.unlock();
         {
-            const std::lock_guard pen(pen_);
+            const kmm::locks::Guard pen(pen_);
             write_until(next_place_.load(), true);
         }
         lock.lock();
@@ -313,7 +316,7 @@ void allocation_log::after_fork(bool in_child) noexcept {
         writer_sleeps_.store(false);
         has_writer_ = false;
         may_have_writer_ = false;
-        new (&wake_) std::condition_variable;  // its waiter does not exist here
+        new (&wake_) kmm::locks::Condition;  // its waiter does not exist here
     }
     wake_mutex_.unlock();
     pen_.unlock();
@@ -321,7 +324,7 @@ void allocation_log::after_fork(bool in_child) noexcept {
 
 void allocation_log::at_exit() noexcept {
     in_step_.store(true);
-    const std::lock_guard lock(pen_);
+    const kmm::locks::Guard lock(pen_);
     // Files are flushed by their sinks, next. A stream of the program has every line already, and may not exist any
     // more.
     write_until(next_place_.load(), false);

@@ -14,14 +14,13 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "rapids_logger/logger.hpp"
 #include "rmm/cuda_stream_view.hpp"
 #include "rmm/process_events.hpp"
@@ -65,8 +64,8 @@ class allocation_log final : rmm::detail::process_observer {
     // The thread of the log is woken each time so many places were taken: early enough for it to keep up.
     static constexpr std::uint64_t wake_interval = 4096;
 
-    void before_fork() noexcept override;
-    void after_fork(bool in_child) noexcept override;
+    void before_fork() noexcept override KMM_ACQUIRE(pen_, wake_mutex_);
+    void after_fork(bool in_child) noexcept override KMM_RELEASE(pen_, wake_mutex_);
     void at_exit() noexcept override;
 
     slot& slot_of(std::uint64_t place) noexcept { return slots_[place % capacity]; }
@@ -74,17 +73,17 @@ class allocation_log final : rmm::detail::process_observer {
 
     void wait_for_room() noexcept;
     void wait_for_turn(std::uint64_t place) noexcept;
-    void write_until(std::uint64_t end, bool flushes) noexcept;
+    void write_until(std::uint64_t end, bool flushes) noexcept KMM_REQUIRES(pen_);
     void write_in_step(std::uint64_t place) noexcept;
-    void append(const slot& record) noexcept;
-    void hand_over() noexcept;
-    void flush_sinks() noexcept;
+    void append(const slot& record) noexcept KMM_REQUIRES(pen_);
+    void hand_over() noexcept KMM_REQUIRES(pen_);
+    void flush_sinks() noexcept KMM_REQUIRES(pen_);
     template<typename Work>
-    void attempt(Work work) noexcept;
-    void report(const char* what) noexcept;
+    void attempt(Work work) noexcept KMM_REQUIRES(pen_);
+    void report(const char* what) noexcept KMM_REQUIRES(pen_);
 
     void wake_writer() noexcept;
-    void start_writer() noexcept;
+    void start_writer() noexcept KMM_REQUIRES(wake_mutex_);
     static void* run_writer(void* log);
     void write_behind();
 
@@ -101,23 +100,23 @@ class allocation_log final : rmm::detail::process_observer {
     std::unique_ptr<slot[], unmapped> slots_;
     const bool auto_flush_;
 
-    // The pen: the lock of what follows. Who has it waits for nobody but those who fill a free slot.
-    alignas(64) std::mutex pen_;
+    // The pen. Who has it waits for nobody but those who fill a free slot.
+    alignas(64) kmm::locks::Mutex pen_;
     const std::vector<rapids_logger::sink_ptr> sinks_;
-    std::uint64_t written_ = 0;  // num_written_, exactly
-    std::int64_t clock_second_ = -1;
-    char clock_text_[8] = {};  // "HH:MM:SS" of that second
-    std::size_t text_size_ = 0;
-    char text_[32768];  // lines on their way: so many that a system call for them costs little
-    bool reported_ = false;
+    std::uint64_t written_ KMM_GUARDED_BY(pen_) = 0;  // num_written_, exactly
+    std::int64_t clock_second_ KMM_GUARDED_BY(pen_) = -1;
+    char clock_text_[8] KMM_GUARDED_BY(pen_) = {};  // "HH:MM:SS" of that second
+    std::size_t text_size_ KMM_GUARDED_BY(pen_) = 0;
+    char text_[32768] KMM_GUARDED_BY(pen_);  // lines on their way: so many that a system call for them costs little
+    bool reported_ KMM_GUARDED_BY(pen_) = false;
 
-    std::mutex wake_mutex_;  // of what follows; never taken by who has the pen, but for a fork
-    std::condition_variable wake_;
-    bool woken_ = false;
-    bool stopping_ = false;
-    bool has_writer_ = false;
-    bool may_have_writer_;
-    pthread_t writer_{};
+    kmm::locks::Mutex wake_mutex_;  // never taken by who has the pen, but for a fork
+    kmm::locks::Condition wake_;
+    bool woken_ KMM_GUARDED_BY(wake_mutex_) = false;
+    bool stopping_ KMM_GUARDED_BY(wake_mutex_) = false;
+    bool has_writer_ KMM_GUARDED_BY(wake_mutex_) = false;
+    bool may_have_writer_ KMM_GUARDED_BY(wake_mutex_);
+    pthread_t writer_ KMM_GUARDED_BY(wake_mutex_){};
 };
 
 }  // namespace detail

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/mr/detail/binning.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/mr/fixed_size_memory_resource.hpp"
-#include "rmm/pool/short_lock.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -30,8 +30,8 @@ constexpr int max_exponent = 62;
 using fixed_size = fixed_size_memory_resource<device_memory_resource>;
 
 struct noted_blocks {
-    rmm::detail::short_lock mutex;
-    heap::address_map<bool> blocks;
+    kmm::locks::ShortLock mutex;
+    heap::address_map<bool> blocks KMM_GUARDED_BY(mutex);
 };
 
 struct bin {
@@ -103,7 +103,7 @@ void* binning::allocate(std::size_t bytes, cuda_stream_view stream) {
     void* const ptr = at->resource.allocate_async(bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
     if (at->noted == nullptr) return ptr;
     try {
-        const std::lock_guard in(at->noted->mutex);
+        const kmm::locks::Guard in(at->noted->mutex);
         at->noted->blocks.insert(reinterpret_cast<std::uintptr_t>(ptr), true);
     } catch (...) {
         at->resource.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
@@ -116,7 +116,7 @@ void binning::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) 
     if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
     auto at = bins_->smallest_for(bytes);
     for (; at != bins_->by_size.end() && at->noted != nullptr; ++at) {
-        const std::lock_guard in(at->noted->mutex);
+        const kmm::locks::Guard in(at->noted->mutex);
         if (at->noted->blocks.take(reinterpret_cast<std::uintptr_t>(ptr))) break;
     }
     try {

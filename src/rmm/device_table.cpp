@@ -2,11 +2,11 @@
 #include "rmm/device_table.hpp"
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/per_device_resource.hpp"
@@ -69,8 +69,9 @@ struct device_entries {
     bool had_face = false;
 };
 
+/// Reached through locked_table alone, which has the lock: clang need not check that.
 struct table {
-    std::mutex mutex;
+    kmm::locks::Mutex mutex;
     std::vector<device_entries> devices;
     // Whoever asked for a pointer may have it still: these stay until the process ends.
     std::map<std::pair<void*, const resource_operations*>, resource_behind_ref> behind_refs;
@@ -106,7 +107,7 @@ class locked_table {
   private:
     driver::DriverUse use_;
     table& table_ = ::kmm::driver::never_destroyed<table>();
-    std::lock_guard<std::mutex> in_{table_.mutex};
+    kmm::locks::Guard<kmm::locks::Mutex> in_{table_.mutex};
 };
 
 void publish(cuda_device_id device, const entry& e) noexcept {

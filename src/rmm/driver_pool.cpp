@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/status.hpp"
@@ -16,8 +16,8 @@ namespace detail {
 namespace {
 
 struct known_pools {
-    short_lock mutex;
-    std::vector<driver_pool*> all;
+    kmm::locks::ShortLock mutex;
+    std::vector<driver_pool*> all KMM_GUARDED_BY(mutex);
 };
 
 known_pools& the_known_pools() { return ::kmm::driver::never_destroyed<known_pools>(); }
@@ -30,7 +30,7 @@ driver_pool::driver_pool(const char* kind, cudaMemPool_t pool, int device, std::
     if (owner != ours) return;
     try {
         known_pools& known = the_known_pools();
-        const std::lock_guard in(known.mutex);
+        const kmm::locks::Guard in(known.mutex);
         known.all.push_back(this);
     } catch (...) {
         leave_ledger(*this);
@@ -42,25 +42,25 @@ driver_pool::~driver_pool() {
     if (lost_in_fork()) return;
     leave_ledger(*this);
     known_pools& known = the_known_pools();
-    const std::lock_guard in(known.mutex);
+    const kmm::locks::Guard in(known.mutex);
     std::erase(known.all, this);
 }
 
 driver_pool& record_of_pool(cudaMemPool_t pool, driver_pool::whose owner) {
     known_pools& known = the_known_pools();
-    const auto find = [&]() -> driver_pool* {
+    const auto find = [&]() KMM_REQUIRES(known.mutex) -> driver_pool* {
         // The latest: the driver may use the handle of a foreign pool again.
         const auto at = std::find_if(known.all.rbegin(), known.all.rend(), [&](auto* p) { return p->pool_ == pool; });
         return at == known.all.rend() ? nullptr : *at;
     };
     {
-        const std::lock_guard in(known.mutex);
+        const kmm::locks::Guard in(known.mutex);
         if (driver_pool* const p = find()) return *p;
     }
     const char* const kind =
         owner == driver_pool::managed ? "cuda_async_managed_memory_resource" : "cuda_async_view_memory_resource";
     std::unique_ptr<driver_pool> made(new driver_pool(kind, pool, current_device(), 0, owner));
-    const std::lock_guard in(known.mutex);
+    const kmm::locks::Guard in(known.mutex);
     if (driver_pool* const meanwhile = find()) return *meanwhile;
     known.all.push_back(made.get());
     return *made.release();

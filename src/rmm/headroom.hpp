@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 
 namespace rmm {
@@ -27,7 +27,7 @@ struct headroom {
     /// what it throws passes through.
     template<typename FreeBytes>
     std::size_t bytes_on_device(std::size_t bytes, FreeBytes free_bytes) {
-        std::unique_lock lock(mutex);
+        kmm::locks::Lock lock(mutex);
         if (bytes >= small_below_bytes || small_blocks_left == 0) {
             const std::uint64_t seen = num_answers;
             lock.unlock();
@@ -45,10 +45,10 @@ struct headroom {
     }
 
     const std::size_t headroom_bytes;
-    std::mutex mutex;
-    std::size_t room_bytes = 0;
-    std::uint64_t num_answers = 0;
-    int small_blocks_left = 0;
+    kmm::locks::Mutex mutex;
+    std::size_t room_bytes KMM_GUARDED_BY(mutex) = 0;
+    std::uint64_t num_answers KMM_GUARDED_BY(mutex) = 0;
+    int small_blocks_left KMM_GUARDED_BY(mutex) = 0;
 };
 
 }  // namespace detail

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <exception>
 #include <memory>
-#include <mutex>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/status.hpp"
@@ -27,10 +26,10 @@ struct ledger {
         int num_asking;
     };
 
-    std::mutex mutex;
-    std::condition_variable less_asked;
-    std::vector<std::unique_ptr<entry>> entries;  // by number
-    std::uint64_t last_number = 0;
+    kmm::locks::Mutex mutex;
+    kmm::locks::Condition less_asked;
+    std::vector<std::unique_ptr<entry>> entries KMM_GUARDED_BY(mutex);  // by number
+    std::uint64_t last_number KMM_GUARDED_BY(mutex) = 0;
 };
 
 // Resources that are statics leave it at exit.
@@ -55,27 +54,27 @@ bool is_in_transit(int device) noexcept { return !lost_in_fork() && in_transit_o
 void enter_ledger(int device, memory_holder& holder) {
     const driver::Driver& of = the_driver();
     ledger& all = the_ledger();
-    const std::lock_guard in(all.mutex);
+    const kmm::locks::Guard in(all.mutex);
     all.entries.push_back(std::make_unique<ledger::entry>(ledger::entry{++all.last_number, &of, device, &holder, 0}));
 }
 
 void leave_ledger(memory_holder& holder) noexcept {
     if (lost_in_fork()) return;
     ledger& all = the_ledger();
-    std::unique_lock in(all.mutex);
+    kmm::locks::Lock in(all.mutex);
     const auto at =
         std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) { return e->holder == &holder; });
     if (at == all.entries.end()) return;
     const std::unique_ptr<ledger::entry> leaving = std::move(*at);
     all.entries.erase(at);
-    all.less_asked.wait(in, [&] { return leaving->num_asking == 0; });
+    while (leaving->num_asking != 0) all.less_asked.wait(in);
 }
 
 void visit_holders(int device, holder_visitor visit, void* user) {
     const driver::Driver& of = the_driver();
     ledger& all = the_ledger();
     std::uint64_t done = 0;
-    std::unique_lock in(all.mutex);
+    kmm::locks::Lock in(all.mutex);
     for (;;) {
         const auto at = std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) {
             return e->number > done && e->of == &of && e->device == device;
@@ -88,20 +87,17 @@ void visit_holders(int device, holder_visitor visit, void* user) {
         struct asked {
             ledger& all;
             ledger::entry* e;
-            std::unique_lock<std::mutex>& in;
             ~asked() {
-                in.lock();
                 if (--e->num_asking == 0) all.less_asked.notify_all();
             }
-        } const until_here{all, e, in};
-        in.unlock();
+        } const until_here{all, e};
+        const kmm::locks::Unlocked without(in, all.mutex);
         visit(user, *e->holder);
     }
 }
 
 // ---- blocks of the driver
 
-/// Under the lock.
 block_record::on_device& block_record::holder_of(const driver::Driver& of, int device) {
     for (on_device* known : holders_)
         if (&known->of_driver == &of && known->device == device) return *known;
@@ -115,7 +111,7 @@ void block_record::note(int device, void* ptr, std::size_t bytes) noexcept {
     if (device < 0) return;
     try {
         const driver::Driver& of = the_driver();
-        const std::lock_guard in(mutex_);
+        const kmm::locks::Guard in(mutex_);
         on_device& here = holder_of(of, device);
         // What pools take from here is theirs, whether tags are used or not.
         blocks_.insert(reinterpret_cast<std::uintptr_t>(ptr), {bytes, &here, tag_of_thread});
@@ -128,13 +124,13 @@ void block_record::note(int device, void* ptr, std::size_t bytes) noexcept {
 }
 
 block_record::going block_record::forget(void* ptr) noexcept {
-    const std::lock_guard in(mutex_);
+    const kmm::locks::Guard in(mutex_);
     const auto known = blocks_.take(reinterpret_cast<std::uintptr_t>(ptr));
     return {*this, known ? known->where : nullptr, known ? known->size_bytes : 0};
 }
 
 holder_figures block_record::on_device::figures() {
-    const std::lock_guard in(all_.mutex_);
+    const kmm::locks::Guard in(all_.mutex_);
     holder_figures f;
     f.name = with_class_names(all_.name_);
     f.kind = with_class_names(all_.kind_);
@@ -146,14 +142,14 @@ holder_figures block_record::on_device::figures() {
 }
 
 void block_record::on_device::add_by_tag(tag_sums* sums) {
-    const std::lock_guard in(all_.mutex_);
+    const kmm::locks::Guard in(all_.mutex_);
     all_.blocks_.for_each([&](std::uintptr_t, const block& b) {
         if (b.where == this) add_to(sums, b.tag, b.size_bytes);
     });
 }
 
 void block_record::on_device::add_blocks(std::vector<held_block>* blocks) {
-    const std::lock_guard in(all_.mutex_);
+    const kmm::locks::Guard in(all_.mutex_);
     all_.blocks_.for_each([&](std::uintptr_t address, const block& b) {
         if (b.where == this) blocks->push_back({address, b.size_bytes, b.tag});
     });

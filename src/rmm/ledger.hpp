@@ -10,14 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "driver/locks.hpp"
 #include "rmm/heap/address_map.hpp"
-#include "rmm/pool/short_lock.hpp"
 #include "rmm/tags.hpp"
 
 namespace rmm {
@@ -134,6 +133,7 @@ class block_record {
 
         const driver::Driver& of_driver;
         const int device;
+        // Under the lock of all.
         std::size_t held_bytes = 0;
         std::size_t peak_bytes = 0;
         std::size_t num_blocks = 0;
@@ -141,14 +141,14 @@ class block_record {
       private:
         block_record& all_;
     };
-    on_device& holder_of(const driver::Driver& of, int device);
+    on_device& holder_of(const driver::Driver& of, int device) KMM_REQUIRES(mutex_);
 
     const char* const name_;
     const char* const kind_;
     const bool takes_from_driver_;
-    short_lock mutex_;
-    heap::address_map<block> blocks_;
-    std::vector<on_device*> holders_;  // one for each device of each driver; never freed
+    kmm::locks::ShortLock mutex_;
+    heap::address_map<block> blocks_ KMM_GUARDED_BY(mutex_);
+    std::vector<on_device*> holders_ KMM_GUARDED_BY(mutex_);  // one for each device of each driver; never freed
 };
 
 class block_record::going {
@@ -157,7 +157,7 @@ class block_record::going {
         : all_(all), where_(where), size_bytes_(size_bytes) {}
     ~going() {
         if (where_ == nullptr) return;
-        const std::lock_guard in(all_.mutex_);
+        const kmm::locks::Guard in(all_.mutex_);
         where_->held_bytes -= size_bytes_;
         --where_->num_blocks;
     }

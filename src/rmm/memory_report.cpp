@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "driver/locks.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/status.hpp"

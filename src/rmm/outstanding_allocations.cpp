@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/status.hpp"
 
@@ -34,14 +35,14 @@ void outstanding_allocations::add(void* ptr, std::size_t bytes) {
     if (capture_stacks_) trace = std::make_unique<stack_trace>();
     std::unique_ptr<stack_trace> replaced;  // goes when the lock is given back
     shard& home = shard_of(ptr);
-    const std::lock_guard lock(home.lock);
+    const kmm::locks::Guard lock(home.lock);
     replaced.reset(take(home, ptr).trace);
     insert(home, ptr, bytes, std::move(trace));
 }
 
 std::optional<std::size_t> outstanding_allocations::remove(void* ptr) noexcept {
     shard& home = shard_of(ptr);
-    std::unique_lock lock(home.lock);
+    kmm::locks::Lock lock(home.lock);
     const record removed = take(home, ptr);
     lock.unlock();
     delete removed.trace;
@@ -49,12 +50,11 @@ std::optional<std::size_t> outstanding_allocations::remove(void* ptr) noexcept {
     return removed.bytes;
 }
 
-/// The caller has the shard.
 void outstanding_allocations::insert(shard& home, void* ptr, std::size_t bytes, std::unique_ptr<stack_trace> trace) {
     if (has_map_) {
         allocation_info info(bytes, false);
         info.strace = std::move(trace);
-        const std::lock_guard lock(map_mutex_);
+        const kmm::locks::Guard lock(map_mutex_);
         map_.emplace(ptr, std::move(info));
     } else {
         const auto address = reinterpret_cast<std::uintptr_t>(ptr);
@@ -65,11 +65,11 @@ void outstanding_allocations::insert(shard& home, void* ptr, std::size_t bytes, 
     home.num_bytes += bytes;
 }
 
-/// The caller has the shard, and gets the stack.
+/// The caller gets the stack.
 outstanding_allocations::record outstanding_allocations::take(shard& home, void* ptr) noexcept {
     record taken;
     if (has_map_) {
-        const std::lock_guard lock(map_mutex_);
+        const kmm::locks::Guard lock(map_mutex_);
         auto node = map_.extract(ptr);
         if (node.empty()) return taken;
         taken = {reinterpret_cast<std::uintptr_t>(ptr), node.mapped().allocation_size, node.mapped().strace.release()};
@@ -87,7 +87,7 @@ std::size_t outstanding_allocations::num_blocks() const noexcept {
     if (rmm::detail::lost_in_fork()) return 0;
     std::size_t sum = 0;
     for (shard& s : shards_) {
-        const std::lock_guard lock(s.lock);
+        const kmm::locks::Guard lock(s.lock);
         sum += s.num_blocks;
     }
     return sum;
@@ -97,22 +97,30 @@ std::size_t outstanding_allocations::num_bytes() const noexcept {
     if (rmm::detail::lost_in_fork()) return 0;
     std::size_t sum = 0;
     for (shard& s : shards_) {
-        const std::lock_guard lock(s.lock);
+        const kmm::locks::Guard lock(s.lock);
         sum += s.num_bytes;
     }
     return sum;
 }
 
+// Unchecked, as is what runs in it: clang follows no loop over locks.
 template<typename Work>
-void outstanding_allocations::with_all_locked(Work work) const {
-    std::array<std::unique_lock<rmm::detail::short_lock>, num_shards> locks;
-    for (std::size_t i = 0; i < num_shards; ++i) locks[i] = std::unique_lock(shards_[i].lock);
+void outstanding_allocations::with_all_locked(Work work) const KMM_UNCHECKED_LOCKS {
+    struct every_shard {
+        std::array<shard, num_shards>& shards;
+        explicit every_shard(std::array<shard, num_shards>& all) : shards(all) {
+            for (shard& s : shards) s.lock.lock();
+        }
+        ~every_shard() {
+            for (shard& s : shards) s.lock.unlock();
+        }
+    } const held(shards_);
     work();
 }
 
 const std::map<void*, allocation_info>& outstanding_allocations::as_map() noexcept {
     if (rmm::detail::lost_in_fork()) return ::kmm::driver::never_destroyed<std::map<void*, allocation_info>>();
-    with_all_locked([this] {
+    with_all_locked([this]() KMM_UNCHECKED_LOCKS {
         if (has_map_) return;
         try {
             std::map<void*, allocation_info> map;
@@ -148,7 +156,7 @@ std::string outstanding_allocations::text() const {
         entries.push_back({ptr, bytes, std::nullopt});
         if (trace != nullptr) entries.back().trace = *trace;
     };
-    with_all_locked([&] {
+    with_all_locked([&]() KMM_UNCHECKED_LOCKS {
         for (const shard& s : shards_)
             s.blocks.for_each([&](std::uintptr_t, const record& block) {
                 add(reinterpret_cast<void*>(block.address), block.bytes, block.trace);

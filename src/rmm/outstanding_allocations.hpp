@@ -12,14 +12,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "driver/locks.hpp"
 #include "rmm/detail/stack_trace.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/mr/detail/tracking_adaptor.hpp"
-#include "rmm/pool/short_lock.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -52,23 +51,24 @@ class outstanding_allocations {
         rmm::detail::stack_trace* trace = nullptr;  // owned
     };
     struct alignas(64) shard {
-        rmm::detail::short_lock lock;
-        heap::address_map<record> blocks;  // empty once there is a map
-        std::size_t num_blocks = 0;
-        std::size_t num_bytes = 0;
+        kmm::locks::ShortLock lock;
+        heap::address_map<record> blocks KMM_GUARDED_BY(lock);  // empty once there is a map
+        std::size_t num_blocks KMM_GUARDED_BY(lock) = 0;
+        std::size_t num_bytes KMM_GUARDED_BY(lock) = 0;
     };
     static constexpr std::size_t num_shards = 16;  // more than threads that allocate at one instant
 
     shard& shard_of(const void* ptr) const noexcept;
-    void insert(shard& home, void* ptr, std::size_t bytes, std::unique_ptr<rmm::detail::stack_trace> trace);
-    record take(shard& home, void* ptr) noexcept;
+    void insert(shard& home, void* ptr, std::size_t bytes, std::unique_ptr<rmm::detail::stack_trace> trace)
+        KMM_REQUIRES(home.lock);
+    record take(shard& home, void* ptr) noexcept KMM_REQUIRES(home.lock);
     template<typename Work>
     void with_all_locked(Work work) const;
 
     const bool capture_stacks_;
     mutable std::array<shard, num_shards> shards_;
     bool has_map_ = false;  // changes while every shard is locked, so that any shard's lock is enough to read it
-    mutable std::mutex map_mutex_;  // after a shard's
+    mutable kmm::locks::Mutex map_mutex_;  // after a shard's
     std::map<void*, allocation_info> map_;
 };
 

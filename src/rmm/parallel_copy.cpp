@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 
 namespace rmm {
@@ -29,8 +29,8 @@ constexpr auto awake_for = std::chrono::microseconds(50);
 class copier {
   public:
     void copy(void* to, const void* from, std::size_t bytes) {
-        const std::unique_lock mine(busy_, std::try_to_lock);
-        if (!mine || !has_helpers()) {
+        kmm::locks::Lock mine(busy_, std::defer_lock);
+        if (!mine.try_lock() || !has_helpers()) {
             std::memcpy(to, from, bytes);
             return;
         }
@@ -66,8 +66,8 @@ class copier {
         }
     }
 
-    /// Under `busy_`. The threads live as long as the process.
-    bool has_helpers() noexcept {
+    /// The threads live as long as the process.
+    bool has_helpers() noexcept KMM_REQUIRES(busy_) {
         if (num_started_ == 0 && !has_failed_) {
             const unsigned wanted = std::min(num_helpers, std::max(1u, std::thread::hardware_concurrency()) - 1);
             try {
@@ -93,9 +93,9 @@ class copier {
         }
     }
 
-    std::mutex busy_;
-    unsigned num_started_ = 0;
-    bool has_failed_ = false;
+    kmm::locks::Mutex busy_;
+    unsigned num_started_ KMM_GUARDED_BY(busy_) = 0;
+    bool has_failed_ KMM_GUARDED_BY(busy_) = false;
     std::atomic<std::uint64_t> ticket_{closed};
     std::atomic<std::byte*> to_{nullptr};
     std::atomic<const std::byte*> from_{nullptr};

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
@@ -75,7 +74,7 @@ struct pinned_pool_memory_resource::growing_pool {
             // Whoever asks for what is not there tries again, and is told why there is none.
             rmm::detail::report_misuse("a pinned pool could not grow ahead: ", e.what());
         }
-        const std::lock_guard in(mutex);
+        const kmm::locks::Guard in(mutex);
         grown = true;
         changed.notify_all();
     }
@@ -85,9 +84,9 @@ struct pinned_pool_memory_resource::growing_pool {
     detail::driver::Driver& driver;
     const int device;
     std::atomic<bool> stop{false};
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool grown = false;
+    kmm::locks::Mutex mutex;
+    kmm::locks::Condition changed;
+    bool grown KMM_GUARDED_BY(mutex) = false;
     std::thread thread;
 };
 
@@ -103,8 +102,8 @@ std::size_t pinned_pool_memory_resource::pool_size() const noexcept { return poo
 
 std::size_t pinned_pool_memory_resource::wait_until_grown() {
     rmm::detail::refuse_after_fork();
-    std::unique_lock lock(pool_->mutex);
-    pool_->changed.wait(lock, [this] { return pool_->grown; });
+    kmm::locks::Lock lock(pool_->mutex);
+    while (!pool_->grown) pool_->changed.wait(lock);
     return pool_->pool.held_bytes();
 }
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "driver/check.hpp"
+#include "driver/locks.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -132,8 +132,8 @@ bool register_pages(Driver& d, std::size_t bytes, pinned_block* out) noexcept {
 }
 
 struct large_blocks {
-    std::mutex mutex;
-    std::unordered_map<void*, pinned_block> by_address;
+    kmm::locks::Mutex mutex;
+    std::unordered_map<void*, pinned_block> by_address KMM_GUARDED_BY(mutex);
 };
 // There never was one: then a free need not make the table to look into it.
 std::atomic<bool> has_large_blocks{false};
@@ -173,7 +173,7 @@ Status allocate_pinned(Driver& d, std::size_t bytes, void** out) noexcept {
     if (b.reservation != nullptr) {
         try {
             large_blocks& all = all_large_blocks();
-            const std::lock_guard in(all.mutex);
+            const kmm::locks::Guard in(all.mutex);
             all.by_address.emplace(b.address, b);
             has_large_blocks.store(true, std::memory_order_release);
         } catch (const std::bad_alloc&) {
@@ -189,7 +189,7 @@ Status free_pinned(Driver& d, void* ptr) noexcept {
     pinned_block b;
     if (has_large_blocks.load(std::memory_order_acquire)) {
         large_blocks& all = all_large_blocks();
-        const std::lock_guard in(all.mutex);
+        const kmm::locks::Guard in(all.mutex);
         const auto at = all.by_address.find(ptr);
         if (at != all.by_address.end()) {
             b = at->second;

@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
+
+#include "driver/locks.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -19,16 +20,16 @@ namespace {
 thread_local int number_of_this_thread = 0;
 
 struct all_observers {
-    std::mutex mutex;  // held from before the fork to after it
-    std::array<std::vector<process_observer*>, 3> places;
+    kmm::locks::Mutex mutex;  // held from before the fork to after it
+    std::array<std::vector<process_observer*>, 3> places KMM_GUARDED_BY(mutex);
 
     template<class Visit>
-    void each_forward(Visit visit) {
+    void each_forward(Visit visit) KMM_REQUIRES(mutex) {
         for (auto& observers : places)
             for (std::size_t i = 0; i < observers.size(); ++i) visit(*observers[i]);
     }
     template<class Visit>
-    void each_backward(Visit visit) {
+    void each_backward(Visit visit) KMM_REQUIRES(mutex) {
         for (auto observers = places.rbegin(); observers != places.rend(); ++observers)
             for (std::size_t i = observers->size(); i-- > 0;) visit(*(*observers)[i]);
     }
@@ -36,22 +37,24 @@ struct all_observers {
 
 all_observers& all();
 
-void before_fork() {
+// Unchecked: what the first takes the others let go, in other calls of the system.
+void before_fork() KMM_UNCHECKED_LOCKS {
     all().mutex.lock();
     all().each_forward([](process_observer& o) { o.before_fork(); });
 }
-void after_fork_in_parent() {
+void after_fork_in_parent() KMM_UNCHECKED_LOCKS {
     all().each_backward([](process_observer& o) { o.after_fork(false); });
     all().mutex.unlock();
 }
-void after_fork_in_child() {
+void after_fork_in_child() KMM_UNCHECKED_LOCKS {
     number_of_this_thread = 0;
     all().each_backward([](process_observer& o) { o.after_fork(true); });
     all().mutex.unlock();
 }
 void at_exit() {
-    const std::lock_guard lock(all().mutex);
-    all().each_forward([](process_observer& o) { o.at_exit(); });
+    all_observers& known = all();
+    const kmm::locks::Guard lock(known.mutex);
+    known.each_forward([](process_observer& o) { o.at_exit(); });
 }
 
 all_observers& all() {
@@ -68,13 +71,15 @@ all_observers& all() {
 }  // namespace
 
 void process_observer::enlist(place where) {
-    const std::lock_guard lock(all().mutex);
-    all().places[static_cast<std::size_t>(where)].push_back(this);
+    all_observers& known = all();
+    const kmm::locks::Guard lock(known.mutex);
+    known.places[static_cast<std::size_t>(where)].push_back(this);
 }
 
 void process_observer::withdraw(place where) noexcept {
-    const std::lock_guard lock(all().mutex);
-    auto& observers = all().places[static_cast<std::size_t>(where)];
+    all_observers& known = all();
+    const kmm::locks::Guard lock(known.mutex);
+    auto& observers = known.places[static_cast<std::size_t>(where)];
     observers.erase(std::remove(observers.begin(), observers.end(), this), observers.end());
 }
 

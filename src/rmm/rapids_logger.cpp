@@ -8,10 +8,10 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/process_events.hpp"
 
 namespace rapids_logger {
@@ -119,8 +119,8 @@ struct logger::state final : process_observer {
     }
     ~state() { withdraw(place::logger); }
 
-    void before_fork() noexcept override { mutex.lock(); }
-    void after_fork(bool) noexcept override { mutex.unlock(); }
+    void before_fork() noexcept override KMM_ACQUIRE(mutex) { mutex.lock(); }
+    void after_fork(bool) noexcept override KMM_RELEASE(mutex) { mutex.unlock(); }
     void at_exit() noexcept override {}  // its sinks see to their lines
 
     void write(level_enum message_level, std::string_view text) {
@@ -130,7 +130,7 @@ struct logger::state final : process_observer {
         std::string line;
         std::vector<sink_ptr> who;
         {
-            const std::lock_guard lock(mutex);
+            const kmm::locks::Guard lock(mutex);
             append_line(&line, pattern, m);
             who = sinks.sinks_;
         }
@@ -144,7 +144,7 @@ struct logger::state final : process_observer {
     void flush() {
         std::vector<sink_ptr> who;
         {
-            const std::lock_guard lock(mutex);
+            const kmm::locks::Guard lock(mutex);
             who = sinks.sinks_;
         }
         for (const sink_ptr& sink : who) sink->flush();
@@ -153,11 +153,11 @@ struct logger::state final : process_observer {
     const std::string name;
     std::atomic<level_enum> level{level_enum::info};
     std::atomic<level_enum> flush_level{level_enum::off};
-    std::mutex mutex;  // of all that follows
-    std::string pattern = "[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %v";
+    kmm::locks::Mutex mutex;  // of what follows: the lists of sinks, which a public header has, too
+    std::string pattern KMM_GUARDED_BY(mutex) = "[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %v";
     sink_vector sinks;
 
-    static std::mutex& mutex_of(const sink_vector& sinks) { return sinks.owner_->mutex; }
+    static kmm::locks::Mutex& mutex_of(const sink_vector& sinks) { return sinks.owner_->mutex; }
 };
 
 // ---- the sinks of a logger. What is dropped goes outside of the lock: a sink's end takes the lock of those who fork.
@@ -166,20 +166,20 @@ void logger::sink_vector::push_back(sink_ptr const& sink) { push_back(sink_ptr(s
 
 void logger::sink_vector::push_back(sink_ptr&& sink) {
     expect_sink(sink);
-    const std::lock_guard lock(state::mutex_of(*this));
+    const kmm::locks::Guard lock(state::mutex_of(*this));
     sinks_.push_back(std::move(sink));
 }
 
 void logger::sink_vector::pop_back() {
     sink_ptr dropped;
-    const std::lock_guard lock(state::mutex_of(*this));
+    const kmm::locks::Guard lock(state::mutex_of(*this));
     dropped = std::move(sinks_.back());
     sinks_.pop_back();
 }
 
 void logger::sink_vector::clear() {
     std::vector<sink_ptr> dropped;
-    const std::lock_guard lock(state::mutex_of(*this));
+    const kmm::locks::Guard lock(state::mutex_of(*this));
     dropped.swap(sinks_);
 }
 
@@ -245,7 +245,7 @@ level_enum logger::flush_level() const { return state_->flush_level.load(std::me
 bool logger::should_log(level_enum level) const { return is_loggable(level) && level >= this->level(); }
 
 void logger::set_pattern(std::string pattern) {
-    const std::lock_guard lock(state_->mutex);
+    const kmm::locks::Guard lock(state_->mutex);
     state_->pattern = std::move(pattern);
 }
 

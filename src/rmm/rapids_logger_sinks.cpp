@@ -6,18 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
-#include <mutex>
 #include <ostream>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rapids_logger/logger.hpp"
 #include "rmm/process_events.hpp"
 
@@ -71,19 +70,21 @@ struct sink::state final : process_observer {
     }
 
     // Nothing is held back over a fork, or the child would write it too.
-    void before_fork() noexcept override {
+    void before_fork() noexcept override KMM_ACQUIRE(mutex) {
         mutex.lock();
         file.write_out();
     }
-    void after_fork(bool in_child) noexcept override {
+    void after_fork(bool in_child) noexcept override KMM_RELEASE(mutex) {
         if (in_child && !delivers_here()) {  // whoever did is not here
             waiting.clear();
             delivering = false;
         }
         mutex.unlock();
     }
+    /// Tells clang: `write` and `flush` call the sink of a file under the lock.
+    void expect_held() const noexcept KMM_ASSERT_HELD(mutex) {}
     void at_exit() noexcept override {
-        const std::lock_guard lock(mutex);
+        const kmm::locks::Guard lock(mutex);
         exiting = true;
         file.write_out();
     }
@@ -95,49 +96,50 @@ struct sink::state final : process_observer {
         bool flushes = false;
     };
 
-    bool delivers_here() const noexcept { return delivering && deliverer == std::this_thread::get_id(); }
+    bool delivers_here() const noexcept KMM_REQUIRES(mutex) {
+        return delivering && deliverer == std::this_thread::get_id();
+    }
 
     /// Hands over the item and what the program's code logs meanwhile. Throws what that throws; what waits behind it is
     /// dropped.
     void deliver(sink& to, item next) {
-        std::unique_lock lock(mutex);
+        kmm::locks::Lock lock(mutex);
         if (delivers_here()) {
             waiting.push_back(std::move(next));
             return;
         }
-        free_again.wait(lock, [&] { return !delivering; });
+        while (delivering) free_again.wait(lock);
         struct done {
             state& self;
-            std::unique_lock<std::mutex>& lock;
             ~done() {
-                if (!lock.owns_lock()) lock.lock();
                 self.waiting.clear();
                 self.delivering = false;
                 self.free_again.notify_one();
             }
-        } const at_the_end{*this, lock};
+        } const at_the_end{*this};
         delivering = true;
         deliverer = std::this_thread::get_id();
         for (;;) {
-            lock.unlock();
-            if (next.flushes)
-                to.do_flush();
-            else
-                to.do_write(next.level, next.lines);
-            lock.lock();
+            {
+                const kmm::locks::Unlocked without(lock, mutex);
+                if (next.flushes)
+                    to.do_flush();
+                else
+                    to.do_write(next.level, next.lines);
+            }
             if (waiting.empty()) return;
             next = std::move(waiting.front());
             waiting.pop_front();
         }
     }
 
-    std::mutex mutex;
-    output file;
-    bool exiting = false;
-    std::condition_variable free_again;
-    std::deque<item> waiting;  ///< logged by the program's code that is being called
-    bool delivering = false;
-    std::thread::id deliverer;
+    kmm::locks::Mutex mutex;
+    output file KMM_GUARDED_BY(mutex);
+    bool exiting KMM_GUARDED_BY(mutex) = false;
+    kmm::locks::Condition free_again;
+    std::deque<item> waiting KMM_GUARDED_BY(mutex);  ///< logged by the program's code that is being called
+    bool delivering KMM_GUARDED_BY(mutex) = false;
+    std::thread::id deliverer KMM_GUARDED_BY(mutex);
 };
 
 sink::sink() : state_(std::make_unique<state>()) {}
@@ -146,13 +148,13 @@ sink::~sink() = default;
 
 void sink::write(level_enum level, std::string_view lines) {
     if (belongs_to_program()) return state_->deliver(*this, {level, std::string(lines), false});
-    const std::lock_guard lock(state_->mutex);
+    const kmm::locks::Guard lock(state_->mutex);
     do_write(level, lines);
 }
 
 void sink::flush() {
     if (belongs_to_program()) return state_->deliver(*this, {level_enum::off, {}, true});
-    const std::lock_guard lock(state_->mutex);
+    const kmm::locks::Guard lock(state_->mutex);
     do_flush();
 }
 
@@ -169,7 +171,7 @@ basic_file_sink_mt::basic_file_sink_mt(std::string const& filename, bool truncat
     if (descriptor < 0)
         throw std::runtime_error("could not open the log file '" + filename +
                                  "': " + std::generic_category().message(errno));
-    const std::lock_guard lock(state_->mutex);
+    const kmm::locks::Guard lock(state_->mutex);
     state_->file.name = filename;
     state_->file.descriptor = descriptor;
 }
@@ -179,12 +181,16 @@ basic_file_sink_mt::~basic_file_sink_mt() = default;
 bool basic_file_sink_mt::belongs_to_program() const noexcept { return false; }
 
 void basic_file_sink_mt::do_write(level_enum, std::string_view lines) {
+    state_->expect_held();
     output& file = state_->file;
     file.pending += lines;
     if (state_->exiting || file.pending.size() >= output::most_pending_bytes) file.write_out();
 }
 
-void basic_file_sink_mt::do_flush() { state_->file.write_out(); }
+void basic_file_sink_mt::do_flush() {
+    state_->expect_held();
+    state_->file.write_out();
+}
 
 // ---- a stream
 

@@ -2,14 +2,13 @@
 #include "rmm/reclaim.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/mr/detail/adaptor.hpp"
@@ -49,10 +48,10 @@ constinit thread_local const reclaim_search* search_now = nullptr;
 constinit thread_local const entry* called_now = nullptr;
 
 struct registry {
-    std::mutex mutex;
-    std::condition_variable call_ended;
-    std::vector<std::unique_ptr<entry>> entries;  // in the order of asking
-    std::uint64_t last_number = 0;
+    kmm::locks::Mutex mutex;
+    kmm::locks::Condition call_ended;
+    std::vector<std::unique_ptr<entry>> entries KMM_GUARDED_BY(mutex);  // in the order of asking
+    std::uint64_t last_number KMM_GUARDED_BY(mutex) = 0;
 };
 
 registry& all_reclaimers() { return ::kmm::driver::never_destroyed<registry>(); }  // registrations may be statics
@@ -95,7 +94,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         }
         const driver::Driver& of = the_driver();
         registry& all = all_reclaimers();
-        std::unique_lock in(all.mutex);
+        kmm::locks::Lock in(all.mutex);
         const auto next = std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) {
             return num_reasons_not_to_ask_reclaimers == 0 && e->of == &of && e->device == device_ &&
                    (!asked_reclaimers_ || order_of(*e) > std::tuple{priority_, number_});
@@ -161,7 +160,7 @@ reclaimer_registration::reclaimer_registration(cuda_device_id device, int priori
     made->priority = priority;
     made->who = &who;
     auto& all = rmm::detail::all_reclaimers();
-    const std::lock_guard in(all.mutex);
+    const kmm::locks::Guard in(all.mutex);
     made->number = ++all.last_number;
     const auto at = std::upper_bound(all.entries.begin(), all.entries.end(), made, [](const auto& a, const auto& b) {
         return rmm::detail::order_of(*a) < rmm::detail::order_of(*b);
@@ -172,18 +171,18 @@ reclaimer_registration::reclaimer_registration(cuda_device_id device, int priori
 reclaimer_registration::~reclaimer_registration() {
     if (rmm::detail::lost_in_fork()) return;
     auto& all = rmm::detail::all_reclaimers();
-    std::unique_lock in(all.mutex);
+    kmm::locks::Lock in(all.mutex);
     const auto at =
         std::find_if(all.entries.begin(), all.entries.end(), [this](const auto& e) { return e.get() == entry_; });
     std::unique_ptr<entry> leaving = std::move(*at);
     all.entries.erase(at);
     if (rmm::detail::called_now == entry_) {
         // Inside its own reclaimer: this call counts in the entry until it returns.
-        all.call_ended.wait(in, [&] { return leaving->num_calls == 1; });
+        while (leaving->num_calls != 1) all.call_ended.wait(in);
         leaving.release()->has_ended = true;
         return;
     }
-    all.call_ended.wait(in, [&] { return leaving->num_calls == 0; });
+    while (leaving->num_calls != 0) all.call_ended.wait(in);
 }
 
 no_reclaim_scope::no_reclaim_scope() noexcept { ++rmm::detail::num_reasons_not_to_ask; }

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/parallel_copy.hpp"
 #include "rmm/status.hpp"
@@ -43,8 +43,8 @@ struct stage {
 };
 
 struct stages {
-    std::mutex mutex;
-    std::vector<std::unique_ptr<stage>> unused;
+    kmm::locks::Mutex mutex;
+    std::vector<std::unique_ptr<stage>> unused KMM_GUARDED_BY(mutex);
 };
 stages& all() { return ::kmm::driver::never_destroyed<stages>(); }
 
@@ -73,7 +73,7 @@ class taken_stage {
     explicit taken_stage(int device) {
         {
             stages& known = all();
-            const std::lock_guard in(known.mutex);
+            const kmm::locks::Guard in(known.mutex);
             const auto at = std::find_if(known.unused.begin(), known.unused.end(),
                                          [=](const auto& s) { return s->device == device; });
             if (at != known.unused.end()) {
@@ -88,7 +88,7 @@ class taken_stage {
         if (!is_settled_) (void)the_driver().synchronize_stream({});
         stages& known = all();
         try {
-            const std::lock_guard in(known.mutex);
+            const kmm::locks::Guard in(known.mutex);
             known.unused.push_back(std::move(stage_));
         } catch (const std::bad_alloc&) {
             // Then the next copy makes another.

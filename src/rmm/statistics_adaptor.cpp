@@ -3,12 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "rmm/pool/short_lock.hpp"
+#include "driver/locks.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -22,9 +21,9 @@ struct statistics_adaptor::state {
         statistics_counter blocks;
     };
 
-    rmm::detail::short_lock lock;
-    section innermost;
-    std::vector<section> around;
+    kmm::locks::ShortLock lock;
+    section innermost KMM_GUARDED_BY(lock);
+    std::vector<section> around KMM_GUARDED_BY(lock);
 };
 
 statistics_adaptor::statistics_adaptor(device_async_resource_ref upstream)
@@ -36,19 +35,19 @@ statistics_adaptor::~statistics_adaptor() {
 
 statistics_counter statistics_adaptor::get_bytes_counter() const noexcept {
     if (rmm::detail::lost_in_fork()) return {};
-    const std::lock_guard lock(state_->lock);
+    const kmm::locks::Guard lock(state_->lock);
     return state_->innermost.bytes;
 }
 
 statistics_counter statistics_adaptor::get_allocations_counter() const noexcept {
     if (rmm::detail::lost_in_fork()) return {};
-    const std::lock_guard lock(state_->lock);
+    const kmm::locks::Guard lock(state_->lock);
     return state_->innermost.blocks;
 }
 
 std::pair<statistics_counter, statistics_counter> statistics_adaptor::push_counters() {
     rmm::detail::refuse_after_fork();
-    const std::lock_guard lock(state_->lock);
+    const kmm::locks::Guard lock(state_->lock);
     const state::section outer = state_->innermost;
     state_->around.push_back(outer);
     state_->innermost = {};
@@ -57,7 +56,7 @@ std::pair<statistics_counter, statistics_counter> statistics_adaptor::push_count
 
 std::pair<statistics_counter, statistics_counter> statistics_adaptor::pop_counters() {
     rmm::detail::refuse_after_fork();
-    const std::lock_guard lock(state_->lock);
+    const kmm::locks::Guard lock(state_->lock);
     if (state_->around.empty()) throw std::out_of_range("cannot pop the last counter pair");
     const state::section ended = state_->innermost;
     state_->innermost = state_->around.back();
@@ -70,7 +69,7 @@ std::pair<statistics_counter, statistics_counter> statistics_adaptor::pop_counte
 void* statistics_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     rmm::detail::refuse_after_fork();
     void* const ptr = upstream_allocate(bytes, stream);
-    const std::lock_guard lock(state_->lock);
+    const kmm::locks::Guard lock(state_->lock);
     state_->innermost.bytes += static_cast<std::int64_t>(bytes);
     state_->innermost.blocks += 1;
     return ptr;
@@ -79,7 +78,7 @@ void* statistics_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream
 void statistics_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
     if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr || bytes == 0) {
-        const std::lock_guard lock(state_->lock);
+        const kmm::locks::Guard lock(state_->lock);
         state_->innermost.bytes -= static_cast<std::int64_t>(bytes);
         state_->innermost.blocks -= 1;
     }

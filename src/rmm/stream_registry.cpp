@@ -4,10 +4,10 @@
 #include <array>
 #include <memory>
 #include <new>
-#include <shared_mutex>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "driver/locks.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -22,8 +22,8 @@ std::atomic<std::uint64_t> next_number{1};      // of owned streams and of threa
 static_assert(unknown_number == (0 << 2 | 2));  // which no thread has, as their numbers begin with 1
 
 struct registry {
-    std::shared_mutex mutex;
-    std::unordered_map<cudaStream_t, owned_stream*> streams;
+    kmm::locks::SharedMutex mutex;
+    std::unordered_map<cudaStream_t, owned_stream*> streams KMM_GUARDED_BY(mutex);
     // Changes with every entry made or removed, so that a thread can keep what it looked up last.
     std::atomic<std::uint64_t> generation{1};
 };
@@ -46,8 +46,8 @@ struct remembered {
 };
 /// The number of a thread's default stream; known as long as the thread lives.
 struct threads {
-    std::mutex mutex;
-    std::unordered_set<std::uint64_t> living;
+    kmm::locks::Mutex mutex;
+    std::unordered_set<std::uint64_t> living KMM_GUARDED_BY(mutex);
 };
 // Threads may end after any static object.
 threads& all_threads() noexcept { return in_static_memory<threads>(); }
@@ -55,13 +55,13 @@ thread_local bool thread_is_ending = false;  // trivial, so that it can be read 
 struct this_thread {
     std::uint64_t number = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 2);
     this_thread() {
-        std::lock_guard lock(all_threads().mutex);
+        const kmm::locks::Guard lock(all_threads().mutex);
         all_threads().living.insert(number);
     }
     ~this_thread() {
         thread_is_ending = true;
         if (lost_in_fork()) return;
-        std::lock_guard lock(all_threads().mutex);
+        const kmm::locks::Guard lock(all_threads().mutex);
         all_threads().living.erase(number);
     }
     this_thread(const this_thread&) = delete;
@@ -76,7 +76,7 @@ owned_stream* find_owned(cudaStream_t handle) noexcept {
     remembered& slot = recent[(reinterpret_cast<std::uintptr_t>(handle) >> 4) % num_remembered];
     const std::uint64_t generation = r.generation.load(std::memory_order_acquire);
     if (slot.handle == handle && slot.generation == generation) return slot.owned;
-    std::shared_lock lock(r.mutex);
+    const kmm::locks::SharedGuard lock(r.mutex);
     const auto at = r.streams.find(handle);
     slot = {handle, r.generation.load(std::memory_order_relaxed), at == r.streams.end() ? nullptr : at->second};
     return slot.owned;
@@ -97,7 +97,7 @@ owned_stream* owned_stream::create(bool non_blocking) {
     record->id_ = tagged(next_number.fetch_add(1, std::memory_order_relaxed), 1);
     registry& r = all();
     try {
-        std::unique_lock lock(r.mutex);
+        const kmm::locks::Guard lock(r.mutex);
         r.streams[record->handle_] = record.get();
         r.generation.fetch_add(1, std::memory_order_release);
     } catch (...) {
@@ -121,15 +121,15 @@ void owned_stream::close() noexcept {
     registry& r = all();
     open_.store(false, std::memory_order_release);
     {
-        std::unique_lock lock(r.mutex);
+        const kmm::locks::Guard lock(r.mutex);
         // A handle that was destroyed behind our back may belong to another stream of ours by now.
         if (const auto at = r.streams.find(handle_); at != r.streams.end() && at->second == this) r.streams.erase(at);
         r.generation.fetch_add(1, std::memory_order_release);
     }
     {
-        std::unique_lock lock(mutex_);
+        kmm::locks::Lock lock(mutex_);
         state_ = state::closing;
-        changed_.wait(lock, [this] { return num_recording_ == 0; });
+        changed_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return num_recording_ == 0; });
     }
     const driver::StreamHandle handle{handle_};
     driver::EventHandle end;
@@ -146,7 +146,7 @@ void owned_stream::close() noexcept {
     }
     report_failure(d.destroy_stream(handle), "destroy a stream");
     {
-        std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         end_ = end;
         state_ = state::closed;
         changed_.notify_all();
@@ -155,8 +155,8 @@ void owned_stream::close() noexcept {
 }
 
 driver::Status owned_stream::fence(driver::EventHandle spare, driver::EventHandle* point) noexcept {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return state_ != state::closing; });
+    kmm::locks::Lock lock(mutex_);
+    changed_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return state_ != state::closing; });
     if (state_ == state::closed) {
         *point = end_;
         return {};
@@ -177,7 +177,7 @@ driver::Status owned_stream::fence(driver::EventHandle spare, driver::EventHandl
 }
 
 bool owned_stream::has_closed(driver::EventHandle* end) noexcept {
-    const std::lock_guard lock(mutex_);
+    const kmm::locks::Guard lock(mutex_);
     if (state_ == state::closed) *end = end_;
     return state_ == state::closed;
 }
@@ -208,8 +208,9 @@ stream_identity identify(driver::Driver& d, cuda_stream_view stream) noexcept {
 bool this_thread_is_ending() noexcept { return thread_is_ending; }
 
 bool thread_has_ended(std::uint64_t number) noexcept {
-    std::lock_guard lock(all_threads().mutex);
-    return all_threads().living.count(number) == 0;
+    threads& all = all_threads();
+    const kmm::locks::Guard lock(all.mutex);
+    return all.living.count(number) == 0;
 }
 
 std::uint64_t owned_streams_generation() noexcept { return all().generation.load(std::memory_order_acquire); }

@@ -8,12 +8,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 #include "driver/driver.hpp"
+#include "driver/locks.hpp"
 #include "rmm/cuda_stream_view.hpp"
 
 namespace rmm {
@@ -62,11 +61,11 @@ class owned_stream {
     std::atomic<bool> observed_{false};
     std::atomic<bool> open_{true};
 
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    state state_ = state::open;
-    int num_recording_ = 0;  // calls of `fence` that are using the handle
-    kmm::driver::EventHandle end_;
+    kmm::locks::Mutex mutex_;
+    kmm::locks::Condition changed_;
+    state state_ KMM_GUARDED_BY(mutex_) = state::open;
+    int num_recording_ KMM_GUARDED_BY(mutex_) = 0;  // calls of `fence` that are using the handle
+    kmm::driver::EventHandle end_ KMM_GUARDED_BY(mutex_);
     owned_stream* next_gone_ = nullptr;
 };
 

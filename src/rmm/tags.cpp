@@ -3,14 +3,13 @@
 
 #include <array>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/memory_tag.hpp"
-#include "rmm/pool/short_lock.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -25,9 +24,9 @@ namespace {
 constexpr std::size_t max_tags = 65000;
 
 struct tag_names {
-    short_lock mutex;
-    std::unordered_map<std::string_view, tag_number> numbers;
-    std::vector<const std::string*> names;  // never freed: numbers outlive everything
+    kmm::locks::ShortLock mutex;
+    std::unordered_map<std::string_view, tag_number> numbers KMM_GUARDED_BY(mutex);
+    std::vector<const std::string*> names KMM_GUARDED_BY(mutex);  // never freed: numbers outlive everything
 
     tag_names() {
         for (const char* fixed : {"(untagged)", "(of other pools)"}) names.push_back(new std::string(fixed));
@@ -55,7 +54,7 @@ tag_number number_of_tag(const char* name) {
     if (lost_in_fork()) return untagged;
     const driver::DriverUse use;  // whoever forks meanwhile leaves a child that must not wait for this lock
     tag_names& all = all_names();
-    const std::lock_guard in(all.mutex);
+    const kmm::locks::Guard in(all.mutex);
     auto at = all.numbers.find(name);
     if (at == all.numbers.end()) {
         if (all.names.size() > max_tags) return static_cast<tag_number>(max_tags);
@@ -72,7 +71,7 @@ tag_number find_tag(const char* name) noexcept {
     if (name == nullptr || *name == 0 || lost_in_fork()) return untagged;
     const driver::DriverUse use;
     tag_names& all = all_names();
-    const std::lock_guard in(all.mutex);
+    const kmm::locks::Guard in(all.mutex);
     const auto at = all.numbers.find(name);
     return at == all.numbers.end() ? untagged : at->second;
 }
@@ -81,7 +80,7 @@ const char* name_of_tag(tag_number tag) noexcept {
     if (lost_in_fork()) return "";
     const driver::DriverUse use;
     tag_names& all = all_names();
-    const std::lock_guard in(all.mutex);
+    const kmm::locks::Guard in(all.mutex);
     return tag < all.names.size() ? all.names[tag]->c_str() : "";
 }
 

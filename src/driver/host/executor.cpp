@@ -99,7 +99,7 @@ Executor::Executor(int num_threads, std::function<void(Stream&)> recycle)
 
 Executor::~Executor() {
     {
-        std::lock_guard lock(mutex_);
+        const locks::Guard lock(mutex_);
         stopping_ = true;
     }
     wake_.notify_all();
@@ -110,7 +110,7 @@ Executor::~Executor() {
     for (;;) {
         std::list<std::thread> ending;
         {
-            std::lock_guard lock(mutex_);
+            const locks::Guard lock(mutex_);
             ending.swap(gone_);
             if (ending.empty()) ending.swap(extras_);
         }
@@ -121,7 +121,7 @@ Executor::~Executor() {
 
 bool Executor::start() noexcept {
     if (started_.load(std::memory_order_acquire)) return true;
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     if (started_.load(std::memory_order_relaxed)) return true;
     try {
         threads_.reserve(static_cast<std::size_t>(num_threads_));
@@ -136,7 +136,7 @@ bool Executor::start() noexcept {
 }
 
 void Executor::submit(Stream& stream) noexcept {
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     const int list = stream.urgent ? 0 : 1;
     stream.next_ready = nullptr;
     (ready_tail_[list] == nullptr ? ready_head_[list] : ready_tail_[list]->next_ready) = &stream;
@@ -196,7 +196,7 @@ void Executor::work(int number) noexcept {
     races::begin_worker();
     const bool extra = number == extra_worker;
     bool looked = false;
-    std::unique_lock lock(mutex_);
+    locks::Lock lock(mutex_);
     for (;;) {
         if (Stream* stream = pop_ready(number)) {
             if (num_ready_ > 0) rouse();
@@ -239,9 +239,9 @@ void Executor::work(int number) noexcept {
 }
 
 void Executor::supervise() noexcept {
-    std::unique_lock lock(mutex_);
+    locks::Lock lock(mutex_);
     for (;;) {
-        alarm_.wait(lock, [this] { return watched_ || stopping_ || !gone_.empty(); });
+        alarm_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return watched_ || stopping_ || !gone_.empty(); });
         if (stopping_) return;
         if (!gone_.empty()) {
             std::list<std::thread> ended;
@@ -252,7 +252,7 @@ void Executor::supervise() noexcept {
             continue;
         }
         const std::uint64_t seen = pops_;
-        alarm_.wait_for(lock, patience, [this] { return stopping_; });
+        alarm_.wait_for(lock, patience, [this]() KMM_REQUIRES(mutex_) { return stopping_; });
         if (stopping_) return;
         if (num_ready_ == 0)
             watched_ = false;
@@ -317,7 +317,7 @@ bool Executor::execute(Stream& stream, Op& op) noexcept {
         return true;
     case WorkKind::timestamp: {
         Event& event = *op.work.timestamp.event;
-        std::lock_guard lock(event.mutex);
+        const locks::Guard lock(event.mutex);
         if (event.record == op.work.timestamp.record) {
             event.time = std::chrono::steady_clock::now();
             event.timed_record = event.record;
@@ -350,7 +350,7 @@ bool Executor::run_launch(Stream& stream, Op& op) noexcept {
 
 /// Offers the blocks to idle workers.
 void Executor::share(Op& op) noexcept {
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     op.next_launch = launches_;
     launches_ = &op;
     op.listed = true;
@@ -363,7 +363,7 @@ bool Executor::take_part(Op& op, races::Fiber& fiber) noexcept {
     const bool shared = op.blocks_per_turn.load(std::memory_order_relaxed) < op.work.kernel.num_blocks;
     fiber.run(&blocks_body, &op);
     if (shared) {
-        std::lock_guard lock(mutex_);
+        const locks::Guard lock(mutex_);
         if (op.listed) {
             Op** at = &launches_;
             while (*at != &op) at = &(*at)->next_launch;
@@ -392,7 +392,7 @@ void Executor::end_launch(Op& op) noexcept {
     stream.fiber().run(&end_launch_body, &op);
     if (!op.failed.load(std::memory_order_relaxed)) return;
     Stream& blamed = op.blamed != nullptr ? *op.blamed : stream;
-    std::lock_guard lock(blamed.mutex);
+    const locks::Guard lock(blamed.mutex);
     blamed.set_failed(op.blamed != nullptr ? op.blamed_position : op.position);
 }
 

@@ -10,15 +10,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "driver/host/stream.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -43,7 +42,7 @@ class Executor {
     void work(int number) noexcept;
     void look_for_work() noexcept;
     void supervise() noexcept;
-    void add_extra_workers() noexcept;
+    void add_extra_workers() noexcept KMM_REQUIRES(mutex_);
     void run(Stream& stream, bool front_is_done) noexcept;
     Stream* run_turn(Stream& stream, bool front_is_done) noexcept;
     bool execute(Stream& stream, Op& op) noexcept;
@@ -52,9 +51,9 @@ class Executor {
     void help(Op& op) noexcept;
     void end_launch(Op& op) noexcept;
     void share(Op& op) noexcept;
-    void wake(std::uint64_t most) noexcept;
-    void rouse() noexcept;
-    Stream* pop_ready(int worker) noexcept;
+    void wake(std::uint64_t most) noexcept KMM_REQUIRES(mutex_);
+    void rouse() noexcept KMM_REQUIRES(mutex_);
+    Stream* pop_ready(int worker) noexcept KMM_REQUIRES(mutex_);
 
     const int num_threads_;
     const bool spins_;
@@ -63,22 +62,22 @@ class Executor {
     std::atomic<bool> started_{false};
     std::atomic<int> num_offers_{0};  ///< entries of all lists, for a look without the lock
 
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    std::condition_variable alarm_;
-    bool stopping_ = false;
-    Stream* ready_head_[2] = {nullptr, nullptr};  ///< urgent streams, then all others
-    Stream* ready_tail_[2] = {nullptr, nullptr};
-    int num_ready_ = 0;
-    Op* launches_ = nullptr;
-    int sleeping_ = 0;
-    int searching_ = 0;
-    bool watched_ = false;  ///< the supervisor watches whether the list moves
-    std::uint64_t pops_ = 0;
-    int num_extra_ = 0;
+    locks::Mutex mutex_;
+    locks::Condition wake_;
+    locks::Condition alarm_;
+    bool stopping_ KMM_GUARDED_BY(mutex_) = false;
+    Stream* ready_head_[2] KMM_GUARDED_BY(mutex_) = {nullptr, nullptr};  ///< urgent streams, then all others
+    Stream* ready_tail_[2] KMM_GUARDED_BY(mutex_) = {nullptr, nullptr};
+    int num_ready_ KMM_GUARDED_BY(mutex_) = 0;
+    Op* launches_ KMM_GUARDED_BY(mutex_) = nullptr;
+    int sleeping_ KMM_GUARDED_BY(mutex_) = 0;
+    int searching_ KMM_GUARDED_BY(mutex_) = 0;
+    bool watched_ KMM_GUARDED_BY(mutex_) = false;  ///< the supervisor watches whether the list moves
+    std::uint64_t pops_ KMM_GUARDED_BY(mutex_) = 0;
+    int num_extra_ KMM_GUARDED_BY(mutex_) = 0;
     std::vector<std::thread> threads_;
-    std::list<std::thread> extras_;
-    std::list<std::thread> gone_;
+    std::list<std::thread> extras_ KMM_GUARDED_BY(mutex_);
+    std::list<std::thread> gone_ KMM_GUARDED_BY(mutex_);
     std::thread supervisor_;
 };
 

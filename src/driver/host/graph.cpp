@@ -98,7 +98,8 @@ bool Exec::update(const Graph& graph) {
 }
 
 void Exec::enqueue(Stream& stream, std::uint32_t num_slots) {
-    const auto stream_of = [&](std::size_t lane) -> Stream& { return lane == 0 ? stream : *lanes[lane]; };
+    const auto stream_of = [&](std::size_t lane)
+                               KMM_REQUIRES(mutex) -> Stream& { return lane == 0 ? stream : *lanes[lane]; };
 
     // Everything that can fail comes first, so that no half of a graph ever runs.
     std::vector<std::size_t> needed(std::max<std::size_t>(lanes.size(), 1), 2);
@@ -161,7 +162,7 @@ void Capture::join(Stream& stream, const std::vector<Node*>& nodes) {
 Node& Capture::add(Stream& stream) {
     std::vector<Node*>& tail = tails_[&stream];
     tail.reserve(std::max<std::size_t>(tail.size(), 1));
-    std::lock_guard lock(graph_.mutex);
+    const locks::Guard lock(graph_.mutex);
     Node* node = graph_.add(tail);
     tail.assign(1, node);
     return *node;

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "driver/driver.hpp"
 #include "driver/host/stream.hpp"
 #include "driver/host/work.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -41,15 +41,15 @@ struct Graph {
     std::atomic<std::uint32_t> generation{0};
     std::uint32_t slot = 0;
 
-    std::mutex mutex;
-    std::vector<std::unique_ptr<Node>> nodes;  ///< each after all that it depends on
-    std::unordered_map<const Node*, std::size_t> index;
-    Keeps keeps;
+    locks::Mutex mutex;
+    std::vector<std::unique_ptr<Node>> nodes KMM_GUARDED_BY(mutex);  ///< each after all that it depends on
+    std::unordered_map<const Node*, std::size_t> index KMM_GUARDED_BY(mutex);
+    Keeps keeps KMM_GUARDED_BY(mutex);
 
     /// A new node whose work the caller fills. Null if one of `after` is no node of this graph. Throws std::bad_alloc.
-    Node* add(const GraphNodeHandle* after, std::size_t num_after);
-    Node* add(const std::vector<Node*>& after);
-    void clear() noexcept;
+    Node* add(const GraphNodeHandle* after, std::size_t num_after) KMM_REQUIRES(mutex);
+    Node* add(const std::vector<Node*>& after) KMM_REQUIRES(mutex);
+    void clear() noexcept KMM_REQUIRES(mutex);
 };
 
 /// A graph that can be launched. Its nodes are spread over lanes, which run in order each; lane 0 is the stream of the
@@ -64,27 +64,29 @@ struct Exec {
         std::vector<std::size_t> after;  ///< all dependencies
     };
 
-    std::mutex mutex;
-    std::vector<std::unique_ptr<Item>> items;
-    std::unordered_map<const Node*, std::size_t> index;
-    std::vector<Stream*> lanes;  ///< [0] is unused
-    std::vector<std::uint64_t> positions;
-    std::vector<Op*> ops;
-    Keeps keeps;
-    Stream* last_stream = nullptr;  ///< launches of one executable graph run one after the other
-    std::uint64_t last_position = 0;
+    locks::Mutex mutex;
+    std::vector<std::unique_ptr<Item>> items KMM_GUARDED_BY(mutex);
+    std::unordered_map<const Node*, std::size_t> index KMM_GUARDED_BY(mutex);
+    std::vector<Stream*> lanes KMM_GUARDED_BY(mutex);  ///< [0] is unused
+    std::vector<std::uint64_t> positions KMM_GUARDED_BY(mutex);
+    std::vector<Op*> ops KMM_GUARDED_BY(mutex);
+    Keeps keeps KMM_GUARDED_BY(mutex);
+    Stream* last_stream KMM_GUARDED_BY(mutex) = nullptr;  ///< launches of one executable graph run one after the other
+    std::uint64_t last_position KMM_GUARDED_BY(mutex) = 0;
 
     /// Takes over the nodes and chooses lanes; `lanes` gets that many null pointers. Throws std::bad_alloc.
-    void build(const Graph& graph);
+    void build(const Graph& graph) KMM_REQUIRES(mutex, graph.mutex);
     /// The same nodes and dependencies with other work. False and no change if the shapes differ. Throws
     /// std::bad_alloc.
-    bool update(const Graph& graph);
-    /// Puts everything into the queues. The mutexes of `stream` and of all lanes are held. All or nothing.
-    void enqueue(Stream& stream, std::uint32_t num_slots);
-    void clear() noexcept;
+    bool update(const Graph& graph) KMM_REQUIRES(mutex, graph.mutex);
+    /// Puts everything into the queues. The mutexes of all lanes are held too: unchecked, since clang cannot name them.
+    /// All or nothing.
+    void enqueue(Stream& stream, std::uint32_t num_slots) KMM_REQUIRES(mutex, stream.mutex) KMM_UNCHECKED_LOCKS;
+    void clear() noexcept KMM_REQUIRES(mutex);
 
   private:
-    std::size_t choose_lane(const Item& item, std::vector<std::size_t>& last_of_lane, std::size_t self) const;
+    std::size_t choose_lane(const Item& item, std::vector<std::size_t>& last_of_lane, std::size_t self) const
+        KMM_REQUIRES(mutex);
 };
 
 /// A capture in progress. With the captures' lock held.

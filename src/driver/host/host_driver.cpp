@@ -142,7 +142,7 @@ void HostDriver::retire_stream(Stream& stream) noexcept {
     Slots<Stream>::retire(stream);
     bool idle = false;
     {
-        std::lock_guard lock(stream.mutex);
+        const locks::Guard lock(stream.mutex);
         idle = stream.destroy();
     }
     if (idle) recycle_stream(stream);
@@ -150,7 +150,7 @@ void HostDriver::retire_stream(Stream& stream) noexcept {
 
 void HostDriver::recycle_stream(Stream& stream) noexcept {
     {
-        std::lock_guard lock(stream.mutex);
+        const locks::Guard lock(stream.mutex);
         if (stream.take_failure(stream.enqueued()))
             devices_[stream.device].failed.store(true, std::memory_order_release);
     }
@@ -217,7 +217,7 @@ Status HostDriver::synchronize_device(int device) noexcept {
         const std::uint64_t position = stream.enqueued();
         stream.wait_until(position, executor_.spins());
         if (!stream.may_have_failed.load(std::memory_order_acquire)) continue;
-        std::lock_guard lock(stream.mutex);
+        const locks::Guard lock(stream.mutex);
         failed |= stream.take_failure(position);
     }
     failed |= devices_[device].failed.exchange(false, std::memory_order_acq_rel);
@@ -349,7 +349,9 @@ Status HostDriver::destroy_pool(PoolHandle handle) noexcept {
     if (lost_in_fork()) return {Code::shut_down};
     Pool* pool = pools_.find(handle.native);
     if (pool == nullptr) return fail(Code::invalid_handle);
-    const Device& device = devices_[pool->device];
+    const int number = pools_.device_of(*pool);
+    if (number < 0) return fail(Code::invalid_handle);
+    const Device& device = devices_[number];
     if (pool == device.pool || pool == device.managed_pool) return fail(Code::invalid_argument);
     pools_.destroy(*pool);
     return {};
@@ -359,7 +361,7 @@ Status HostDriver::set_pool_release_threshold(PoolHandle handle, std::uint64_t b
     if (lost_in_fork()) return {Code::shut_down};
     Pool* pool = pools_.find(handle.native);
     if (pool == nullptr) return fail(Code::invalid_handle);
-    std::lock_guard lock(pool->mutex);
+    const locks::Guard lock(pool->mutex);
     pool->keep_bytes = bytes;
     return {};
 }

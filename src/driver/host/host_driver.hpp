@@ -13,7 +13,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "driver/driver.hpp"
@@ -26,6 +25,7 @@
 #include "driver/host/slots.hpp"
 #include "driver/host/stream.hpp"
 #include "driver/host/virtual_memory.hpp"
+#include "driver/locks.hpp"
 #include "driver/registry.hpp"
 
 namespace kmm::driver::host {
@@ -181,7 +181,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
 
     Status refuse_implicit(Stream& legacy);
     Status refuse_captured(Stream& stream);
-    Capture* find_capture(std::uint64_t id) noexcept;
+    Capture* find_capture(std::uint64_t id) noexcept KMM_REQUIRES(captures_mutex_);
     Status wait_event_in_capture(Stream& stream, Event& event);
 
     const std::uint32_t number_;  ///< never used again by another driver of this process
@@ -196,10 +196,10 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     std::unique_ptr<Device[]> devices_;
     std::atomic<std::uint64_t> next_stream_id_{1};
 
-    std::mutex captures_mutex_;
+    locks::Mutex captures_mutex_;
     std::atomic<int> num_captures_{0};
-    std::uint64_t next_capture_id_ = 1;
-    std::list<Capture> captures_;
+    std::uint64_t next_capture_id_ KMM_GUARDED_BY(captures_mutex_) = 1;
+    std::list<Capture> captures_ KMM_GUARDED_BY(captures_mutex_);
 
     Executor executor_;  ///< last: its threads end before what they use
 };
@@ -207,9 +207,10 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
 /// The options with what 0 stands for filled in.
 HostOptions effective_options(HostOptions options);
 
-class HostDriver::Queue {
+class KMM_SCOPED_CAPABILITY HostDriver::Queue {
   public:
-    Queue(HostDriver& driver, Stream& stream) : driver_(driver), stream_(stream), lock_(stream.mutex) {
+    Queue(HostDriver& driver, Stream& stream) KMM_ACQUIRE(stream.mutex)
+        : driver_(driver), stream_(stream), lock_(stream.mutex) {
         if (!driver.executor_.start()) throw std::bad_alloc();
         try {
             append_implicit_waits();
@@ -218,11 +219,12 @@ class HostDriver::Queue {
             throw;
         }
     }
-    ~Queue() { finish(); }
+    ~Queue() KMM_RELEASE() { finish(); }
     Queue(const Queue&) = delete;
     Queue& operator=(const Queue&) = delete;
 
     template<typename Set> void append(Set&& set) {
+        expect_held();
         Op* op = stream_.new_op();
         try {
             set(op->work);
@@ -235,8 +237,10 @@ class HostDriver::Queue {
     std::uint64_t tail() const noexcept { return stream_.enqueued(); }
 
   private:
+    /// Tells clang: a queue is the scope that holds the lock.
+    void expect_held() const noexcept KMM_ASSERT_HELD(stream_.mutex) {}
     void append_implicit_waits();
-    void finish() noexcept {
+    void finish() noexcept KMM_UNCHECKED_LOCKS {  // for constructor and destructor, which are not checked either
         const bool start = stream_.activate();
         lock_.unlock();
         if (start) driver_.executor_.submit(stream_);
@@ -244,7 +248,7 @@ class HostDriver::Queue {
 
     HostDriver& driver_;
     Stream& stream_;
-    std::unique_lock<std::mutex> lock_;
+    locks::Lock<locks::Mutex> lock_;
 };
 
 template<typename Body>
@@ -260,7 +264,7 @@ Status HostDriver::guarded(Body&& body) noexcept {
 
 template<typename Set>
 Status HostDriver::capture_work(Stream& stream, Set&& set) {
-    std::lock_guard lock(captures_mutex_);
+    const locks::Guard lock(captures_mutex_);
     Capture* capture = stream.capture.load(std::memory_order_acquire);
     if (capture == nullptr || capture->invalidated()) return {Code::capture_error};
     set(capture->add(stream).work);

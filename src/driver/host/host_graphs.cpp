@@ -9,7 +9,7 @@ namespace kmm::driver::host {
 /// The legacy stream would have to wait for work that is only captured.
 Status HostDriver::refuse_implicit(Stream& legacy) {
     if (num_captures_.load(std::memory_order_acquire) == 0) return {};
-    std::lock_guard lock(captures_mutex_);
+    const locks::Guard lock(captures_mutex_);
     bool refused = false;
     for (Capture& capture : captures_) {
         if (!capture.holds_blocking_stream(legacy.device)) continue;
@@ -23,7 +23,7 @@ Status HostDriver::refuse_implicit(Stream& legacy) {
 Status HostDriver::refuse_captured(Stream& stream) {
     if (stream.legacy) return refuse_implicit(stream);
     if (stream.capture.load(std::memory_order_acquire) == nullptr) return {};
-    std::lock_guard lock(captures_mutex_);
+    const locks::Guard lock(captures_mutex_);
     if (Capture* capture = stream.capture.load(std::memory_order_acquire)) capture->invalidate();
     return {Code::capture_error};
 }
@@ -35,9 +35,9 @@ Capture* HostDriver::find_capture(std::uint64_t id) noexcept {
 }
 
 Status HostDriver::wait_event_in_capture(Stream& stream, Event& event) {
-    std::lock_guard lock(captures_mutex_);
+    const locks::Guard lock(captures_mutex_);
     Capture* own = stream.capture.load(std::memory_order_acquire);
-    std::lock_guard event_lock(event.mutex);
+    const locks::Guard event_lock(event.mutex);
     if (event.capture_id == 0 && !event.recorded) return {};  // never recorded: nothing to wait for
     Capture* of_event = event.capture_id != 0 ? find_capture(event.capture_id) : nullptr;
     const bool fits =
@@ -55,7 +55,7 @@ Status HostDriver::begin_capture(StreamHandle handle, CaptureMode mode) noexcept
     return guarded([&]() -> Status {
         Stream* stream = resolve(handle);
         if (stream == nullptr) return {Code::invalid_handle};
-        std::lock_guard lock(captures_mutex_);
+        const locks::Guard lock(captures_mutex_);
         if (stream->legacy || stream->capture.load(std::memory_order_acquire) != nullptr) return {Code::capture_error};
         Graph& graph = graphs_.take();
         try {
@@ -75,7 +75,7 @@ Status HostDriver::end_capture(StreamHandle handle, GraphHandle* out) noexcept {
         *out = {};
         Stream* stream = resolve(handle);
         if (stream == nullptr) return {Code::invalid_handle};
-        std::lock_guard lock(captures_mutex_);
+        const locks::Guard lock(captures_mutex_);
         Capture* capture = stream->capture.load(std::memory_order_acquire);
         if (capture == nullptr) return {Code::capture_error};
         const bool wrong_thread =
@@ -94,7 +94,10 @@ Status HostDriver::end_capture(StreamHandle handle, GraphHandle* out) noexcept {
             *out = {graphs_.handle(graph)};
             return {};
         }
-        graph.clear();
+        {
+            const locks::Guard graph_lock(graph.mutex);
+            graph.clear();
+        }
         graphs_.recycle(graph);
         return {Code::capture_error};
     });
@@ -108,12 +111,12 @@ Status HostDriver::capture_status(StreamHandle handle, CaptureStatus* out, std::
         if (id != nullptr) *id = 0;
         // As a GPU's driver: the legacy stream cannot say while streams that wait for it are captured.
         if (stream->legacy && num_captures_.load(std::memory_order_acquire) != 0) {
-            std::lock_guard lock(captures_mutex_);
+            const locks::Guard lock(captures_mutex_);
             for (const Capture& capture : captures_)
                 if (capture.holds_blocking_stream(stream->device)) return {Code::capture_error};
         }
         if (stream->capture.load(std::memory_order_acquire) == nullptr) return {};
-        std::lock_guard lock(captures_mutex_);
+        const locks::Guard lock(captures_mutex_);
         const Capture* capture = stream->capture.load(std::memory_order_acquire);
         if (capture != nullptr) *out = capture->invalidated() ? CaptureStatus::invalidated : CaptureStatus::active;
         if (id != nullptr) *id = capture != nullptr ? capture->id() : 0;
@@ -125,11 +128,13 @@ Status HostDriver::keep_with_capture(StreamHandle handle, HostCallback on_end, v
     return guarded([&]() -> Status {
         Stream* stream = resolve(handle);
         if (stream == nullptr) return {Code::invalid_handle};
-        std::lock_guard lock(captures_mutex_);
+        const locks::Guard lock(captures_mutex_);
         Capture* capture = stream->capture.load(std::memory_order_acquire);
         if (capture == nullptr || capture->invalidated()) return {Code::capture_error};
         auto keep = std::make_shared<Keep>(nullptr, user);
-        capture->graph().keeps.push_back(keep);
+        Graph& graph = capture->graph();
+        const locks::Guard graph_lock(graph.mutex);
+        graph.keeps.push_back(keep);
         keep->on_end = on_end;
         return {};
     });
@@ -150,7 +155,7 @@ Status HostDriver::destroy_graph(GraphHandle handle) noexcept {
     if (graph == nullptr) return fail(Code::invalid_handle);
     Slots<Graph>::retire(*graph);
     {
-        std::lock_guard lock(graph->mutex);
+        const locks::Guard lock(graph->mutex);
         graph->clear();
     }
     graphs_.recycle(*graph);
@@ -163,7 +168,7 @@ Status HostDriver::add_node(GraphHandle handle, const GraphNodeHandle* after, st
     return guarded([&]() -> Status {
         Graph* graph = graphs_.find(handle.native);
         if (graph == nullptr) return {Code::invalid_handle};
-        std::lock_guard lock(graph->mutex);
+        const locks::Guard lock(graph->mutex);
         Work filled;
         set(filled);
         Node* node = graph->add(after, num_after);
@@ -222,9 +227,9 @@ Status HostDriver::instantiate(GraphHandle handle, GraphExecHandle* out) noexcep
         Graph* graph = graphs_.find(handle.native);
         if (graph == nullptr) return {Code::invalid_handle};
         Exec& exec = execs_.take();
-        std::lock_guard lock(exec.mutex);
+        const locks::Guard lock(exec.mutex);
         try {
-            std::lock_guard graph_lock(graph->mutex);
+            const locks::Guard graph_lock(graph->mutex);
             exec.build(*graph);
             const int device = thread_state().device;
             for (std::size_t lane = 1; lane < exec.lanes.size(); ++lane)
@@ -248,7 +253,7 @@ Status HostDriver::destroy_exec(GraphExecHandle handle) noexcept {
     if (exec == nullptr) return fail(Code::invalid_handle);
     Slots<Exec>::retire(*exec);
     {
-        std::lock_guard lock(exec->mutex);
+        const locks::Guard lock(exec->mutex);
         for (Stream* lane : exec->lanes)
             if (lane != nullptr) retire_stream(*lane);
         exec->clear();
@@ -263,7 +268,7 @@ Status HostDriver::update_kernel_node(GraphExecHandle handle, GraphNodeHandle no
     return guarded([&]() -> Status {
         Exec* exec = execs_.find(handle.native);
         if (exec == nullptr) return {Code::invalid_handle};
-        std::lock_guard lock(exec->mutex);
+        const locks::Guard lock(exec->mutex);
         const auto at = exec->index.find(static_cast<const Node*>(node.native));
         if (at == exec->index.end()) return {Code::invalid_argument};
         Work& work = exec->items[at->second]->work;
@@ -278,8 +283,8 @@ Status HostDriver::update_exec(GraphExecHandle handle, GraphHandle graph_handle)
         Exec* exec = execs_.find(handle.native);
         Graph* graph = graphs_.find(graph_handle.native);
         if (exec == nullptr || graph == nullptr) return {Code::invalid_handle};
-        std::lock_guard lock(exec->mutex);
-        std::lock_guard graph_lock(graph->mutex);
+        const locks::Guard lock(exec->mutex);
+        const locks::Guard graph_lock(graph->mutex);
         return {exec->update(*graph) ? Code::ok : Code::invalid_argument};
     });
 }
@@ -294,7 +299,7 @@ Status HostDriver::launch_graph(GraphExecHandle handle, StreamHandle stream_hand
             if (const Status status = refuse_implicit(*stream); !status.ok()) return status;
         Keeps keeps;
         {
-            std::lock_guard lock(exec->mutex);
+            const locks::Guard lock(exec->mutex);
             // All queues stay locked, so that other threads' work comes before or after the graph and never into it.
             std::vector<std::unique_ptr<Queue>> lanes;
             Queue queue(*this, *stream);

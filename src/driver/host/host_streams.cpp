@@ -18,6 +18,7 @@ std::size_t box_span(std::size_t width, std::size_t height, std::size_t depth, s
 }  // namespace
 
 void HostDriver::Queue::append_implicit_waits() {
+    expect_held();
     Stream& legacy = *driver_.devices_[stream_.device].legacy;
     if (&stream_ != &legacy) {
         if (stream_.blocking.load(std::memory_order_relaxed)) stream_.append_wait(legacy, legacy.enqueued());
@@ -84,7 +85,7 @@ Status HostDriver::destroy_stream(StreamHandle handle) noexcept {
 Status HostDriver::finish_synchronization(Stream& stream, std::uint64_t position) noexcept {
     pools_.after_synchronization();
     if (!stream.may_have_failed.load(std::memory_order_acquire)) return {};
-    std::lock_guard lock(stream.mutex);
+    const locks::Guard lock(stream.mutex);
     return stream.take_failure(position) ? fail(Code::launch_failed) : Status{};
 }
 
@@ -137,7 +138,7 @@ Status HostDriver::wait_event(StreamHandle handle, EventHandle event_handle) noe
         std::uint64_t position = 0;
         bool captured = stream->capture.load(std::memory_order_acquire) != nullptr;
         {
-            std::lock_guard lock(event->mutex);
+            const locks::Guard lock(event->mutex);
             captured |= event->capture_id != 0;
             if (event->recorded) {
                 target = event->stream;
@@ -158,7 +159,7 @@ Status HostDriver::create_event(int device, bool timing, bool, EventHandle* out)
     if (!valid_device(device)) return fail(Code::invalid_argument);
     return guarded([&]() -> Status {
         Event& event = events_.take();
-        std::lock_guard lock(event.mutex);
+        const locks::Guard lock(event.mutex);
         event.timing = timing;
         event.recorded = false;
         event.capture_id = 0;
@@ -175,7 +176,7 @@ Status HostDriver::destroy_event(EventHandle handle) noexcept {
     if (event == nullptr) return fail(Code::invalid_handle);
     Slots<Event>::retire(*event);
     {
-        std::lock_guard lock(event->mutex);
+        const locks::Guard lock(event->mutex);
         ++event->record;  // a timestamp that is still queued belongs to nobody now
     }
     events_.recycle(*event);
@@ -184,12 +185,14 @@ Status HostDriver::destroy_event(EventHandle handle) noexcept {
 
 void HostDriver::record(Event& event, Queue& queue, Stream& stream) {
     std::uint64_t number = 0;
+    bool timing = false;
     {
-        std::lock_guard lock(event.mutex);
+        const locks::Guard lock(event.mutex);
         number = ++event.record;
+        timing = event.timing;
     }
-    if (event.timing) queue.append([&](Work& work) { work.set_timestamp(&event, number); });
-    std::lock_guard lock(event.mutex);
+    if (timing) queue.append([&](Work& work) { work.set_timestamp(&event, number); });
+    const locks::Guard lock(event.mutex);
     if (event.record != number) return;  // recorded again by another thread
     event.recorded = true;
     event.stream = &stream;
@@ -204,10 +207,10 @@ Status HostDriver::record_event(EventHandle event_handle, StreamHandle handle) n
         Event* event = events_.find(event_handle.native);
         if (stream == nullptr || event == nullptr) return {Code::invalid_handle};
         if (stream->capture.load(std::memory_order_acquire) != nullptr) {
-            std::lock_guard lock(captures_mutex_);
+            const locks::Guard lock(captures_mutex_);
             Capture* capture = stream->capture.load(std::memory_order_acquire);
             if (capture == nullptr || capture->invalidated()) return {Code::capture_error};
-            std::lock_guard event_lock(event->mutex);
+            const locks::Guard event_lock(event->mutex);
             event->nodes = capture->tail(*stream);
             event->capture_id = capture->id();
             event->recorded = false;
@@ -229,7 +232,7 @@ Status HostDriver::query_event(EventHandle handle) noexcept {
     Stream* stream = nullptr;
     std::uint64_t position = 0;
     {
-        std::lock_guard lock(event->mutex);
+        const locks::Guard lock(event->mutex);
         if (event->capture_id != 0) return fail(Code::capture_error);
         if (!event->recorded) return {};
         stream = event->stream;
@@ -246,7 +249,7 @@ Status HostDriver::synchronize_event(EventHandle handle) noexcept {
     Stream* stream = nullptr;
     std::uint64_t position = 0;
     {
-        std::lock_guard lock(event->mutex);
+        const locks::Guard lock(event->mutex);
         if (event->capture_id != 0) return fail(Code::capture_error);
         if (!event->recorded) return {};
         stream = event->stream;
@@ -263,7 +266,7 @@ Status HostDriver::elapsed_ms(EventHandle begin_handle, EventHandle end_handle, 
     for (const EventHandle handle : {begin_handle, end_handle}) {
         Event* event = events_.find(handle.native);
         if (event == nullptr) return fail(Code::invalid_handle);
-        std::lock_guard lock(event->mutex);
+        const locks::Guard lock(event->mutex);
         if (!event->timing || !event->recorded) return fail(Code::invalid_handle);
         if (!event->stream->reached(event->position)) return {Code::not_ready};
         times[i++] = event->time;

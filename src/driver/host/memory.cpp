@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 #include <string>
 
 #include "driver/host/limits.hpp"
+#include "driver/locks.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define KMM_HOST_DRIVER_ASAN 1
@@ -131,7 +131,7 @@ void Memory::release(const Allocation& allocation) noexcept {
 
 Code Memory::enter(const Allocation& allocation) noexcept {
     try {
-        std::unique_lock lock(mutex_);
+        const locks::Guard lock(mutex_);
         auto next = allocations_.lower_bound(allocation.address);
         if (next != allocations_.end() && next->first < allocation.address + allocation.size_bytes)
             return Code::invalid_argument;
@@ -147,7 +147,7 @@ Code Memory::enter(const Allocation& allocation) noexcept {
 }
 
 void Memory::leave(std::uintptr_t address) noexcept {
-    std::unique_lock lock(mutex_);
+    const locks::Guard lock(mutex_);
     allocations_.erase(address);
 }
 
@@ -160,13 +160,13 @@ const Allocation* Memory::find_locked(const void* pointer) const noexcept {
 }
 
 std::optional<Allocation> Memory::find(const void* pointer) const noexcept {
-    std::shared_lock lock(mutex_);
+    const locks::SharedGuard lock(mutex_);
     const Allocation* found = find_locked(pointer);
     return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 std::optional<Allocation> Memory::find_exactly(const void* pointer, Origin origin) const noexcept {
-    std::shared_lock lock(mutex_);
+    const locks::SharedGuard lock(mutex_);
     auto at = allocations_.find(reinterpret_cast<std::uintptr_t>(pointer));
     if (at == allocations_.end() || at->second.origin != origin) return std::nullopt;
     return at->second;
@@ -175,7 +175,7 @@ std::optional<Allocation> Memory::find_exactly(const void* pointer, Origin origi
 Memory::CopyEnds Memory::classify(const void* destination, std::size_t destination_bytes, const void* source,
                                   std::size_t source_bytes) const noexcept {
     CopyEnds ends;
-    std::shared_lock lock(mutex_);
+    const locks::SharedGuard lock(mutex_);
     const Allocation* to = find_locked(destination);
     const Allocation* from = find_locked(source);
     ends.destination_pageable = to == nullptr;

@@ -9,9 +9,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <shared_mutex>
 
 #include "driver/driver.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -72,13 +72,13 @@ class Memory {
                       std::size_t source_bytes) const noexcept;
 
   private:
-    const Allocation* find_locked(const void* pointer) const noexcept;
+    const Allocation* find_locked(const void* pointer) const noexcept KMM_REQUIRES_SHARED(mutex_);
 
     const int num_devices_;
     const std::size_t capacity_bytes_;
     std::unique_ptr<std::atomic<std::size_t>[]> used_bytes_;
-    mutable std::shared_mutex mutex_;
-    std::map<std::uintptr_t, Allocation> allocations_;
+    mutable locks::SharedMutex mutex_;
+    std::map<std::uintptr_t, Allocation> allocations_ KMM_GUARDED_BY(mutex_);
 };
 
 /// Physical memory of this machine, or the limit of its container if that is smaller.

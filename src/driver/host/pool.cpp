@@ -21,7 +21,7 @@ Pools::Pools(Memory& memory, std::uint32_t driver_number) : memory_(memory), slo
 
 Pool& Pools::create(int device, std::size_t maximum_bytes, MemoryKind kind) {
     Pool& pool = slots_.take();
-    std::lock_guard lock(pool.mutex);
+    const locks::Guard lock(pool.mutex);
     pool.device = device;
     pool.kind = kind;
     pool.maximum_bytes = maximum_bytes;
@@ -34,13 +34,18 @@ Pool& Pools::create(int device, std::size_t maximum_bytes, MemoryKind kind) {
 void Pools::destroy(Pool& pool) noexcept {
     bool gone = false;
     {
-        std::lock_guard lock(pool.mutex);
+        const locks::Guard lock(pool.mutex);
         Slots<Pool>::retire(pool);
         pool.destroyed = true;
         trim_locked(pool, 0);
         gone = ends_locked(pool);
     }
     if (gone) slots_.recycle(pool);
+}
+
+int Pools::device_of(Pool& pool) const noexcept {
+    const locks::Guard lock(pool.mutex);
+    return pool.device;
 }
 
 /// True once: when the last block of a destroyed pool has gone, and its slot is free for another pool.
@@ -103,8 +108,10 @@ Code Pools::allocate(Pool& pool, std::size_t bytes, Stream& stream, bool spin,
                      const std::function<void(Stream&, std::uint64_t)>& add_wait, void** out) {
     if (bytes > memory_.capacity_bytes()) return Code::out_of_memory;
     const std::size_t size = (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+    int device = -1;
     {
-        std::lock_guard lock(pool.mutex);
+        const locks::Guard lock(pool.mutex);
+        device = pool.device;
         if (take_kept(pool, size, stream, out)) return Code::ok;
         if (take_new(pool, size, out) == Code::ok) return Code::ok;
         trim_locked(pool, 0);
@@ -112,8 +119,8 @@ Code Pools::allocate(Pool& pool, std::size_t bytes, Stream& stream, bool spin,
         if (take_busy(pool, size, add_wait, out)) return Code::ok;
     }
     for (const bool wait : {false, true}) {
-        reclaim(pool.device, wait, spin);
-        std::lock_guard lock(pool.mutex);
+        reclaim(device, wait, spin);
+        const locks::Guard lock(pool.mutex);
         if (take_new(pool, size, out) == Code::ok) return Code::ok;
     }
     return Code::out_of_memory;
@@ -122,7 +129,7 @@ Code Pools::allocate(Pool& pool, std::size_t bytes, Stream& stream, bool spin,
 Code Pools::free(Pool& pool, void* pointer, Stream& stream, std::uint64_t position) {
     bool gone = false;
     {
-        std::lock_guard lock(pool.mutex);
+        const locks::Guard lock(pool.mutex);
         const auto at = pool.held.find(reinterpret_cast<std::uintptr_t>(pointer));
         if (at == pool.held.end()) return Code::invalid_argument;
         auto place = std::move(at->second);
@@ -154,7 +161,7 @@ void Pools::trim_locked(Pool& pool, std::size_t keep_bytes) noexcept {
 }
 
 void Pools::trim(Pool& pool, std::size_t keep_bytes) noexcept {
-    std::lock_guard lock(pool.mutex);
+    const locks::Guard lock(pool.mutex);
     trim_locked(pool, keep_bytes);
 }
 
@@ -163,7 +170,7 @@ void Pools::reclaim(int device, bool wait, bool spin) {
         Pool& pool = slots_[i];
         std::vector<std::pair<Stream*, std::uint64_t>> busy;
         {
-            std::lock_guard lock(pool.mutex);
+            const locks::Guard lock(pool.mutex);
             if (pool.device != device) continue;
             trim_locked(pool, 0);
             if (wait)
@@ -172,7 +179,7 @@ void Pools::reclaim(int device, bool wait, bool spin) {
         for (const auto& [stream, position] : busy) stream->wait_until(position, spin);
         bool gone = false;
         {
-            std::lock_guard lock(pool.mutex);
+            const locks::Guard lock(pool.mutex);
             if (pool.device != device) continue;
             trim_locked(pool, 0);
             gone = ends_locked(pool);
@@ -188,7 +195,7 @@ void Pools::after_synchronization() noexcept {
         Pool& pool = slots_[i];
         bool gone = false;
         {
-            std::lock_guard lock(pool.mutex);
+            const locks::Guard lock(pool.mutex);
             if (pool.free.empty()) continue;
             trim_locked(pool, pool.destroyed ? 0 : pool.keep_bytes);
             if (pool.kept_bytes > pool.keep_bytes) trim_due_.store(true, std::memory_order_relaxed);

@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 
 #include "driver/host/memory.hpp"
 #include "driver/host/slots.hpp"
 #include "driver/host/stream.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -30,18 +30,18 @@ struct Pool {
         std::uint64_t position = 0;
     };
 
-    std::mutex mutex;
-    int device = -1;
-    MemoryKind kind = MemoryKind::device;
-    std::size_t maximum_bytes = 0;   ///< 0: unlimited
-    std::uint64_t keep_bytes = 0;    ///< what synchronising leaves to the pool
-    std::size_t reserved_bytes = 0;  ///< blocks held and kept
-    std::size_t kept_bytes = 0;
-    std::size_t num_held = 0;
-    bool destroyed = false;  ///< goes away with its last block
-    std::multimap<std::size_t, Free> free;
+    locks::Mutex mutex;
+    int device KMM_GUARDED_BY(mutex) = -1;
+    MemoryKind kind KMM_GUARDED_BY(mutex) = MemoryKind::device;
+    std::size_t maximum_bytes KMM_GUARDED_BY(mutex) = 0;   ///< 0: unlimited
+    std::uint64_t keep_bytes KMM_GUARDED_BY(mutex) = 0;    ///< what synchronising leaves to the pool
+    std::size_t reserved_bytes KMM_GUARDED_BY(mutex) = 0;  ///< blocks held and kept
+    std::size_t kept_bytes KMM_GUARDED_BY(mutex) = 0;
+    std::size_t num_held KMM_GUARDED_BY(mutex) = 0;
+    bool destroyed KMM_GUARDED_BY(mutex) = false;  ///< goes away with its last block
+    std::multimap<std::size_t, Free> free KMM_GUARDED_BY(mutex);
     /// With its size, which may exceed what was asked for, and room in `free`: giving it back needs no memory.
-    std::map<std::uintptr_t, std::multimap<std::size_t, Free>::node_type> held;
+    std::map<std::uintptr_t, std::multimap<std::size_t, Free>::node_type> held KMM_GUARDED_BY(mutex);
 };
 
 class Pools {
@@ -54,6 +54,8 @@ class Pools {
     void* handle(const Pool& pool) const noexcept { return slots_.handle(pool); }
     Pool* find(const void* handle) const noexcept { return slots_.find(handle); }
     void destroy(Pool& pool) noexcept;
+    /// The pool's, or -1 if it has just been destroyed.
+    int device_of(Pool& pool) const noexcept;
 
     /// Memory that `stream` may use in order. `add_wait(target, position)` puts a wait into its queue. Throws
     /// bad_alloc.
@@ -69,14 +71,15 @@ class Pools {
     void after_synchronization() noexcept;
 
   private:
-    bool take_kept(Pool& pool, std::size_t size, Stream& stream, void** out);
-    Code take_new(Pool& pool, std::size_t size, void** out);
+    bool take_kept(Pool& pool, std::size_t size, Stream& stream, void** out) KMM_REQUIRES(pool.mutex);
+    Code take_new(Pool& pool, std::size_t size, void** out) KMM_REQUIRES(pool.mutex);
     bool take_busy(Pool& pool, std::size_t size, const std::function<void(Stream&, std::uint64_t)>& add_wait,
-                   void** out);
-    void hold(Pool& pool, std::multimap<std::size_t, Pool::Free>::iterator block, void** out);
-    static bool ends_locked(Pool& pool) noexcept;
-    void trim_locked(Pool& pool, std::size_t keep_bytes) noexcept;
-    void give_back(Pool& pool, std::multimap<std::size_t, Pool::Free>::iterator block) noexcept;
+                   void** out) KMM_REQUIRES(pool.mutex);
+    void hold(Pool& pool, std::multimap<std::size_t, Pool::Free>::iterator block, void** out) KMM_REQUIRES(pool.mutex);
+    static bool ends_locked(Pool& pool) noexcept KMM_REQUIRES(pool.mutex);
+    void trim_locked(Pool& pool, std::size_t keep_bytes) noexcept KMM_REQUIRES(pool.mutex);
+    void give_back(Pool& pool, std::multimap<std::size_t, Pool::Free>::iterator block) noexcept
+        KMM_REQUIRES(pool.mutex);
 
     Memory& memory_;
     Slots<Pool> slots_;

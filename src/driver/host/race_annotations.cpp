@@ -7,8 +7,9 @@
 #include <ucontext.h>
 
 #include <cstdint>
-#include <mutex>
 #include <new>
+
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host::races {
 namespace {
@@ -19,8 +20,8 @@ constexpr std::size_t stack_bytes = 8 << 20;
 /// A fiber knows what its maker knew. Workers know too much (whoever they exchanged a lock with), so all fibers are
 /// made by one that never hears of anything.
 struct Maker {
-    std::mutex mutex;  // a fiber is in one place at a time
-    void* fiber = __tsan_create_fiber(0);
+    locks::Mutex mutex;  // a fiber is in one place at a time
+    void* fiber KMM_GUARDED_BY(mutex) = __tsan_create_fiber(0);
 };
 
 Maker& maker() {
@@ -37,8 +38,9 @@ Maker& maker() {
 }
 
 void* make_fiber() {
-    std::lock_guard lock(maker().mutex);
-    return make_fiber_as(maker().fiber);
+    Maker& m = maker();
+    const locks::Guard lock(m.mutex);
+    return make_fiber_as(m.fiber);
 }
 
 /// Orders what one worker runs.

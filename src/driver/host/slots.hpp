@@ -10,8 +10,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -29,7 +30,7 @@ class Slots {
 
     /// A free object, in use from now on. Throws std::bad_alloc.
     T& take() {
-        std::lock_guard lock(mutex_);
+        const locks::Guard lock(mutex_);
         if (free_.empty()) grow();
         T& object = *free_.back();
         free_.pop_back();
@@ -42,7 +43,7 @@ class Slots {
 
     /// `take` may hand the object out again.
     void recycle(T& object) noexcept {
-        std::lock_guard lock(mutex_);
+        const locks::Guard lock(mutex_);
         free_.push_back(&object);  // never reallocates: `grow` reserved room for every object
     }
 
@@ -72,7 +73,7 @@ class Slots {
     static constexpr std::uint32_t chunk_size = 64;    // one growth is a few KiB
     static constexpr std::uint32_t max_chunks = 4096;  // 262144 objects in use at once, far beyond any GPU's limits
 
-    void grow() {
+    void grow() KMM_REQUIRES(mutex_) {
         const std::uint32_t old = size_.load(std::memory_order_relaxed);
         if (old / chunk_size == max_chunks) throw std::bad_alloc();
         auto chunk = std::make_unique<T[]>(chunk_size);
@@ -84,8 +85,8 @@ class Slots {
     }
 
     const std::uint64_t tag_;
-    std::mutex mutex_;
-    std::vector<T*> free_;
+    locks::Mutex mutex_;
+    std::vector<T*> free_ KMM_GUARDED_BY(mutex_);
     std::array<std::atomic<T*>, max_chunks> chunks_{};
     std::atomic<std::uint32_t> size_{0};
 };

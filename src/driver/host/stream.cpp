@@ -97,7 +97,7 @@ bool Stream::take_failure(std::uint64_t position) noexcept {
 Op* Stream::front(bool* recycle) noexcept {
     *recycle = false;
     if (run_head_ != nullptr) return run_head_;
-    std::lock_guard lock(mutex);
+    const locks::Guard lock(mutex);
     while (done_ != nullptr) {
         Op* op = done_;
         done_ = op->next;
@@ -136,7 +136,7 @@ void Stream::update_first_waiter() noexcept {
 }
 
 Waiter* Stream::take_waiters() noexcept {
-    std::lock_guard lock(mutex);
+    const locks::Guard lock(mutex);
     const std::uint64_t completed = completed_.load(std::memory_order_relaxed);
     Waiter* streams = nullptr;
     Waiter** tail = &streams;
@@ -160,7 +160,7 @@ Waiter* Stream::take_waiters() noexcept {
 
 bool Stream::pass(Stream& target, std::uint64_t position) noexcept {
     if (target.completed_.load(std::memory_order_acquire) >= position) return true;
-    std::lock_guard lock(target.mutex);
+    const locks::Guard lock(target.mutex);
     block_.position = position;
     block_.blocked = this;
     target.link(block_);
@@ -183,9 +183,9 @@ void Stream::wait_until(std::uint64_t position, bool spin) {
     Waiter waiter;
     waiter.position = position;
     {
-        std::unique_lock lock(mutex);
+        locks::Lock lock(mutex);
         link(waiter);
-        progress_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= position; });
+        while (completed_.load(std::memory_order_seq_cst) < position) progress_.wait(lock);
         unlink(waiter);
     }
     races::acquire(&clock_);

@@ -9,15 +9,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "driver/host/race_annotations.hpp"
 #include "driver/host/work.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -71,24 +70,23 @@ class Stream {
     bool legacy = false;
 
     // ---- the queue; with `mutex` held
-    std::mutex mutex;
+    locks::Mutex mutex;
     /// A record that nobody uses. Throws std::bad_alloc.
-    Op* new_op();
-    void unused(Op* op) noexcept;
-    std::uint64_t append(Op* op) noexcept;
+    Op* new_op() KMM_REQUIRES(mutex);
+    void unused(Op* op) noexcept KMM_REQUIRES(mutex);
+    std::uint64_t append(Op* op) noexcept KMM_REQUIRES(mutex);
     /// Appends a wait unless it is known to be over or implied by an earlier one. Throws std::bad_alloc.
-    void append_wait(Stream& target, std::uint64_t position);
+    void append_wait(Stream& target, std::uint64_t position) KMM_REQUIRES(mutex);
     /// The next `num_ops` calls of the three above throw nothing, if all targets have slots below `num_slots`.
-    void reserve(std::size_t num_ops, std::uint32_t num_slots);
+    void reserve(std::size_t num_ops, std::uint32_t num_slots) KMM_REQUIRES(mutex);
     /// True if the stream has work and nobody runs it: the caller must submit it to the executor.
-    bool activate() noexcept;
+    bool activate() noexcept KMM_REQUIRES(mutex);
     /// True if nothing is queued or running: the slot can be recycled. Otherwise whoever finishes the last work does
     /// it.
-    bool destroy() noexcept;
-    /// With the mutex held too.
-    void set_failed(std::uint64_t position) noexcept;
+    bool destroy() noexcept KMM_REQUIRES(mutex);
+    void set_failed(std::uint64_t position) noexcept KMM_REQUIRES(mutex);
     /// Whether work up to `position` failed; tells it once.
-    bool take_failure(std::uint64_t position) noexcept;
+    bool take_failure(std::uint64_t position) noexcept KMM_REQUIRES(mutex);
 
     // ---- progress; any thread, no lock
     std::uint64_t enqueued() const noexcept { return enqueued_.load(std::memory_order_acquire); }
@@ -138,23 +136,24 @@ class Stream {
   private:
     static constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
 
-    void add_slab();
-    void link(Waiter& waiter) noexcept;
-    void unlink(Waiter& waiter) noexcept;
-    void update_first_waiter() noexcept;
+    void add_slab() KMM_REQUIRES(mutex);
+    void link(Waiter& waiter) noexcept KMM_REQUIRES(mutex);
+    void unlink(Waiter& waiter) noexcept KMM_REQUIRES(mutex);
+    void update_first_waiter() noexcept KMM_REQUIRES(mutex);
     Waiter* take_waiters() noexcept;
 
-    std::condition_variable progress_;
-    Op* pending_head_ = nullptr;
-    Op* pending_tail_ = nullptr;
-    Op* free_ = nullptr;
-    std::size_t num_free_ = 0;
-    std::vector<std::unique_ptr<Op[]>> slabs_;
-    std::vector<std::uint64_t> waited_;  ///< by slot of the target: the furthest position that was waited for
-    bool active_ = false;                ///< somebody runs it, will run it, or it is blocked
-    bool destroyed_ = false;
-    std::uint64_t failed_at_ = nobody;
-    Waiter* waiters_ = nullptr;  ///< by position
+    locks::Condition progress_;
+    Op* pending_head_ KMM_GUARDED_BY(mutex) = nullptr;
+    Op* pending_tail_ KMM_GUARDED_BY(mutex) = nullptr;
+    Op* free_ KMM_GUARDED_BY(mutex) = nullptr;
+    std::size_t num_free_ KMM_GUARDED_BY(mutex) = 0;
+    std::vector<std::unique_ptr<Op[]>> slabs_ KMM_GUARDED_BY(mutex);
+    /// By slot of the target: the furthest position that was waited for.
+    std::vector<std::uint64_t> waited_ KMM_GUARDED_BY(mutex);
+    bool active_ KMM_GUARDED_BY(mutex) = false;  ///< somebody runs it, will run it, or it is blocked
+    bool destroyed_ KMM_GUARDED_BY(mutex) = false;
+    std::uint64_t failed_at_ KMM_GUARDED_BY(mutex) = nobody;
+    Waiter* waiters_ KMM_GUARDED_BY(mutex) = nullptr;  ///< by position
 
     std::atomic<std::uint64_t> enqueued_{0};
     std::atomic<std::uint64_t> completed_{0};

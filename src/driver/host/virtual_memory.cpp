@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "driver/host/limits.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 namespace {
@@ -46,7 +47,7 @@ Code VirtualMemory::reserve_addresses(std::size_t bytes, void** out) {
     if (address != begin) munmap(raw, address - begin);
     if (address + bytes != end) munmap(reinterpret_cast<void*>(address + bytes), end - address - bytes);
     try {
-        std::lock_guard lock(mutex_);
+        const locks::Guard lock(mutex_);
         reservations_.emplace(address, bytes);
     } catch (...) {
         munmap(reinterpret_cast<void*>(address), bytes);
@@ -57,7 +58,7 @@ Code VirtualMemory::reserve_addresses(std::size_t bytes, void** out) {
 }
 
 Code VirtualMemory::release_addresses(void* address, std::size_t bytes) {
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     const auto at = reservations_.find(reinterpret_cast<std::uintptr_t>(address));
     if (at == reservations_.end() || at->second != bytes) return Code::invalid_argument;
     const auto mapping = mappings_.lower_bound(at->first);
@@ -75,7 +76,7 @@ Code VirtualMemory::open_file(File& file) {
 
 Code VirtualMemory::create_physical(int device, std::size_t bytes, std::uint64_t* out) {
     if (bytes == 0 || bytes % virtual_granularity != 0) return Code::invalid_argument;
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     File& file = files_[static_cast<std::size_t>(device)];
     if (const Code code = open_file(file); code != Code::ok) return code;
     const auto used_before = file.free_offsets.find(bytes);
@@ -116,7 +117,7 @@ void VirtualMemory::discard(std::unordered_map<std::uint64_t, Physical>::iterato
 }
 
 Code VirtualMemory::release_physical(std::uint64_t handle) {
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     const auto at = physical_.find(handle);
     if (at == physical_.end() || at->second.released) return Code::invalid_handle;
     at->second.released = true;
@@ -134,7 +135,7 @@ bool VirtualMemory::inside_reservation(std::uintptr_t address, std::size_t bytes
 Code VirtualMemory::map(void* address, std::size_t bytes, std::uint64_t handle) {
     if (!aligned(address, bytes)) return Code::invalid_argument;
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     const auto physical = physical_.find(handle);
     if (physical == physical_.end() || physical->second.released) return Code::invalid_handle;
     if (bytes != physical->second.size_bytes || !inside_reservation(begin, bytes)) return Code::invalid_argument;
@@ -171,7 +172,7 @@ bool VirtualMemory::wholly_mapped(std::uintptr_t address, std::size_t bytes) con
 Code VirtualMemory::unmap(void* address, std::size_t bytes) {
     if (!aligned(address, bytes)) return Code::invalid_argument;
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     if (!wholly_mapped(begin, bytes)) return Code::invalid_argument;
     if (!make_inaccessible(address, bytes)) return Code::out_of_memory;
     for (auto at = mappings_.find(begin); at != mappings_.end() && at->first < begin + bytes;
@@ -186,7 +187,7 @@ Code VirtualMemory::unmap(void* address, std::size_t bytes) {
 Code VirtualMemory::set_access(void* address, std::size_t bytes, const int* devices, std::size_t num_devices) {
     if (!aligned(address, bytes)) return Code::invalid_argument;
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    std::lock_guard lock(mutex_);
+    const locks::Guard lock(mutex_);
     if (!wholly_mapped(begin, bytes)) return Code::invalid_argument;
     for (std::size_t i = 0; i < num_devices; ++i)
         if (devices[i] < 0 || devices[i] >= memory_.num_devices()) return Code::invalid_argument;

@@ -9,11 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "driver/host/memory.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::driver::host {
 
@@ -52,18 +52,18 @@ class VirtualMemory {
         std::uint64_t physical = 0;
     };
 
-    Code open_file(File& file);
-    void discard(std::unordered_map<std::uint64_t, Physical>::iterator physical) noexcept;
-    bool inside_reservation(std::uintptr_t address, std::size_t bytes) const;
-    bool wholly_mapped(std::uintptr_t address, std::size_t bytes) const;
+    Code open_file(File& file) KMM_REQUIRES(mutex_);
+    void discard(std::unordered_map<std::uint64_t, Physical>::iterator physical) noexcept KMM_REQUIRES(mutex_);
+    bool inside_reservation(std::uintptr_t address, std::size_t bytes) const KMM_REQUIRES(mutex_);
+    bool wholly_mapped(std::uintptr_t address, std::size_t bytes) const KMM_REQUIRES(mutex_);
 
     Memory& memory_;
-    std::mutex mutex_;
-    std::vector<File> files_;
-    std::map<std::uintptr_t, std::size_t> reservations_;
-    std::map<std::uintptr_t, Mapping> mappings_;
-    std::unordered_map<std::uint64_t, Physical> physical_;
-    std::uint64_t next_physical_ = 1;
+    locks::Mutex mutex_;
+    std::vector<File> files_ KMM_GUARDED_BY(mutex_);
+    std::map<std::uintptr_t, std::size_t> reservations_ KMM_GUARDED_BY(mutex_);
+    std::map<std::uintptr_t, Mapping> mappings_ KMM_GUARDED_BY(mutex_);
+    std::unordered_map<std::uint64_t, Physical> physical_ KMM_GUARDED_BY(mutex_);
+    std::uint64_t next_physical_ KMM_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace kmm::driver::host

@@ -154,7 +154,7 @@ bool Residency::lacks_for_sure(const Task& task) {
     return lacking_bytes_ != 0;
 }
 
-/// Whether the content that the task needs can be had: `granted`, `lost`, or `busy_chunk`, in whose `waiting` it stands.
+/// Whether the content that the task needs can be had: `granted`, `lost`, or `busy_chunk`, where it waits.
 Placement Residency::check_content(Task& task) {
     const MemoryIndex m = task.memory;
     for (Access& a : task.accesses) {

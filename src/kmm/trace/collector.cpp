@@ -32,7 +32,7 @@ Collector::~Collector() {
     emitter_.listen(nullptr);
     if (!thread_.joinable()) return;
     {
-        std::unique_lock<std::mutex> lock(mutex_);
+        Lock lock(mutex_);
         try {
             flush(lock);
         } catch (const std::bad_alloc&) {
@@ -47,23 +47,23 @@ Collector::~Collector() {
 
 void Collector::add(std::unique_ptr<Consumer> consumer) {
     {
-        std::unique_lock<std::mutex> lock(mutex_);
+        Lock lock(mutex_);
         if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
         flush(lock);  // what was told before is not for it
     }
-    std::lock_guard<std::mutex> guard(consumers_mutex_);
+    const locks::Guard guard(consumers_mutex_);
     consumers_.push_back(std::move(consumer));
     emitter_.listen(this);
 }
 
 void Collector::remove(const Consumer* consumer) {
     {
-        std::unique_lock<std::mutex> lock(mutex_);
+        Lock lock(mutex_);
         flush(lock);
     }
     std::unique_ptr<Consumer> leaving;
     {
-        std::lock_guard<std::mutex> guard(consumers_mutex_);
+        const locks::Guard guard(consumers_mutex_);
         const auto at =
             std::find_if(consumers_.begin(), consumers_.end(), [&](const auto& c) { return c.get() == consumer; });
         if (at == consumers_.end()) return;
@@ -73,7 +73,7 @@ void Collector::remove(const Consumer* consumer) {
     }
     std::uint64_t lost = 0;
     {
-        std::lock_guard<graph::SpinLock> guard(filling_lock_);
+        const locks::Guard guard(filling_lock_);
         lost = lost_;
     }
     leaving->finish(lost);
@@ -86,7 +86,7 @@ void Collector::append(Fill&& fill) noexcept {
     const std::uint32_t thread = number_of_this_thread();
     bool is_full = false;
     {
-        std::lock_guard<graph::SpinLock> guard(filling_lock_);
+        const locks::Guard guard(filling_lock_);
         const std::size_t num_entries = filling_.entries.size();
         try {
             Entry& entry = filling_.entries.emplace_back();
@@ -101,9 +101,9 @@ void Collector::append(Fill&& fill) noexcept {
     }
     if (!is_full) return;
     try {
-        std::unique_lock<std::mutex> lock(mutex_);
-        consumed_.wait(lock, [this] { return full_.size() < most_full_batches; });
-        hand_over(lock);
+        Lock lock(mutex_);
+        consumed_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return full_.size() < most_full_batches; });
+        hand_over();
     } catch (const std::exception&) {
         // It stays where it is, and grows, until there is memory for the list.
     }
@@ -145,8 +145,8 @@ void Collector::note(const Event& event, const FenceSet* fences) noexcept {
     });
 }
 
-/// What there is goes to the thread. `lock` is that of `mutex_`.
-void Collector::hand_over(std::unique_lock<std::mutex>&) {
+/// What there is goes to the thread.
+void Collector::hand_over() {
     full_.reserve(full_.size() + 1);
     Batch fresh;
     if (!empty_.empty()) {
@@ -154,7 +154,7 @@ void Collector::hand_over(std::unique_lock<std::mutex>&) {
         empty_.pop_back();
     }
     {
-        std::lock_guard<graph::SpinLock> guard(filling_lock_);
+        const locks::Guard guard(filling_lock_);
         if (filling_.entries.empty()) return;
         std::swap(filling_, fresh);
     }
@@ -164,18 +164,18 @@ void Collector::hand_over(std::unique_lock<std::mutex>&) {
 }
 
 /// Returns when all that was told before has been consumed.
-void Collector::flush(std::unique_lock<std::mutex>& lock) {
-    hand_over(lock);
+void Collector::flush(Lock& lock) {
+    hand_over();
     const std::uint64_t last = num_full_;
-    consumed_.wait(lock, [&] { return num_consumed_ >= last; });
+    consumed_.wait(lock, [&]() KMM_REQUIRES(mutex_) { return num_consumed_ >= last; });
 }
 
 // -------------------------------------------------------------------------------------------------------- consuming
 
 void Collector::run() noexcept {
-    std::unique_lock<std::mutex> lock(mutex_);
+    Lock lock(mutex_);
     for (;;) {
-        wake_.wait(lock, [this] { return stop_ || !full_.empty(); });
+        wake_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return stop_ || !full_.empty(); });
         if (full_.empty()) return;
         std::vector<Batch> batches;
         batches.swap(full_);
@@ -196,7 +196,7 @@ void Collector::run() noexcept {
 }
 
 void Collector::consume(const Batch& batch) noexcept {
-    std::lock_guard<std::mutex> guard(consumers_mutex_);
+    const locks::Guard guard(consumers_mutex_);
     for (const Entry& e : batch.entries) {
         for (const auto& consumer : consumers_) {
             switch (e.kind) {

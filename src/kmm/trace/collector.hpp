@@ -5,16 +5,14 @@
 // it waits for them, so that nothing is dropped and memory stays bounded (64 MiB).
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/graph/host_reserve.hpp"
-#include "kmm/graph/spin_lock.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::trace {
@@ -74,27 +72,30 @@ class Collector final : public Sink {
         void clear() noexcept;
     };
 
+    using Lock = locks::Lock<locks::Mutex>;
     template<typename Fill>
-    void append(Fill&& fill) noexcept;
-    void hand_over(std::unique_lock<std::mutex>& lock);
+    void append(Fill&& fill) noexcept KMM_EXCLUDES(mutex_, consumers_mutex_);
+    void hand_over() KMM_REQUIRES(mutex_);
     void run() noexcept;
     void consume(const Batch& batch) noexcept;
-    void flush(std::unique_lock<std::mutex>& lock);
+    void flush(Lock& lock) KMM_REQUIRES(mutex_);
 
     Emitter& emitter_;
-    graph::SpinLock filling_lock_;
-    Batch filling_;           ///< under filling_lock_
-    std::uint64_t lost_ = 0;  ///< likewise
-    std::mutex mutex_;
-    std::condition_variable wake_;      ///< of the thread
-    std::condition_variable consumed_;  ///< something was
-    std::vector<Batch> full_;           ///< under mutex_, as all below
-    std::vector<Batch> empty_;
-    std::uint64_t num_full_ = 0;      ///< so far
-    std::uint64_t num_consumed_ = 0;  ///< of these
-    bool stop_ = false;
-    std::mutex consumers_mutex_;  ///< never taken by whoever tells
-    std::vector<std::unique_ptr<Consumer>> consumers_;
+    // Taken in this order: consumers_mutex_, mutex_, filling_lock_. Whoever tells takes the last, and where a batch is
+    // full the second.
+    locks::TinyLock filling_lock_;
+    Batch filling_ KMM_GUARDED_BY(filling_lock_);
+    std::uint64_t lost_ KMM_GUARDED_BY(filling_lock_) = 0;
+    locks::Mutex mutex_;
+    locks::Condition wake_;      ///< of the thread
+    locks::Condition consumed_;  ///< something was
+    std::vector<Batch> full_ KMM_GUARDED_BY(mutex_);
+    std::vector<Batch> empty_ KMM_GUARDED_BY(mutex_);
+    std::uint64_t num_full_ KMM_GUARDED_BY(mutex_) = 0;      ///< so far
+    std::uint64_t num_consumed_ KMM_GUARDED_BY(mutex_) = 0;  ///< of these
+    bool stop_ KMM_GUARDED_BY(mutex_) = false;
+    locks::Mutex consumers_mutex_;
+    std::vector<std::unique_ptr<Consumer>> consumers_ KMM_GUARDED_BY(consumers_mutex_);
     std::thread thread_;
 };
 

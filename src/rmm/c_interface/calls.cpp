@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/c_interface/errors.hpp"
 #include "rmm/c_interface/resource.hpp"
 #include "rmm/cuda_device.hpp"
@@ -260,7 +260,7 @@ void* rmm_cupy_allocate(void* resource, size_t bytes, int device) {
         pointer = allocate(r, bytes, 0, hook_stream);
         if (pointer == nullptr) return;  // callbacks may give nothing
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-        const std::lock_guard in(r.sized.mutex);
+        const kmm::locks::Guard in(r.sized.mutex);
         (void)r.sized.blocks.take(address);  // was freed by rmm_deallocate
         r.sized.blocks.insert(address, {bytes, hook_stream});
     });
@@ -277,7 +277,7 @@ void rmm_cupy_deallocate(void* resource, void* pointer, int) {
         auto& r = *static_cast<rmm_resource*>(resource);
         std::optional<rmm_resource::sized_block> block;
         {
-            const std::lock_guard in(r.sized.mutex);
+            const kmm::locks::Guard in(r.sized.mutex);
             block = r.sized.blocks.take(reinterpret_cast<std::uintptr_t>(pointer));
         }
         if (!block) {

@@ -12,12 +12,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/device_table.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/mr/detail/pool.hpp"
 #include "rmm/mr/detail/statistics_adaptor.hpp"
 #include "rmm/mr/device_memory_resource.hpp"
-#include "rmm/pool/short_lock.hpp"
 #include "rmm/rmm.h"
 
 struct rmm_resource {
@@ -65,8 +65,8 @@ struct rmm_resource {
         cudaStream_t stream = nullptr;
     };
     struct {
-        rmm::detail::short_lock mutex;
-        rmm::heap::address_map<sized_block> blocks;
+        kmm::locks::ShortLock mutex;
+        rmm::heap::address_map<sized_block> blocks KMM_GUARDED_BY(mutex);
     } sized;
 
   private:

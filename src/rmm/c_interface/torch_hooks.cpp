@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/c_interface/errors.hpp"
 #include "rmm/cuda_device.hpp"
@@ -40,12 +40,12 @@ class blocks {
   public:
     void note(void* pointer, block b) {
         part& p = of(pointer);
-        const std::lock_guard in(p.mutex);
+        const kmm::locks::Guard in(p.mutex);
         p.known.insert_or_assign(pointer, std::move(b));
     }
     std::optional<block> take(void* pointer) {
         part& p = of(pointer);
-        const std::lock_guard in(p.mutex);
+        const kmm::locks::Guard in(p.mutex);
         const auto found = p.known.find(pointer);
         if (found == p.known.end()) return std::nullopt;
         block b = std::move(found->second);
@@ -56,14 +56,14 @@ class blocks {
     template<typename F>
     void with(void* pointer, F&& f) {
         part& p = of(pointer);
-        const std::lock_guard in(p.mutex);
+        const kmm::locks::Guard in(p.mutex);
         if (const auto found = p.known.find(pointer); found != p.known.end()) f(found->second);
     }
 
   private:
     struct alignas(64) part {
-        std::mutex mutex;
-        std::unordered_map<void*, block> known;
+        kmm::locks::Mutex mutex;
+        std::unordered_map<void*, block> known KMM_GUARDED_BY(mutex);
     };
     part& of(void* pointer) noexcept { return parts_[reinterpret_cast<std::uintptr_t>(pointer) / 512 % parts_.size()]; }
     std::array<part, 16> parts_;

@@ -3,8 +3,8 @@
 //
 // A stream may use a block long after the host has freed it, and given it to somebody else. A callback on the stream
 // poisons it therefore, but for what is used by others whose own callback has not come yet.
-#include <mutex>
 
+#include "driver/locks.hpp"
 #include "rmm/debug/memory_registration.hpp"
 #include "rmm/status.hpp"
 
@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #endif
 
 namespace rmm {
@@ -45,17 +46,17 @@ class poison_book {
     using blocks = std::multimap<std::uintptr_t, user>;
 
     void add_region(std::uintptr_t base, std::size_t bytes) {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         regions_[base] = base + bytes;
     }
     /// What the book still has of it and nobody uses.
     void poison_unused(std::uintptr_t base, std::size_t bytes) {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         poison_in_regions(base, base + bytes);
     }
 
     void remove_region(std::uintptr_t base, std::size_t bytes) {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(base), bytes);  // first, as the rest needs memory
         const std::uintptr_t end = base + bytes;
         auto at = regions_.upper_bound(base);
@@ -75,35 +76,34 @@ class poison_book {
     }
 
     void remove_all() {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         for (const auto& [begin, end] : regions_)
             ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(begin), end - begin);
         regions_.clear();
     }
 
     void give(std::uintptr_t block, std::size_t bytes) {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         blocks_.emplace(block, user{block + bytes, true, false});
         largest_ = std::max(largest_, bytes);
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(block), bytes);
     }
 
-    /// The block that is freed now; it keeps its memory until `end_use`. The end of the book: it is not in use.
-    blocks::iterator end_of_host_use(std::uintptr_t block) {
-        const std::lock_guard lock(mutex_);
+    /// The block that is freed now; it keeps its memory until `end_use`. Nothing: it is not in use.
+    std::optional<blocks::iterator> end_of_host_use(std::uintptr_t block) {
+        const kmm::locks::Guard lock(mutex_);
         const auto [first, last] = blocks_.equal_range(block);
         for (auto at = first; at != last; ++at) {
             if (!at->second.live) continue;
             at->second.live = false;
             return at;
         }
-        return blocks_.end();
+        return std::nullopt;
     }
-    bool is_end(blocks::iterator at) const { return at == blocks_.end(); }
 
     /// Its streams are done with it: poisons what nobody else uses.
     void end_use(blocks::iterator block) {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         const std::uintptr_t begin = block->first;
         const std::uintptr_t end = block->second.end;
         blocks_.erase(block);
@@ -111,7 +111,7 @@ class poison_book {
     }
     /// Nobody knows for how long its streams go on with it: it stays open for as long as the region is there.
     void keep_open(blocks::iterator block) {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         const auto [first, last] = blocks_.equal_range(block->first);
         for (auto at = first; at != last; ++at) {
             if (!at->second.kept || at->second.end < block->second.end) continue;
@@ -122,13 +122,13 @@ class poison_book {
     }
 
   private:
-    void poison_in_regions(std::uintptr_t begin, std::uintptr_t end) {
+    void poison_in_regions(std::uintptr_t begin, std::uintptr_t end) KMM_REQUIRES(mutex_) {
         auto region = regions_.upper_bound(begin);
         if (region != regions_.begin()) --region;
         for (; region != regions_.end() && region->first < end; ++region)
             poison_between_blocks(std::max(begin, region->first), std::min(end, region->second));
     }
-    void poison_between_blocks(std::uintptr_t begin, std::uintptr_t end) {
+    void poison_between_blocks(std::uintptr_t begin, std::uintptr_t end) KMM_REQUIRES(mutex_) {
         auto used = blocks_.lower_bound(begin > largest_ ? begin - largest_ : 0);
         for (; used != blocks_.end() && used->first < end; ++used) {
             if (used->second.end <= begin) continue;
@@ -142,10 +142,10 @@ class poison_book {
         ASAN_POISON_MEMORY_REGION(reinterpret_cast<void*>(begin), end - begin);
     }
 
-    std::mutex mutex_;
-    std::map<std::uintptr_t, std::uintptr_t> regions_;  // begin, end
-    blocks blocks_;                                     // may overlap: the host is ahead of the streams
-    std::size_t largest_ = 0;
+    kmm::locks::Mutex mutex_;
+    std::map<std::uintptr_t, std::uintptr_t> regions_ KMM_GUARDED_BY(mutex_);  // begin, end
+    blocks blocks_ KMM_GUARDED_BY(mutex_);  // may overlap: the host is ahead of the streams
+    std::size_t largest_ KMM_GUARDED_BY(mutex_) = 0;
 };
 
 std::uintptr_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
@@ -187,8 +187,8 @@ class asan_registration final : public memory_registration {
     void take(void* block, std::size_t, cuda_stream_view stream) noexcept override {
         without_throwing([&] {
             const auto at = book_->end_of_host_use(address_of(block));
-            if (book_->is_end(at)) return;
-            if (!queue(stream, [book = book_, at] { book->end_use(at); })) book_->keep_open(at);
+            if (!at) return;
+            if (!queue(stream, [book = book_, at] { book->end_use(*at); })) book_->keep_open(*at);
         });
     }
 

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/debug/tending.hpp"
 
@@ -83,19 +84,19 @@ block_checker::~block_checker() {
 }
 
 debug_counts block_checker::counts() const {
-    const std::lock_guard lock(mutex_);
+    const kmm::locks::Guard lock(mutex_);
     return counts_;
 }
 
 std::size_t block_checker::quarantined_bytes() const {
-    const std::lock_guard lock(mutex_);
+    const kmm::locks::Guard lock(mutex_);
     return held_bytes_;
 }
 
 void block_checker::report(const debug_finding& finding) noexcept {
     bool last_leak = false;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         ++*count_of(counts_, finding.error);
         if (options_.report == nullptr && finding.error == debug_error::leak) {
             if (leaks_printed_ > most_leaks_printed) return;
@@ -150,7 +151,7 @@ void* block_checker::allocate(std::size_t bytes, cuda_stream_view stream) {
         if (options_.fill) (void)fill(address, new_pattern, bytes, stream);
     }
     try {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         recent_.erase(address);
         b.serial = next_serial_++;
         live_.insert_or_assign(address, std::move(b));
@@ -206,7 +207,7 @@ void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_str
     if (history.bytes != bytes) report(describe_wrong_free(debug_error::wrong_size, history, bytes, stream, of_));
     {
         // Its place, should it be held back.
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         held_.emplace(history.address, &b);
     }
     *is_noted = true;
@@ -216,7 +217,7 @@ void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_str
     const std::size_t size = size_below(history.bytes);
     void* const base = base_of(history.address);
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         if (held) {
             held_bytes_ += size;
         } else {
@@ -233,8 +234,8 @@ void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_str
 
 /// Out of the table of blocks in use; empty if it is not there.
 block_checker::live_map::node_type block_checker::take_live(std::uintptr_t address) {
-    std::unique_lock lock(mutex_);
-    tended_.wait(lock, [this] { return !reading_live_; });
+    kmm::locks::Lock lock(mutex_);
+    tended_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return !reading_live_; });
     return live_.extract(address);
 }
 
@@ -242,7 +243,7 @@ void block_checker::report_unknown(const block_history& freed, std::size_t bytes
     block_history known = freed;
     bool twice = true;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         if (const auto held = held_.find(freed.address); held != held_.end())
             known = held->second->history;
         else if (const auto recent = recent_.find(freed.address); recent != recent_.end())
@@ -297,7 +298,7 @@ void block_checker::remember(const block_history& history) noexcept {
 
 driver::EventHandle block_checker::take_event() noexcept {
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         if (!spare_events_.empty()) {
             const driver::EventHandle e = spare_events_.back();
             spare_events_.pop_back();
@@ -319,14 +320,14 @@ void* block_checker::allocate_pinned(std::size_t bytes) noexcept {
 
 /// Null where the host has no memory for it.
 unsigned char* block_checker::take_slot() {
-    const auto take_spare = [this]() -> unsigned char* {
+    const auto take_spare = [this]() KMM_REQUIRES(mutex_) -> unsigned char* {
         if (spare_slots_.empty()) return nullptr;
         unsigned char* const slot = spare_slots_.back();
         spare_slots_.pop_back();
         return slot;
     };
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         if (unsigned char* const slot = take_spare()) return slot;
     }
     const std::size_t slot_bytes = align_up(front_bytes_ + back_bytes_, CUDA_ALLOCATION_ALIGNMENT);
@@ -335,7 +336,7 @@ unsigned char* block_checker::take_slot() {
     auto* const memory = static_cast<unsigned char*>(allocate_pinned(count * slot_bytes));
     if (memory == nullptr) return nullptr;
     try {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         spare_slots_.reserve(spare_slots_.size() + count);
         pinned_.push_back(memory);
         for (std::size_t i = 0; i < count; ++i) spare_slots_.push_back(memory + i * slot_bytes);
@@ -352,7 +353,7 @@ unsigned char* block_checker::staging() noexcept {
     void* const memory = allocate_pinned(staging_bytes_);
     if (memory == nullptr) return nullptr;
     try {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         pinned_.push_back(memory);
     } catch (...) {
         (void)driver_.free_pinned(memory);

@@ -12,18 +12,17 @@
 // environment. Any thread. No lock is held over a call of the driver, of what is below, or of the report.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/debug/block_history.hpp"
 #include "rmm/debug/memory_registration.hpp"
@@ -97,7 +96,7 @@ class block_checker {
     live_map::node_type take_live(std::uintptr_t address);
     void report_unknown(const block_history& freed, std::size_t bytes, cuda_stream_view stream);
     void queue_checks(freed_block& b, bool has_zones, cuda_stream_view stream);
-    void remember(const block_history& history) noexcept;  // under the lock
+    void remember(const block_history& history) noexcept KMM_REQUIRES(mutex_);
 
     // ---- looking at frees: by the one thread that is tending
     void tend();
@@ -128,24 +127,24 @@ class block_checker {
     const bool writes_patterns_;  // no tool would take it for an error
     const cuda_stream own_;
 
-    mutable std::mutex mutex_;
-    std::condition_variable tended_;
-    bool tending_ = false;
-    bool reading_live_ = false;  // zones of blocks in use: frees wait for the end of it
-    std::uint64_t next_serial_ = 0;
-    std::size_t leaks_printed_ = 0;
-    debug_counts counts_;
-    live_map live_;
-    std::list<freed_ptr> unfinished_;                        // freed, not looked at: the oldest first
-    std::list<freed_ptr> quarantine_;                        // looked at, held back
-    std::unordered_map<std::uintptr_t, freed_block*> held_;  // of both, what is held back
-    std::size_t held_bytes_ = 0;
-    std::unordered_map<std::uintptr_t, block_history> recent_;  // what below has again
-    std::deque<std::uintptr_t> recent_order_;
-    std::vector<driver::EventHandle> spare_events_;
-    std::vector<unsigned char*> spare_slots_;
-    std::vector<void*> pinned_;
-    unsigned char* staging_ = nullptr;
+    mutable kmm::locks::Mutex mutex_;
+    kmm::locks::Condition tended_;
+    bool tending_ KMM_GUARDED_BY(mutex_) = false;
+    bool reading_live_ KMM_GUARDED_BY(mutex_) = false;  // zones of blocks in use: frees wait for the end of it
+    std::uint64_t next_serial_ KMM_GUARDED_BY(mutex_) = 0;
+    std::size_t leaks_printed_ KMM_GUARDED_BY(mutex_) = 0;
+    debug_counts counts_ KMM_GUARDED_BY(mutex_);
+    live_map live_ KMM_GUARDED_BY(mutex_);
+    std::list<freed_ptr> unfinished_ KMM_GUARDED_BY(mutex_);  // freed, not looked at: the oldest first
+    std::list<freed_ptr> quarantine_ KMM_GUARDED_BY(mutex_);  // looked at, held back
+    std::unordered_map<std::uintptr_t, freed_block*> held_ KMM_GUARDED_BY(mutex_);  // of both, what is held back
+    std::size_t held_bytes_ KMM_GUARDED_BY(mutex_) = 0;
+    std::unordered_map<std::uintptr_t, block_history> recent_ KMM_GUARDED_BY(mutex_);  // what below has again
+    std::deque<std::uintptr_t> recent_order_ KMM_GUARDED_BY(mutex_);
+    std::vector<driver::EventHandle> spare_events_ KMM_GUARDED_BY(mutex_);
+    std::vector<unsigned char*> spare_slots_ KMM_GUARDED_BY(mutex_);
+    std::vector<void*> pinned_ KMM_GUARDED_BY(mutex_);
+    unsigned char* staging_ = nullptr;  // of the one thread that is tending
 };
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/debug/block_checker.hpp"
 #include "rmm/debug/tending.hpp"
 
@@ -30,7 +31,7 @@ void block_checker::tend() {
     look_at_frees(options_.synchronous ? everything : frees_looked_at, false);
     bool too_full = false;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         too_full = held_bytes_ > options_.quarantine_bytes || held_.size() > options_.quarantine_blocks;
     }
     if (!too_full) return;
@@ -56,7 +57,7 @@ std::size_t block_checker::check() {
     look_at_frees(everything, true);
     std::vector<freed_block*> blocks;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         for (const freed_ptr& b : quarantine_) blocks.push_back(b.get());
     }
     check_contents(blocks);
@@ -69,7 +70,7 @@ std::size_t block_checker::check() {
 std::optional<std::uint64_t> block_checker::wait_for_device() {
     std::uint64_t end_serial = 0;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         end_serial = next_serial_;
     }
     const driver::Status status = driver_.synchronize_device(device_);
@@ -84,7 +85,7 @@ void block_checker::look_at_frees(std::size_t most, bool wait) {
     std::list<freed_ptr> passed;
     std::vector<driver::EventHandle> events;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         const std::size_t count = std::min(most, unfinished_.size());
         events.reserve(spare_events_.size() + count);
         batch.splice(batch.end(), unfinished_, unfinished_.begin(),
@@ -104,7 +105,7 @@ void block_checker::look_at_frees(std::size_t most, bool wait) {
         }
         passed.splice(passed.end(), batch, at);
     }
-    const std::lock_guard lock(mutex_);
+    const kmm::locks::Guard lock(mutex_);
     unfinished_.splice(unfinished_.begin(), batch);
     // Others only take spare events meanwhile.
     if (events.capacity() > spare_events_.capacity()) {
@@ -129,7 +130,7 @@ void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_b
     std::list<freed_ptr> leaving;
     std::vector<freed_block*> blocks;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         blocks.reserve(quarantine_.size());
         while (!quarantine_.empty() && (held_bytes_ > most_bytes || held_.size() > most_blocks)) {
             leaving.splice(leaving.end(), quarantine_, quarantine_.begin());
@@ -154,7 +155,7 @@ void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_b
 void block_checker::expel_unfinished(std::size_t most_bytes) {
     std::vector<freed_block*> leaving;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         leaving.reserve(held_bytes_ > most_bytes ? unfinished_.size() : 0);
         for (const freed_ptr& b : unfinished_) {
             if (held_bytes_ <= most_bytes) break;
@@ -244,7 +245,7 @@ void block_checker::check_live(std::uint64_t end_serial) {
     if (front_bytes_ == 0 || !writes_patterns_) return;
     std::vector<block_history> blocks;
     {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         reading_live_ = true;
         for (const auto& [address, b] : live_)
             if (b.has_zones && b.serial < end_serial) blocks.push_back(b.history);
@@ -266,7 +267,7 @@ void block_checker::check_live(std::uint64_t end_serial) {
         }
         for (std::size_t i = begin; i < end; ++i) {
             if (check_zones(blocks[i], staging_ + (i - begin) * zones_bytes)) continue;
-            const std::lock_guard lock(mutex_);
+            const kmm::locks::Guard lock(mutex_);
             live_.at(blocks[i].address).has_zones = false;  // told once
         }
     }
@@ -275,7 +276,10 @@ void block_checker::check_live(std::uint64_t end_serial) {
 void block_checker::report_leaks() {
     if (!options_.report_leaks) return;
     std::vector<std::pair<std::uint64_t, const block_history*>> blocks;
-    for (const auto& [address, b] : live_) blocks.emplace_back(b.serial, &b.history);
+    {
+        const kmm::locks::Guard lock(mutex_);
+        for (const auto& [address, b] : live_) blocks.emplace_back(b.serial, &b.history);
+    }
     std::sort(blocks.begin(), blocks.end());
     for (const auto& [serial, history] : blocks) report(describe_leak(*history, of_));
 }

@@ -2,9 +2,9 @@
 // block in use a region of it.
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "driver/locks.hpp"
 #include "driver/nvtx_memory.hpp"
 #include "rmm/debug/memory_registration.hpp"
 #include "rmm/status.hpp"
@@ -27,7 +27,7 @@ class nvtx_registration final : public memory_registration {
     void add_region(void* base, std::size_t bytes, const cuda_stream_view*) noexcept override {
         const nvtx::Heap handle = nvtx::register_heap(base, bytes);
         try {
-            const std::lock_guard lock(mutex_);
+            const kmm::locks::Guard lock(mutex_);
             const auto begin = reinterpret_cast<std::uintptr_t>(base);
             heaps_[begin] = {begin + bytes, handle};
         } catch (const std::exception& e) {
@@ -37,7 +37,7 @@ class nvtx_registration final : public memory_registration {
     }
 
     void remove_region(void* base, std::size_t) noexcept override {
-        std::unique_lock lock(mutex_);
+        kmm::locks::Lock lock(mutex_);
         const auto removed = heaps_.extract(reinterpret_cast<std::uintptr_t>(base));
         lock.unlock();
         if (!removed.empty()) nvtx::unregister_heap(removed.mapped().handle);
@@ -65,7 +65,7 @@ class nvtx_registration final : public memory_registration {
     };
 
     bool find_heap(const void* block, nvtx::Heap* heap) noexcept {
-        const std::lock_guard lock(mutex_);
+        const kmm::locks::Guard lock(mutex_);
         const auto address = reinterpret_cast<std::uintptr_t>(block);
         auto at = heaps_.upper_bound(address);
         if (at == heaps_.begin() || (--at)->second.end <= address) return false;
@@ -74,8 +74,8 @@ class nvtx_registration final : public memory_registration {
     }
 
     driver::Driver& driver_;
-    std::mutex mutex_;
-    std::map<std::uintptr_t, registered> heaps_;
+    kmm::locks::Mutex mutex_;
+    std::map<std::uintptr_t, registered> heaps_ KMM_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
 // One thread at a time looks at what was freed. Owns: the mark of that thread. Must not know: what it does.
 #pragma once
 
-#include <mutex>
-
+#include "driver/locks.hpp"
 #include "rmm/debug/block_checker.hpp"
 
 namespace rmm {
@@ -14,14 +13,14 @@ class block_checker::tending {
   public:
     /// `wait`: for the thread that does it now; else this one may find that it is not its turn.
     tending(block_checker& checker, bool wait) : checker_(checker) {
-        std::unique_lock lock(checker_.mutex_);
-        if (wait) checker_.tended_.wait(lock, [this] { return !checker_.tending_; });
+        kmm::locks::Lock lock(checker_.mutex_);
+        if (wait) checker_.tended_.wait(lock, [this]() KMM_REQUIRES(checker_.mutex_) { return !checker_.tending_; });
         mine_ = !checker_.tending_;
         checker_.tending_ = true;
     }
     ~tending() {
         if (!mine_) return;
-        const std::lock_guard lock(checker_.mutex_);
+        const kmm::locks::Guard lock(checker_.mutex_);
         checker_.tending_ = false;
         checker_.reading_live_ = false;
         checker_.tended_.notify_all();

@@ -15,10 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/heap/span_heap.hpp"
 #include "rmm/pool/chain.hpp"
-#include "rmm/pool/short_lock.hpp"
+#include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/stock_signs.hpp"
 #include "rmm/pool/timeline.hpp"
 
@@ -45,7 +46,7 @@ struct alignas(64) arena {
     static cudaStream_t shared_streams() noexcept { return reinterpret_cast<cudaStream_t>(~std::uintptr_t{1}); }
     static constexpr std::uint64_t never = ~std::uint64_t{0};
 
-    rmm::detail::short_lock mutex;
+    kmm::locks::ShortLock mutex;
     // Who the arena works for; changed under the engine's lock and `mutex`.
     std::atomic<cudaStream_t> handle{no_stream()};
     std::atomic<std::uint64_t> number{0};  // of the stream's identity
@@ -54,8 +55,9 @@ struct alignas(64) arena {
 
     // With so many passes of fences the blocks away were compared last; none, where one came whose fences may have
     // passed.
-    std::uint64_t drained_at = never;
-    std::uint64_t last_freed = 0;  // the latest epoch in which the home stream freed something here
+    std::uint64_t drained_at KMM_GUARDED_BY(mutex) = never;
+    std::uint64_t
+        last_freed KMM_GUARDED_BY(mutex) = 0;  // the latest epoch in which the home stream freed something here
 
     // Frees on the home stream, of blocks of whichever arena, since an event was recorded on it. Approximate: threads
     // that share the stream may lose counts.
@@ -78,61 +80,67 @@ struct alignas(64) arena {
     arena* next_changed = nullptr;
 
     // Of a pool of blocks of one size, instead of spans.
-    shown_stock stock;
+    shown_stock stock KMM_GUARDED_BY(mutex);
     // Blocks handed out here less those that came back here; over all arenas those in use. Changed under `mutex`.
     std::atomic<std::ptrdiff_t> num_out{0};
-    std::uint32_t term = 0;  // so many streams the arena has had
+    std::uint32_t term KMM_GUARDED_BY(mutex) = 0;  // so many streams the arena has had
     // Among the arenas that have a stock, or had one when it was noted or looked at.
     std::atomic<bool> is_listed{false};
 
     // Under the engine's lock. Of virtual memory: its addresses, and where in them its next fresh granules had better
     // lie. Whoever grows sets them.
-    std::uintptr_t window = 0;
-    std::uintptr_t grows_at = 0;
+    std::uintptr_t window KMM_GUARDED_BY(in_engine) = 0;
+    std::uintptr_t grows_at KMM_GUARDED_BY(in_engine) = 0;
     chain_link<arena> as_holder;  // of spans
     // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
     std::atomic<bool> shares{false};  // its stream's small requests go to the arena that is nobody's
-    std::uint32_t num_shared = 0;     // such requests
-    std::uint64_t shared_since = 0;
+    std::uint32_t num_shared KMM_GUARDED_BY(in_engine) = 0;  // such requests
+    std::uint64_t shared_since KMM_GUARDED_BY(in_engine) = 0;
     chain_link<arena> as_orphan;
     chain_link<arena> as_waiting;  // for the fences of blocks that are away
 
     // What is above is all that most calls look at.
-    std::vector<away_block> away;
-    heap::span_heap heap;
+    std::vector<away_block> away KMM_GUARDED_BY(mutex);
+    heap::span_heap heap KMM_GUARDED_BY(mutex);
 
     // Of a pool of blocks of one size, where the stock is empty.
-    stock_signs::place looks_behind;    // where it looked for a stock last
-    std::uint32_t num_not_to_ask = 0;   // requests that ask the driver nothing about other stocks
-    std::uint32_t not_asked_after = 0;  // as many, after an answer that told nothing
+    stock_signs::place looks_behind KMM_GUARDED_BY(mutex);    // where it looked for a stock last
+    std::uint32_t num_not_to_ask KMM_GUARDED_BY(mutex) = 0;   // requests that ask the driver nothing about other stocks
+    std::uint32_t not_asked_after KMM_GUARDED_BY(mutex) = 0;  // as many, after an answer that told nothing
     // A recording whose end the next who has the engine's lock notes: see `next_ended`.
     std::atomic<bool> is_ending{false};
     ended_recording ended;
     arena* next_ended = nullptr;
-    std::uint64_t num_steps = 0;  // signs, arenas and blocks that were looked at for it without the engine's lock
+    std::uint64_t num_steps KMM_GUARDED_BY(mutex) =
+        0;  // signs, arenas and blocks that were looked at for it without the engine's lock
 
     /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs
     /// memory of the host. Throws std::bad_alloc, with nothing done.
-    heap::span_heap::taken try_allocate(std::size_t size_bytes, std::uint16_t tag) {
+    heap::span_heap::taken try_allocate(std::size_t size_bytes, std::uint16_t tag) KMM_REQUIRES(mutex) {
         reserve_away(1);
         return heap.try_allocate(size_bytes, tag);
     }
-    void reserve_away(std::size_t more) {
+    /// As expect_in_engine, of the arena's lock.
+    void expect_held() const noexcept KMM_ASSERT_HELD(mutex) {}
+    // The spans change under both locks: either is enough to read these, which clang has no word for.
+    std::size_t span_bytes() const noexcept KMM_REQUIRES(in_engine) KMM_UNCHECKED_LOCKS { return heap.span_bytes(); }
+    std::size_t num_spans() const noexcept KMM_REQUIRES(in_engine) KMM_UNCHECKED_LOCKS { return heap.num_spans(); }
+    void reserve_away(std::size_t more) KMM_REQUIRES(mutex) {
         const std::size_t wanted = away.size() + heap.num_live() + more;
         if (wanted > away.capacity()) away.reserve(2 * wanted);
     }
 
     /// Of a block in the stock; 0: anybody may use it.
-    std::uint64_t position_of(const stocked_block& block) const noexcept {
+    std::uint64_t position_of(const stocked_block& block) const noexcept KMM_REQUIRES(mutex) {
         return block.term == term ? block.position : 0;
     }
-    void note_out(stocked_block& block, cudaStream_t asks, rmm::detail::tag_number tag) noexcept {
+    void note_out(stocked_block& block, cudaStream_t asks, rmm::detail::tag_number tag) noexcept KMM_REQUIRES(mutex) {
         block.stream.store(asks, std::memory_order_relaxed);
         block.tag.store(tag, std::memory_order_relaxed);
         block.in_use.store(block.address, std::memory_order_release);
         count_out(1);
     }
-    void count_out(std::ptrdiff_t more) noexcept {
+    void count_out(std::ptrdiff_t more) noexcept KMM_REQUIRES(mutex) {
         num_out.store(num_out.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
     }
 
@@ -142,6 +150,8 @@ struct alignas(64) arena {
                    ? heap::heap::no_timeline
                    : number.load(std::memory_order_relaxed);
     }
+    /// Of the stock, for whoever does without the lock.
+    std::size_t num_uncovered() const noexcept KMM_UNCHECKED_LOCKS { return stock.num_uncovered(); }
     /// As so many frees of as many bytes.
     void count_free(std::size_t bytes, std::uint32_t as_many = 1) noexcept {
         num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + as_many, std::memory_order_relaxed);

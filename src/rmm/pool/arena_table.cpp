@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "rmm/pool/engine.hpp"
 
 namespace rmm {
@@ -196,13 +197,15 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
     }
     if (a == nullptr) a = &add();
     try {
-        if (pool_.has_stocks_ && who.kind != stream_kind::unknown && a->stock.sign() == nullptr)
-            a->stock.set_sign(pool_.signs_.add(*a));
+        if (pool_.has_stocks_ && who.kind != stream_kind::unknown) {
+            const kmm::locks::Guard in(a->mutex);
+            if (a->stock.sign() == nullptr) a->stock.set_sign(pool_.signs_.add(*a));
+        }
         timeline& home = pool_.timelines_.at(who);
         by_number_.reserve_one();
         if (has_handle) by_handle_[handle] = a;
         by_number_.insert(who.number + 1, a);
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         pool_.timelines_.hold(home);
         if (stock_sign* const sign = a->stock.sign()) {
             // Its last timeline may be shown by the arena of a stream that has come back.
@@ -238,7 +241,7 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
 void arena_table::orphan(arena& a) noexcept {
     by_number_.take(a.number + 1);
     by_handle_.erase(a.handle);
-    const std::lock_guard in(a.mutex);
+    const kmm::locks::Guard in(a.mutex);
     a.handle = arena::no_stream();
     orphans_.push_back(a);
 }
@@ -266,9 +269,11 @@ void arena_table::orphan_unused() noexcept {
     }
 }
 
-/// Whether everybody may use at once what is free in an arena without a stream.
-bool arena_table::is_clean(arena& a) noexcept {
-    const std::lock_guard in(a.mutex);
+/// Whether everybody may use at once what is free in an arena without a stream; and when its last one freed something
+/// here.
+bool arena_table::is_clean(arena& a, std::uint64_t* last_freed) noexcept {
+    const kmm::locks::Guard in(a.mutex);
+    *last_freed = a.last_freed;
     const timeline* const home = a.home.load();
     return home == nullptr || pool_.timelines_.has_passed({home->number, a.last_freed}) ||
            (a.heap.num_spans() == 0 && a.away.empty() && a.stock.empty());
@@ -281,10 +286,11 @@ arena* arena_table::take_clean_orphan(lock& held) {
         // Nobody else takes it while the driver is asked, and it keeps its timeline.
         arena* const a = orphans_.take_front();
         ++pool_.num_steps_;
+        std::uint64_t last_freed = 0;
         try {
-            if (is_clean(*a)) return a;
+            if (is_clean(*a, &last_freed)) return a;
             std::vector<timelines::question> few;
-            pool_.timelines_.add_questions_about(*a->home.load(), a->last_freed, &few);
+            pool_.timelines_.add_questions_about(*a->home.load(), last_freed, &few);
             if (few.empty()) {
                 is_uncovered = true;
             } else {
@@ -298,7 +304,7 @@ arena* arena_table::take_clean_orphan(lock& held) {
             orphans_.push_back(*a);
             throw;
         }
-        if (is_clean(*a)) return a;
+        if (is_clean(*a, &last_freed)) return a;
         orphans_.push_back(*a);
     }
     ++binds_since_device_event_;

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -33,7 +32,7 @@ class pool_engine;
 
 class arena_table {
   public:
-    using lock = std::unique_lock<engine_mutex>;
+    using lock = engine_lock;
 
     /// `uid`: no pool of the process has had it before. Throws std::bad_alloc.
     arena_table(pool_engine& pool, driver::Driver& driver, std::uint64_t uid)
@@ -55,37 +54,39 @@ class arena_table {
     // ---- under the lock
 
     /// One without a stream.
-    arena& add();
+    arena& add() KMM_REQUIRES(in_engine);
     /// For a call that relies on its being its stream's, of an arena that was so just now.
-    std::optional<arena_call> call_on(const lock& held, arena& a, cudaStream_t handle) noexcept;
+    std::optional<arena_call> call_on(const lock& held, arena& a, cudaStream_t handle) noexcept KMM_REQUIRES(in_engine);
     /// Lets the lock go for the driver. O(1): looks at a few arenas whose streams may be gone.
-    arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle);
-    auto begin() const noexcept { return arenas_.begin(); }
-    auto end() const noexcept { return arenas_.end(); }
+    arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle) KMM_REQUIRES(in_engine);
+    auto begin() const noexcept KMM_REQUIRES(in_engine) { return arenas_.begin(); }
+    auto end() const noexcept KMM_REQUIRES(in_engine) { return arenas_.end(); }
     /// An event of the device was recorded.
-    void note_device_event() noexcept { binds_since_device_event_ = 0; }
+    void note_device_event() noexcept KMM_REQUIRES(in_engine) { binds_since_device_event_ = 0; }
 
   private:
-    arena* take_clean_orphan(lock& held);
-    bool is_clean(arena& a) noexcept;
-    void orphan(arena& a) noexcept;
-    void orphan_unused() noexcept;
-    void forget_what_left(lock& held);
+    arena* take_clean_orphan(lock& held) KMM_REQUIRES(in_engine);
+    bool is_clean(arena& a, std::uint64_t* last_freed) noexcept;
+    void orphan(arena& a) noexcept KMM_REQUIRES(in_engine);
+    void orphan_unused() noexcept KMM_REQUIRES(in_engine);
+    void forget_what_left(lock& held) KMM_REQUIRES(in_engine);
 
     pool_engine& pool_;
     driver::Driver& driver_;
     const std::uint64_t uid_;
-    std::vector<std::unique_ptr<arena>> arenas_;
+    std::vector<std::unique_ptr<arena>> arenas_ KMM_GUARDED_BY(in_engine);
     std::atomic<std::size_t> num_arenas_{0};
-    heap::address_map<arena*, 0> by_number_;  // by number and one
-    std::unordered_map<cudaStream_t, arena*> by_handle_;
-    chain<arena, &arena::as_orphan> orphans_;
-    std::size_t next_looked_at_ = 0;                 // for an arena whose stream is gone
-    std::size_t kept_unused_ = 64;                   // of foreign streams, which may come back
-    std::array<std::uint64_t, 128> taken_unused_{};  // numbers, and one, of streams that lost theirs last
-    std::size_t num_taken_unused_ = 0;
-    std::size_t binds_since_device_event_ = 0;  // of streams that found no arena they could take over
-    std::size_t forget_above_ = 0;              // timelines that are nobody's own
+    heap::address_map<arena*, 0> by_number_ KMM_GUARDED_BY(in_engine);  // by number and one
+    std::unordered_map<cudaStream_t, arena*> by_handle_ KMM_GUARDED_BY(in_engine);
+    chain<arena, &arena::as_orphan> orphans_ KMM_GUARDED_BY(in_engine);
+    std::size_t next_looked_at_ KMM_GUARDED_BY(in_engine) = 0;  // for an arena whose stream is gone
+    std::size_t kept_unused_ KMM_GUARDED_BY(in_engine) = 64;    // of foreign streams, which may come back
+    std::array<std::uint64_t, 128>
+        taken_unused_ KMM_GUARDED_BY(in_engine){};  // numbers, and one, of streams that lost theirs last
+    std::size_t num_taken_unused_ KMM_GUARDED_BY(in_engine) = 0;
+    std::size_t
+        binds_since_device_event_ KMM_GUARDED_BY(in_engine) = 0;  // of streams that found no arena they could take over
+    std::size_t forget_above_ KMM_GUARDED_BY(in_engine) = 0;      // timelines that are nobody's own
 };
 
 }  // namespace detail

@@ -147,7 +147,7 @@ void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t addr
 /// Memory that nobody on the device uses any more. Asks and, at last, waits for the host's part of it.
 pool_engine::piece captures::find_idle(lock& held, std::size_t size) {
     const std::uint8_t area = pool_.area_of(size);
-    const auto idle = [&]() -> piece {
+    const auto idle = [&]() KMM_REQUIRES(in_engine) -> piece {
         const heap::block b = pool_.heaps_[area].try_allocate_ready(size, heap::heap::no_timeline);
         return {b.address, b.size_bytes, {}, nullptr, 0, false, area};
     };
@@ -239,6 +239,7 @@ void captures::release_ended() {
         if (!news || c->released || !c->state->ended.load(std::memory_order_acquire)) continue;
         for (auto& [stream, free] : c->free_on)
             free.for_each_free([&](std::uintptr_t address, std::size_t size, const heap::fence_set&) {
+                expect_in_engine();
                 give_part(*c, c->area_at(address), address, size, {});
             });
         for (heap::block& b : c->freed_elsewhere)
@@ -248,7 +249,7 @@ void captures::release_ended() {
         c->held_bytes = 0;
         c->released = true;
     }
-    std::erase_if(heaps_, [this](const auto& c) {
+    std::erase_if(heaps_, [this](const auto& c) KMM_REQUIRES(in_engine) {
         if (!c->released || c->num_live != 0) return false;
         for (std::size_t area = 0; area < pool_engine::num_areas; ++area)
             pool_.heaps_[area].expect_fewer_frees(c->expected[area]);

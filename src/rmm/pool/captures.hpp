@@ -39,31 +39,32 @@ class captures {
     // ---- under it
 
     /// Into the pool. O(1) where no capture has ended, else O(captures + what is free in the ended ones).
-    void release_ended();
+    void release_ended() KMM_REQUIRES(in_engine);
     struct sums {
         std::size_t held_bytes = 0;  ///< taken from the pool
         std::size_t free_bytes = 0;  ///< of these not in use
     };
-    sums figures() const noexcept;
+    sums figures() const noexcept KMM_REQUIRES(in_engine);
 
   private:
     using lock = pool_engine::lock;
     using piece = pool_engine::piece;
 
-    capture_heap* find(std::uint64_t id) noexcept;
-    capture_heap* begin(lock& held, cuda_stream_view stream, std::uint64_t id, refusal* why);
-    heap::block take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why);
-    piece find_idle(lock& held, std::size_t size);
-    piece grow_idle(lock& held, std::size_t size, refusal* why);
-    piece idle_or_nothing(lock& held, piece taken, refusal* why);
-    void expect_parts(capture_heap& c);
+    capture_heap* find(std::uint64_t id) noexcept KMM_REQUIRES(in_engine);
+    capture_heap* begin(lock& held, cuda_stream_view stream, std::uint64_t id, refusal* why) KMM_REQUIRES(in_engine);
+    heap::block take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why)
+        KMM_REQUIRES(in_engine);
+    piece find_idle(lock& held, std::size_t size) KMM_REQUIRES(in_engine);
+    piece grow_idle(lock& held, std::size_t size, refusal* why) KMM_REQUIRES(in_engine);
+    piece idle_or_nothing(lock& held, piece taken, refusal* why) KMM_REQUIRES(in_engine);
+    void expect_parts(capture_heap& c) KMM_REQUIRES(in_engine);
     void give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
-                   heap::fence_set fences) noexcept;
+                   heap::fence_set fences) noexcept KMM_REQUIRES(in_engine);
 
     pool_engine& pool_;
-    std::vector<std::unique_ptr<capture_heap>> heaps_;
+    std::vector<std::unique_ptr<capture_heap>> heaps_ KMM_GUARDED_BY(in_engine);
     std::atomic<std::size_t> num_heaps_{0};
-    std::uint64_t ended_seen_ = 0;  // ends of captures that have been looked at
+    std::uint64_t ended_seen_ KMM_GUARDED_BY(in_engine) = 0;  // ends of captures that have been looked at
 };
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/debug/debug_environment.hpp"
 #include "rmm/detail/error.hpp"
@@ -141,7 +142,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
             if (stocked_block* const block = take_stocked(*a, normalized(stream), &others))
                 return reinterpret_cast<void*>(block->address);
         } else if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
-            const std::lock_guard in(a->mutex);
+            const kmm::locks::Guard in(a->mutex);
             // Unless it has gone over to another stream meanwhile.
             if (a->handle.load(std::memory_order_relaxed) == normalized(stream))
                 if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag()))
@@ -158,8 +159,8 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
     if (bytes > limit || size_of(bytes) > limit) return nullptr;
     arena* const a = arenas_.at_hand(handle, nullptr);
     if (a == nullptr || a->shares.load(std::memory_order_relaxed)) return nullptr;
-    const std::unique_lock in(a->mutex, std::try_to_lock);
-    if (!in.owns_lock() || a->handle.load(std::memory_order_relaxed) != handle) return nullptr;
+    kmm::locks::Lock in(a->mutex, std::defer_lock);
+    if (!in.try_lock() || a->handle.load(std::memory_order_relaxed) != handle) return nullptr;
     try {
         return reinterpret_cast<void*>(a->try_allocate(size_of(bytes), rmm::detail::current_tag()).address);
     } catch (const std::exception&) {
@@ -171,17 +172,22 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
 /// in their stocks just now.
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others,
                                    refusal* why) {
-    lock held(mutex_, std::defer_lock);
-    if (known != nullptr) held.lock();
-    std::optional<arena_call> call =
-        known != nullptr ? arenas_.call_on(held, *known, normalized(stream)) : arenas_.bound(stream);
-    if (!call) {
-        if (held.owns_lock()) held.unlock();
-        if (const std::uint64_t capture = capture_of(stream)) return captures_->allocate(size, stream, capture, why);
-        call.emplace(arenas_.of(stream));
+    if (known != nullptr) {
+        lock held(mutex_);
+        if (const std::optional<arena_call> call = arenas_.call_on(held, *known, normalized(stream)))
+            return allocate_in_turn(held, size, **call, stream, others, why);
+    } else if (const std::optional<arena_call> call = arenas_.bound(stream)) {
+        lock held(mutex_);
+        return allocate_in_turn(held, size, **call, stream, others, why);
     }
-    arena& a = **call;
-    if (!held.owns_lock()) held.lock();
+    if (const std::uint64_t capture = capture_of(stream)) return captures_->allocate(size, stream, capture, why);
+    const arena_call call = arenas_.of(stream);
+    lock held(mutex_);
+    return allocate_in_turn(held, size, *call, stream, others, why);
+}
+
+/// Before the search: what is due of the pool's own affairs.
+void pool_engine::tend(lock& held, std::size_t size, arena& a) {
     captures_->release_ended();
     if (should_cover()) cover(held);
     if (timelines_.num_recorded() > poll_above_ || num_to_ask_ > 0)
@@ -196,6 +202,11 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (spans_refused_ > 0) --spans_refused_;
         if (!growth_->give_own_span(held, size, spans)) spans_refused_ = requests_per_refused_span;
     }
+}
+
+void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda_stream_view stream, others_have others,
+                                    refusal* why) {
+    tend(held, size, a);
     bool polled = false;
     bool in_vain = false;
     bool takes_all_spans = growth_->comes_after_arenas(size);
@@ -233,7 +244,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         if (growing_ && grower_ != std::this_thread::get_id()) {
             // Whoever grows goes on at once if it grows ahead: each step is a reason to look again.
             largest_missed_ = std::max(largest_missed_, size);
-            wait(grown_, held, [this, seen = num_growths_] { return !growing_ || num_growths_ != seen; });
+            wait(grown_, held,
+                 [this, seen = num_growths_]() KMM_REQUIRES(in_engine) { return !growing_ || num_growths_ != seen; });
             polled = false;
             continue;
         }
@@ -309,7 +321,7 @@ void pool_engine::put_back(piece taken) noexcept {
         return give_or_lose(taken.area, taken.address, taken.size_bytes, std::move(taken.fences));
     try {
         arena& a = *taken.from;
-        const std::lock_guard in(a.mutex);
+        const kmm::locks::Guard in(a.mutex);
         taken.fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
         if (!taken.was_away || taken.fences.empty()) {
             a.heap.free(taken.address, taken.position);
@@ -376,7 +388,7 @@ void pool_engine::with_home(cuda_stream_view stream, F&& f) {
                                         "wait for a stream of another device");
         }
         // The timeline stays while the arena calls it its own.
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         const cudaStream_t works_for = a->handle.load(std::memory_order_relaxed);
         timeline& home = *a->home.load(std::memory_order_relaxed);
         if ((works_for == handle && !home.has_ended()) ||
@@ -420,7 +432,7 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     std::size_t true_size = 0;
     bool done = false;
     if (at_home) {
-        const std::lock_guard in(owner.mutex);
+        const kmm::locks::Guard in(owner.mutex);
         if (owner.handle.load(std::memory_order_relaxed) == handle &&
             !owner.home.load(std::memory_order_relaxed)->has_ended()) {
             true_size = free_at_home(owner, address);
@@ -445,8 +457,8 @@ bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view st
     // An event that is due is recorded by a free that may call the driver.
     if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))
         return false;
-    const std::unique_lock in(owner->mutex, std::try_to_lock);
-    if (!in.owns_lock() || owner->handle.load(std::memory_order_relaxed) != handle) return false;
+    kmm::locks::Lock in(owner->mutex, std::defer_lock);
+    if (!in.try_lock() || owner->handle.load(std::memory_order_relaxed) != handle) return false;
     const std::size_t true_size = free_at_home(*owner, address);
     if (true_size != 0 && true_size != size_of(bytes)) report_size(address, bytes, true_size);
     return true_size != 0;
@@ -456,7 +468,7 @@ bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view st
 /// size; 0 if it is none in use.
 std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::fence_set fences) {
     std::size_t size = 0;
-    const std::lock_guard in(owner.mutex);
+    const kmm::locks::Guard in(owner.mutex);
     // An arena without a stream may be on its way to another one, which would wait for nothing.
     const bool is_own = fences.size() == 1 && &owner != common_ &&
                         owner.handle.load(std::memory_order_relaxed) != arena::no_stream() &&
@@ -517,6 +529,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
         arena* recorder = nullptr;
         bool is_stocked = false;
         with_home(stream, [&](arena& a, timeline& home) {
+            a.expect_held();
             recorder = &a;
             const heap::fence now = home.fence_now();
             is_stocked = streams.size() == 1 && a.own_number() != heap::heap::no_timeline;
@@ -534,7 +547,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
     }
     const lock held(mutex_);
     {
-        const std::lock_guard in(common_->mutex);
+        const kmm::locks::Guard in(common_->mutex);
         common_->count_out(-1);
     }
     ++num_since_poll_;
@@ -546,7 +559,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
 std::size_t pool_engine::unused_bytes() noexcept {
     std::size_t bytes = free_bytes();
     for (arena* a = traits_.is_virtual ? holders_.front() : nullptr; a != nullptr; a = holders_.behind(*a)) {
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         bytes += a->heap.free_bytes();
     }
     return bytes;

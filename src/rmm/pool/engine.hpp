@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +33,7 @@
 #include "rmm/pool/arena.hpp"
 #include "rmm/pool/arena_table.hpp"
 #include "rmm/pool/engine_mutex.hpp"
+#include "rmm/pool/engine_values.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/timeline.hpp"
 #include "rmm/pool/virtual_source.hpp"
@@ -45,29 +45,10 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-/// Why `try_allocate` gave nothing.
-struct refusal {
-    enum class cause : std::uint8_t { none, too_large, exhausted, driver } why = cause::none;
-    bool device_is_full = false;  ///< for `exhausted`: the driver has no more; else a limit that was set
-    std::string reason;           ///< for `exhausted`: what upstream said, or which limit was met
-    driver::Status status;        ///< for `driver`: the failed call
-};
-
 struct capture_heap;
 class captures;
 class growth;
 class upstream_growth;
-
-/// What the form of growth asks of sizes and addresses.
-struct growth_traits {
-    bool is_virtual = false;
-    heap::placement placement = heap::placement::small_from_below;
-    /// Requests up to this, and spans, have an area of addresses of their own; 0: there is one area.
-    std::size_t small_area_limit = 0;
-    /// Requests of so much are rounded up to the granularity.
-    std::size_t whole_granules_from = std::numeric_limits<std::size_t>::max();
-    std::size_t granularity = 1;
-};
 
 class pool_engine final : public rmm::detail::memory_holder {
   public:
@@ -141,7 +122,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     friend class growth;
     friend class upstream_growth;
     friend class virtual_growth;
-    using lock = std::unique_lock<engine_mutex>;
+    using lock = engine_lock;
     using reach = timelines::reach;
 
     /// A block on its way out: of an arena, where it counts as in use already, or of the heap.
@@ -212,12 +193,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     }
     /// Where the small requests of the arena's stream go.
     arena& spans_of(arena& a) noexcept { return a.shares.load(std::memory_order_relaxed) ? *common_ : a; }
-    bool should_share(arena& a) noexcept;
+    bool should_share(arena& a) noexcept KMM_REQUIRES(in_engine);
     void note_change(arena& a) noexcept;
     void note_uncovered(std::vector<heap::fence>& list, const heap::fence_set& fences) noexcept;
     bool should_cover() const noexcept;
-    void cover(lock& held);
-    void cover_by_device(lock& held);
+    void cover(lock& held) KMM_REQUIRES(in_engine);
+    void cover_by_device(lock& held) KMM_REQUIRES(in_engine);
     bool is_captured(cuda_stream_view stream) noexcept;
     bool is_of_other_device(cuda_stream_view stream) noexcept;
     /// Whether any pool of the process was called with a stream that was being captured.
@@ -236,86 +217,99 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool should_record(const arena& a) const noexcept;
     bool may_put_off(const arena& a) const noexcept;
     void record(arena& a, cuda_stream_view stream);
-    void end_recording(arena& a, const ended_recording& ended);
-    void note_ended_recordings();
+    bool begin_recording(arena& a, timeline& home, recording* now) KMM_REQUIRES(in_engine);
+    void end_recording(arena& a, const ended_recording& ended) KMM_REQUIRES(in_engine);
+    void note_ended_recordings() KMM_REQUIRES(in_engine);
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others, refusal* why);
+    void tend(lock& held, std::size_t size, arena& a) KMM_REQUIRES(in_engine);
+    void* allocate_in_turn(lock& held, std::size_t size, arena& a, cuda_stream_view stream, others_have others,
+                           refusal* why) KMM_REQUIRES(in_engine);
     void* try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far, refusal* why,
-                    std::uint64_t* unreachable = nullptr);
+                    std::uint64_t* unreachable = nullptr) KMM_REQUIRES(in_engine);
     void* try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far, bool all_spans,
-                     refusal* why);
-    piece find_ready(std::size_t size, arena& a);
-    piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans);
+                     refusal* why) KMM_REQUIRES(in_engine);
+    piece find_ready(std::size_t size, arena& a) KMM_REQUIRES(in_engine);
+    piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans)
+        KMM_REQUIRES(in_engine);
     piece take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
-    bool add_span(std::size_t size, arena& a);
-    void install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a);
-    void drain(arena& a);
-    std::size_t collect_spans(bool all);
-    void collect_from(arena& a, bool all);
+    bool add_span(std::size_t size, arena& a) KMM_REQUIRES(in_engine);
+    void install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a)
+        KMM_REQUIRES(in_engine);
+    void drain(arena& a) KMM_REQUIRES(in_engine, a.mutex);
+    std::size_t collect_spans(bool all) KMM_REQUIRES(in_engine);
+    void collect_from(arena& a, bool all) KMM_REQUIRES(in_engine);
     template<typename FenceAt>
-    void collect_granules(arena& a, FenceAt&& fence_at);
-    void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) noexcept;
-    void put_back(piece taken) noexcept;
-    void* hand_out(piece taken, cuda_stream_view stream);
-    void poll(lock& held, std::size_t most_timelines = ~std::size_t{0});
-    void poll_in_turn(lock& held);
-    bool may_gain_by_poll() const noexcept;
-    void clear_passed();
+    void collect_granules(arena& a, FenceAt&& fence_at) KMM_REQUIRES(in_engine, a.mutex);
+    void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) noexcept
+        KMM_REQUIRES(in_engine);
+    void put_back(piece taken) noexcept KMM_REQUIRES(in_engine);
+    void* hand_out(piece taken, cuda_stream_view stream) KMM_REQUIRES(in_engine);
+    void poll(lock& held, std::size_t most_timelines = ~std::size_t{0}) KMM_REQUIRES(in_engine);
+    void poll_in_turn(lock& held) KMM_REQUIRES(in_engine);
+    bool may_gain_by_poll() const noexcept KMM_REQUIRES(in_engine);
+    void clear_passed() KMM_REQUIRES(in_engine);
 
     // ---- taking back
     template<typename F>
     void with_home(cuda_stream_view stream, F&& f);
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
-    std::size_t free_at_home(arena& owner, std::uintptr_t address) noexcept;
+    std::size_t free_at_home(arena& owner, std::uintptr_t address) noexcept KMM_REQUIRES(owner.mutex);
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
                      std::span<const cuda_stream_view> streams);
-    void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences);
-    std::size_t unused_bytes() noexcept;
+    void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences)
+        KMM_REQUIRES(in_engine);
+    std::size_t unused_bytes() noexcept KMM_REQUIRES(in_engine);
     void release_surplus();
     void note_heap_is_dry(bool is_dry) noexcept;
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- blocks of one size (engine_stocks.cpp)
     stocked_block* take_stocked(arena& a, cudaStream_t asks, others_have* known) noexcept;
-    bool take_from_others(arena& a, look* seen) noexcept;
-    block_stock split_passed(arena& other, std::size_t most) noexcept;
-    bool has_passed(const arena& of, const stocked_block& block) const noexcept;
-    piece find_stocked(std::size_t size, arena& a);
-    bool refill(std::size_t size, arena& a);
+    bool take_from_others(arena& a, look* seen) noexcept KMM_REQUIRES(a.mutex);
+    block_stock split_passed(arena& other, std::size_t most) noexcept KMM_REQUIRES(other.mutex);
+    bool has_passed(const arena& of, const stocked_block& block) const noexcept KMM_REQUIRES(of.mutex);
+    piece find_stocked(std::size_t size, arena& a) KMM_REQUIRES(in_engine);
+    bool refill(std::size_t size, arena& a) KMM_REQUIRES(in_engine);
     /// Of a free block: known to have passed; that, or behind a recorded event; any.
     enum class last_use : std::uint8_t { passed, fenced, any };
-    piece take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted);
+    piece take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) KMM_REQUIRES(in_engine);
     piece take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted, std::size_t num_to_ask,
-                    bool waits);
-    piece take_oldest(arena& other, arena& a, last_use wanted);
-    void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept;
-    bool put_best_stock_first(lock& held, const arena& a, bool may_ask);
-    bool ask_behind(lock& held, std::span<const heap::fence> uses);
-    bool asks_and_passes(lock& held, const heap::fence& use);
+                    bool waits) KMM_REQUIRES(in_engine);
+    piece take_oldest(arena& other, arena& a, last_use wanted) KMM_REQUIRES(in_engine, other.mutex);
+    void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept KMM_REQUIRES(a.mutex);
+    bool put_best_stock_first(lock& held, const arena& a, bool may_ask) KMM_REQUIRES(in_engine);
+    bool ask_behind(lock& held, std::span<const heap::fence> uses) KMM_REQUIRES(in_engine);
+    bool asks_and_passes(lock& held, const heap::fence& use) KMM_REQUIRES(in_engine);
     bool ask_about(const look& seen) noexcept;
-    void drop_passed_fence(lock& held, piece* taken);
-    void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept;
-    void put_back_stocked(piece taken) noexcept;
-    void give_stocked(const arena& a, const stocked_block& block, heap::fence_set others = {}) noexcept;
+    void drop_passed_fence(lock& held, piece* taken) KMM_REQUIRES(in_engine);
+    void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept KMM_REQUIRES(in_engine);
+    void put_back_stocked(piece taken) noexcept KMM_REQUIRES(in_engine);
+    void give_stocked(const arena& a, const stocked_block& block, heap::fence_set others = {}) noexcept
+        KMM_REQUIRES(in_engine, a.mutex);
     void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
-    void collect_stock(arena& a) noexcept;
-    std::size_t num_blocks_out() const noexcept;
+    void collect_stock(arena& a) noexcept KMM_REQUIRES(in_engine, a.mutex);
+    std::size_t num_blocks_out() const noexcept KMM_REQUIRES(in_engine);
 
     // ---- fences
     driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
-                            reach how_far, bool* out_of_reach, std::uint64_t* unreachable = nullptr);
+                            reach how_far, bool* out_of_reach, std::uint64_t* unreachable = nullptr)
+        KMM_REQUIRES(in_engine);
     driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
-                                 std::vector<pending_wait>* waits, bool* out_of_reach);
-    driver::Status make_events(lock& held, std::size_t count);
-    driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach);
+                                 std::vector<pending_wait>* waits, bool* out_of_reach) KMM_REQUIRES(in_engine);
+    driver::Status make_events(lock& held, std::size_t count) KMM_REQUIRES(in_engine);
+    driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach)
+        KMM_REQUIRES(in_engine);
     void wait_for_device() noexcept;
 
     // ---- growing and shrinking: growth.hpp
-    std::size_t free_bytes() const noexcept { return heaps_[0].free_bytes() + heaps_[1].free_bytes(); }
-    std::size_t trim(lock& held, std::size_t keep_bytes);
+    std::size_t free_bytes() const noexcept KMM_REQUIRES(in_engine) {
+        return heaps_[0].free_bytes() + heaps_[1].free_bytes();
+    }
+    std::size_t trim(lock& held, std::size_t keep_bytes) KMM_REQUIRES(in_engine);
     void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
         if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
     }
@@ -323,11 +317,11 @@ class pool_engine final : public rmm::detail::memory_holder {
         if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
     }
     void update_small_limit() noexcept;
-    void wait_for_growth(lock& held);
+    void wait_for_growth(lock& held) KMM_REQUIRES(in_engine);
 
     // ---- when there is no more (shortage.cpp)
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    std::string name_in_texts() const;  // under the lock
+    std::string name_in_texts() const KMM_REQUIRES(in_engine);  // under the lock
     [[noreturn]] void throw_too_large(std::size_t bytes);
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
     std::string shortage_details(std::size_t bytes, const pool_statistics& s, bool at_maximum,
@@ -352,43 +346,44 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::atomic<bool> heap_is_dry_{false};  // it had no block for the last that looked for one
 
     engine_mutex mutex_;
-    std::string name_;  // empty: that of the class
-    std::array<heap::heap, num_areas> heaps_;
+    std::string name_ KMM_GUARDED_BY(in_engine);  // empty: that of the class
+    std::array<heap::heap, num_areas> heaps_ KMM_GUARDED_BY(in_engine);
     timelines timelines_;
     arena_table arenas_;
     arena* common_ = nullptr;   // whose free memory is ready for every stream
     arena* unknown_ = nullptr;  // of streams that cannot be told from others
-    chain<arena, &arena::as_holder> holders_;
-    chain<arena, &arena::as_waiting> waiting_;
-    std::atomic<arena*> changed_{nullptr}, ended_{nullptr};  // see note_change, note_ended_recordings
-    std::uint64_t collected_at_ = 0;                         // passes with which the arenas that wait were compared
-    std::uint64_t num_shared_ = 0;                           // requests for memory that is nobody's
-    std::uint64_t num_failed_searches_ = 0;                  // requests that found nothing that they might use at once
-    std::vector<heap::fence> uncovered_;         // frees of large blocks for which there may be no event yet
-    std::vector<heap::fence> common_uncovered_;  // the same of small ones, under the lock of the arena that is nobody's
+    chain<arena, &arena::as_holder> holders_ KMM_GUARDED_BY(in_engine);
+    chain<arena, &arena::as_waiting> waiting_ KMM_GUARDED_BY(in_engine);
+    std::atomic<arena*> changed_{nullptr}, ended_{nullptr};     // see note_change, note_ended_recordings
+    std::uint64_t collected_at_ KMM_GUARDED_BY(in_engine) = 0;  // passes with which the arenas that wait were compared
+    std::uint64_t num_shared_ KMM_GUARDED_BY(in_engine) = 0;    // requests for memory that is nobody's
+    std::uint64_t num_failed_searches_ KMM_GUARDED_BY(in_engine) = 0;  // requests that found nothing to use at once
+    // Frees for which there may be no event yet: of large blocks; and of small ones, under the lock of nobody's arena.
+    std::vector<heap::fence> uncovered_ KMM_GUARDED_BY(in_engine);
+    std::vector<heap::fence> common_uncovered_;
     std::atomic<std::size_t> num_uncovered_{0};
-    heap::address_map<large_block> large_;
+    heap::address_map<large_block> large_ KMM_GUARDED_BY(in_engine);
     const std::unique_ptr<captures> captures_;  // captures.hpp
-    std::size_t large_bytes_ = 0;
-    std::size_t peak_held_bytes_ = 0;
-    std::size_t num_since_poll_ = 0;  // large frees, and requests that had to wait, since the last poll
-    std::size_t poll_after_;          // more while polls learn nothing
-    std::size_t trim_above_ = 0;      // free bytes below which the release threshold is not looked at
-    std::size_t spans_refused_ = 0;   // so many requests go by before a stream without a span gets another chance
-    std::size_t poll_above_ = 64;     // recorded epochs that make the next slow allocations ask about all timelines
-    std::size_t num_to_ask_ = 0;      // timelines of that round that were not asked about yet
-    std::uint64_t num_steps_ = 0;     // arenas, blocks that are away and fences that were looked at
-    bool more_to_clear_ = false;      // the last poll left fences in the heaps that are known to have passed
+    std::size_t large_bytes_ KMM_GUARDED_BY(in_engine) = 0;
+    std::size_t peak_held_bytes_ KMM_GUARDED_BY(in_engine) = 0;
+    std::size_t num_since_poll_ KMM_GUARDED_BY(in_engine) = 0;  // large frees, and requests that had to wait
+    std::size_t poll_after_ KMM_GUARDED_BY(in_engine);          // as many; more while polls learn nothing
+    std::size_t trim_above_ KMM_GUARDED_BY(in_engine) = 0;      // with less free, the threshold is not looked at
+    std::size_t spans_refused_ KMM_GUARDED_BY(in_engine) = 0;   // requests before a stream without a span may ask again
+    std::size_t poll_above_ KMM_GUARDED_BY(in_engine) = 64;     // recorded epochs: then all timelines are asked about
+    std::size_t num_to_ask_ KMM_GUARDED_BY(in_engine) = 0;      // timelines of that round that were not asked about yet
+    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;     // arenas, blocks away and fences that were looked at
+    bool more_to_clear_ KMM_GUARDED_BY(in_engine) = false;      // in the heaps are fences that are known to have passed
     // What is being cleared, in several steps where it is much; and how far each heap has come.
-    std::optional<timelines::progress> clearing_;
-    std::array<heap::heap::pruning, num_areas> prunings_;
+    std::optional<timelines::progress> clearing_ KMM_GUARDED_BY(in_engine);
+    std::array<heap::heap::pruning, num_areas> prunings_ KMM_GUARDED_BY(in_engine);
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;
-    bool growing_ = false;
-    std::thread::id grower_;
-    std::uint64_t num_growths_ = 0;
-    std::size_t largest_missed_ = 0;  // of the requests that wait for another's growth
+    bool growing_ KMM_GUARDED_BY(in_engine) = false;
+    std::thread::id grower_ KMM_GUARDED_BY(in_engine);
+    std::uint64_t num_growths_ KMM_GUARDED_BY(in_engine) = 0;
+    std::size_t largest_missed_ KMM_GUARDED_BY(in_engine) = 0;  // of the requests that wait for another's growth
 
     std::unique_ptr<growth> growth_;
     upstream_growth* upstream_growth_ = nullptr;  // the same, of a pool that has an upstream

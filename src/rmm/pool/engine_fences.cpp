@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/pool/engine.hpp"
 
 namespace rmm {
@@ -36,9 +37,10 @@ driver::Status pool_engine::wait_for(lock& held, const heap::fence_set& fences, 
     driver::Status status = prepare_waits(held, fences, own, how_far, &waits, out_of_reach);
     if (*out_of_reach && unreachable != nullptr) *unreachable = timelines_.first_out_of_reach(fences, own);
     if (!status.ok() || waits.empty()) return status;
-    held.unlock();
-    status = timelines_.carry_out(waits, rmm::detail::handle_of(stream));
-    held.lock();
+    {
+        const unlocked without(held);
+        status = timelines_.carry_out(waits, rmm::detail::handle_of(stream));
+    }
     if (status.code == driver::Code::capture_error && unreachable != nullptr)
         *unreachable = timelines_.first_not_recorded(waits);
     timelines_.finish(waits);
@@ -81,9 +83,10 @@ driver::Status pool_engine::wait_on_host(lock& held, const heap::fence_set& fenc
     std::vector<pending_wait> waits;
     driver::Status status = prepare_waits(held, fences, heap::heap::no_timeline, how_far, &waits, out_of_reach);
     if (!status.ok() || waits.empty()) return status;
-    held.unlock();
-    status = timelines_.carry_out_on_host(waits);
-    held.lock();
+    {
+        const unlocked without(held);
+        status = timelines_.carry_out_on_host(waits);
+    }
     timelines_.finish(waits);
     return status;
 }
@@ -119,7 +122,7 @@ bool pool_engine::may_gain_by_poll() const noexcept {
 /// A few timelines of a round that asks about each once, so that no request waits for many answers of the driver. The
 /// next round comes when twice as much has gathered as this one left, so that its cost is spread over what caused it.
 void pool_engine::poll_in_turn(lock& held) {
-    const auto note_end = [this] {
+    const auto note_end = [this]() KMM_REQUIRES(in_engine) {
         if (num_to_ask_ == 0) poll_above_ = 2 * timelines_.num_recorded() + poll_slack;
     };
     if (num_to_ask_ == 0) num_to_ask_ = timelines_.num_with_recorded();
@@ -177,7 +180,7 @@ void pool_engine::cover(lock& held) {
     latest.assign(uncovered_.begin(), uncovered_.end());
     uncovered_.clear();
     {
-        const std::lock_guard in(common_->mutex);
+        const kmm::locks::Guard in(common_->mutex);
         latest.insert(latest.end(), common_uncovered_.begin(), common_uncovered_.end());
         common_uncovered_.clear();
         num_uncovered_.store(0, std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/pool/captures.hpp"
 #include "rmm/pool/growth.hpp"
 #include "rmm/pool/growth_mark.hpp"
@@ -24,7 +25,7 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
 }
 
 void pool_engine::wait_for_growth(lock& held) {
-    wait(grown_, held, [this] { return !growing_ || grower_ == std::this_thread::get_id(); });
+    wait(grown_, held, [this]() KMM_REQUIRES(in_engine) { return !growing_ || grower_ == std::this_thread::get_id(); });
 }
 
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
@@ -65,7 +66,7 @@ pool_statistics pool_engine::statistics() {
     s.num_blocks = large_.size();
     s.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
     for (arena* a = holders_.front(); a != nullptr; a = holders_.behind(*a)) {
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         s.in_use_bytes += a->heap.live_bytes();
         s.num_blocks += a->heap.num_live();
         s.largest_free_bytes = std::max(s.largest_free_bytes, a->heap.largest_free_bytes());
@@ -90,7 +91,7 @@ std::uint64_t pool_engine::num_steps() {
     const lock held(mutex_);
     std::uint64_t without_lock = 0;
     for (const auto& a : arenas_) {
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         without_lock += a->num_steps;
     }
     return without_lock + num_steps_ + timelines_.num_steps() + heaps_[0].num_steps() + heaps_[1].num_steps();
@@ -102,10 +103,11 @@ std::size_t pool_engine::num_remembered() {
 }
 
 bool pool_engine::is_locked() noexcept {
-    const lock held(mutex_, std::try_to_lock);
-    return !held || std::any_of(arenas_.begin(), arenas_.end(), [](const auto& a) {
-        const std::unique_lock in(a->mutex, std::try_to_lock);
-        return !in.owns_lock();
+    lock held(mutex_, std::defer_lock);
+    if (!held.try_lock()) return true;
+    return std::any_of(arenas_.begin(), arenas_.end(), [](const auto& a) {
+        kmm::locks::Lock in(a->mutex, std::defer_lock);
+        return !in.try_lock();
     });
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/pool/growth.hpp"
 
@@ -48,7 +49,7 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
     if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
         arena& spans = spans_of(a);
         for (bool more = true; more; more = add_span(size, spans)) {
-            const std::lock_guard in(spans.mutex);
+            const kmm::locks::Guard in(spans.mutex);
             drain(spans);
             if (const heap::span_heap::taken t = spans.try_allocate(size, rmm::detail::current_tag()))
                 return {t.address, t.size_bytes, {}, &spans, t.position, false};
@@ -72,7 +73,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
         return take_over(a, avoided, last_use::any);
     }
     if (piece away = take_away_block(size, a, avoided)) return away;
-    const auto from_heap = [&](bool all) -> piece {
+    const auto from_heap = [&](bool all) KMM_REQUIRES(in_engine) -> piece {
         const std::size_t collected = collect_spans(all);
         if (all) growth_->note_collected(collected);
         const std::uint8_t area = area_of(size);
@@ -84,7 +85,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
     for (arena* other = holders_.front(); other != nullptr; other = holders_.behind(*other)) {
         if (other == &a && is_small) continue;  // it has been looked into
         if (std::find(avoided.begin(), avoided.end(), other->number) == avoided.end()) {
-            const std::lock_guard in(other->mutex);
+            const kmm::locks::Guard in(other->mutex);
             if (const heap::span_heap::taken t = other->try_allocate(size, rmm::detail::current_tag())) {
                 piece found{t.address, t.size_bytes, {}, other, t.position, false};
                 const heap::fence last_use{other->number, t.position};
@@ -99,7 +100,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
 
 /// The beginning of the smallest block of the arena that fits and is away.
 pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
-    const std::lock_guard in(a.mutex);
+    const kmm::locks::Guard in(a.mutex);
     std::size_t best = a.away.size();
     std::size_t best_size = std::numeric_limits<std::size_t>::max();
     for (std::size_t i = 0; i < a.away.size(); ++i) {
@@ -172,7 +173,7 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
 void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a) {
     try {
         directory_.prepare(address, bytes);
-        const std::lock_guard in(a.mutex);
+        const kmm::locks::Guard in(a.mutex);
         std::uint64_t position = 0;
         for (const heap::fence& f : fences) position = f.position;
         // Until its end, the directory says so and a free looks there.
@@ -260,7 +261,7 @@ void pool_engine::collect_from(arena& a, bool all) {
         a.is_listed = true;
         return holders_.push_back(a);
     }
-    const std::lock_guard in(a.mutex);
+    const kmm::locks::Guard in(a.mutex);
     if (has_stocks_) {
         collect_stock(a);
         a.is_listed = false;
@@ -304,6 +305,7 @@ void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
         std::vector<std::size_t> gone;
         const auto note = [&](std::uintptr_t address, std::size_t size, std::uint64_t position,
                               heap::span_heap::detached block) {
+            a.expect_held();
             // With the first part of a row one more: the span may fall into two.
             const std::size_t more = parts.empty() ? 2 : 1;
             h.expect_frees(more);
@@ -317,6 +319,8 @@ void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
         };
         std::size_t num_spans = a.heap.num_spans();
         const auto take = [&](std::uintptr_t address, std::size_t size) {
+            expect_in_engine();
+            a.expect_held();
             directory_.set(address, size, nullptr);
             for (heap::block& part : parts)
                 give_or_lose(span_area(), part.address, part.size_bytes, std::move(part.fences));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "rmm/pool/engine.hpp"
 
 namespace rmm {
@@ -45,7 +46,7 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
     for (bool has_asked = false;; has_asked = true) {
         look seen;
         {
-            const std::lock_guard in(a.mutex);
+            const kmm::locks::Guard in(a.mutex);
             if (a.handle.load(std::memory_order_relaxed) != asks) return nullptr;
             bool is_found = !a.stock.empty();
             if (!is_found) {
@@ -71,7 +72,7 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
             }
         }
         const bool has_learnt = ask_about(seen);
-        const std::lock_guard in(a.mutex);
+        const kmm::locks::Guard in(a.mutex);
         a.not_asked_after = has_learnt ? 0 : std::min(2 * a.not_asked_after + 1, most_not_asked);
         a.num_not_to_ask = a.not_asked_after;
         if (!has_learnt) return nullptr;
@@ -97,10 +98,12 @@ bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
             continue;
         }
         ++a.num_steps;
-        std::unique_lock<rmm::detail::short_lock> in;
-        if (other.mutex.try_lock_briefly()) in = std::unique_lock(other.mutex, std::adopt_lock);
-        block_stock taken = in.owns_lock() ? split_passed(other, most_taken_over) : block_stock{};
-        seen->is_complete &= in.owns_lock();
+        if (!other.mutex.try_lock_briefly()) {
+            seen->is_complete = false;
+            continue;
+        }
+        const kmm::locks::Guard in(other.mutex, std::adopt_lock);
+        block_stock taken = split_passed(other, most_taken_over);
         if (taken.empty()) continue;
         a.num_steps += taken.size();
         while (stocked_block* const block = taken.take_front()) enter_stock(a, *block, 0);
@@ -132,7 +135,7 @@ block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
 pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
     if (a.own_number() == heap::heap::no_timeline) return {};
     for (bool more = true; more; more = refill(size, a)) {
-        const std::lock_guard in(a.mutex);
+        const kmm::locks::Guard in(a.mutex);
         if (stocked_block* const block = a.stock.take_back()) {
             piece taken{block->address, size, {}, &a};
             taken.block = block;
@@ -166,7 +169,7 @@ bool pool_engine::refill(std::size_t size, arena& a) {
             throw;
         }
         const std::uint64_t position = b.fences.empty() ? 0 : b.fences.begin()->position;
-        const std::lock_guard in(a.mutex);
+        const kmm::locks::Guard in(a.mutex);
         for (std::size_t i = count; i-- > 0;) enter_stock(a, *blocks_.find(b.address + i * size), position);
         note_heap_is_dry(false);
         return true;
@@ -194,7 +197,7 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
     for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {
         arena& other = *holders_.take_front();
         ++num_steps_;
-        std::unique_lock in(other.mutex, std::defer_lock);
+        kmm::locks::Lock in(other.mutex, std::defer_lock);
         if (waits)
             in.lock();
         else if (!in.try_lock()) {
@@ -247,13 +250,13 @@ bool pool_engine::put_best_stock_first(lock& held, const arena& a, bool may_ask)
         heap::fence oldest;
         ++num_steps_;
         if (&other != &a) {
-            const std::unique_lock in(other.mutex, std::try_to_lock);
-            if (in.owns_lock() && other.stock.empty()) {
-                other.is_listed = false;
-                holders_.erase(other);
-                continue;
-            }
-            if (in.owns_lock()) {
+            kmm::locks::Lock in(other.mutex, std::defer_lock);
+            if (in.try_lock()) {
+                if (other.stock.empty()) {
+                    other.is_listed = false;
+                    holders_.erase(other);
+                    continue;
+                }
                 if (has_passed(other, *other.stock.front())) return true;
                 oldest = {other.number, other.position_of(*other.stock.front())};
             }
@@ -316,7 +319,7 @@ void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexce
     const cudaStream_t handle = normalized(stream);
     arena& a = taken.from != nullptr ? *taken.from : *common_;
     {
-        const std::lock_guard in(a.mutex);
+        const kmm::locks::Guard in(a.mutex);
         a.note_out(*taken.block, handle, rmm::detail::current_tag());
         // Anybody may use these, unless the arena has gone over to another stream meanwhile.
         if (a.handle.load(std::memory_order_relaxed) == handle)
@@ -329,7 +332,7 @@ void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexce
 
 void pool_engine::put_back_stocked(piece taken) noexcept {
     arena& a = *taken.from;
-    const std::lock_guard in(a.mutex);
+    const kmm::locks::Guard in(a.mutex);
     while (stocked_block* const block = taken.more.take_front()) give_stocked(a, *block);
     give_stocked(a, *taken.block, std::move(taken.fences));
 }

@@ -106,7 +106,7 @@ bool pool_engine::is_enough_for_event(std::size_t bytes, std::uint32_t spacing) 
 std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
     const std::uint32_t spacing = a.event_spacing.load(std::memory_order_relaxed);
     if (spacing == 1 || !may_record_device()) return 1;
-    const std::size_t uncovered = a.stock.num_uncovered();
+    const std::size_t uncovered = a.num_uncovered();
     return uncovered >= frees_per_event || is_enough_for_event(uncovered * options_.block_bytes, 1) ? 1 : spacing;
 }
 
@@ -137,8 +137,8 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
     if (arenas_.at_hand(handle, &same_stream) != &a || !same_stream) return;
-    lock held(mutex_, std::try_to_lock);
-    if (!held.owns_lock()) {
+    lock held(mutex_, std::defer_lock);
+    if (!held.try_lock()) {
         if (may_put_off(a)) {
             a.num_put_off.fetch_add(1, std::memory_order_relaxed);
             a.num_unrecorded.store(frees_per_event * event_spacing(a) - frees_until_retry, std::memory_order_relaxed);
@@ -155,13 +155,7 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     a.unrecorded_bytes.store(0, std::memory_order_relaxed);
     timeline& home = *a.home;
     recording now;
-    const auto begin = [&] {
-        const std::lock_guard in(a.mutex);  // a free comes before, and is covered, or after
-        const bool has_begun = timelines_.begin_recording(home, &now);
-        if (has_begun) a.stock.cover();
-        return has_begun;
-    };
-    if (!begin()) {
+    if (!begin_recording(a, home, &now)) {
         timelines_.hold(home);  // while the lock is let go
         try {
             (void)make_events(held, 1);
@@ -170,7 +164,7 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
         }
         timelines_.let_go(home);
         if (a.home != &home) return;
-        if (!begin()) return a.event_spacing.store(1, std::memory_order_relaxed);
+        if (!begin_recording(a, home, &now)) return a.event_spacing.store(1, std::memory_order_relaxed);
     }
     a.num_recordings.fetch_add(1, std::memory_order_relaxed);
     timelines_.hold(home);
@@ -191,7 +185,15 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     end_recording(a, {&home, now, status.ok()});
 }
 
-/// Under the lock. The arena may work for another stream by now.
+/// False: no event is to be had.
+bool pool_engine::begin_recording(arena& a, timeline& home, recording* now) {
+    const kmm::locks::Guard in(a.mutex);  // a free comes before, and is covered, or after
+    const bool has_begun = timelines_.begin_recording(home, now);
+    if (has_begun) a.stock.cover();
+    return has_begun;
+}
+
+/// The arena may work for another stream by now.
 void pool_engine::end_recording(arena& a, const ended_recording& ended) {
     timelines_.end_recording(*ended.on, ended.what, ended.is_recorded);
     timelines_.let_go(*ended.on);

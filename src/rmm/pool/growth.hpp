@@ -31,11 +31,12 @@ class growth {
     growth& operator=(const growth&) = delete;
 
     /// Called with a miss. An empty piece, with the cause, if there is no more.
-    virtual piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) = 0;
+    virtual piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why)
+        KMM_REQUIRES(in_engine) = 0;
     /// The same for a stream that is captured, and so may wait for nothing: its fences, if any, are for the host.
-    virtual piece grow_idle(lock& held, std::size_t size, refusal* why) = 0;
+    virtual piece grow_idle(lock& held, std::size_t size, refusal* why) KMM_REQUIRES(in_engine) = 0;
     /// Gives back what nobody uses until `keep_bytes` are held. Returns how much that was.
-    virtual std::size_t trim(lock& held, std::size_t keep_bytes) = 0;
+    virtual std::size_t trim(lock& held, std::size_t keep_bytes) KMM_REQUIRES(in_engine) = 0;
     /// Everything goes back: all users have passed. Without the lock; the engine is being destroyed.
     virtual void release() noexcept = 0;
 
@@ -47,24 +48,27 @@ class growth {
     virtual std::size_t most_span_holders() const noexcept = 0;
     /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and
     /// there is no memory for one.
-    virtual bool give_own_span(lock&, std::size_t, arena&) { return true; }
+    virtual bool give_own_span(lock&, std::size_t, arena&) KMM_REQUIRES(in_engine) { return true; }
     /// Whether fresh memory is better than what other streams used last. Asked by requests that would have to wait for
     /// them, which it may count.
     virtual bool is_better_than_waiting(std::size_t, const arena&) noexcept { return false; }
     /// After that: as `grow`, by as much as is better.
-    virtual piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
+    virtual piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why)
+        KMM_REQUIRES(in_engine) {
         return grow(held, size, a, stream, why);
     }
     /// Whether a request of that size should have what arenas can give before the pool grows.
     virtual bool comes_after_arenas(std::size_t) const noexcept { return true; }
     /// See virtual_growth. False: the piece was lost to the driver.
-    virtual bool cut_behind(lock&, piece*) { return true; }
+    virtual bool cut_behind(lock&, piece*) KMM_REQUIRES(in_engine) { return true; }
 
     /// A request found nothing, and all arenas gave what they could: so much.
     virtual void note_collected(std::size_t) noexcept {}
 
-    virtual std::size_t num_blocks() const noexcept { return 0; }   ///< of upstream
-    virtual std::size_t spare_bytes() const noexcept { return 0; }  ///< held, and can be mapped anywhere
+    virtual std::size_t num_blocks() const noexcept KMM_REQUIRES(in_engine) { return 0; }  ///< of upstream
+    virtual std::size_t spare_bytes() const noexcept KMM_REQUIRES(in_engine) {
+        return 0;
+    }  ///< held, and can be mapped anywhere
     virtual virtual_source_counts mappings() const { return {}; }
 
   protected:
@@ -77,44 +81,49 @@ class upstream_growth final : public growth {
     upstream_growth(pool_engine& pool, device_async_resource_ref upstream) noexcept
         : growth(pool), upstream_(upstream) {}
 
-    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override;
-    piece grow_idle(lock& held, std::size_t size, refusal* why) override;
-    std::size_t trim(lock& held, std::size_t keep_bytes) override;
-    void release() noexcept override;
-    std::size_t span_for(std::size_t size, const arena& a) const noexcept override;
-    std::size_t small_limit() const noexcept override;
+    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override
+        KMM_REQUIRES(in_engine);
+    piece grow_idle(lock& held, std::size_t size, refusal* why) override KMM_REQUIRES(in_engine);
+    std::size_t trim(lock& held, std::size_t keep_bytes) override KMM_REQUIRES(in_engine);
+    void release() noexcept override KMM_REQUIRES(in_engine);
+    std::size_t span_for(std::size_t size, const arena& a) const noexcept override KMM_REQUIRES(in_engine);
+    std::size_t small_limit() const noexcept override KMM_REQUIRES(in_engine);
     std::size_t most_span_holders() const noexcept override;
-    bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override;
-    piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override;
-    std::size_t num_blocks() const noexcept override { return regions_.size(); }
+    bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override KMM_REQUIRES(in_engine);
+    piece grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override
+        KMM_REQUIRES(in_engine);
+    std::size_t num_blocks() const noexcept override KMM_REQUIRES(in_engine) { return regions_.size(); }
 
     device_async_resource_ref upstream() const noexcept { return upstream_; }
     /// What the pool begins with, in one block. Throws where upstream has it not even after others were asked.
-    void take_initial_block();
+    void take_initial_block() KMM_REQUIRES(in_engine);
     /// See pool_engine.
     bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
 
   private:
     std::optional<std::size_t> first_attempt(std::size_t size, refusal* why) const;
     piece take_from_upstream(lock& held, std::size_t attempt, std::size_t least, std::size_t size, const arena& a,
-                             cuda_stream_view stream, refusal* why);
-    std::size_t more_rather_than_wait() const noexcept;
-    std::vector<heap::range> unused_blocks(std::size_t bytes);
-    piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why);
-    bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own);
-    void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream);
+                             cuda_stream_view stream, refusal* why) KMM_REQUIRES(in_engine);
+    std::size_t more_rather_than_wait() const noexcept KMM_REQUIRES(in_engine);
+    std::vector<heap::range> unused_blocks(std::size_t bytes) KMM_REQUIRES(in_engine);
+    piece exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why)
+        KMM_REQUIRES(in_engine);
+    bool give_back_block(lock& held, const heap::range& block, cuda_stream_view stream, std::uint64_t own)
+        KMM_REQUIRES(in_engine);
+    void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream)
+        KMM_REQUIRES(in_engine);
     void* ask_upstream_for(std::size_t bytes);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
     void return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept;
-    void add_block(void* base, std::size_t bytes, const heap::fence_set& fences);
+    void add_block(void* base, std::size_t bytes, const heap::fence_set& fences) KMM_REQUIRES(in_engine);
 
     const device_async_resource_ref upstream_;
-    std::map<std::uintptr_t, std::size_t> regions_;  // its blocks
+    std::map<std::uintptr_t, std::size_t> regions_ KMM_GUARDED_BY(in_engine);  // its blocks
     // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; what was
     // taken that they need not; refusals of upstream to give that, in a row.
-    std::size_t num_short_ = 0;
-    std::size_t rather_than_wait_bytes_ = 0;
-    unsigned num_refused_ = 0;
+    std::size_t num_short_ KMM_GUARDED_BY(in_engine) = 0;
+    std::size_t rather_than_wait_bytes_ KMM_GUARDED_BY(in_engine) = 0;
+    unsigned num_refused_ KMM_GUARDED_BY(in_engine) = 0;
 };
 
 /// By mapping: free memory is mapped elsewhere rather than failing because it is in pieces.
@@ -125,19 +134,20 @@ class virtual_growth final : public growth {
 
     static growth_traits traits_of(const virtual_source& source) noexcept;
 
-    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override;
-    piece grow_idle(lock& held, std::size_t size, refusal* why) override;
-    std::size_t trim(lock& held, std::size_t keep_bytes) override;
+    piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override
+        KMM_REQUIRES(in_engine);
+    piece grow_idle(lock& held, std::size_t size, refusal* why) override KMM_REQUIRES(in_engine);
+    std::size_t trim(lock& held, std::size_t keep_bytes) override KMM_REQUIRES(in_engine);
     void release() noexcept override { source_.reset(); }
-    std::size_t span_for(std::size_t size, const arena& a) const noexcept override;
-    std::size_t small_limit() const noexcept override;
+    std::size_t span_for(std::size_t size, const arena& a) const noexcept override KMM_REQUIRES(in_engine);
+    std::size_t small_limit() const noexcept override KMM_REQUIRES(in_engine);
     std::size_t most_span_holders() const noexcept override;
-    bool give_own_span(lock& held, std::size_t size, arena& a) override;
-    bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override;
+    bool give_own_span(lock& held, std::size_t size, arena& a) override KMM_REQUIRES(in_engine);
+    bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override KMM_REQUIRES(in_engine);
     bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.area_of(size) != 0; }
-    bool cut_behind(lock& held, piece* taken) override;
-    void note_collected(std::size_t bytes) noexcept override;
-    std::size_t spare_bytes() const noexcept override { return spare_bytes_; }
+    bool cut_behind(lock& held, piece* taken) override KMM_REQUIRES(in_engine);
+    void note_collected(std::size_t bytes) noexcept override KMM_REQUIRES(in_engine);
+    std::size_t spare_bytes() const noexcept override KMM_REQUIRES(in_engine) { return spare_bytes_; }
     virtual_source_counts mappings() const override { return source_->counts(); }
 
   private:
@@ -147,27 +157,29 @@ class virtual_growth final : public growth {
     // room.
     static constexpr std::size_t num_windows = 4 * pool_engine::most_holders;
 
-    bool needs_own_span(std::size_t size, const arena& a) const noexcept;
-    bool grow_by_span(lock& held, std::size_t size, arena& a);
+    bool needs_own_span(std::size_t size, const arena& a) const noexcept KMM_REQUIRES(in_engine);
+    bool grow_by_span(lock& held, std::size_t size, arena& a) KMM_REQUIRES(in_engine);
     piece grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
-                       std::size_t fresh_bytes = ~std::size_t{0});
+                       std::size_t fresh_bytes = ~std::size_t{0}) KMM_REQUIRES(in_engine);
     struct taken_ranges;
-    std::vector<heap::free_range> free_ranges();
-    driver::Status remap(lock& held, const heap::move_plan& plan, std::uint8_t area, taken_ranges& taken);
-    bool add_mapped(lock& held, std::uint8_t area, const heap::range& made);
-    void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept;
+    std::vector<heap::free_range> free_ranges() KMM_REQUIRES(in_engine);
+    driver::Status remap(lock& held, const heap::move_plan& plan, std::uint8_t area, taken_ranges& taken)
+        KMM_REQUIRES(in_engine);
+    bool add_mapped(lock& held, std::uint8_t area, const heap::range& made) KMM_REQUIRES(in_engine);
+    void return_region(std::uint8_t area, const heap::range& region, const heap::fence_set& fences) noexcept
+        KMM_REQUIRES(in_engine);
     virtual_source::trimming trim_source(const heap::range& pieces);
-    std::size_t in_use_bytes() const noexcept;
+    std::size_t in_use_bytes() const noexcept KMM_REQUIRES(in_engine);
     std::size_t kept_by_stream() const noexcept;
-    std::size_t eager_bytes(std::size_t slack = 0) const noexcept;
+    std::size_t eager_bytes(std::size_t slack = 0) const noexcept KMM_REQUIRES(in_engine);
     /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
-    void note_source() noexcept;
+    void note_source() noexcept KMM_REQUIRES(in_engine);
 
     std::unique_ptr<virtual_source> source_;
-    std::size_t spare_bytes_ = 0;
-    std::size_t peak_bytes_ = 0;   // the most that was in use
-    std::size_t eager_until_ = 0;  // so much may be held besides
-    std::size_t num_windows_ = 0;  // of addresses, that arenas were given
+    std::size_t spare_bytes_ KMM_GUARDED_BY(in_engine) = 0;
+    std::size_t peak_bytes_ KMM_GUARDED_BY(in_engine) = 0;   // the most that was in use
+    std::size_t eager_until_ KMM_GUARDED_BY(in_engine) = 0;  // so much may be held besides
+    std::size_t num_windows_ KMM_GUARDED_BY(in_engine) = 0;  // of addresses, that arenas were given
 };
 
 }  // namespace detail

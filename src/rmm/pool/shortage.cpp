@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
@@ -93,7 +94,7 @@ rmm::detail::holder_figures pool_engine::figures() {
     f.num_blocks = large_.size();
     f.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
     for (const auto& a : arenas_) {
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         f.in_use_bytes += a->heap.live_bytes();
         f.num_blocks += a->heap.num_live();
         f.largest_free_bytes = std::max(f.largest_free_bytes, a->heap.largest_free_bytes());
@@ -112,7 +113,7 @@ void pool_engine::add_by_tag(rmm::detail::tag_sums* sums) {
     large_.for_each([&](std::uintptr_t, const large_block& b) { add_to(sums, b.tag, b.size_bytes); });
     blocks_.for_each_in_use([&](const stocked_block& b) { add_to(sums, b.tag, options_.block_bytes); });
     for (const auto& a : arenas_) {
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         a->heap.for_each_live(
             [&](std::uintptr_t, std::size_t bytes, rmm::detail::tag_number tag) { add_to(sums, tag, bytes); });
     }
@@ -125,7 +126,7 @@ void pool_engine::add_blocks(std::vector<rmm::detail::held_block>* blocks) {
     blocks_.for_each_in_use(
         [&](const stocked_block& b) { blocks->push_back({b.address, options_.block_bytes, b.tag}); });
     for (const auto& a : arenas_) {
-        const std::lock_guard in(a->mutex);
+        const kmm::locks::Guard in(a->mutex);
         a->heap.for_each_live([&](std::uintptr_t address, std::size_t bytes, rmm::detail::tag_number tag) {
             blocks->push_back({address, bytes, tag});
         });
@@ -169,7 +170,7 @@ std::vector<std::pair<cudaStream_t, std::size_t>> pool_engine::in_use_by_stream(
         large_.for_each([&](std::uintptr_t, const large_block& b) { sums[b.stream] += b.size_bytes; });
         blocks_.for_each_in_use([&](const stocked_block& b) { sums[b.stream] += options_.block_bytes; });
         for (const auto& a : arenas_) {
-            const std::lock_guard in(a->mutex);
+            const kmm::locks::Guard in(a->mutex);
             const cudaStream_t who = a.get() == common_ ? arena::shared_streams() : a->handle.load();
             if (a->heap.live_bytes() != 0) sums[who] += a->heap.live_bytes();
         }

@@ -249,7 +249,7 @@ void* upstream_growth::ask_upstream_for(std::size_t bytes) {
 
 bool upstream_growth::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     lock held(pool_.mutex_);
-    wait(pool_.grown_, held, [this] { return !pool_.growing_; });
+    wait(pool_.grown_, held, [this]() KMM_REQUIRES(in_engine) { return !pool_.growing_; });
     const growth_mark growing(pool_);
     const std::size_t room = target_bytes - std::min(target_bytes, align_up(pool_.held_bytes(), unit));
     std::size_t attempt = std::min(room, std::max(bytes, std::exchange(pool_.largest_missed_, 0)));

@@ -93,8 +93,8 @@ void virtual_growth::note_collected(std::size_t bytes) noexcept {
 /// is in use, and there is room, as much again, up to what a stream may keep: each step costs as much of the driver's
 /// time as a hundred requests.
 std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noexcept {
-    std::size_t share = std::min(a.heap.span_bytes() / growth_of_arenas, most_added_bytes);
-    const std::size_t doubled = std::min(a.heap.span_bytes(), kept_by_stream());
+    std::size_t share = std::min(a.span_bytes() / growth_of_arenas, most_added_bytes);
+    const std::size_t doubled = std::min(a.span_bytes(), kept_by_stream());
     const bool has_room = pool_.held_bytes() + doubled <= source_->maximum_bytes();
     if (has_room && doubled > share && eager_bytes(pool_.holders_.size() * kept_by_stream()) >= doubled)
         share = doubled;
@@ -120,7 +120,7 @@ std::size_t virtual_growth::most_span_holders() const noexcept {
 /// A pool of virtual memory begins empty, so every stream gets a span of its own with its first small request.
 /// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
 bool virtual_growth::needs_own_span(std::size_t size, const arena& a) const noexcept {
-    if (pool_.growing_ || a.heap.span_bytes() != 0) return false;
+    if (pool_.growing_ || a.span_bytes() != 0) return false;
     if (size > std::min(pool_.small_limit_.load(std::memory_order_relaxed), granule)) return false;
     if ((a.own_number() == heap::heap::no_timeline && &a != pool_.common_) || pool_.spans_refused_ > 0) return false;
     return &a == pool_.common_ ||
@@ -138,7 +138,7 @@ bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) no
     const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
     const std::size_t bytes = is_small ? span_for(size, a) : size;
     if (pool_.held_bytes() + bytes > source_->maximum_bytes()) return false;
-    if (is_small && a.heap.span_bytes() == 0 && size <= granule) return true;
+    if (is_small && a.span_bytes() == 0 && size <= granule) return true;
     // What streams may keep is for their small requests.
     return eager_bytes(is_small ? pool_.holders_.size() * kept_by_stream() : 0) >= bytes;
 }
@@ -194,7 +194,7 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     const growth_mark growing(pool_);
     if (a.window == 0)
         a.window = align_up(source_->window(num_windows_++ % pool_engine::most_holders, num_windows), granule);
-    if (a.heap.num_spans() == 0) a.grows_at = a.window;
+    if (a.num_spans() == 0) a.grows_at = a.window;
     virtual_source::growth grown;
     {
         const unlocked without(held);
@@ -267,7 +267,8 @@ struct virtual_growth::taken_ranges {
     taken_ranges& operator=(const taken_ranges&) = delete;
 
     /// Out of the heaps. `free`: by address.
-    void take(const heap::move_plan& plan, std::uint8_t area, const std::vector<heap::free_range>& free) {
+    void take(const heap::move_plan& plan, std::uint8_t area, const std::vector<heap::free_range>& free)
+        KMM_REQUIRES(in_engine) {
         // By what is free in one area: pieces that are moved together may lie in several.
         moved.reserve(free.size() + plan.moved.size());
         auto at = free.begin();
@@ -451,7 +452,7 @@ virtual_source::trimming virtual_growth::trim_source(const heap::range& pieces) 
 std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
     eager_until_ = 0;
     std::size_t given_back = 0;
-    const auto without_lock = [&](auto&& trim_some) {
+    const auto without_lock = [&](auto&& trim_some) KMM_REQUIRES(in_engine) {
         virtual_source::trimming t;
         {
             const unlocked without(held);

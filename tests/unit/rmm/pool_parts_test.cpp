@@ -1,14 +1,11 @@
-// The parts of the pool that know no driver: the table of addresses against std::map, and the lock.
+// The part of the pool that knows no driver: the table of addresses against std::map.
 #include <gtest/gtest.h>
 
 #include <map>
-#include <mutex>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "rmm/heap/address_map.hpp"
-#include "rmm/pool/short_lock.hpp"
 
 namespace {
 
@@ -52,45 +49,6 @@ TEST(AddressMap, agrees_with_a_map_over_random_insertions_and_removals) {
         EXPECT_EQ(model.at(address), value);
     });
     EXPECT_EQ(seen, model.size());
-}
-
-TEST(ShortLock, lets_one_thread_in_at_a_time) {
-    rmm::detail::short_lock lock;
-    long count = 0;
-    constexpr int num_threads = 8;
-    constexpr int num_rounds = 20000;
-    std::vector<std::thread> threads;
-    for (int i = 0; i < num_threads; ++i) {
-        threads.emplace_back([&] {
-            for (int k = 0; k < num_rounds; ++k) {
-                std::lock_guard held(lock);
-                ++count;
-            }
-        });
-    }
-    for (std::thread& t : threads) t.join();
-    EXPECT_EQ(count, long{num_threads} * num_rounds);
-    EXPECT_TRUE(lock.try_lock());
-    EXPECT_FALSE(lock.try_lock());
-    lock.unlock();
-}
-
-TEST(ShortLock, a_waiter_that_sleeps_is_woken) {
-    rmm::detail::short_lock lock;
-    for (int round = 0; round < 200; ++round) {
-        lock.lock();
-        bool entered = false;
-        std::thread waiter([&] {
-            std::lock_guard held(lock);
-            entered = true;
-        });
-        // Long enough, in yields, for the waiter to give up spinning on most rounds.
-        for (int i = 0; i < 200; ++i) std::this_thread::yield();
-        EXPECT_FALSE(entered);
-        lock.unlock();
-        waiter.join();
-        EXPECT_TRUE(entered);
-    }
 }
 
 }  // namespace
