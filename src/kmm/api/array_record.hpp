@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/graph/history.hpp"
@@ -47,7 +47,7 @@ class ArrayRecord {
     std::string name() const;  ///< "array" and a number unless the program named it
     void set_name(std::string name);
     bool is_named() const {
-        std::lock_guard<std::mutex> guard(name_mutex_);
+        const locks::Guard guard(name_mutex_);
         return is_named_;
     }
 
@@ -61,9 +61,9 @@ class ArrayRecord {
     DataType type_;
     std::size_t element_bytes_;
     std::size_t element_alignment_;
-    mutable std::mutex name_mutex_;
-    mutable std::string name_;
-    bool is_named_ = false;
+    mutable locks::Mutex name_mutex_;
+    mutable std::string name_ KMM_GUARDED_BY(name_mutex_);
+    bool is_named_ KMM_GUARDED_BY(name_mutex_) = false;
     std::atomic<Binding*> binding_{nullptr};
 };
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/execute/device_clock.hpp"
 #include "kmm/execute/lanes.hpp"
 #include "kmm/execute/messages.hpp"
@@ -136,8 +137,8 @@ class DeviceThread {
     const bool nvtx_;
     DeviceClock clock_;
 
-    graph::SpinLock queue_lock_;
-    graph::Vector<Instruction> queue_;
+    locks::TinyLock queue_lock_;
+    graph::Vector<Instruction> queue_ KMM_GUARDED_BY(queue_lock_);
     std::atomic<bool> queue_filled_{false};
     graph::Vector<Instruction> batch_;
     std::atomic<bool> stop_{false};

@@ -10,7 +10,6 @@
 #include "driver/nvtx_ranges.hpp"
 #include "driver/registry.hpp"
 #include "kmm/execute/runtime_core.hpp"
-#include "kmm/graph/spin_lock.hpp"
 #include "kmm/values/log.hpp"
 
 namespace kmm::detail {
@@ -347,7 +346,7 @@ RuntimeCore::~RuntimeCore() {
     if (planner_thread_.joinable()) {
         // Every task has to finish, and every message (the release of the last array) has to be read.
         closed_.store(true);
-        while (!idle() || !inbox_.empty() || baton_.load(std::memory_order_seq_cst)) {
+        while (!idle() || !inbox_.empty() || baton_.is_taken()) {
             if (!idle()) wait_idle();
             help();
             std::this_thread::yield();
@@ -358,7 +357,7 @@ RuntimeCore::~RuntimeCore() {
         planner_thread_.join();
     }
     shares_.clear();
-    while_planning([this] { ends_ = true; });  // the memory service may still plan
+    while_planning([this]() KMM_REQUIRES(baton_) { ends_ = true; });  // the memory service may still plan
     host_pool_.reset();
     launchers_.clear();
     device_threads_.clear();
@@ -384,7 +383,7 @@ void RuntimeCore::throw_not_open() const {
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.
 void RuntimeCore::wait_idle() {
     const execute::Workers::Wait wait;  // the last handle may go in a task of another runtime
-    std::unique_lock<std::mutex> lock(admit_mutex_);
+    locks::Lock lock(admit_mutex_);
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) == 0; });
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);

@@ -147,26 +147,27 @@ trace::Collector& RuntimeCore::collector() {
 }
 
 void RuntimeCore::trace(const std::string& path) {
-    std::lock_guard<std::mutex> guard(trace_mutex_);
+    const locks::Guard guard(trace_mutex_);
     if (trace_writer_ != nullptr) collector_->remove(std::exchange(trace_writer_, nullptr));
     if (path.empty()) return;
-    begin_trace(path, "the path of the trace");
-    while_planning([this] { scheduler_->residency().tell_memory(); });
+    begin_trace(path, "the path of the trace", while_planning([this]() KMM_REQUIRES(baton_) { return machine(); }));
+    while_planning([this]() KMM_REQUIRES(baton_) { scheduler_->residency().tell_memory(); });
 }
 
-void RuntimeCore::begin_trace(const std::string& path, const char* what_for) {
-    auto writer = std::make_unique<trace::TraceWriter>(file_name(path, number_), what_for, machine(), trace::clock_ns(),
-                                                       config_.trace_device_times);
+void RuntimeCore::begin_trace(const std::string& path, const char* what_for, trace::Machine machine) {
+    auto writer = std::make_unique<trace::TraceWriter>(file_name(path, number_), what_for, std::move(machine),
+                                                       trace::clock_ns(), config_.trace_device_times);
     const trace::Consumer* const consumer = writer.get();
     collector().add(std::move(writer));
     trace_writer_ = consumer;
 }
 
-void RuntimeCore::begin_files_of_config() {
+/// Before any thread begins.
+void RuntimeCore::begin_files_of_config() KMM_UNCHECKED_LOCKS {
     if (!config_.record.empty())
         collector().add(std::make_unique<trace::RecordWriter>(file_name(config_.record, number_), "record (KMM_RECORD)",
                                                               machine()));
-    if (!config_.trace.empty()) begin_trace(config_.trace, "trace (KMM_TRACE)");
+    if (!config_.trace.empty()) begin_trace(config_.trace, "trace (KMM_TRACE)", machine());
 }
 
 }  // namespace kmm::detail

@@ -16,7 +16,6 @@
 
 #include "driver/driver.hpp"
 #include "driver/locks.hpp"
-#include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/position.hpp"
 
