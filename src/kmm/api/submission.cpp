@@ -17,7 +17,6 @@
 namespace kmm::detail {
 
 using graph::Access;
-using graph::Predecessor;
 using graph::Task;
 using graph::TaskKind;
 using graph::TaskNumber;

@@ -315,6 +315,7 @@ void RuntimeCore::start_threads() {
             d, launchers_per_device, *lanes_, failed_tasks_, this, static_cast<execute::Reports&>(*this),
             static_cast<execute::ErrorMaker&>(*this), trace_, config_.trace_device_times, config_.nvtx));
         std::vector<graph::LaneId> lanes;
+        lanes.reserve(launchers_per_device);
         for (std::uint32_t i = 0; i < launchers_per_device; ++i)
             lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
         launchers_.push_back(std::make_unique<execute::Launchers>(

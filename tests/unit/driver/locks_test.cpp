@@ -48,7 +48,7 @@ TYPED_TEST(ShortLocks, lets_one_thread_in_at_a_time) {
     expect_taken_once(lock);
 }
 
-TYPED_TEST(ShortLocks, a_waiter_that_sleeps_gets_it) {
+TYPED_TEST(ShortLocks, a_waiter_that_has_waited_for_long_gets_it) {
     TypeParam lock;
     for (int round = 0; round < 200; ++round) {
         lock.lock();
