@@ -132,8 +132,9 @@ std::string play(const Program& program) {
 template<typename F>
 void expect_golden(const std::string& name, std::size_t devices, std::size_t chunks_in_memory, F&& program) {
     const std::string played = play(record(devices, chunks_in_memory, program));
-    if (const char* folder = std::getenv("KMM_TEST_WRITE_GOLDENS"))
-        std::ofstream(std::string(folder) + "/" + name + ".txt") << played;
+    if (const char* folder = std::getenv("KMM_TEST_WRITE_GOLDENS")) {
+        ASSERT_TRUE(std::ofstream(std::string(folder) + "/" + name + ".txt") << played) << folder << " is no folder";
+    }
     std::istringstream is(played), must(text_of_file(std::string(KMM_GOLDENS) + "/" + name + ".txt"));
     std::string line, expected;
     for (int number = 1; std::getline(must, expected); ++number) {

@@ -1,10 +1,12 @@
 // Traces of whole programs, read back by the reader of `kmm trace`: they show what the runtime's own figures say.
 #include "harness.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 
@@ -94,6 +96,10 @@ TEST(Tracing, a_trace_shows_every_task_copy_and_eviction_that_the_runtime_counts
         EXPECT_EQ(count(trace, "function"), 3u * chunks);
         EXPECT_EQ(count(trace, "host task"), 4u * chunks);  // the copy into the array among them
         EXPECT_EQ(count(trace, "submit"), 6u);
+        for (const Slice& s : trace.slices) {
+            if (trace.text(s.category) != "submit") continue;
+            EXPECT_TRUE(trace.text(s.name) == "add" || trace.text(s.name) == "double") << trace.text(s.name);
+        }
         EXPECT_GT(count(trace, "plan"), 0u);
         std::map<std::string, kmm::CopyStats> copies;
         for (const Slice& s : trace.slices) {
@@ -140,28 +146,30 @@ TEST(Tracing, a_trace_by_hand_shows_what_happens_until_the_next_begins) {
     rt.trace("");  // nothing to end
 }
 
-TEST(Tracing, the_devices_own_times_lie_inside_what_the_host_has_seen) {
+TEST(Tracing, copies_have_the_devices_own_times_where_these_are_asked_for) {
     const TemporaryFile file("device_times.json");
-    RuntimeConfig config = config_with(1);
-    config.device_memory_limit = 3 * n * sizeof(float);
-    config.trace = file.path();
-    config.trace_device_times = true;
-    {
-        const RuntimeHandle rt = kmm::make_runtime(config);
-        Array<float> x = rt.array<float>(8 * n, Dim<1>(n));
-        x.copy_from(std::vector<float>(8 * n, 0.0f));
-        for (int pass = 0; pass < 3; ++pass) {
-            add_one(rt, x, 8, "add");
-            double_on_host(rt, x, 8);
+    for (const bool asked : {false, true}) {
+        RuntimeConfig config = config_with(1);
+        config.device_memory_limit = 3 * n * sizeof(float);
+        config.trace = file.path();
+        config.trace_device_times = asked;
+        {
+            const RuntimeHandle rt = kmm::make_runtime(config);
+            Array<float> x = rt.array<float>(8 * n, Dim<1>(n));
+            x.copy_from(std::vector<float>(8 * n, 0.0f));
+            for (int pass = 0; pass < 3; ++pass) {
+                add_one(rt, x, 8, "add");
+                double_on_host(rt, x, 8);
+            }
+            rt.synchronize();
         }
-        rt.synchronize();
-    }
-    const Trace trace = kmm::tools::read_trace(file.path());
-    EXPECT_EQ(trace.said("device_times", "?"), "device");
-    ASSERT_GT(count(trace, "copy"), 0u);
-    for (const Slice& s : trace.slices) {
-        EXPECT_GE(s.begin_us, 0.0);
-        EXPECT_LE(s.end_us(), trace.end_us);
+        const Trace trace = kmm::tools::read_trace(file.path());
+        EXPECT_EQ(trace.said("device_times", "?"), asked ? "device" : "host");
+        ASSERT_GT(count(trace, "copy"), 0u);
+        for (const Slice& s : trace.slices) {
+            const bool timed = trace.find(s.arguments, "timed") != nullptr;
+            EXPECT_EQ(timed, asked && trace.text(s.category) == "copy") << trace.text(s.name);
+        }
     }
 }
 
@@ -188,6 +196,49 @@ TEST(Tracing, failed_and_cancelled_tasks_are_marked) {
         EXPECT_EQ(trace.text(m.name), by_another ? "double" : "fails");
     }
     EXPECT_EQ(cancelled, 1);
+}
+
+TEST(Tracing, the_child_of_a_fork_leaves_the_trace_of_its_parent_alone) {
+    const TemporaryFile file("fork.json");
+    RuntimeConfig config = config_with(1);
+    config.trace = file.path();
+    {
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        Array<float> x = rt.array<float>(8 * n, Dim<1>(n));
+        x.copy_from(std::vector<float>(8 * n, 0.0f));
+        for (int pass = 0; pass < 500; ++pass) double_on_host(rt, x, 8);  // more than a megabyte
+        rt.synchronize();
+        const pid_t child = fork();
+        if (child == 0) {
+            x.named("of the child");
+            std::exit(0);
+        }
+        int status = 0;
+        ASSERT_EQ(waitpid(child, &status, 0), child);
+        EXPECT_EQ(status, 0);
+        double_on_host(rt, x, 8);
+        rt.synchronize();
+    }
+    EXPECT_EQ(count(kmm::tools::read_trace(file.path()), "host task"), 502u * 8);
+}
+
+TEST(Tracing, a_trace_is_on_the_disk_while_the_runtime_does_nothing) {
+    const TemporaryFile file("alive.json");
+    RuntimeConfig config = config_with(1);
+    config.trace = file.path();
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    Array<float> x = rt.array<float>(n, Dim<1>(n));
+    x.copy_from(std::vector<float>(n, 0.0f));
+    double_on_host(rt, x, 1);
+    rt.synchronize();
+    const auto text = [&] {
+        std::ifstream in(file.path());
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (text().find("\"double\"") == std::string::npos && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+    EXPECT_NE(text().find("\"double\""), std::string::npos);
 }
 
 TEST(Tracing, file_names_may_hold_the_numbers_of_process_and_runtime) {

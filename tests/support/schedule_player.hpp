@@ -67,7 +67,7 @@ class SchedulePlayer final : private schedule::Outbox, private trace::Sink {
     // trace::Sink
     void bound(const trace::Array& array) noexcept override { consumer_.bound(array, 0); }
     void named(trace::Number array, const std::string& name) noexcept override { consumer_.named(array, name, 0); }
-    void submitted(const trace::Task& task) noexcept override { consumer_.submitted(task, 0); }
+    void submitted(trace::Task&& task) noexcept override { consumer_.submitted(task, 0); }
     void note(const trace::Event& event, const graph::FenceSet* fences) noexcept override;
 
     const Program& program_;

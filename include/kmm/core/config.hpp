@@ -121,7 +121,7 @@ struct RuntimeConfig {
     /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what. At least 0; 0,
     /// infinite or above 10^9: never.
     double watchdog = 30;
-    /// [KMM_TRACE] File for a trace in the trace-event format, which Perfetto and `kmm trace view` show; written when
+    /// [KMM_TRACE] File for a trace in the trace-event format, which Perfetto and `kmm trace view` show; it ends when
     /// the runtime is closed or ends. `%p` stands for the number of the process, `%r` for that of the runtime. Empty:
     /// none.
     std::string trace{};

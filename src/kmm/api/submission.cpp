@@ -427,8 +427,6 @@ EventId Submission::commit() {
     const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     core.admit();
     d.share_info();
-    const std::size_t num_tasks = d.tasks.size();
-    TaskNumber first = 0;
     EventId event;
     bool was_idle = false;
     {
@@ -452,15 +450,8 @@ EventId Submission::commit() {
             }
             throw;
         }
-        first = d.tasks.front()->number;
-        was_idle = core.publish(d.tasks, d.joins, d.requests.data());
+        was_idle = core.publish(d.tasks, d.joins, d.requests.data(), begin_ns);
     }
-    if (listener != nullptr) [[unlikely]]
-        listener->note({.what = trace::What::submit,
-                        .task = first,
-                        .other = num_tasks,
-                        .begin_ns = begin_ns,
-                        .end_ns = trace::clock_ns()});
     core.plan_published(was_idle);
     return event;
 }

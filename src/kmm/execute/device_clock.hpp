@@ -1,8 +1,8 @@
 // When work on a device began and ended, by the device's own clock, told in the host's.
 //
 // Owns: timed events of one device, and a stream on which a base is recorded: an event whose time is known on the host.
-// Must not know: lanes, tasks. One thread. Costs two events for each piece of work, and now and then a wait of some ten
-// microseconds for a new base; nothing until the first piece of work is timed.
+// Must not know: lanes, tasks. One thread. Costs two events for each piece of work, and at most once a second a wait
+// for a new base: some ten microseconds, or until the device gets round to it. Nothing until the first work is timed.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 // Owns: the range, for its scope. Must not know: lanes, drivers. Any thread.
 #pragma once
 
+#include <new>
 #include <string>
 
 #include "driver/nvtx_ranges.hpp"
@@ -14,19 +15,27 @@ namespace kmm::execute {
 
 class NamedRange {
   public:
-    /// By the name of the task, or the place of its submit. Nothing if not `wanted`.
-    NamedRange(bool wanted, const graph::Task& task) : is_open_(wanted) {
+    /// By the name of the task, or the place of its submit. Nothing if not `wanted`, or if the host has no memory for
+    /// the name.
+    NamedRange(bool wanted, const graph::Task& task) noexcept {
         if (!wanted) return;
-        if (!task.info)
-            driver::nvtx::push_range("task");
-        else if (!task.info->name.empty())
-            driver::nvtx::push_range(task.info->name.c_str());
-        else
-            driver::nvtx::push_range(to_string(task.info->location).c_str());
+        try {
+            if (!task.info)
+                open("task");
+            else
+                open(task.info->name.empty() ? to_string(task.info->location).c_str() : task.info->name.c_str());
+        } catch (const std::bad_alloc&) {
+            // A profiler misses a name; the task goes on.
+        }
     }
     /// A copy of the chunk: "x[3]".
-    NamedRange(bool wanted, const memory::Chunk& chunk) : is_open_(wanted) {
-        if (wanted) driver::nvtx::push_range((chunk.array->name() + "[" + std::to_string(chunk.index) + "]").c_str());
+    NamedRange(bool wanted, const memory::Chunk& chunk) noexcept {
+        if (!wanted) return;
+        try {
+            open((chunk.array->name() + "[" + std::to_string(chunk.index) + "]").c_str());
+        } catch (const std::bad_alloc&) {
+            // As above.
+        }
     }
     ~NamedRange() {
         if (is_open_) driver::nvtx::pop_range();
@@ -35,7 +44,11 @@ class NamedRange {
     NamedRange& operator=(const NamedRange&) = delete;
 
   private:
-    bool is_open_;
+    void open(const char* name) noexcept {
+        driver::nvtx::push_range(name);
+        is_open_ = true;
+    }
+    bool is_open_ = false;
 };
 
 }  // namespace kmm::execute

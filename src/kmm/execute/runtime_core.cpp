@@ -398,9 +398,10 @@ void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
     lost();
 }
 
-bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests) {
+bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests,
+                          std::int64_t begin_ns) {
     if (trace::Sink* const s = trace_.sink()) [[unlikely]]
-        tell_submitted(*s, tasks, joins, requests);
+        tell_submitted(*s, tasks, joins, requests, begin_ns);
     const std::uint64_t before = pending_.fetch_add(tasks.size() + joins.size(), std::memory_order_acq_rel);
     try {
         inbox_.push(tasks, joins);

@@ -90,8 +90,10 @@ class RuntimeCore final : public Runtime,
     }
     /// The same with joins that were made on the way: there is no list of all, which would need memory after the first
     /// number.
-    /// `requests`: one for each access of `tasks`, in their order; for whoever listens.
-    bool publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests = nullptr);
+    /// For whoever listens: `requests` are one for each access of `tasks`, in their order; at `begin_ns` their submit
+    /// began.
+    bool publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests = nullptr,
+                 std::int64_t begin_ns = 0);
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from
     /// here on until they are published nothing can fail. Throws std::bad_alloc.
     void begin_taking_places(std::size_t count) {
@@ -258,7 +260,7 @@ class RuntimeCore final : public Runtime,
     void flush() KMM_REQUIRES(baton_);
     void log_undelivered() noexcept;
     void tell_submitted(trace::Sink& sink, const graph::TaskList& tasks, const graph::TaskList& joins,
-                        const plan::Request* requests) noexcept;
+                        const plan::Request* requests, std::int64_t begin_ns) noexcept;
     trace::Machine machine() const KMM_REQUIRES(baton_);
     trace::Collector& collector();
     void begin_trace(const std::string& path, const char* what_for, trace::Machine machine) KMM_REQUIRES(trace_mutex_);

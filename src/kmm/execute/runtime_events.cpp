@@ -140,7 +140,11 @@ void RuntimeCore::close() {
     }
     plan_published(was_idle);
     wait_settled(barrier, nullptr);
-    trace({});
+    try {
+        trace({});
+    } catch (const std::bad_alloc&) {
+        // It ends with the runtime.
+    }
     throw_undelivered(barrier);
 }
 

@@ -92,13 +92,20 @@ std::string file_name(const std::string& pattern, std::uint16_t runtime) {
 }  // namespace
 
 void RuntimeCore::tell_submitted(trace::Sink& sink, const graph::TaskList& tasks, const graph::TaskList& joins,
-                                 const plan::Request* requests) noexcept {
+                                 const plan::Request* requests, std::int64_t begin_ns) noexcept {
     try {
         for (const Task* t : tasks) {
             sink.submitted(told_of(*t, requests));
             if (requests != nullptr) requests += t->accesses.size();
         }
         for (const Task* t : joins) sink.submitted(told_of(*t, nullptr));
+        // Before anybody can run them, and forget their names.
+        if (begin_ns != 0)
+            sink.note({.what = trace::What::submit,
+                       .task = tasks.front()->number,
+                       .other = tasks.size(),
+                       .begin_ns = begin_ns,
+                       .end_ns = trace::clock_ns()});
     } catch (const std::bad_alloc&) {
         // They are called by their numbers.
     }
@@ -106,7 +113,7 @@ void RuntimeCore::tell_submitted(trace::Sink& sink, const graph::TaskList& tasks
 
 void RuntimeCore::tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept {
     trace::Sink* const sink = trace_.sink();
-    if (sink == nullptr) [[likely]]
+    if (sink == nullptr || driver::lost_in_fork()) [[likely]]
         return;
     try {
         trace::Array told;
@@ -124,7 +131,8 @@ void RuntimeCore::tell_bound(const memory::Array& data, const Box& box, bool is_
 }
 
 void RuntimeCore::tell_named(const memory::Array& data, const std::string& name) noexcept {
-    if (trace::Sink* const sink = trace_.sink()) sink->named(data.number, name);
+    trace::Sink* const sink = trace_.sink();
+    if (sink != nullptr && !driver::lost_in_fork()) sink->named(data.number, name);
 }
 
 trace::Machine RuntimeCore::machine() const {
@@ -148,7 +156,10 @@ trace::Collector& RuntimeCore::collector() {
 
 void RuntimeCore::trace(const std::string& path) {
     const locks::Guard guard(trace_mutex_);
-    if (trace_writer_ != nullptr) collector_->remove(std::exchange(trace_writer_, nullptr));
+    if (trace_writer_ != nullptr) {
+        collector_->remove(trace_writer_);
+        trace_writer_ = nullptr;
+    }
     if (path.empty()) return;
     begin_trace(path, "the path of the trace", while_planning([this]() KMM_REQUIRES(baton_) { return machine(); }));
     while_planning([this]() KMM_REQUIRES(baton_) { scheduler_->residency().tell_memory(); });

@@ -18,8 +18,12 @@ void Scheduler::note_settled(trace::Sink& sink, const Task& task) const {
 
 void Scheduler::note_start(trace::Sink& sink, const Task& task) const {
     FenceSet open;
-    for (const Fence& f : task.waits)
-        if (!passed(f)) open.add(f);
+    try {
+        for (const Fence& f : task.waits)
+            if (!passed(f)) open.add(f);
+    } catch (const std::bad_alloc&) {
+        // Those that found room are told.
+    }
     sink.note({.what = trace::What::start, .from = task.memory, .task = task.number}, &open);
 }
 

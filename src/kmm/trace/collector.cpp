@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <new>
 #include <utility>
 
 namespace kmm::trace {
@@ -10,8 +12,11 @@ namespace {
 
 // Large enough that the lock between those who tell and the thread is rare, small enough to stay in a cache.
 constexpr std::size_t entries_in_batch = 4096;
-// About 64 MiB of events.
 constexpr std::size_t most_full_batches = 128;
+// As many are used again; a program that tells much now and then keeps no more.
+constexpr std::size_t most_empty_batches = 8;
+// A program that is killed loses what it did since.
+constexpr std::chrono::milliseconds behind_at_most{500};
 
 std::uint32_t number_of_this_thread() noexcept {
     static std::atomic<std::uint32_t> next{1};
@@ -36,13 +41,14 @@ Collector::~Collector() {
         try {
             flush(lock);
         } catch (const std::bad_alloc&) {
+            const locks::Guard filling(filling_lock_);
             lost_ += filling_.entries.size();
         }
         stop_ = true;
     }
     wake_.notify_all();
     thread_.join();
-    for (const auto& consumer : consumers_) consumer->finish(lost_);
+    for (const Listener& l : consumers_) l.consumer->finish(num_lost() - l.lost_before);
 }
 
 void Collector::add(std::unique_ptr<Consumer> consumer) {
@@ -50,9 +56,11 @@ void Collector::add(std::unique_ptr<Consumer> consumer) {
         Lock lock(mutex_);
         if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
         flush(lock);  // what was told before is not for it
+        has_consumers_ = true;
     }
+    wake_.notify_one();
     const locks::Guard guard(consumers_mutex_);
-    consumers_.push_back(std::move(consumer));
+    consumers_.push_back({std::move(consumer), num_lost()});
     emitter_.listen(this);
 }
 
@@ -61,22 +69,26 @@ void Collector::remove(const Consumer* consumer) {
         Lock lock(mutex_);
         flush(lock);
     }
-    std::unique_ptr<Consumer> leaving;
+    Listener leaving;
     {
         const locks::Guard guard(consumers_mutex_);
-        const auto at =
-            std::find_if(consumers_.begin(), consumers_.end(), [&](const auto& c) { return c.get() == consumer; });
+        const auto at = std::find_if(consumers_.begin(), consumers_.end(),
+                                     [&](const Listener& l) { return l.consumer.get() == consumer; });
         if (at == consumers_.end()) return;
         leaving = std::move(*at);
         consumers_.erase(at);
-        if (consumers_.empty()) emitter_.listen(nullptr);
+        if (consumers_.empty()) {
+            emitter_.listen(nullptr);
+            const Lock lock(mutex_);
+            has_consumers_ = false;
+        }
     }
-    std::uint64_t lost = 0;
-    {
-        const locks::Guard guard(filling_lock_);
-        lost = lost_;
-    }
-    leaving->finish(lost);
+    leaving.consumer->finish(num_lost() - leaving.lost_before);
+}
+
+std::uint64_t Collector::num_lost() noexcept {
+    const locks::Guard guard(filling_lock_);
+    return lost_;
 }
 
 // ---------------------------------------------------------------------------------------------------------- telling
@@ -102,7 +114,7 @@ void Collector::append(Fill&& fill) noexcept {
     if (!is_full) return;
     try {
         Lock lock(mutex_);
-        consumed_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return full_.size() < most_full_batches; });
+        consumed_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return num_full_ - num_consumed_ < most_full_batches; });
         hand_over();
     } catch (const std::exception&) {
         // It stays where it is, and grows, until there is memory for the list.
@@ -127,11 +139,11 @@ void Collector::named(Number array, const std::string& name) noexcept {
     });
 }
 
-void Collector::submitted(const Task& task) noexcept {
+void Collector::submitted(Task&& task) noexcept {
     append([&](Batch& batch, Entry& entry) {
         entry.kind = Kind::task;
         entry.first = static_cast<std::uint32_t>(batch.tasks.size());
-        batch.tasks.push_back(task);
+        batch.tasks.push_back(std::move(task));
     });
 }
 
@@ -153,6 +165,7 @@ void Collector::hand_over() {
         fresh = std::move(empty_.back());
         empty_.pop_back();
     }
+    fresh.entries.reserve(entries_in_batch);
     {
         const locks::Guard guard(filling_lock_);
         if (filling_.entries.empty()) return;
@@ -175,18 +188,28 @@ void Collector::flush(Lock& lock) {
 void Collector::run() noexcept {
     Lock lock(mutex_);
     for (;;) {
-        wake_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return stop_ || !full_.empty(); });
-        if (full_.empty()) return;
+        wake_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return stop_ || !full_.empty() || has_consumers_; });
+        const bool is_woken =
+            wake_.wait_for(lock, behind_at_most, [this]() KMM_REQUIRES(mutex_) { return stop_ || !full_.empty(); });
+        try {
+            if (!is_woken) hand_over();
+        } catch (const std::bad_alloc&) {
+            continue;  // it stays where it is
+        }
+        if (stop_ && full_.empty()) return;
+        if (full_.empty()) continue;
         std::vector<Batch> batches;
         batches.swap(full_);
         lock.unlock();
-        for (const Batch& batch : batches) consume(batch);
+        for (Batch& batch : batches) {
+            consume(batch);
+            batch.clear();
+        }
         lock.lock();
         num_consumed_ += batches.size();
         for (Batch& batch : batches) {
-            batch.clear();
             try {
-                if (empty_.size() < most_full_batches) empty_.push_back(std::move(batch));
+                if (empty_.size() < most_empty_batches) empty_.push_back(std::move(batch));
             } catch (const std::bad_alloc&) {
                 break;
             }
@@ -198,7 +221,7 @@ void Collector::run() noexcept {
 void Collector::consume(const Batch& batch) noexcept {
     const locks::Guard guard(consumers_mutex_);
     for (const Entry& e : batch.entries) {
-        for (const auto& consumer : consumers_) {
+        for (const auto& [consumer, lost_before] : consumers_) {
             switch (e.kind) {
             case Kind::event:
                 consumer->note(e.event, batch.fences.data() + e.first, e.num_fences, e.time_ns, e.thread);
@@ -211,6 +234,7 @@ void Collector::consume(const Batch& batch) noexcept {
             }
         }
     }
+    for (const auto& [consumer, lost_before] : consumers_) consumer->flush();
 }
 
 }  // namespace kmm::trace

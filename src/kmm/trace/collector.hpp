@@ -1,8 +1,9 @@
 // Takes what all threads of a runtime tell, stamps it, and hands it to consumers on a thread of its own.
 //
 // Owns: batches of events between those who tell and the thread that hands them on, that thread, and the consumers.
-// Must not know: what becomes of an event. Whoever tells appends under a short lock; where the consumers are far behind
-// it waits for them, so that nothing is dropped and memory stays bounded (64 MiB).
+// Must not know: what becomes of an event. Whoever tells appends under a short lock; where the consumers are 128
+// batches of 4096 events behind it waits for them, so that nothing is dropped and memory stays bounded. The consumers
+// are half a second behind at most.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,6 @@
 #include <vector>
 
 #include "driver/locks.hpp"
-#include "kmm/graph/host_reserve.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::trace {
@@ -28,7 +28,9 @@ class Consumer {
     /// `thread`: a small number for each thread of the process that tells.
     virtual void note(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
                       std::uint32_t thread) noexcept = 0;
-    /// Nothing comes any more. `lost`: events for which the host had no memory.
+    /// Nothing may come for a while: what is ready should be where it belongs.
+    virtual void flush() noexcept {}
+    /// Nothing comes any more. `lost`: events since it came for which the host had no memory.
     virtual void finish(std::uint64_t lost) noexcept = 0;
 };
 
@@ -45,13 +47,14 @@ class Collector final : public Sink {
     /// std::bad_alloc.
     void add(std::unique_ptr<Consumer> consumer);
     /// The consumer gets what was told before the call, and is finished and destroyed when it returns. Nothing happens
-    /// if it is not there any more. Any thread that does not tell; blocks until the consumer has done its work.
+    /// if it is not there any more. Not inside a call of a sink or consumer; blocks until the consumer has done its
+    /// work.
     void remove(const Consumer* consumer);
 
     // Sink
     void bound(const Array& array) noexcept override;
     void named(Number array, const std::string& name) noexcept override;
-    void submitted(const Task& task) noexcept override;
+    void submitted(Task&& task) noexcept override;
     void note(const Event& event, const FenceSet* fences) noexcept override;
 
   private:
@@ -65,8 +68,9 @@ class Collector final : public Sink {
         Kind kind = Kind::event;
     };
     struct Batch {
-        graph::Vector<Entry> entries;
-        graph::Vector<Fence> fences;
+        // Not of the memory that is kept back for the planner's books: what finds none is lost, and counted.
+        std::vector<Entry> entries;
+        std::vector<Fence> fences;
         std::vector<Task> tasks;
         std::vector<Array> arrays;
         void clear() noexcept;
@@ -79,11 +83,12 @@ class Collector final : public Sink {
     void run() noexcept;
     void consume(const Batch& batch) noexcept;
     void flush(Lock& lock) KMM_REQUIRES(mutex_);
+    std::uint64_t num_lost() noexcept;
 
     Emitter& emitter_;
     // Taken in this order: consumers_mutex_, mutex_, filling_lock_. Whoever tells takes the last, and where a batch is
     // full the second.
-    locks::TinyLock filling_lock_;
+    locks::ShortLock filling_lock_;
     Batch filling_ KMM_GUARDED_BY(filling_lock_);
     std::uint64_t lost_ KMM_GUARDED_BY(filling_lock_) = 0;
     locks::Mutex mutex_;
@@ -94,8 +99,13 @@ class Collector final : public Sink {
     std::uint64_t num_full_ KMM_GUARDED_BY(mutex_) = 0;      ///< so far
     std::uint64_t num_consumed_ KMM_GUARDED_BY(mutex_) = 0;  ///< of these
     bool stop_ KMM_GUARDED_BY(mutex_) = false;
+    bool has_consumers_ KMM_GUARDED_BY(mutex_) = false;
     locks::Mutex consumers_mutex_;
-    std::vector<std::unique_ptr<Consumer>> consumers_ KMM_GUARDED_BY(consumers_mutex_);
+    struct Listener {
+        std::unique_ptr<Consumer> consumer;
+        std::uint64_t lost_before = 0;
+    };
+    std::vector<Listener> consumers_ KMM_GUARDED_BY(consumers_mutex_);
     std::thread thread_;
 };
 

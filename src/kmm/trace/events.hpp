@@ -138,7 +138,7 @@ class Sink {
     virtual void bound(const Array& array) noexcept = 0;
     /// The program has given the array a name.
     virtual void named(Number array, const std::string& name) noexcept = 0;
-    virtual void submitted(const Task& task) noexcept = 0;
+    virtual void submitted(Task&& task) noexcept = 0;
     virtual void note(const Event& event, const FenceSet* fences = nullptr) noexcept = 0;
 
   protected:
@@ -150,8 +150,8 @@ class Emitter {
     Emitter() = default;
     Emitter(const Emitter&) = delete;
     Emitter& operator=(const Emitter&) = delete;
-    /// Any thread; O(1). Whoever listened before may be told of a few events more: it must live as long as the threads
-    /// that emit.
+    /// Any thread; O(1). A sink may still be called for a moment after it was replaced: it must live as long as the
+    /// threads that emit.
     void listen(Sink* sink) noexcept { sink_.store(sink, std::memory_order_release); }
     /// Null: nobody listens.
     Sink* sink() const noexcept { return sink_.load(std::memory_order_acquire); }

@@ -33,6 +33,7 @@ RecordWriter::RecordWriter(const std::string& path, const char* what_for, Machin
     for (std::size_t i = 0; i < machine_.lanes.size(); ++i)
         (i > 0 ? file_ << ',' : file_) << lane_name(machine_.lanes[i]);
     file_ << '\n';
+    file_.complete();
 }
 
 // ------------------------------------------------------------------------------------------------------ parts of lines
@@ -84,8 +85,10 @@ void RecordWriter::line(Write&& write) noexcept {
     try {
         write();
         file_ << '\n';
+        file_.complete();
     } catch (const std::bad_alloc&) {
-        // The reader refuses the rest of the line, and says where.
+        file_.drop_incomplete();
+        ++num_dropped_;
     }
 }
 
@@ -202,7 +205,7 @@ void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fen
 }
 
 void RecordWriter::finish(std::uint64_t lost) noexcept {
-    line([&] { file_ << "end lost=" << lost; });
+    line([&] { file_ << "end lost=" << lost + num_dropped_; });
 }
 
 }  // namespace kmm::trace

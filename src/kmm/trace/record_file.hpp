@@ -1,7 +1,7 @@
 // The log of a runtime: what was submitted and what was issued, as lines of text (docs/design/record.md says which).
 //
-// Owns: the form of the lines. It is what goldens, simulations and reports of bugs are made of: it has no times, no
-// addresses, and nothing that differs between two runs which decided the same. Must not know: who decided.
+// Owns: the form of the lines. It is what goldens, simulations and reports of bugs are made of: it has no times and no
+// addresses. Must not know: who decided.
 #pragma once
 
 #include <string>
@@ -22,6 +22,7 @@ class RecordWriter final : public Consumer {
     void submitted(const Task& task, std::int64_t time_ns) noexcept override;
     void note(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
               std::uint32_t thread) noexcept override;
+    void flush() noexcept override { file_.flush(); }
     void finish(std::uint64_t lost) noexcept override;
 
   private:
@@ -36,6 +37,7 @@ class RecordWriter final : public Consumer {
 
     Machine machine_;
     TextFile file_;
+    std::uint64_t num_dropped_ = 0;  ///< lines for which the host had no memory
 };
 
 /// "g0.c1", "g0.up", "g1.f0": lanes as they are called in records.

@@ -89,12 +89,13 @@ class Reader {
   public:
     Reader(const std::string& name, Consumer& consumer) : name_(name), consumer_(consumer) {}
 
-    void head(std::istream& in, Machine& machine);
+    const Machine& head(std::istream& in);
     void body(std::istream& in, bool* complete);
 
   private:
+    /// False at the end; a line without one belongs to a writer that was killed, and is left out.
     bool next(std::istream& in) {
-        if (!std::getline(in, text_)) return false;
+        if (!std::getline(in, text_) || in.eof()) return false;
         ++number_;
         return true;
     }
@@ -105,6 +106,7 @@ class Reader {
     detail::Box box(Line& line, std::uint32_t* rank);
     Fence place(Line& line);
     Memory memory(Line& line);
+    void check_chunk(const Line& line, Number array, std::uint32_t chunk) const;
     void chunk(Line& line, Event& event);
     std::vector<Fence> after(Line& line);
 
@@ -112,7 +114,9 @@ class Reader {
     Consumer& consumer_;
     std::string text_;
     std::size_t number_ = 0;
+    Machine machine_;
     std::unordered_map<std::string, LaneId> lanes_;
+    std::unordered_map<Number, std::size_t> num_chunks_;  ///< by array
 };
 
 // ------------------------------------------------------------------------------------------------------ parts of lines
@@ -141,13 +145,23 @@ Fence Reader::place(Line& line) {
 Memory Reader::memory(Line& line) {
     if (line.skip("host")) return 0;
     line.expect("g");
-    return 1 + line.number<Memory>();
+    const auto device = line.number<std::uint64_t>();
+    if (device + 1 >= machine_.limits_bytes.size()) line.fail("a device of the second line of the file");
+    return static_cast<Memory>(1 + device);
+}
+
+void Reader::check_chunk(const Line& line, Number array, std::uint32_t chunk) const {
+    const auto at = num_chunks_.find(array);
+    if (at == num_chunks_.end()) line.fail("an array of a line before, and not " + std::to_string(array) + ",");
+    if (chunk >= at->second)
+        line.fail("a chunk of array " + std::to_string(array) + " below " + std::to_string(at->second));
 }
 
 void Reader::chunk(Line& line, Event& event) {
     event.array = line.number<Number>();
     line.expect("[");
     event.chunk = line.number<std::uint32_t>();
+    check_chunk(line, event.array, event.chunk);
     line.expect("] ");
 }
 
@@ -177,6 +191,7 @@ void Reader::array(Line& line) {
         a.chunks.push_back(box(line, &rank));
         if (rank != a.rank) line.fail("a box of rank " + std::to_string(a.rank));
     }
+    num_chunks_[a.number] = a.chunks.size();
     consumer_.bound(a, 0);
 }
 
@@ -188,6 +203,7 @@ void Reader::use(Line& line, Task& task, detail::AccessKind kind) {
     u.empty = line.skip("]");
     if (u.empty) return;
     u.chunk = line.number<std::uint32_t>();
+    check_chunk(line, u.array, u.chunk);
     line.expect("]@");
     u.region = box(line, &u.rank);
     u.first_of_chunk = line.skip("=");
@@ -303,16 +319,16 @@ void Reader::event(Line& line, What what) {
     consumer_.note(e, fences.data(), fences.size(), 0, 0);
 }
 
-void Reader::head(std::istream& in, Machine& machine) {
+const Machine& Reader::head(std::istream& in) {
     if (!next(in) || text_ != "kmm-record 1")
         throw InvalidArgument(name_ + " is no record: its first line is not \"kmm-record 1\" but \"" +
                               text_.substr(0, 40) + "\"");
     if (!next(in)) throw InvalidArgument(name_ + " ends behind its first line");
     Line line(name_, number_, text_);
     line.expect("runtime driver=");
-    machine.driver = line.word();
+    machine_.driver = line.word();
     line.expect(" limits=");
-    do machine.limits_bytes.push_back(line.number<std::size_t>());
+    do machine_.limits_bytes.push_back(line.number<std::size_t>());
     while (line.skip(","));
     line.expect(" lanes=");
     const std::string names(line.word());
@@ -336,9 +352,13 @@ void Reader::head(std::istream& in, Machine& machine) {
             if (info.role == LaneRole::launcher) lane.expect("f");
             info.index = lane.number<std::uint32_t>();
         }
-        lanes_[name] = static_cast<LaneId>(machine.lanes.size());
-        machine.lanes.push_back(info);
+        if (!lane.ends() || info.device + 1 >= machine_.limits_bytes.size())
+            line.fail("lanes of the devices that there are");
+        if (!lanes_.emplace(name, static_cast<LaneId>(machine_.lanes.size())).second) line.fail("each lane once");
+        machine_.lanes.push_back(info);
     }
+    if (!line.ends()) line.fail("the end of the line");
+    return machine_;
 }
 
 void Reader::body(std::istream& in, bool* complete) {
@@ -352,10 +372,14 @@ void Reader::body(std::istream& in, bool* complete) {
         {"returned ", What::returned}, {"evict ", What::evict},     {"settled ", What::settled},
         {"waits ", What::wait_begins}, {"free ", What::array_freed}};
     *complete = false;
+    bool has_ended = false;
     while (next(in)) {
         Line line(name_, number_, text_);
+        if (has_ended) line.fail("nothing behind the last line");
         if (line.skip("end lost=")) {
             *complete = line.number<std::uint64_t>() == 0;
+            if (!line.ends()) line.fail("the end of the line");
+            has_ended = true;
             continue;
         }
         if (line.skip("array ")) {
@@ -365,7 +389,9 @@ void Reader::body(std::istream& in, bool* complete) {
         if (line.skip("name ")) {
             const auto number = line.number<Number>();
             line.expect(" ");
-            consumer_.named(number, line.quoted(), 0);
+            const std::string name = line.quoted();
+            if (!line.ends()) line.fail("the end of the line");
+            consumer_.named(number, name, 0);
             continue;
         }
         const auto kind =
@@ -384,9 +410,8 @@ void Reader::body(std::istream& in, bool* complete) {
 }  // namespace
 
 Machine read_record(std::istream& in, const std::string& name, Consumer& consumer, bool* complete) {
-    Machine machine;
     Reader reader(name, consumer);
-    reader.head(in, machine);
+    const Machine& machine = reader.head(in);
     reader.body(in, complete);
     return machine;
 }

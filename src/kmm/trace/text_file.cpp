@@ -3,7 +3,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <new>
+#include <set>
+#include <utility>
 
+#include "driver/locks.hpp"
 #include "kmm/error.hpp"
 #include "kmm/values/log.hpp"
 
@@ -11,7 +15,16 @@ namespace kmm::trace {
 
 namespace {
 
-constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+/// Paths of the files that the process writes now. Never destroyed: runtimes may be static objects.
+struct OpenPaths {
+    locks::Mutex mutex;
+    std::set<std::string> paths KMM_GUARDED_BY(mutex);
+};
+
+OpenPaths& open_paths() {
+    static auto* const the_paths = new OpenPaths;
+    return *the_paths;
+}
 
 template<typename N>
 void append_number(std::string& text, N number) {
@@ -60,30 +73,53 @@ void append_json(std::string& out, std::string_view text) {
     out += '"';
 }
 
-TextFile::TextFile(const std::string& path, const char* what_for) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
-    if (file_ == nullptr)
-        throw InvalidArgument(std::string(what_for) + " is \"" + path + "\", which cannot be written (" +
-                              std::strerror(errno) + "): name a file in a directory that exists and is writable");
+TextFile::TextFile(const std::string& path, const char* what_for) : path_(path) {
     buffer_.reserve(buffer_bytes + buffer_bytes / 16);
+    const auto refuse = [&](const std::string& why) {
+        throw InvalidArgument(std::string(what_for) + " is \"" + path + "\", which " + why);
+    };
+    const locks::Guard guard(open_paths().mutex);
+    if (open_paths().paths.count(path) != 0)
+        refuse(
+            "this process writes already: name another file, or one with %r, the number of the runtime, in its name");
+    // Without a buffer of the C library: the child of a fork would write it once more.
+    file_ = std::fopen(path.c_str(), "wbe");
+    if (file_ == nullptr)
+        refuse(std::string("cannot be written (") + std::strerror(errno) +
+               "): name a file in a directory that exists and is writable");
+    (void)std::setvbuf(file_, nullptr, _IONBF, 0);
+    try {
+        open_paths().paths.insert(path);
+    } catch (...) {
+        (void)std::fclose(file_);
+        throw;
+    }
 }
 
 TextFile::~TextFile() {
-    write();
-    if (std::fclose(file_) != 0 && !failed_)
-        log::post(log::Level::error, path_ + " is not complete: " + std::strerror(errno));
+    flush();
+    if (std::fclose(file_) != 0) note_failure();
+    const locks::Guard guard(open_paths().mutex);
+    open_paths().paths.erase(path_);
 }
 
-void TextFile::write() noexcept {
-    if (!failed_ && std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) {
-        failed_ = true;
+void TextFile::note_failure() noexcept {
+    if (std::exchange(failed_, true)) return;
+    try {
         log::post(log::Level::error, path_ + " is not complete: " + std::strerror(errno));
+    } catch (const std::bad_alloc&) {
+        log::post(log::Level::error, "a trace or record is not complete, and there is no memory to say which");
     }
-    buffer_.clear();
+}
+
+void TextFile::flush() noexcept {
+    if (!failed_ && std::fwrite(buffer_.data(), 1, complete_bytes_, file_) != complete_bytes_) note_failure();
+    buffer_.erase(0, complete_bytes_);
+    complete_bytes_ = 0;
 }
 
 TextFile& TextFile::operator<<(std::string_view text) {
     buffer_ += text;
-    if (buffer_.size() >= buffer_bytes) write();
     return *this;
 }
 

@@ -1,6 +1,7 @@
 // A file of text that is written from the beginning to the end.
 //
-// Owns: the file and a buffer. Must not know: what is written. One thread at a time.
+// Owns: the file and a buffer. Must not know: what is written. One thread at a time. What is on the disk always ends
+// where `complete` was called: a program that is killed leaves whole lines.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ void append_json(std::string& out, std::string_view text);
 class TextFile {
   public:
     /// Makes the file empty. Throws InvalidArgument, naming `what_for` (a setting) and the remedy, where it cannot be
-    /// written.
+    /// written, or another TextFile of the process writes it.
     TextFile(const std::string& path, const char* what_for);
-    /// Writes the rest. What could not be written has been logged, once.
+    /// Writes what is complete. What could not be written has been logged, once.
     ~TextFile();
     TextFile(const TextFile&) = delete;
     TextFile& operator=(const TextFile&) = delete;
@@ -32,13 +33,23 @@ class TextFile {
     TextFile& quoted(std::string_view text);
     /// Nanoseconds as microseconds: "12.345".
     TextFile& microseconds(std::int64_t nanoseconds);
-    const std::string& path() const noexcept { return path_; }
+    /// What was added so far belongs together; it goes to the disk now or later.
+    void complete() noexcept {
+        complete_bytes_ = buffer_.size();
+        if (complete_bytes_ >= buffer_bytes) flush();
+    }
+    /// Forgets what was added since `complete`.
+    void drop_incomplete() noexcept { buffer_.resize(complete_bytes_); }
+    /// What is complete goes to the disk now.
+    void flush() noexcept;
 
   private:
-    void write() noexcept;
+    static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+    void note_failure() noexcept;
 
     std::string path_;
     std::string buffer_;
+    std::size_t complete_bytes_ = 0;
     std::FILE* file_ = nullptr;
     bool failed_ = false;
 };

@@ -17,7 +17,7 @@ constexpr std::uint64_t planner_thread = 1;
 // Threads of the program and of the host have the numbers of the collector, behind those that are fixed.
 constexpr std::uint64_t first_thread = 10;
 
-// Of each lane; work waits for positions that are further back only where it waits for other work as well.
+// Of each lane. What waits for a position before these has waited for something later, too.
 constexpr std::size_t most_ends = 4096;
 
 constexpr std::uint64_t process_of_memory(Memory memory) noexcept { return host_process + memory; }
@@ -66,6 +66,7 @@ TraceWriter::TraceWriter(const std::string& path, const char* what_for, Machine 
         name_thread(process_of(lane), thread_of(lane), row_name(machine_.lanes[i]));
         lanes_[i].last_end_ns = begin_ns_;
     }
+    file_.complete();
 }
 
 // ----------------------------------------------------------------------------------------------------- parts of events
@@ -97,8 +98,7 @@ void TraceWriter::name_thread(std::uint64_t process, std::uint64_t thread, std::
 
 void TraceWriter::need_thread(std::uint64_t process, std::uint32_t thread, const char* name) {
     const std::uint64_t key = std::uint64_t{thread} * 16 + process;
-    if (std::find(named_threads_.begin(), named_threads_.end(), key) != named_threads_.end()) return;
-    named_threads_.push_back(key);
+    if (!named_threads_.insert(key).second) return;
     name_thread(process, first_thread + thread, std::string(name) + " " + std::to_string(thread));
 }
 
@@ -177,16 +177,18 @@ void TraceWriter::note(const Event& event, const Fence* fences, std::size_t num_
                        std::uint32_t thread) noexcept {
     try {
         write_event(event, fences, num_fences, time_ns, thread);
+        file_.complete();
     } catch (const std::bad_alloc&) {
-        // It is missing in the picture.
+        file_.drop_incomplete();
+        ++num_dropped_;
     }
 }
 
 void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
                               std::uint32_t thread) {
     switch (e.what) {
-    case What::copy: copy(e, fences, num_fences); break;
-    case What::launch: launch(e, fences, num_fences); break;
+    case What::copy: copy(e, fences, num_fences, time_ns); break;
+    case What::launch: launch(e, fences, num_fences, time_ns); break;
     case What::returned: returned(e, time_ns); break;
     case What::evict:
         mark(process_of_memory(e.from), chunk_name(e.array, e.chunk), "evict", time_ns,
@@ -220,7 +222,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
     }
 }
 
-void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fences) {
+void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
     std::string arguments = "\"array\":";
     const auto array = arrays_.find(e.array);
     arguments += quoted(array != arrays_.end() ? array->second : "array " + std::to_string(e.array));
@@ -228,30 +230,38 @@ void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fenc
     const auto place = [](Memory m) { return m == 0 ? std::string("host") : "GPU " + std::to_string(m - 1); };
     arguments += ",\"from\":\"" + place(e.from) + "\",\"to\":\"" + place(e.to) + '"';
     if (e.task != 0) arguments += ",\"task\":" + std::to_string(e.task);
+    arguments += ",\"position\":" + std::to_string(e.position);
     arguments += after_text(fences, num_fences);
-    lanes_[graph::index_of(e.lane)].pending.push_back(
-        {e.position, chunk_name(e.array, e.chunk), std::move(arguments), "copy", {fences, fences + num_fences}});
+    lanes_[graph::index_of(e.lane)].pending.push_back({e.position,
+                                                       chunk_name(e.array, e.chunk),
+                                                       std::move(arguments),
+                                                       "copy",
+                                                       {fences, fences + num_fences},
+                                                       time_ns});
 }
 
-void TraceWriter::launch(const Event& e, const Fence* fences, std::size_t num_fences) {
+void TraceWriter::launch(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
     const Named n = named(e.task);
     std::string arguments = task_arguments(e.task, n) + ",\"position\":" + std::to_string(e.position);
     arguments += after_text(fences, num_fences);
     lanes_[graph::index_of(e.lane)].pending.push_back(
-        {e.position, n.name, std::move(arguments), "kernel", {fences, fences + num_fences}});
+        {e.position, n.name, std::move(arguments), "kernel", {fences, fences + num_fences}, time_ns});
 }
 
 /// Begins when the function did: what it put on the lane cannot be told apart.
 void TraceWriter::returned(const Event& e, std::int64_t time_ns) {
     const Named n = named(e.task);
-    Pending p{e.position, n.name, task_arguments(e.task, n), "function", {}, time_ns};
-    if (const auto begun = function_begins_.extract(e.task)) p.fed_ns = begun.mapped();
+    const auto begun = functions_.find(e.task);
+    Pending p{e.position, n.name, task_arguments(e.task, n) + ",\"position\":" + std::to_string(e.position),
+              "function", {},     time_ns};
+    if (begun != functions_.end()) p.fed_ns = begun->second.begin_ns;
     lanes_[graph::index_of(e.lane)].pending.push_back(std::move(p));
+    if (begun != functions_.end()) functions_.erase(begun);
 }
 
 void TraceWriter::function(const Event& e, std::uint32_t thread) {
     if (e.from != 0) {
-        function_begins_[e.task] = e.begin_ns;
+        functions_[e.task] = {e.lane, e.begin_ns};
         return;
     }
     need_thread(host_process, thread, "thread");
@@ -292,13 +302,13 @@ void TraceWriter::completed(const Event& e, std::int64_t time_ns) {
     while (count < lane.pending.size() && lane.pending[count].position <= e.position) ++count;
     for (; count > 0; --count) {
         const Pending& p = lane.pending.front();
-        std::int64_t begin = std::min(begin_of(lane, p), time_ns);
-        std::int64_t end = begin + (time_ns - begin) / static_cast<std::int64_t>(count);
-        if (p.ran_end_ns != 0) {
-            begin = std::max(lane.last_end_ns, p.ran_begin_ns);
-            end = std::max(begin, p.ran_end_ns);
-        }
-        slice(process_of(e.lane), thread_of(e.lane), p.name, p.category, begin, end, p.arguments);
+        const bool timed = p.ran_end_ns != 0;
+        std::int64_t begin = timed ? p.ran_begin_ns : std::min(begin_of(lane, p), time_ns);
+        begin = std::max(lane.last_end_ns, begin);
+        std::int64_t end = timed ? p.ran_end_ns : begin + (time_ns - begin) / static_cast<std::int64_t>(count);
+        end = std::max(begin, end);
+        slice(process_of(e.lane), thread_of(e.lane), p.name, p.category, begin, end,
+              timed ? p.arguments + ",\"timed\":true" : p.arguments);
         note_end(lane, p.position, end);
         lane.pending.pop_front();
     }
@@ -306,13 +316,14 @@ void TraceWriter::completed(const Event& e, std::int64_t time_ns) {
 
 void TraceWriter::wait_for_memory(const Event& e, std::int64_t time_ns) {
     const bool begins = e.what == What::wait_begins;
+    const std::string name = named(e.task).name;  // before anything is written, as it needs memory
     if (begins)
         waiting_[e.task] = e.from;
     else if (waiting_.erase(e.task) == 0)
         return;  // it began before the trace
     begin_event() << R"({"ph":")" << (begins ? 'b' : 'e') << R"(","cat":"wait for memory","id":)" << e.task
                   << R"(,"pid":)" << process_of_memory(e.from) << R"(,"tid":0,"name":)";
-    file_.quoted(named(e.task).name) << R"(,"ts":)";
+    file_.quoted(name) << R"(,"ts":)";
     time(time_ns) << R"(,"args":{"task":)" << e.task << R"(,"bytes":)" << std::uint64_t{e.bytes} << "}}";
 }
 
@@ -324,7 +335,7 @@ void TraceWriter::settled(const Event& e, std::int64_t time_ns) {
         mark(process_of_memory(e.from), n.name, "fail", time_ns, arguments);
     }
     tasks_.erase(e.task);
-    function_begins_.erase(e.task);
+    functions_.erase(e.task);
 }
 
 void TraceWriter::finish(std::uint64_t lost) noexcept {
@@ -332,16 +343,24 @@ void TraceWriter::finish(std::uint64_t lost) noexcept {
         const std::int64_t now = clock_ns();
         for (const auto& [task, memory] : std::unordered_map<Number, Memory>(waiting_))
             wait_for_memory({.what = What::wait_ends, .from = memory, .task = task}, now);
-        // What has not been seen to be done ends with the trace.
+        // What has not been seen to be done ends with the trace, and so do functions that run.
+        while (!functions_.empty()) {
+            const auto [task, f] = *functions_.begin();
+            const auto& pending = lanes_[graph::index_of(f.lane)].pending;
+            const Position behind_all = pending.empty() ? 1 : pending.back().position + 1;
+            returned({.what = What::returned, .lane = f.lane, .position = behind_all, .task = task}, now);
+        }
         for (std::size_t i = 0; i < lanes_.size(); ++i)
             completed({.what = What::completed, .lane = static_cast<LaneId>(i), .position = ~Position{0}}, now);
+        file_.complete();
         file_ << "\n],\n\"otherData\":{\"kmm_version\":\"" << std::uint64_t{KMM_VERSION_MAJOR} << '.'
               << std::uint64_t{KMM_VERSION_MINOR} << '.' << std::uint64_t{KMM_VERSION_PATCH} << R"(","runtime":")"
               << machine_.runtime << R"(","driver":)";
         file_.quoted(machine_.driver) << R"(,"device_times":)" << (device_times_ ? R"("device")" : R"("host")")
-                                      << R"(,"dropped_events":")" << lost << "\"}}\n";
+                                      << R"(,"dropped_events":")" << lost + num_dropped_ << "\"}}\n";
+        file_.complete();
     } catch (const std::bad_alloc&) {
-        // The file says by itself that it is not complete.
+        file_.drop_incomplete();  // without its end the file says by itself that it is not complete
     }
 }
 

@@ -9,6 +9,8 @@
 #include <deque>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "kmm/trace/collector.hpp"
@@ -26,6 +28,7 @@ class TraceWriter final : public Consumer {
     void submitted(const Task& task, std::int64_t time_ns) noexcept override;
     void note(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
               std::uint32_t thread) noexcept override;
+    void flush() noexcept override { file_.flush(); }
     void finish(std::uint64_t lost) noexcept override;
 
   private:
@@ -52,8 +55,8 @@ class TraceWriter final : public Consumer {
 
     void write_event(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
                      std::uint32_t thread);
-    void copy(const Event& event, const Fence* fences, std::size_t num_fences);
-    void launch(const Event& event, const Fence* fences, std::size_t num_fences);
+    void copy(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns);
+    void launch(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns);
     void returned(const Event& event, std::int64_t time_ns);
     void function(const Event& event, std::uint32_t thread);
     void completed(const Event& event, std::int64_t time_ns);
@@ -85,9 +88,14 @@ class TraceWriter final : public Consumer {
     std::vector<Lane> lanes_;
     std::unordered_map<Number, Named> tasks_;
     std::unordered_map<Number, std::string> arrays_;
-    std::unordered_map<Number, std::int64_t> function_begins_;  ///< of device functions that have not returned
-    std::unordered_map<Number, Memory> waiting_;                ///< for memory
-    std::vector<std::uint64_t> named_threads_;
+    struct Function {
+        LaneId lane = LaneId::none;
+        std::int64_t begin_ns = 0;
+    };
+    std::unordered_map<Number, Function> functions_;  ///< of devices, that have not returned
+    std::unordered_map<Number, Memory> waiting_;      ///< for memory
+    std::unordered_set<std::uint64_t> named_threads_;
+    std::uint64_t num_dropped_ = 0;  ///< events for which the host had no memory
 };
 
 }  // namespace kmm::trace

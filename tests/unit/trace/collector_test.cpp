@@ -109,7 +109,7 @@ TEST(Collector, fences_names_and_tasks_come_with_what_they_belong_to) {
     FenceSet fences;
     for (std::uint16_t lane = 0; lane < 7; ++lane) fences.add({static_cast<LaneId>(lane), lane + 1u});
     emitter.sink()->bound(array);
-    emitter.sink()->submitted(task);
+    emitter.sink()->submitted(std::move(task));
     emitter.sink()->note({.what = What::launch, .task = 17}, &fences);
     emitter.sink()->note({.what = What::settled, .task = 17}, nullptr);
     emitter.sink()->named(3, "renamed");

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <sstream>
 
 #include "kmm/error.hpp"
@@ -62,15 +63,63 @@ TEST(Record, a_bad_line_is_named_with_what_was_expected_there) {
         {"kernel 1 on=g0 name=\"f\" chunk=0/1 space=0+1 colour=red", "a part of a task"},
         {"launch g0.c7:1 1", "a lane of the second line of the file"},
         {"launch g0.c0 1", "\":\""},
-        {"evict 1[0] g0 burnt", "\" dropped\""},
         {"settled 1 well", "the end of the line"},
-        {"copy g0.up:1 1[0] host>g0 bytes=", "a number"},
+        {"name 1 \"x\" y", "the end of the line"},
+        {"end lost=0 or so", "the end of the line"},
+        {"evict 1[0] g1 saved", "an array of a line before"},
+        {"kernel 1 on=g4294967295", "a device of the second line of the file"},
+        {"kernel 1 on=g1 name=\"f\" chunk=0/1 space=.", "a device of the second line of the file"},
+        {"kernel 1 on=g0 name=\"f\" chunk=0/1 space=. r7[0]@0:1=c", "an array of a line before, and not 7,"},
     };
     for (const auto& b : bad) {
         const std::string text = refusal(head + b.line + "\n");
         EXPECT_NE(text.find("a.txt, line 3: expected " + std::string(b.expected)), std::string::npos)
             << b.line << ": " << text;
     }
+}
+
+TEST(Record, a_bad_line_behind_an_array_is_named_too) {
+    const std::string array = "array 1 element=8 box=0:4 chunks=0:2;2:4\n";
+    const auto refused = [&](const std::string& line) { return refusal(head + array + line + "\n"); };
+    EXPECT_EQ(refused("evict 1[1] g0 saved\nend lost=0"), "complete");
+    EXPECT_NE(refused("evict 1[2] g0 saved").find("line 4: expected a chunk of array 1 below 2"), std::string::npos);
+    EXPECT_NE(refused("evict 1[0] g0 burnt").find("expected \" dropped\""), std::string::npos);
+    EXPECT_NE(refused("copy g0.up:1 1[0] host>g0 bytes=").find("expected a number"), std::string::npos);
+    EXPECT_NE(refused("end lost=0\nsettled 1").find("line 5: expected nothing behind the last line"),
+              std::string::npos);
+}
+
+TEST(Record, the_lanes_of_the_second_line_are_checked) {
+    for (const char* lanes : {"g0.upx", "g0.c1z", "g0.c0,g0.c0", "g1.c0", "g0.c0 more"}) {
+        const std::string text =
+            refusal("kmm-record 1\nruntime driver=host limits=1,2 lanes=" + std::string(lanes) + "\n");
+        EXPECT_NE(text.find("a.txt, line 2: expected"), std::string::npos) << lanes << ": " << text;
+    }
+}
+
+TEST(Record, one_that_is_cut_off_anywhere_behind_its_head_is_read_up_to_its_last_whole_line) {
+    const std::string whole = head +
+                              "array 1 element=8 box=0:4 chunks=0:2;2:4\nname 1 \"x\"\ncopy g0.up:1 1[0] host>g0 " +
+                              "bytes=1234\nsettled 12\nend lost=0\n";
+    EXPECT_EQ(refusal(whole), "complete");
+    for (std::size_t length = head.size(); length < whole.size(); ++length)
+        EXPECT_EQ(refusal(whole.substr(0, length)), "not complete") << length;
+}
+
+TEST(Record, a_file_is_written_by_one_at_a_time) {
+    const std::string path = ::testing::TempDir() + "kmm_record_twice";
+    {
+        RecordWriter first(path, "record (KMM_RECORD)", {});
+        try {
+            RecordWriter second(path, "record (KMM_RECORD)", {});
+            FAIL() << "two write it";
+        } catch (const InvalidArgument& e) {
+            EXPECT_NE(std::string(e.what()).find("this process writes already: name another file, or one with %r"),
+                      std::string::npos);
+        }
+    }
+    RecordWriter again(path, "record (KMM_RECORD)", {});
+    std::remove(path.c_str());
 }
 
 TEST(Record, a_file_that_cannot_be_written_is_refused_with_its_setting_and_a_remedy) {
