@@ -12,11 +12,9 @@
 #include "kmm/emulation/engine.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -24,6 +22,7 @@
 
 #include <time.h>
 
+#include "driver/locks.hpp"
 #include "kmm/detail/device_access.hpp"
 #include "kmm/emulation/fiber.hpp"
 #include "kmm/emulation/state.hpp"
@@ -76,12 +75,13 @@ struct Warp {
 class RaceBudget {
   public:
     explicit RaceBudget(std::size_t fibers) : fibers_(fibers) {
-        std::unique_lock lock(mutex_);
-        given_back_.wait(lock, [&] { return running_ == 0 || running_ + fibers_ <= race_fibers_running; });
+        locks::Lock lock(mutex_);
+        given_back_.wait(
+            lock, [&]() KMM_REQUIRES(mutex_) { return running_ == 0 || running_ + fibers_ <= race_fibers_running; });
         running_ += fibers_;
     }
     ~RaceBudget() {
-        const std::lock_guard lock(mutex_);
+        const locks::Guard lock(mutex_);
         running_ -= fibers_;
         given_back_.notify_all();
     }
@@ -90,9 +90,9 @@ class RaceBudget {
 
   private:
     const std::size_t fibers_;
-    static inline std::mutex mutex_;
-    static inline std::condition_variable given_back_;
-    static inline std::size_t running_ = 0;
+    static inline locks::Mutex mutex_;
+    static inline locks::Condition given_back_;
+    static inline std::size_t running_ KMM_GUARDED_BY(mutex_) = 0;
 };
 
 struct FreeDeleter {

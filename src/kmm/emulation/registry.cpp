@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "kmm/emulation/kernel.hpp"
 
@@ -21,10 +21,10 @@ namespace {
 using driver::HostKernel;
 
 struct Registry {
-    std::mutex mutex;
-    std::deque<HostKernel> kernels;  // a deque, for stable addresses
-    std::deque<std::string> names;
-    std::map<std::pair<std::uintptr_t, std::uintptr_t>, const HostKernel*> by_key;
+    locks::Mutex mutex;
+    std::deque<HostKernel> kernels KMM_GUARDED_BY(mutex);  // a deque, for stable addresses
+    std::deque<std::string> names KMM_GUARDED_BY(mutex);
+    std::map<std::pair<std::uintptr_t, std::uintptr_t>, const HostKernel*> by_key KMM_GUARDED_BY(mutex);
 };
 
 // Never destroyed: kernels may be launched while static objects are destroyed.
@@ -54,7 +54,7 @@ const char* symbol_of(const void* function, std::deque<std::string>& names) {
 
 const HostKernel* find_or_make(const void* function, RunBlocks run) {
     Registry& all = registry();
-    const std::lock_guard lock(all.mutex);
+    const locks::Guard lock(all.mutex);
     const HostKernel*& known =
         all.by_key[{reinterpret_cast<std::uintptr_t>(function), reinterpret_cast<std::uintptr_t>(run)}];
     if (known != nullptr) return known;

@@ -60,13 +60,13 @@ class ThrownByKernel final : public graph::Unworded {
 /// `*kept`, or what `make` makes of it now. Nothing is locked meanwhile: two who ask at once may both make it, and
 /// one's stays.
 template<typename Make>
-std::exception_ptr worded_once(std::mutex& mutex, std::exception_ptr* kept, Make&& make) {
+std::exception_ptr worded_once(locks::Mutex& mutex, std::exception_ptr* kept, Make&& make) {
     {
-        const std::lock_guard<std::mutex> guard(mutex);
+        const locks::Guard guard(mutex);
         if (*kept != nullptr) return *kept;
     }
     std::exception_ptr made = make();
-    const std::lock_guard<std::mutex> guard(mutex);
+    const locks::Guard guard(mutex);
     if (*kept == nullptr) *kept = std::move(made);
     return *kept;
 }

@@ -5,7 +5,7 @@
 namespace kmm::graph {
 
 void Failures::add(const Task& task) {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     failures_.emplace(task.number, task.failure);
     any_.store(true, std::memory_order_release);
     RootFailure& root = *task.failure->root;
@@ -15,12 +15,11 @@ void Failures::add(const Task& task) {
 
 std::shared_ptr<Failure> Failures::find(TaskNumber number) const {
     if (!any_.load(std::memory_order_acquire)) return nullptr;
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     const auto it = failures_.find(number);
     return it == failures_.end() ? nullptr : it->second;
 }
 
-// With the lock held.
 void Failures::link(RootFailure& root) noexcept {
     root.next = first_undelivered_;
     if (root.next != nullptr) root.next->previous = &root;
@@ -28,7 +27,6 @@ void Failures::link(RootFailure& root) noexcept {
     root.listed = true;
 }
 
-// With the lock held.
 void Failures::unlink(RootFailure& root) noexcept {
     root.delivered = true;
     if (!root.listed) return;
@@ -40,7 +38,7 @@ void Failures::unlink(RootFailure& root) noexcept {
 
 std::shared_ptr<Failure> Failures::deliver(TaskNumber number) {
     if (!any_.load(std::memory_order_acquire)) return nullptr;
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     const auto it = failures_.find(number);
     if (it == failures_.end()) return nullptr;
     unlink(*it->second->root);
@@ -51,7 +49,7 @@ std::vector<std::shared_ptr<RootFailure>> Failures::deliver_before(TaskNumber nu
     std::vector<std::shared_ptr<RootFailure>> roots;
     if (!any_.load(std::memory_order_acquire)) return roots;
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         for (RootFailure* r = first_undelivered_; r != nullptr; r = r->next, ++num_looked_at_)
             if (r->number < number) roots.push_back(failures_.at(r->number)->root);
         for (const auto& r : roots) unlink(*r);
@@ -61,7 +59,7 @@ std::vector<std::shared_ptr<RootFailure>> Failures::deliver_before(TaskNumber nu
 }
 
 void Failures::take_back(const std::vector<std::shared_ptr<RootFailure>>& roots) noexcept {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     for (const auto& r : roots) {
         r->delivered = false;
         if (!r->listed) link(*r);
@@ -69,7 +67,7 @@ void Failures::take_back(const std::vector<std::shared_ptr<RootFailure>>& roots)
 }
 
 std::uint64_t Failures::num_looked_at() const {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     return num_looked_at_;
 }
 

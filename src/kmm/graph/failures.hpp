@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::graph {
@@ -31,14 +31,14 @@ class Failures {
     std::uint64_t num_looked_at() const;
 
   private:
-    void link(RootFailure& root) noexcept;
-    void unlink(RootFailure& root) noexcept;
+    void link(RootFailure& root) noexcept KMM_REQUIRES(mutex_);
+    void unlink(RootFailure& root) noexcept KMM_REQUIRES(mutex_);
 
-    mutable std::mutex mutex_;
+    mutable locks::Mutex mutex_;
     std::atomic<bool> any_{false};
-    UnorderedMap<TaskNumber, std::shared_ptr<Failure>> failures_;
-    RootFailure* first_undelivered_ = nullptr;  // each lives as long as its task's failure
-    std::uint64_t num_looked_at_ = 0;
+    UnorderedMap<TaskNumber, std::shared_ptr<Failure>> failures_ KMM_GUARDED_BY(mutex_);
+    RootFailure* first_undelivered_ KMM_GUARDED_BY(mutex_) = nullptr;  // each lives as long as its task's failure
+    std::uint64_t num_looked_at_ KMM_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace kmm::graph

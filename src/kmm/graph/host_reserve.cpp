@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "kmm/graph/spin_lock.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::graph {
 
@@ -29,8 +29,8 @@ struct Arena {
 };
 
 struct Arenas {
-    SpinLock lock;
-    Arena all[most_arenas];
+    locks::TinyLock lock;
+    Arena all[most_arenas];  // of what is in it all but `begin` and `used_bytes` is under the lock
     std::atomic<std::size_t> current{0};
     std::atomic<std::size_t> num{0};
 };
@@ -68,7 +68,7 @@ void add_arena(std::atomic<bool>& is_whole) {
     Arenas& r = arenas();
     void* const memory = ::operator new(HostReserve::size_bytes);
     {
-        const std::lock_guard<SpinLock> guard(r.lock);
+        const locks::Guard guard(r.lock);
         for (std::size_t i = 0; i < most_arenas; ++i) {
             Arena& a = r.all[i];
             if (a.begin.load(std::memory_order_relaxed) != 0) continue;
@@ -88,7 +88,7 @@ void add_arena(std::atomic<bool>& is_whole) {
 
 bool is_whole_enough(std::atomic<bool>& is_whole) noexcept {
     Arenas& r = arenas();
-    const std::lock_guard<SpinLock> guard(r.lock);
+    const locks::Guard guard(r.lock);
     const Arena& current = r.all[r.current];
     if (current.begin.load(std::memory_order_relaxed) != 0 && current.used_bytes == 0) {
         is_whole.store(true, std::memory_order_relaxed);
@@ -116,7 +116,7 @@ void HostReserve::make_whole() {
 
 std::size_t HostReserve::used_bytes() noexcept {
     Arenas& r = arenas();
-    const std::lock_guard<SpinLock> guard(r.lock);
+    const locks::Guard guard(r.lock);
     std::size_t bytes = 0;
     for (const Arena& a : r.all) bytes += a.used_bytes;
     return bytes;
@@ -124,7 +124,7 @@ std::size_t HostReserve::used_bytes() noexcept {
 
 void* HostReserve::take(std::size_t bytes) {
     Arenas& r = arenas();
-    const std::lock_guard<SpinLock> guard(r.lock);
+    const locks::Guard guard(r.lock);
     is_whole_.store(false, std::memory_order_relaxed);
     if (void* const memory = cut(r.all[r.current], bytes)) return memory;
     for (std::size_t i = 0; i < r.num.load(std::memory_order_relaxed); ++i)
@@ -140,7 +140,7 @@ bool HostReserve::give(void* memory, std::size_t bytes) noexcept {
         Arena& a = r.all[i];
         // An arena is never given up, so that whoever has memory of it sees it.
         if (address - a.begin.load(std::memory_order_relaxed) >= size_bytes) continue;
-        const std::lock_guard<SpinLock> guard(r.lock);
+        const locks::Guard guard(r.lock);
         const std::size_t index = index_of(bytes);
         a.used_bytes -= smallest_block << index;
         auto* const block = static_cast<FreeBlock*>(memory);

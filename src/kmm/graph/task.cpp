@@ -132,10 +132,10 @@ void TaskPool::add_slab() {
 }
 
 Task* TaskPool::take() {
-    std::lock_guard<SpinLock> guard(takers_.lock);
+    const locks::Guard guard(takers_.lock);
     std::vector<Task*>& free = takers_.tasks;
     if (free.empty()) {
-        std::lock_guard<SpinLock> guard_givers(givers_.lock);
+        const locks::Guard guard_givers(givers_.lock);
         free.swap(givers_.tasks);
         if (free.empty()) add_slab();
     }
@@ -149,12 +149,12 @@ Task* TaskPool::take() {
 
 void TaskPool::give(Task* task) noexcept {
     task->recycle();
-    std::lock_guard<SpinLock> guard(givers_.lock);
+    const locks::Guard guard(givers_.lock);
     givers_.tasks.push_back(task);  // cannot allocate: both lists have room for every record
 }
 
 void TaskTable::add_pages(TaskNumber last) {
-    std::lock_guard<SpinLock> guard(lock_);
+    const locks::Guard guard(lock_);
     while (last >= room_end_) {
         if (spare_.empty()) {
             pages_.push_back(std::make_unique<Page>());
@@ -169,7 +169,7 @@ void TaskTable::add_pages(TaskNumber last) {
 TaskNumber TaskTable::add(Task* task) {
     reserve(1);
     const TaskNumber number = last_.load(std::memory_order_relaxed) + 1;
-    std::lock_guard<SpinLock> guard(lock_);
+    const locks::Guard guard(lock_);
     const TaskNumber relative = number - first_page_number_;
     pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size] = task;
     task->number = number;
@@ -185,17 +185,17 @@ Task* TaskTable::locate(TaskNumber number) const noexcept {
 }
 
 Task* TaskTable::find(TaskNumber number) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
+    const locks::Guard guard(lock_);
     return locate(number);
 }
 
 void TaskTable::find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
+    const locks::Guard guard(lock_);
     for (std::size_t i = 0; i < count; ++i) out[i] = locate(predecessors[i].number);
 }
 
 void TaskTable::remove(TaskNumber number) noexcept {
-    std::lock_guard<SpinLock> guard(lock_);
+    const locks::Guard guard(lock_);
     const TaskNumber relative = number - first_page_number_;
     pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size] = nullptr;
     TaskNumber settled = settled_up_to_.load(std::memory_order_relaxed);

@@ -11,14 +11,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/position.hpp"
-#include "kmm/graph/spin_lock.hpp"
 
 namespace kmm::memory {
 struct Chunk;
@@ -183,8 +182,8 @@ struct RootFailure {
     RootFailure* previous = nullptr;
     RootFailure* next = nullptr;
     // Words, from the first time on that somebody asked for them.
-    std::mutex words_mutex;  ///< never held while they are made
-    std::exception_ptr worded_cause;
+    locks::Mutex words_mutex;  ///< never held while they are made
+    std::exception_ptr worded_cause KMM_GUARDED_BY(words_mutex);
     std::exception_ptr error;  ///< the TaskError that wait() throws
 };
 
@@ -316,14 +315,14 @@ class TaskPool {
 
   private:
     struct alignas(64) List {
-        SpinLock lock;
-        std::vector<Task*> tasks;
+        locks::TinyLock lock;
+        std::vector<Task*> tasks KMM_GUARDED_BY(lock);
     };
-    void add_slab();
+    void add_slab() KMM_REQUIRES(takers_.lock, givers_.lock);
 
     List takers_;
     List givers_;
-    std::vector<std::unique_ptr<Task[]>> slabs_;  ///< under both locks
+    std::vector<std::unique_ptr<Task[]>> slabs_ KMM_GUARDED_BY(takers_.lock);  ///< and under that of the givers
     static constexpr std::size_t slab_size = 64;
 };
 
@@ -355,13 +354,13 @@ class TaskTable {
     }
     /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
     template<typename F> auto with(TaskNumber number, F&& f) {
-        std::lock_guard<SpinLock> guard(lock_);
+        const locks::Guard guard(lock_);
         return f(locate(number));
     }
     void remove(TaskNumber number) noexcept;
     /// Calls `f(Task&)` for every task that is not settled, under the lock. O(tasks): for failures only.
     template<typename F> void for_each(F&& f) {
-        std::lock_guard<SpinLock> guard(lock_);
+        const locks::Guard guard(lock_);
         for (const auto& page : pages_)
             for (Task* t : page->tasks)
                 if (t != nullptr) f(*t);
@@ -375,14 +374,14 @@ class TaskTable {
         Task* tasks[page_size] = {};
     };
     static constexpr std::size_t found_at_once = 1024;
-    Task* locate(TaskNumber number) const noexcept;
+    Task* locate(TaskNumber number) const noexcept KMM_REQUIRES(lock_);
     void add_pages(TaskNumber last);
     void find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept;
 
-    mutable SpinLock lock_;
-    std::deque<std::unique_ptr<Page>> pages_;
-    std::vector<std::unique_ptr<Page>> spare_;
-    TaskNumber first_page_number_ = 0;  ///< number of the first entry of pages_.front()
+    mutable locks::TinyLock lock_;
+    std::deque<std::unique_ptr<Page>> pages_ KMM_GUARDED_BY(lock_);
+    std::vector<std::unique_ptr<Page>> spare_ KMM_GUARDED_BY(lock_);
+    TaskNumber first_page_number_ KMM_GUARDED_BY(lock_) = 0;  ///< number of the first entry of pages_.front()
     /// The number after the last entry of pages_.back(), which stays when a page at the front goes. Order lock, not
     /// `lock_`: that the planner takes for every task, and a submit should wait for its cache line once.
     TaskNumber room_end_ = 0;

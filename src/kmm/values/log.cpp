@@ -9,7 +9,6 @@
 
 #include <cctype>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -19,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/error.hpp"
@@ -57,19 +57,20 @@ struct Line {
 };
 
 struct Destination {
-    std::mutex mutex;
-    std::condition_variable progress;
-    std::deque<Line> waiting;
-    std::uint64_t written = 0;    ///< lines that were to be delivered, those included that were dropped
-    std::uint64_t delivered = 0;  ///< likewise
-    std::uint64_t dropped = 0;    ///< and nobody was told yet
-    Level last_level = critical;
-    const char* last_words = nullptr;  ///< a line for which there was no memory
-    bool delivering = false;           ///< some thread is at it
-    bool calling = false;              ///< and inside the handler
-    std::uint64_t calls = 0;           ///< of the handler, this one included
-    void (*handler)(int level, const char* text, void* user) = nullptr;
-    void* user = nullptr;
+    locks::Mutex mutex;
+    locks::Condition progress;
+    std::deque<Line> waiting KMM_GUARDED_BY(mutex);
+    std::uint64_t
+        written KMM_GUARDED_BY(mutex) = 0;  ///< lines that were to be delivered, those included that were dropped
+    std::uint64_t delivered KMM_GUARDED_BY(mutex) = 0;  ///< likewise
+    std::uint64_t dropped KMM_GUARDED_BY(mutex) = 0;    ///< and nobody was told yet
+    Level last_level KMM_GUARDED_BY(mutex) = critical;
+    const char* last_words KMM_GUARDED_BY(mutex) = nullptr;  ///< a line for which there was no memory
+    bool delivering KMM_GUARDED_BY(mutex) = false;           ///< some thread is at it
+    bool calling KMM_GUARDED_BY(mutex) = false;              ///< and inside the handler
+    std::uint64_t calls KMM_GUARDED_BY(mutex) = 0;           ///< of the handler, this one included
+    void (*handler)(int level, const char* text, void* user) KMM_GUARDED_BY(mutex) = nullptr;
+    void* user KMM_GUARDED_BY(mutex) = nullptr;
 };
 
 // Never destroyed: threads of the library may log while the process ends.
@@ -135,7 +136,7 @@ void hand_out(int level, const char* text, void (*handler)(int, const char*, voi
 void deliver() noexcept {
     Destination& to = destination();
     delivers_here = true;
-    std::unique_lock lock(to.mutex);
+    locks::Lock lock(to.mutex);
     for (;;) {
         Line line{warn, {}};
         char lost[112];
@@ -177,8 +178,10 @@ void deliver() noexcept {
 void watch_forks() noexcept {
     static std::once_flag once;
     std::call_once(once, [] {
-        (void)pthread_atfork([] { destination().mutex.lock(); }, [] { destination().mutex.unlock(); },
-                             [] {
+        // Unchecked: what the first takes the others let go, in other calls of the system.
+        (void)pthread_atfork([]() KMM_UNCHECKED_LOCKS { destination().mutex.lock(); },
+                             []() KMM_UNCHECKED_LOCKS { destination().mutex.unlock(); },
+                             []() KMM_UNCHECKED_LOCKS {
                                  Destination& to = destination();
                                  to.waiting.clear();
                                  to.delivered = to.written;
@@ -196,7 +199,7 @@ void watch_forks() noexcept {
 bool queue(Level level, const char* text, bool stays) noexcept {
     watch_forks();
     Destination& to = destination();
-    const std::lock_guard lock(to.mutex);
+    const locks::Guard lock(to.mutex);
     ++to.written;
     bool queued = false;
     try {
@@ -223,7 +226,7 @@ bool deliver_on_a_thread() noexcept {
         return true;
     } catch (...) {
         Destination& to = destination();
-        const std::lock_guard lock(to.mutex);
+        const locks::Guard lock(to.mutex);
         to.delivering = false;
         to.progress.notify_all();
         return false;
@@ -263,7 +266,7 @@ void prepare() { (void)destination(); }
 void flush() noexcept {
     Destination& to = destination();
     if (delivers_here) return;
-    std::unique_lock lock(to.mutex);
+    locks::Lock lock(to.mutex);
     const std::uint64_t until = to.written;
     if (to.delivered >= until) return;
     if (!std::exchange(to.delivering, true)) {
@@ -275,7 +278,8 @@ void flush() noexcept {
             return deliver();
         }
     }
-    (void)to.progress.wait_for(lock, longest_flush, [&] { return to.delivered >= until || !to.delivering; });
+    (void)to.progress.wait_for(lock, longest_flush,
+                               [&]() KMM_REQUIRES(to.mutex) { return to.delivered >= until || !to.delivering; });
 }
 
 bool& of_library_thread() noexcept {
@@ -296,13 +300,15 @@ void set_global_log_level(const std::string& name) {
 void set_log_handler(void (*handler)(int level, const char* text, void* user), void* user) {
     log::flush();  // what was written so far is for the handler before
     log::Destination& to = log::destination();
-    std::unique_lock lock(to.mutex);
+    locks::Lock lock(to.mutex);
     const bool was_set = to.handler != nullptr;
     to.handler = handler;
     to.user = user;
     // The one that was replaced may go: it is not called any more, unless it is the one that calls here.
     const std::uint64_t call = to.calls;  // a later one is of the new handler, which may block until this returns
-    if (was_set && !log::delivers_here) to.progress.wait(lock, [&] { return !to.calling || to.calls != call; });
+    if (was_set && !log::delivers_here) {
+        while (to.calling && to.calls == call) to.progress.wait(lock);
+    }
 }
 
 }  // namespace kmm

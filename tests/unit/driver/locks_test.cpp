@@ -13,8 +13,24 @@ namespace {
 
 namespace locks = kmm::locks;
 
-TEST(ShortLock, lets_one_thread_in_at_a_time) {
-    locks::ShortLock lock;
+template<typename L>
+class ShortLocks : public testing::Test {};
+using BothShortLocks = testing::Types<locks::ShortLock, locks::TinyLock>;
+TYPED_TEST_SUITE(ShortLocks, BothShortLocks);
+
+// Unchecked: clang would not let a thread take twice what it has.
+template<typename L>
+void expect_taken_once(L& lock) KMM_UNCHECKED_LOCKS {
+    EXPECT_TRUE(lock.try_lock());
+    EXPECT_FALSE(lock.try_lock());
+    EXPECT_FALSE(lock.try_lock_briefly());
+    lock.unlock();
+    EXPECT_TRUE(lock.try_lock_briefly());
+    lock.unlock();
+}
+
+TYPED_TEST(ShortLocks, lets_one_thread_in_at_a_time) {
+    TypeParam lock;
     long count = 0;
     constexpr int num_threads = 8;
     constexpr int num_rounds = 20000;
@@ -29,13 +45,11 @@ TEST(ShortLock, lets_one_thread_in_at_a_time) {
     }
     for (std::thread& t : threads) t.join();
     EXPECT_EQ(count, long{num_threads} * num_rounds);
-    EXPECT_TRUE(lock.try_lock());
-    EXPECT_FALSE(lock.try_lock());
-    lock.unlock();
+    expect_taken_once(lock);
 }
 
-TEST(ShortLock, a_waiter_that_sleeps_is_woken) {
-    locks::ShortLock lock;
+TYPED_TEST(ShortLocks, a_waiter_that_has_waited_for_long_gets_it) {
+    TypeParam lock;
     for (int round = 0; round < 200; ++round) {
         lock.lock();
         bool entered = false;
@@ -53,7 +67,7 @@ TEST(ShortLock, a_waiter_that_sleeps_is_woken) {
 }
 
 // Books that outlive every static object have one.
-static_assert(std::is_trivially_destructible_v<locks::ShortLock> && sizeof(locks::ShortLock) == 4);
+static_assert(std::is_trivially_destructible_v<locks::TinyLock> && sizeof(locks::TinyLock) == 4);
 
 struct Counted {
     locks::Mutex mutex;
