@@ -45,6 +45,9 @@ if(KMM_SANITIZER STREQUAL "address")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=address,undefined)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # says it as g++ does
+    add_compile_definitions($<$<COMPILE_LANGUAGE:CXX>:__SANITIZE_ADDRESS__>)
+  endif()
 elseif(KMM_SANITIZER STREQUAL "thread")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread>)
   add_link_options(-fsanitize=thread)
@@ -63,9 +66,16 @@ target_compile_options(kmm_common INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
+# src/driver/locks.hpp: what a lock guards is used with the lock.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror=thread-safety>)
+endif()
 # Instrumented code makes g++ see uninitialised values that are not there: the plain builds judge warnings.
 if(KMM_SANITIZER)
-  target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  endif()
 elseif(KMM_WERROR)
   target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

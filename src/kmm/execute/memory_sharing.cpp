@@ -249,7 +249,7 @@ std::chrono::steady_clock::duration patience_of(double seconds) {
 }  // namespace
 
 void MemoryService::await_now(memory::MemoryIndex m, std::size_t bytes, bool patient) {
-    Awaited& awaited = memories_[m].awaited.emplace();
+    Awaited& awaited = memories_[m].awaited.emplace(Awaited{});
     const Clock::time_point now = Clock::now();
     awaited.bytes = bytes;
     awaited.turn = {now, number_};

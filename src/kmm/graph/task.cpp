@@ -52,9 +52,11 @@ void Task::prefetch() const noexcept {
 void Task::prefetch_lists() const noexcept {
     constexpr std::size_t line = 64;
     const auto fetch = [](const auto& list) {
-        const auto* const begin = reinterpret_cast<const char*>(list.data());
+        // A number: it is 0 where the host had no memory for the list ahead.
+        const auto begin = reinterpret_cast<std::uintptr_t>(list.data());
         const std::size_t bytes = usual_accesses * sizeof(*list.data());
-        for (std::size_t at = 0; at < bytes; at += line) __builtin_prefetch(begin + at, 1);
+        for (std::size_t at = 0; at < bytes; at += line)
+            __builtin_prefetch(reinterpret_cast<const void*>(begin + at), 1);
     };
     fetch(accesses);
     fetch(layouts);

@@ -67,6 +67,11 @@ class giving final : public rmm::mr::device_memory_resource {
     void do_deallocate(void*, std::size_t, rmm::cuda_stream_view) override {}
 };
 
+std::size_t num_sized(rmm_resource& r) {
+    const kmm::locks::Guard in(r.sized.mutex);
+    return r.sized.blocks.size();
+}
+
 TEST(CInterface, the_hook_for_cupy_remembers_no_null_and_the_last_block_of_an_address) {
     giving resource;
     rmm::mr::set_current_device_resource(&resource);
@@ -74,15 +79,15 @@ TEST(CInterface, the_hook_for_cupy_remembers_no_null_and_the_last_block_of_an_ad
     ASSERT_EQ(rmm_get_device_resource(-1, &raw), RMM_OK);
     const owned external(raw);
     for (int i = 0; i < 1000; ++i) EXPECT_EQ(rmm_cupy_allocate(external.get(), 100, 0), nullptr);
-    EXPECT_EQ(external->sized.blocks.size(), 0u);
+    EXPECT_EQ(num_sized(*external), 0u);
     resource.what = &resource;
     // The first one is freed by its size, so that the hook does not see it.
     EXPECT_EQ(rmm_cupy_allocate(external.get(), 100, 0), &resource);
     EXPECT_EQ(rmm_deallocate(external.get(), &resource, 100, nullptr), RMM_OK);
     EXPECT_EQ(rmm_cupy_allocate(external.get(), 200, 0), &resource);
-    EXPECT_EQ(external->sized.blocks.size(), 1u);
+    EXPECT_EQ(num_sized(*external), 1u);
     rmm_cupy_deallocate(external.get(), &resource, 0);
-    EXPECT_EQ(external->sized.blocks.size(), 0u);
+    EXPECT_EQ(num_sized(*external), 0u);
     rmm::mr::set_current_device_resource(nullptr);
 }
 
