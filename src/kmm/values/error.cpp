@@ -83,7 +83,7 @@ std::string conflict_text(const std::string& array_name, const ConflictParty& fi
 // The remedies are true of every array: one that is not bound yet takes neither fill nor copy_from.
 std::string uninitialized_text(const std::string& array_name, const Region& region, const SourceLocation& where) {
     std::string text = "read of ";
-    if (region.size() == 0)
+    if (region.empty())
         text += array_name.empty() ? "a scalar" : "the scalar \"" + array_name + "\"";
     else
         text += array_text(array_name) + " at " + detail::text_of(region);

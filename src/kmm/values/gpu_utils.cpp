@@ -23,6 +23,7 @@ driver::Driver& process_driver() {
 std::vector<GPUdevice_t> get_gpu_devices() {
     std::vector<GPUdevice_t> devices;
     const int count = process_driver().device_count();
+    devices.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; i++) devices.push_back(i);
     return devices;
 }

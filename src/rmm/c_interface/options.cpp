@@ -43,7 +43,10 @@ void options::parse(const char* text) {
         if (*at == '"') {
             for (++at;; ++at) {
                 if (*at == 0) refuse("the double quotes of '" + e.key + "' do not end");
-                if (*at == '"' && *++at != '"') break;
+                if (*at == '"') {
+                    ++at;
+                    if (*at != '"') break;
+                }
                 e.value += *at;
             }
             if (*at != 0 && !separates(*at)) refuse("there is something behind the double quotes of '" + e.key + "'");

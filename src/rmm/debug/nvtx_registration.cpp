@@ -68,7 +68,9 @@ class nvtx_registration final : public memory_registration {
         const kmm::locks::Guard lock(mutex_);
         const auto address = reinterpret_cast<std::uintptr_t>(block);
         auto at = heaps_.upper_bound(address);
-        if (at == heaps_.begin() || (--at)->second.end <= address) return false;
+        if (at == heaps_.begin()) return false;
+        --at;
+        if (at->second.end <= address) return false;
         *heap = at->second.handle;
         return true;
     }

@@ -294,6 +294,7 @@ void heap::remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end
         const owner of = at->of;
         if (at->address < begin) {
             resize(at, at->address, begin - at->address, begins_region);
+            // NOLINTNEXTLINE(bugprone-use-after-move): no piece is behind the one that reaches beyond the end
             if (at_end > end) insert(at, end, at_end - end, false, std::move(copy), of, next);
         } else if (at_end > end) {
             resize(at, end, at_end - end, false);

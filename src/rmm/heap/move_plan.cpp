@@ -89,6 +89,32 @@ std::vector<std::uint32_t> in_order(std::span<const free_extent> extents, std::s
     return order;
 }
 
+/// Of the extents that have room beside them, the largest first.
+std::vector<std::uint32_t> with_room(std::span<const free_extent> extents) {
+    std::vector<std::uint32_t> by_size;
+    for (std::size_t i = 0; i < extents.size(); ++i)
+        if (extents[i].room_before != 0 || extents[i].room_behind != 0)
+            by_size.push_back(static_cast<std::uint32_t>(i));
+    std::sort(by_size.begin(), by_size.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return extents[a].where.size_bytes > extents[b].where.size_bytes;
+    });
+    return by_size;
+}
+
+/// Where nothing is moved, fresh memory comes in steps: as much as one has, if there is room for it.
+void fill_step(move_plan& plan, std::span<const free_extent> extents, const supply& from, std::size_t granularity) {
+    if (!plan.possible || plan.num_moved != 0 || plan.fresh_bytes == 0 || plan.fresh_bytes >= from.step_bytes) return;
+    std::size_t room = from.step_bytes;
+    for (const free_extent& e : extents)
+        if (plan.where != side::anywhere && e.where == plan.kept)
+            room = plan.where == side::behind ? e.room_behind : e.room_before;
+    const std::size_t more = std::min({from.step_bytes, from.fresh_bytes}) / granularity * granularity;
+    const std::size_t new_bytes = plan.new_bytes - plan.fresh_bytes + more;
+    if (more <= plan.fresh_bytes || new_bytes > room) return;
+    plan.fresh_bytes = more;
+    plan.new_bytes = new_bytes;
+}
+
 }  // namespace
 
 std::size_t best_largest_piece(std::size_t most_bytes, std::size_t granularity) noexcept {
@@ -151,15 +177,8 @@ move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, st
     // Of the extents that have the room the largest needs least beside it; smaller ones are tried too, as its own
     // pieces may be what is needed.
     constexpr std::size_t num_tried = 4;
-    std::vector<std::uint32_t> by_size;
-    for (std::size_t i = 0; i < extents.size(); ++i)
-        if (extents[i].room_before != 0 || extents[i].room_behind != 0)
-            by_size.push_back(static_cast<std::uint32_t>(i));
-    std::sort(by_size.begin(), by_size.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return extents[a].where.size_bytes > extents[b].where.size_bytes;
-    });
     std::size_t tried = 0;
-    for (const std::uint32_t i : by_size) {
+    for (const std::uint32_t i : with_room(extents)) {
         const free_extent& e = extents[i];
         if (e.where.size_bytes >= bytes) continue;
         const std::size_t need = round_up(bytes - e.where.size_bytes);
@@ -169,18 +188,7 @@ move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, st
     }
     consider(no_extent, round_up(bytes));
 
-    if (best.possible && best.num_moved == 0 && best.fresh_bytes != 0 && best.fresh_bytes < from.step_bytes) {
-        std::size_t room = from.step_bytes;
-        for (const free_extent& e : extents)
-            if (best.where != side::anywhere && e.where == best.kept)
-                room = best.where == side::behind ? e.room_behind : e.room_before;
-        const std::size_t more = std::min({from.step_bytes, from.fresh_bytes}) / granularity * granularity;
-        const std::size_t new_bytes = best.new_bytes - best.fresh_bytes + more;
-        if (more > best.fresh_bytes && new_bytes <= room) {
-            best.fresh_bytes = more;
-            best.new_bytes = new_bytes;
-        }
-    }
+    fill_step(best, extents, from, granularity);
     std::sort(best_chosen.begin(), best_chosen.end(),
               [&](std::uint32_t a, std::uint32_t b) { return pieces[a].where.address < pieces[b].where.address; });
     for (const std::uint32_t index : best_chosen) append_merged(best.moved, pieces[index].where);

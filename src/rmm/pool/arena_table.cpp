@@ -251,7 +251,7 @@ void arena_table::orphan_unused() noexcept {
         ++pool_.num_steps_;
         if (a.handle == arena::no_stream()) continue;
         bool is_over = false;
-        switch (a.kind) {
+        switch (a.kind.load(std::memory_order_relaxed)) {
         case stream_kind::per_thread: is_over = rmm::detail::thread_has_ended(a.number); break;
         case stream_kind::owned: is_over = a.home.load()->has_ended(); break;
         case stream_kind::foreign:

@@ -463,6 +463,32 @@ std::size_t virtual_source::fitting_piece(std::size_t used_bytes) const noexcept
     return heap::fitting_piece(used_bytes, most, largest_piece_bytes_, granularity_);
 }
 
+/// What leaves its addresses goes into the row; with a failure, what has left them so far.
+Status virtual_source::unmap_all(const std::vector<range>& moved, row& r) {
+    for (const range& m : moved)
+        for (auto p = pieces_.find(m.address); p != pieces_.end() && p->first < m.end();) {
+            if (const Status status = unmap(p->first, p->second); !status.ok()) return status;
+            auto next = std::next(p);
+            r.push_back(leave(p));
+            p = next;
+        }
+    return {};
+}
+
+/// Where the row goes, as planned. `grows`: from `end_of_growth` on, if there is room.
+range virtual_source::target_of(const heap::move_plan& plan, const row& r, bool grows,
+                                std::uintptr_t end_of_growth) const {
+    range target{end_of_growth, 0};
+    for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
+    if (plan.where == heap::side::behind)
+        target.address = plan.kept.end();
+    else if (plan.where == heap::side::before)
+        target.address = plan.kept.address - target.size_bytes;
+    else if (!grows || holes_.room_behind(target.address) < target.size_bytes)
+        target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0);
+    return target;
+}
+
 virtual_source::remapping virtual_source::remap(const heap::move_plan& plan, std::uintptr_t* end_of_growth) {
     remapping result{status_, plan.moved};
     if (!status_.ok()) return result;
@@ -487,24 +513,11 @@ virtual_source::remapping virtual_source::remap(const heap::move_plan& plan, std
     if (result.status = complete(r, moved_bytes, plan, num_moved + how.parts.size()); !result.status.ok())
         return result;
 
-    for (const range& m : plan.moved)
-        for (auto p = pieces_.find(m.address); result.status.ok() && p != pieces_.end() && p->first < m.end();) {
-            if (result.status = unmap(p->first, p->second); !result.status.ok()) break;
-            auto next = std::next(p);
-            r.push_back(leave(p));
-            p = next;
-        }
+    result.status = unmap_all(plan.moved, r);
     if (result.status.ok()) result.status = melt(r, how);
 
-    range target{*end_of_growth, 0};
-    for (const node& n : r) target.size_bytes += n.mapped().size_bytes;
     const bool grows = num_moved == 0 && plan.where == heap::side::anywhere;
-    if (plan.where == heap::side::behind)
-        target.address = plan.kept.end();
-    else if (plan.where == heap::side::before)
-        target.address = plan.kept.address - target.size_bytes;
-    else if (!grows || holes_.room_behind(target.address) < target.size_bytes)
-        target.address = holes_.roomiest(target.size_bytes, granularity_).value_or(0);
+    const range target = target_of(plan, r, grows, *end_of_growth);
     if (result.status.ok() && !holes_.take(target)) result.status = no_memory;
     if (result.status.ok()) {
         largest_first(r);

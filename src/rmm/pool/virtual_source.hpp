@@ -182,6 +182,8 @@ class virtual_source {
     melting prepare_melting(const heap::move_plan& plan, std::size_t moved_bytes) const;
     driver::Status melt(row& r, melting& how) noexcept;
     driver::Status complete(row& r, std::size_t has_bytes, const heap::move_plan& plan, std::size_t num_expected);
+    driver::Status unmap_all(const std::vector<heap::range>& moved, row& r);
+    heap::range target_of(const heap::move_plan& plan, const row& r, bool grows, std::uintptr_t end_of_growth) const;
     void note_ceiling(driver::Status created) noexcept;
     std::size_t take_spare(row& r, std::size_t bytes) noexcept;
     void drop_spare(std::size_t index) noexcept;
