@@ -294,7 +294,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     Task* const gate = to_user ? batch.make() : nullptr;
     Task* const all = batch.make();
     {
-        std::lock_guard<std::mutex> guard(core.order());
+        const locks::Guard guard(core.order());
         core.check_open();
         for (const std::size_t i : chunks) {
             const Box part = graph::intersection(b.layout.chunks()[i].box, region);
@@ -430,7 +430,7 @@ void array_synchronize(const ArrayRecord& array) {
     RuntimeCore& core = *b->runtime;
     graph::Predecessors users;
     {
-        std::lock_guard<std::mutex> guard(core.order());
+        const locks::Guard guard(core.order());
         std::vector<graph::TaskNumber> numbers;
         for (const graph::ChunkHistory& h : b->histories) {
             numbers.clear();

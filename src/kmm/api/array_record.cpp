@@ -99,13 +99,13 @@ ArrayRecord::~ArrayRecord() {
 
 std::string ArrayRecord::name() const {
     static std::atomic<std::uint64_t> next{1};
-    std::lock_guard<std::mutex> guard(name_mutex_);
+    const locks::Guard guard(name_mutex_);
     if (name_.empty()) name_ = "array " + std::to_string(next.fetch_add(1));
     return name_;
 }
 
 void ArrayRecord::set_name(std::string name) {
-    std::lock_guard<std::mutex> guard(name_mutex_);
+    const locks::Guard guard(name_mutex_);
     if (Binding* bound = binding()) bound->data->set_name(name);
     name_ = std::move(name);
 }

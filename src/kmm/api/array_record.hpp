@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/graph/history.hpp"
@@ -57,8 +57,8 @@ class ArrayRecord {
     DataType type_;
     std::size_t element_bytes_;
     std::size_t element_alignment_;
-    mutable std::mutex name_mutex_;
-    mutable std::string name_;
+    mutable locks::Mutex name_mutex_;
+    mutable std::string name_ KMM_GUARDED_BY(name_mutex_);
     std::atomic<Binding*> binding_{nullptr};
 };
 

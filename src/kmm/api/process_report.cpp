@@ -1,10 +1,10 @@
 #include "kmm/api/process_report.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "kmm/api/runtime_handle.hpp"
 #include "kmm/error.hpp"
@@ -15,8 +15,8 @@ namespace kmm {
 namespace {
 
 struct Runtimes {
-    std::mutex mutex;
-    std::vector<std::weak_ptr<detail::RuntimeCore>> list;
+    locks::Mutex mutex;
+    std::vector<std::weak_ptr<detail::RuntimeCore>> list KMM_GUARDED_BY(mutex);
 };
 
 // Never destroyed: a runtime may start or report while static objects are being destroyed.
@@ -24,8 +24,9 @@ Runtimes& runtimes() { return driver::never_destroyed<Runtimes>(); }
 
 std::vector<std::shared_ptr<detail::RuntimeCore>> living() {
     std::vector<std::shared_ptr<detail::RuntimeCore>> result;
-    const std::lock_guard<std::mutex> guard(runtimes().mutex);
-    for (const std::weak_ptr<detail::RuntimeCore>& entry : runtimes().list) {
+    Runtimes& all = runtimes();
+    const locks::Guard guard(all.mutex);
+    for (const std::weak_ptr<detail::RuntimeCore>& entry : all.list) {
         if (std::shared_ptr<detail::RuntimeCore> core = entry.lock()) result.push_back(std::move(core));
     }
     return result;
@@ -34,8 +35,9 @@ std::vector<std::shared_ptr<detail::RuntimeCore>> living() {
 }  // namespace
 
 void detail::remember_runtime(const std::shared_ptr<RuntimeCore>& core) {
-    const std::lock_guard<std::mutex> guard(runtimes().mutex);
-    auto& list = runtimes().list;
+    Runtimes& all = runtimes();
+    const locks::Guard guard(all.mutex);
+    auto& list = all.list;
     list.erase(std::remove_if(list.begin(), list.end(), [](const auto& entry) { return entry.expired(); }), list.end());
     list.push_back(core);
 }

@@ -17,7 +17,6 @@
 namespace kmm::detail {
 
 using graph::Access;
-using graph::Predecessor;
 using graph::Task;
 using graph::TaskKind;
 using graph::TaskNumber;
@@ -426,7 +425,7 @@ EventId Submission::commit() {
     EventId event;
     bool was_idle = false;
     {
-        std::lock_guard<std::mutex> guard(core.order());
+        const locks::Guard guard(core.order());
         core.check_open();  // once more: close() takes its place in the order under the same lock
         d.bind_arrays();
         d.make_plan();

@@ -60,7 +60,7 @@ DeviceThread::~DeviceThread() {
 
 void DeviceThread::push(graph::Vector<Instruction>& instructions) {
     {
-        std::lock_guard<graph::SpinLock> guard(queue_lock_);
+        const locks::Guard guard(queue_lock_);
         if (queue_.empty())
             queue_.swap(instructions);
         else
@@ -80,7 +80,7 @@ void DeviceThread::no_more_instructions() noexcept {
 
 bool DeviceThread::take() noexcept {
     if (!queue_filled_.load(std::memory_order_seq_cst)) return false;
-    std::lock_guard<graph::SpinLock> guard(queue_lock_);
+    const locks::Guard guard(queue_lock_);
     batch_.swap(queue_);
     queue_filled_.store(false, std::memory_order_seq_cst);
     return !batch_.empty();

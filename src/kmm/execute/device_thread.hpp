@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/execute/lanes.hpp"
 #include "kmm/execute/messages.hpp"
 #include "kmm/execute/sleeper.hpp"
@@ -120,8 +121,8 @@ class DeviceThread {
     Reports& reports_;
     ErrorMaker& errors_;
 
-    graph::SpinLock queue_lock_;
-    graph::Vector<Instruction> queue_;
+    locks::TinyLock queue_lock_;
+    graph::Vector<Instruction> queue_ KMM_GUARDED_BY(queue_lock_);
     std::atomic<bool> queue_filled_{false};
     graph::Vector<Instruction> batch_;
     std::atomic<bool> stop_{false};

@@ -61,7 +61,7 @@ void RuntimeCore::take_back_what_is_not_on_its_way() noexcept {
 
 /// What the turn that was broken off has not read to the end, and what came since.
 void RuntimeCore::read_after_giving_up() noexcept {
-    const auto read = [this](std::size_t first) {
+    const auto read = [this](std::size_t first) KMM_REQUIRES(baton_) {
         for (; first < messages_.size(); ++first) came_back(messages_[first]);
         messages_.clear();
         next_message_ = 0;
@@ -98,7 +98,7 @@ void RuntimeCore::settle_what_is_over() noexcept {
     {
         // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for
         // the baton under it.
-        std::lock_guard<std::mutex> guard(order_);
+        const locks::Guard guard(order_);
         last = table_.last();
     }
     Task** link = &left_over_;

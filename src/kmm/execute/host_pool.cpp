@@ -111,7 +111,7 @@ Launchers::Launchers(std::uint32_t device, const std::vector<LaneId>& lanes, Lan
 /// The lane with the fewest functions: more than one only where others wait, or seem to. A thread keeps to one while it
 /// can, whose DeviceResource it has.
 Launchers::Turn Launchers::begin_function(std::size_t preferred) noexcept {
-    std::lock_guard<std::mutex> guard(lanes_mutex_);
+    const locks::Guard guard(lanes_mutex_);
     Lane* best = &own_lanes_[preferred];
     for (Lane& l : own_lanes_)
         if (l.functions < best->functions) best = &l;
@@ -124,7 +124,7 @@ Launchers::Turn Launchers::begin_function(std::size_t preferred) noexcept {
 void Launchers::end_function(const Turn& turn, Message&& launched) {
     Lane& lane = *turn.lane;
     const bool idle = device_views_ && launched.error == nullptr && is_idle(lane);
-    std::lock_guard<std::mutex> guard(lanes_mutex_);
+    const locks::Guard guard(lanes_mutex_);
     --lane.functions;
     // Another function on this lane may have enqueued something since.
     launched.finished = idle && lane.functions == 0 && lane.position == turn.before;
@@ -150,7 +150,7 @@ void Launchers::run() {
     std::optional<Lanes::Scratch> scratch;
     std::size_t preferred = 0;
     {
-        std::lock_guard<std::mutex> guard(lanes_mutex_);
+        const locks::Guard guard(lanes_mutex_);
         preferred = next_preferred_++ % own_lanes_.size();
     }
     while (graph::Task* const task = take()) {

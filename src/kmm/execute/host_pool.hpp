@@ -5,10 +5,10 @@
 // waking anybody.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/execute/lanes.hpp"
 #include "kmm/execute/messages.hpp"
 #include "kmm/execute/workers.hpp"
@@ -105,9 +105,9 @@ class Launchers final : public Workers {
     bool device_views_;
     Runner& runner_;
     Reports& reports_;
-    std::mutex lanes_mutex_;  ///< for the two below; nothing is called under it but the inbox
-    std::vector<Lane> own_lanes_;
-    std::size_t next_preferred_ = 0;
+    locks::Mutex lanes_mutex_;  ///< nothing is called under it but the inbox
+    std::vector<Lane> own_lanes_ KMM_GUARDED_BY(lanes_mutex_);
+    std::size_t next_preferred_ KMM_GUARDED_BY(lanes_mutex_) = 0;
 };
 
 }  // namespace kmm::execute

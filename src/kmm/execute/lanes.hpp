@@ -8,10 +8,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "driver/locks.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::execute {
@@ -115,7 +115,7 @@ class FailedTasks {
   public:
     /// Where there is no memory to note it, every task counts as failed.
     void add(TaskNumber number) noexcept {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         try {
             numbers_.insert(number);
         } catch (const std::bad_alloc&) {
@@ -125,17 +125,17 @@ class FailedTasks {
     }
     /// From now on every task counts as failed.
     void add_all() noexcept {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         all_ = true;
         count_.store(numbers_.size() + 1, std::memory_order_release);
     }
     bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
     bool contains(TaskNumber number) const {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         return all_ || numbers_.count(number) != 0;
     }
     void clear() {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         numbers_.clear();
         all_ = false;
         count_.store(0, std::memory_order_release);
@@ -154,9 +154,9 @@ class FailedTasks {
     driver::KernelHooks hooks_of(graph::Task& task) noexcept;
 
   private:
-    mutable std::mutex mutex_;
-    graph::UnorderedSet<TaskNumber> numbers_;
-    bool all_ = false;
+    mutable locks::Mutex mutex_;
+    graph::UnorderedSet<TaskNumber> numbers_ KMM_GUARDED_BY(mutex_);
+    bool all_ KMM_GUARDED_BY(mutex_) = false;
     std::atomic<std::size_t> count_{0};  ///< 0: none failed
 };
 

@@ -59,7 +59,7 @@ MemoryService::MemoryService(Lanes& lanes, std::vector<int> ordinals, std::vecto
 MemoryService::~MemoryService() {
     leave_neighbours();
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         stop_ = true;
     }
     wake_.notify_one();
@@ -68,7 +68,7 @@ MemoryService::~MemoryService() {
 
 void MemoryService::push(Request request) {
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         requests_.push_back(std::move(request));
     }
     wake_.notify_one();
@@ -93,7 +93,7 @@ void MemoryService::trim() {
 }
 
 MemoryService::Figures MemoryService::figures() const {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     return figures_;
 }
 
@@ -102,8 +102,8 @@ bool MemoryService::next_request(Request* out) {
     Clock::time_point next = Clock::time_point::max();
     for (const Memory& m : memories_)
         if (m.awaited) next = std::min(next, m.awaited->next);
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto something = [this] { return stop_ || !requests_.empty(); };
+    locks::Lock lock(mutex_);
+    const auto something = [this]() KMM_REQUIRES(mutex_) { return stop_ || !requests_.empty(); };
     if (next == Clock::time_point::max())
         wake_.wait(lock, something);
     else
@@ -166,7 +166,7 @@ void MemoryService::run() {
             // Tried again at the next look.
         }
         reports_.help();
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         if (stop_) break;
     }
     for (const Leaving& l : leaving_) {
@@ -174,7 +174,12 @@ void MemoryService::run() {
         give_back(l.memory, l.step);
         answer(*l.asked);
     }
-    for (const Request& r : requests_)
+    graph::Deque<Request> unserved;
+    {
+        const locks::Guard guard(mutex_);
+        unserved.swap(requests_);
+    }
+    for (const Request& r : unserved)
         if (r.asked != nullptr) answer(*r.asked);
     for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
         for (const Step& s : memories_[m].steps) give_back(m, s);
@@ -266,7 +271,7 @@ void MemoryService::count() {
         current_.mappings += memory.device->mappings();
         current_.device_bytes[d] = memory.device->held_bytes();
     }
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     figures_ = current_;  // of equal sizes: allocates nothing
 }
 

@@ -7,15 +7,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "driver/driver.hpp"
+#include "driver/locks.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/execute/device_memory.hpp"
 #include "kmm/execute/lanes.hpp"
@@ -68,7 +67,7 @@ class MemoryService {
     Figures figures() const;
     /// Figures::device_bytes of one device.
     std::size_t taken_bytes(std::uint32_t device) const {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         return figures_.device_bytes[device];
     }
 
@@ -183,11 +182,11 @@ class MemoryService {
     std::atomic<std::size_t> num_leaving_{0};
     const std::uint64_t number_;  // of this service, among all
 
-    mutable std::mutex mutex_;
-    std::condition_variable wake_;
-    graph::Deque<Request> requests_;
-    Figures figures_;
-    bool stop_ = false;
+    mutable locks::Mutex mutex_;
+    locks::Condition wake_;
+    graph::Deque<Request> requests_ KMM_GUARDED_BY(mutex_);
+    Figures figures_ KMM_GUARDED_BY(mutex_);
+    bool stop_ KMM_GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };
 

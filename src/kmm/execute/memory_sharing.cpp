@@ -8,6 +8,7 @@
 #include <exception>
 #include <future>
 
+#include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "kmm/execute/memory_service.hpp"
 #include "kmm/values/log.hpp"
@@ -27,8 +28,8 @@ constexpr int times_to_be_alone = 3;
 
 /// The services of this process.
 struct Neighbourhood {
-    std::mutex mutex;
-    std::vector<MemoryService*> services;
+    locks::Mutex mutex;
+    std::vector<MemoryService*> services KMM_GUARDED_BY(mutex);
 };
 
 Neighbourhood& neighbourhood() { return driver::never_destroyed<Neighbourhood>(); }  // runtimes may be statics
@@ -37,13 +38,13 @@ Neighbourhood& neighbourhood() { return driver::never_destroyed<Neighbourhood>()
 
 void MemoryService::meet_neighbours() {
     Neighbourhood& all = neighbourhood();
-    std::lock_guard<std::mutex> guard(all.mutex);
+    const locks::Guard guard(all.mutex);
     all.services.push_back(this);
 }
 
 void MemoryService::leave_neighbours() noexcept {
     Neighbourhood& all = neighbourhood();
-    std::lock_guard<std::mutex> guard(all.mutex);
+    const locks::Guard guard(all.mutex);
     std::erase(all.services, this);
 }
 
@@ -55,7 +56,7 @@ void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
     std::size_t total_bytes = 0;
     (void)driver_.memory_info(ordinals_[m - 1], &free_bytes, &total_bytes);
     Neighbourhood& all = neighbourhood();
-    std::lock_guard<std::mutex> guard(all.mutex);
+    const locks::Guard guard(all.mutex);
     std::vector<std::pair<MemoryService*, memory::MemoryIndex>> neighbours;
     for (MemoryService* s : all.services) {
         if (s == this || &s->driver_ != &driver_) continue;
@@ -81,7 +82,7 @@ void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
 
 void MemoryService::wake(std::uint64_t service) {
     Neighbourhood& all = neighbourhood();
-    std::lock_guard<std::mutex> guard(all.mutex);
+    const locks::Guard guard(all.mutex);
     for (MemoryService* s : all.services)
         if (s->number_ == service) {
             try {
@@ -198,7 +199,7 @@ void MemoryService::give_what_has_left() {
 /// Requests for more of a memory that nobody has served yet.
 graph::Vector<MemoryService::Request> MemoryService::pending_growth(memory::MemoryIndex m) {
     graph::Vector<Request> growth;
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     std::erase_if(requests_, [&](const Request& r) {
         if (r.memory != m || (r.wish != Wish::grow && r.wish != Wish::exchange)) return false;
         growth.push_back(r);

@@ -7,7 +7,7 @@
 #include <exception>
 #include <vector>
 
-#include "kmm/graph/spin_lock.hpp"
+#include "driver/locks.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/residency.hpp"
@@ -48,7 +48,7 @@ struct Message {
 class Inbox {
   public:
     void push(Message&& message) {
-        std::lock_guard<graph::SpinLock> guard(lock_);
+        const locks::Guard guard(lock_);
         messages_.push_back(std::move(message));
         filled_.store(true, std::memory_order_seq_cst);
     }
@@ -58,7 +58,7 @@ class Inbox {
         graph::Task* last = tasks.front();
         for (std::size_t i = 1; i < tasks.size(); ++i) last = last->next_published = tasks[i];
         for (graph::Task* const t : joins) last = last->next_published = t;
-        std::lock_guard<graph::SpinLock> guard(lock_);
+        const locks::Guard guard(lock_);
         Message& m = messages_.emplace_back();
         m.what = Message::What::submit;
         m.task = tasks.front();
@@ -66,20 +66,20 @@ class Inbox {
     }
     /// There is something to do that no message says.
     void ring() noexcept {
-        std::lock_guard<graph::SpinLock> guard(lock_);
+        const locks::Guard guard(lock_);
         filled_.store(true, std::memory_order_seq_cst);
     }
     bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }
     /// Swaps everything into `out` (which must be empty; its memory is reused).
     void take(graph::Vector<Message>& out) {
-        std::lock_guard<graph::SpinLock> guard(lock_);
+        const locks::Guard guard(lock_);
         messages_.swap(out);
         filled_.store(false, std::memory_order_seq_cst);
     }
 
   private:
-    graph::SpinLock lock_;
-    graph::Vector<Message> messages_;
+    locks::TinyLock lock_;
+    graph::Vector<Message> messages_ KMM_GUARDED_BY(lock_);
     std::atomic<bool> filled_{false};
 };
 

@@ -77,7 +77,7 @@ std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) 
     }
     const std::size_t total = info_->devices()[m - 1].total_memory_size();
     const std::size_t keep_free = std::min(config_.device_memory_keep_free, most_sensible);
-    const std::string limit = "KMM_DEVICE_MEM=" + enough;
+    std::string limit = "KMM_DEVICE_MEM=" + enough;
     const std::size_t most = part_of(total, defaults.device_memory_fraction);
     if (wanted > most) return "";
     if (wanted + keep_free <= most) return limit;

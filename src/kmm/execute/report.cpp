@@ -77,7 +77,7 @@ void RuntimeCore::count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t
 
 RuntimeStats RuntimeCore::stats() {
     help();
-    return while_planning([&] { return read_stats(); });
+    return while_planning([&]() KMM_REQUIRES(baton_) { return read_stats(); });
 }
 
 RuntimeStats RuntimeCore::read_stats() const {
@@ -124,7 +124,7 @@ std::string RuntimeCore::report(ReportFormat format) {
     std::uint64_t refetches = 0, refetched_bytes = 0, tasks_waited = 0, wait_now = 0;
     double waited_seconds = 0, longest_wait_seconds = 0;
     help();
-    while_planning([&] {
+    while_planning([&]() KMM_REQUIRES(baton_) {
         s = read_stats();
         const memory::Residency& r = scheduler_->residency();
         for (memory::MemoryIndex m = 0; m < r.num_memories(); ++m) {

@@ -12,7 +12,6 @@
 namespace kmm::detail {
 
 using execute::Message;
-using graph::TaskState;
 
 namespace {
 
@@ -24,7 +23,7 @@ constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 }  // namespace
 
 bool RuntimeCore::take_turn() noexcept {
-    if (inbox_.empty() || baton_.exchange(true, std::memory_order_seq_cst)) return false;
+    if (inbox_.empty() || !baton_.try_take()) return false;
     turn_or_give_up();
     let_go_of_baton();
     return true;
@@ -37,7 +36,7 @@ void RuntimeCore::let_go_of_baton() noexcept {
     news.swap(news_);
     Task* dropped = std::exchange(dropped_payloads_, nullptr);
     const std::uint64_t more = std::exchange(more_news_, 0);
-    baton_.store(false, std::memory_order_seq_cst);
+    baton_.let_go();
     for (Task* next = nullptr; dropped != nullptr; dropped = next) {
         next = dropped->next_published;
         const execute::TaskScope scope(this, false);  // a wait in a destructor of the program's is refused, not begun
@@ -63,8 +62,7 @@ void RuntimeCore::help() noexcept {
 void RuntimeCore::planner_loop() {
     while (!stop_planner_.load()) {
         help();
-        planner_sleeper_.wait(
-            [this] { return (!inbox_.empty() && !baton_.load(std::memory_order_seq_cst)) || stop_planner_.load(); });
+        planner_sleeper_.wait([this] { return (!inbox_.empty() && !baton_.is_taken()) || stop_planner_.load(); });
     }
 }
 
@@ -75,7 +73,7 @@ void RuntimeCore::turn() {
     if (must_give_up_.load())
         return;  // a message before these may be lost, and they would tell another story without it
     std::size_t handled = 0;
-    const auto count = [&] {
+    const auto count = [&]() KMM_REQUIRES(baton_) {
         if (++handled % messages_per_dispatch == 0) plan_more();
     };
     for (Message& m : messages_) {
@@ -208,13 +206,13 @@ void RuntimeCore::settled(Task& task) noexcept {
     table_.remove(number);
     if (task.waiters.load(std::memory_order_acquire) != 0) {
         WaitShard& shard = shards_[number % num_shards];
-        { std::lock_guard<std::mutex> guard(shard.mutex); }
+        { const locks::Guard guard(shard.mutex); }
         shard.wake.notify_all();
     }
     pending_.fetch_sub(1, std::memory_order_seq_cst);  // before the look at who waits for it
     if (admit_waiting_.load(std::memory_order_seq_cst) != 0) {
         {
-            std::lock_guard<std::mutex> guard(admit_mutex_);
+            const locks::Guard guard(admit_mutex_);
         }
         admit_wake_.notify_all();
     }
@@ -261,7 +259,7 @@ void RuntimeCore::lost() noexcept {
 
 bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                             graph::FenceSet* users) {
-    return while_planning([&] {
+    return while_planning([&]() KMM_REQUIRES(baton_) {
         if (!inbox_.empty()) turn_or_give_up();  // arrays that were released just now
         if (gave_up_from_.load() != 0) return false;
         return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
@@ -270,7 +268,7 @@ bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std
 
 memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::vector<memory::Region>& regions,
                                        std::size_t wanted_bytes, bool at_once) {
-    return while_planning([&] {
+    return while_planning([&]() KMM_REQUIRES(baton_) {
         if (!inbox_.empty()) turn_or_give_up();  // arrays that were released just now
         memory::Reclaimed reclaimed;
         if (gave_up_from_.load() != 0 || ends_) return reclaimed;
@@ -296,7 +294,7 @@ execute::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
     if (driver::lost_in_fork()) return share;  // nothing of it can be had there
     share.held_bytes = memory_service_->figures().device_bytes[device];
     share.limit_bytes = limits_[m];
-    while_planning([&] {
+    while_planning([&]() KMM_REQUIRES(baton_) {
         const memory::Residency& r = scheduler_->residency();
         const memory::MemoryCounters& k = r.counters(m);
         share.in_use_bytes = k.current_bytes;
@@ -366,7 +364,7 @@ void RuntimeCore::admit() {
     const std::size_t most = config_.max_pending_tasks;
     if (most == 0 || pending_.load(std::memory_order_relaxed) < most || execute::TaskScope::current() != nullptr)
         return;
-    std::unique_lock<std::mutex> lock(admit_mutex_);
+    locks::Lock lock(admit_mutex_);
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) < most; });
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
@@ -440,7 +438,7 @@ graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecesso
     TaskNumber number = 0;
     bool was_idle = false;
     {
-        std::lock_guard<std::mutex> guard(order_);
+        const locks::Guard guard(order_);
         check_open();
         begin_taking_places(1);
         number = table_.add(task);

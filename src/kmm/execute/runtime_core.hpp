@@ -6,9 +6,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -16,11 +14,13 @@
 #include <vector>
 
 #include "driver/fork.hpp"
+#include "driver/locks.hpp"
 #include "kmm/api/runtime.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/core/stats.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"
+#include "kmm/execute/baton.hpp"
 #include "kmm/execute/device_share.hpp"
 #include "kmm/execute/device_thread.hpp"
 #include "kmm/execute/holders.hpp"
@@ -65,7 +65,7 @@ class RuntimeCore final : public Runtime,
     graph::TaskPool& pool() noexcept { return pool_; }
     graph::TaskTable& table() noexcept { return table_; }
     /// Held while a submit takes its place in the order: numbers, bindings, histories of chunks.
-    std::mutex& order() noexcept { return order_; }
+    locks::Mutex& order() noexcept KMM_RETURNS_LOCK(order_) { return order_; }
     /// CL when closed or in the child of a fork; OM when the runtime has given up.
     void check_open() const {
         if (driver::lost_in_fork() || closed_.load(std::memory_order_relaxed) ||
@@ -164,29 +164,31 @@ class RuntimeCore final : public Runtime,
     static constexpr std::uint64_t number_mask = barrier_bit - 1;
 
     RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
-    void start_threads();
+    /// Unchecked: nobody else knows the runtime yet.
+    void start_threads() KMM_UNCHECKED_LOCKS;
     void describe();
     void set_limits();
     void wait_idle();
 
     // schedule::Outbox
-    void instruct(std::uint32_t device, schedule::Instruction&& instruction) override;
+    void instruct(std::uint32_t device, schedule::Instruction&& instruction) override KMM_REQUIRES(baton_);
     void launch(std::uint32_t device, Task& task) override;
-    void run_on_host(Task& task) override;
+    void run_on_host(Task& task) override KMM_REQUIRES(baton_);
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
     bool exchange(memory::MemoryIndex memory, std::size_t bytes) override;
     bool await_memory(memory::MemoryIndex memory, std::size_t bytes, bool patient) override;
-    bool may_ask_again(memory::MemoryIndex memory) noexcept override;
+    bool may_ask_again(memory::MemoryIndex memory) noexcept override KMM_REQUIRES(baton_);
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override;
     void settled(Task& task) noexcept override;
-    void recycle(Task& task) noexcept override;
+    void recycle(Task& task) noexcept override KMM_REQUIRES(baton_);
     std::shared_ptr<graph::Failure> make_failure(Task& task, std::exception_ptr thrown,
-                                                 const std::shared_ptr<graph::RootFailure>& root) override;
+                                                 const std::shared_ptr<graph::RootFailure>& root) override
+        KMM_REQUIRES(baton_);
     std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return failure_of(number); }
-    void out_of_memory(Task& task) override;
+    void out_of_memory(Task& task) override KMM_REQUIRES(baton_);
     std::exception_ptr no_host_memory() noexcept override { return no_host_memory_; }
     void memory_wait_begins(Task& task) noexcept override;
-    void memory_wait_ends(Task& task) noexcept override;
+    void memory_wait_ends(Task& task) noexcept override KMM_REQUIRES(baton_);
     void kernel_failed(Task& task, std::exception_ptr thrown) override;
 
     // execute::Reports
@@ -210,34 +212,34 @@ class RuntimeCore final : public Runtime,
     void run_device_function(Task& task, std::uint32_t device, execute::StreamHandle stream) override;
 
     void planner_loop();
-    void turn();
+    void turn() KMM_REQUIRES(baton_);
     /// `turn`, after which the books are whole or given up.
-    void turn_or_give_up() noexcept;
+    void turn_or_give_up() noexcept KMM_REQUIRES(baton_);
     // ---- giving_up.cpp
-    void give_up() noexcept;
+    void give_up() noexcept KMM_REQUIRES(baton_);
     /// From here on no task is known to have ended well.
     void begin_to_give_up() noexcept;
-    void take_back_what_is_not_on_its_way() noexcept;
-    void read_after_giving_up() noexcept;
+    void take_back_what_is_not_on_its_way() noexcept KMM_REQUIRES(baton_);
+    void read_after_giving_up() noexcept KMM_REQUIRES(baton_);
     void came_back(execute::Message& message) noexcept;
-    void settle_what_is_over() noexcept;
-    bool settle_left_over() noexcept;
+    void settle_what_is_over() noexcept KMM_REQUIRES(baton_);
+    bool settle_left_over() noexcept KMM_REQUIRES(baton_);
     bool is_over(Task& task) noexcept;
     bool may_run(const Task& task) const noexcept;
-    void settle_after_giving_up(Task& task) noexcept;
+    void settle_after_giving_up(Task& task) noexcept KMM_REQUIRES(baton_);
     void drop_at_end(memory::Array& array) noexcept;
     void add_to_dropped(memory::Array& array) noexcept;
-    void delete_dropped_arrays() noexcept;
+    void delete_dropped_arrays() noexcept KMM_UNCHECKED_LOCKS;  // at the end: nobody plans any more
     bool take_turn() noexcept;
-    void let_go_of_baton() noexcept;
+    void let_go_of_baton() noexcept KMM_RELEASE(baton_);
     /// Runs `f` while nobody plans. For questions of the program: short, and nothing is issued.
-    template<typename F> auto while_planning(F&& f);
-    void handle(execute::Message& message);
-    void plan_more() {
+    template<typename F> auto while_planning(F&& f) KMM_EXCLUDES(baton_);
+    void handle(execute::Message& message) KMM_REQUIRES(baton_);
+    void plan_more() KMM_REQUIRES(baton_) {
         scheduler_->dispatch();
         flush();
     }
-    void flush();
+    void flush() KMM_REQUIRES(baton_);
     void log_undelivered() noexcept;
 
     struct KnownHolders;
@@ -251,11 +253,11 @@ class RuntimeCore final : public Runtime,
     std::string memory_text(const Shortage& shortage) const;
     std::string limit_text(memory::MemoryIndex m) const;
     void describe_needs(const Task& task, Shortage& shortage) const;
-    void describe_running(Shortage& shortage);
-    std::shared_ptr<const graph::Unworded> look_at_shortage(Task& task);
-    const KnownHolders& holders_now(memory::MemoryIndex m);
-    RuntimeStats read_stats() const;
-    std::string waits_for_text(const Task& task);
+    void describe_running(Shortage& shortage) KMM_REQUIRES(baton_);
+    std::shared_ptr<const graph::Unworded> look_at_shortage(Task& task) KMM_REQUIRES(baton_);
+    const KnownHolders& holders_now(memory::MemoryIndex m) KMM_REQUIRES(baton_);
+    RuntimeStats read_stats() const KMM_REQUIRES(baton_);
+    std::string waits_for_text(const Task& task) KMM_REQUIRES(baton_);
     /// Who waits for what, for the log; empty if the task is settled. Takes the baton.
     std::string stuck_text(TaskNumber awaited);
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
@@ -279,48 +281,49 @@ class RuntimeCore final : public Runtime,
     std::unique_ptr<SystemInfo> info_;
     bool on_host_driver_ = false;
 
-    std::mutex order_;
+    locks::Mutex order_;
     graph::TaskPool pool_;
     graph::TaskTable table_;
     std::atomic<std::uint64_t> pending_{0};  ///< published and not settled
-    std::mutex admit_mutex_;
-    std::condition_variable admit_wake_;
+    locks::Mutex admit_mutex_;
+    locks::Condition admit_wake_;
     std::atomic<std::uint32_t> admit_waiting_{0};
 
     // ---- planner
     execute::Inbox inbox_;
-    std::atomic<bool> baton_{false};
-    graph::Vector<execute::Message> messages_;
-    std::size_t next_message_ = 0;  ///< the first of them that was not handled to the end
-    std::unique_ptr<schedule::Scheduler> scheduler_;
-    std::vector<graph::Vector<schedule::Instruction>> outgoing_;
-    graph::TaskList to_host_;
+    execute::Baton baton_;
+    graph::Vector<execute::Message> messages_ KMM_GUARDED_BY(baton_);
+    std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
+    std::unique_ptr<schedule::Scheduler> scheduler_ KMM_POINTEE_GUARDED_BY(baton_);
+    std::vector<graph::Vector<schedule::Instruction>> outgoing_ KMM_GUARDED_BY(baton_);
+    graph::TaskList to_host_ KMM_GUARDED_BY(baton_);
 
     // ---- results
     struct WaitShard {
-        std::mutex mutex;
-        std::condition_variable wake;
+        locks::Mutex mutex;
+        locks::Condition wake;
     };
     static constexpr std::size_t num_shards = 16;
     WaitShard shards_[num_shards];
     graph::Failures failures_;
-    const std::exception_ptr no_host_memory_;   ///< made while there was some
-    std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from gave_up_from_ on
-    Task* dropped_payloads_ = nullptr;          ///< to be destroyed without the baton; by next_published
-    Task* left_over_ = nullptr;                 ///< not settled when the runtime gave up, by number; by next_published
-    TaskNumber looked_at_ = 0;                  ///< the last that was looked at since
+    const std::exception_ptr no_host_memory_;                  ///< made while there was some
+    std::shared_ptr<graph::Failure> given_up_;                 ///< of all tasks from gave_up_from_ on
+    Task* dropped_payloads_ KMM_GUARDED_BY(baton_) = nullptr;  ///< to be destroyed without the baton; by next_published
+    Task* left_over_ KMM_GUARDED_BY(baton_) =
+        nullptr;  ///< not settled when the runtime gave up, by number; by next_published
+    TaskNumber looked_at_ KMM_GUARDED_BY(baton_) = 0;      ///< the last that was looked at since
     std::atomic<memory::Array*> dropped_arrays_{nullptr};  ///< to be deleted at the runtime's end; by next_dropped
-    // For the log, when the baton is free again; under the baton.
-    graph::Vector<std::shared_ptr<graph::RootFailure>> news_;
-    std::uint64_t more_news_ = 0;
-    bool has_given_up_ = false;
-    bool ends_ = false;  ///< the threads of devices are going: nothing is handed out any more
+    // For the log, when the baton is free again.
+    graph::Vector<std::shared_ptr<graph::RootFailure>> news_ KMM_GUARDED_BY(baton_);
+    std::uint64_t more_news_ KMM_GUARDED_BY(baton_) = 0;
+    bool has_given_up_ KMM_GUARDED_BY(baton_) = false;
+    bool ends_ KMM_GUARDED_BY(baton_) = false;  ///< the threads of devices are going: nothing is handed out any more
     struct KnownHolders {
         std::shared_ptr<const execute::Holders> holders;
         std::size_t largest_free_bytes = 0;
         std::uint64_t ticks = 0;
     };
-    std::vector<KnownHolders> known_holders_;  ///< by memory; under the baton
+    std::vector<KnownHolders> known_holders_ KMM_GUARDED_BY(baton_);  ///< by memory
 
     // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
     execute::FailedTasks failed_tasks_;
@@ -335,11 +338,12 @@ class RuntimeCore final : public Runtime,
         std::atomic<std::int64_t> nanoseconds{0};
     };
     UserCopies user_copies_[3];  ///< by UserCopy
-    // Waits for memory of tasks that have it now; under the baton.
-    std::int64_t memory_wait_ns_ = 0;
-    std::int64_t longest_memory_wait_ns_ = 0;
-    std::uint64_t memory_waits_over_ = 0;
-    std::vector<std::int64_t> refused_at_ns_;  ///< by memory: when it was last known that the driver has no more
+    // Waits for memory of tasks that have it now.
+    std::int64_t memory_wait_ns_ KMM_GUARDED_BY(baton_) = 0;
+    std::int64_t longest_memory_wait_ns_ KMM_GUARDED_BY(baton_) = 0;
+    std::uint64_t memory_waits_over_ KMM_GUARDED_BY(baton_) = 0;
+    std::vector<std::int64_t>
+        refused_at_ns_ KMM_GUARDED_BY(baton_);  ///< by memory: when it was last known that the driver has no more
     execute::Sleeper planner_sleeper_;
     std::atomic<bool> stop_planner_{false};
     std::thread planner_thread_;
@@ -347,8 +351,9 @@ class RuntimeCore final : public Runtime,
     std::chrono::steady_clock::time_point started_;
 };
 
-template<typename F> auto RuntimeCore::while_planning(F&& f) {
-    while (baton_.exchange(true, std::memory_order_seq_cst)) std::this_thread::yield();
+// Unchecked: clang does not see that `f`, which says that it needs the baton, needs this one.
+template<typename F> auto RuntimeCore::while_planning(F&& f) KMM_UNCHECKED_LOCKS {
+    while (!baton_.try_take()) std::this_thread::yield();
     struct Release {
         RuntimeCore& core;
         ~Release() {

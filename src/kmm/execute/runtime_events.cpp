@@ -44,12 +44,12 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     if (execute::many_cores()) {
         const auto until = clock::now() + execute::spin_time;
         do {
-            for (int i = 0; i < 16; ++i) graph::cpu_relax();
+            for (int i = 0; i < 16; ++i) locks::relax();
             if (is_settled(number)) return true;
         } while (clock::now() < until);
     }
     WaitShard& shard = shards_[number % num_shards];
-    std::unique_lock<std::mutex> lock(shard.mutex);
+    locks::Lock lock(shard.mutex);
     const bool present = table_.with(number, [](Task* t) {
         if (t != nullptr) t->waiters.fetch_add(1, std::memory_order_acq_rel);
         return t != nullptr;
@@ -123,7 +123,7 @@ void RuntimeCore::close() {
     bool was_idle = false;
     {
         graph::TaskList tasks;
-        std::lock_guard<std::mutex> guard(order_);
+        const locks::Guard guard(order_);
         if (closed_.load()) return;
         Task* task = pool_.take();
         try {

@@ -9,7 +9,6 @@
 #include "driver/check.hpp"
 #include "driver/registry.hpp"
 #include "kmm/execute/runtime_core.hpp"
-#include "kmm/graph/spin_lock.hpp"
 #include "kmm/values/log.hpp"
 
 namespace kmm::detail {
@@ -309,6 +308,7 @@ void RuntimeCore::start_threads() {
             d, launchers_per_device, *lanes_, failed_tasks_, this, static_cast<execute::Reports&>(*this),
             static_cast<execute::ErrorMaker&>(*this)));
         std::vector<graph::LaneId> lanes;
+        lanes.reserve(launchers_per_device);
         for (std::uint32_t i = 0; i < launchers_per_device; ++i)
             lanes.push_back(scheduler_->lane(d, schedule::LaneRole::launcher, i));
         launchers_.push_back(std::make_unique<execute::Launchers>(
@@ -340,7 +340,7 @@ RuntimeCore::~RuntimeCore() {
     if (planner_thread_.joinable()) {
         // Every task has to finish, and every message (the release of the last array) has to be read.
         closed_.store(true);
-        while (!idle() || !inbox_.empty() || baton_.load(std::memory_order_seq_cst)) {
+        while (!idle() || !inbox_.empty() || baton_.is_taken()) {
             if (!idle()) wait_idle();
             help();
             std::this_thread::yield();
@@ -351,7 +351,7 @@ RuntimeCore::~RuntimeCore() {
         planner_thread_.join();
     }
     shares_.clear();
-    while_planning([this] { ends_ = true; });  // the memory service may still plan
+    while_planning([this]() KMM_REQUIRES(baton_) { ends_ = true; });  // the memory service may still plan
     host_pool_.reset();
     launchers_.clear();
     device_threads_.clear();
@@ -377,7 +377,7 @@ void RuntimeCore::throw_not_open() const {
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.
 void RuntimeCore::wait_idle() {
     const execute::Workers::Wait wait;  // the last handle may go in a task of another runtime
-    std::unique_lock<std::mutex> lock(admit_mutex_);
+    locks::Lock lock(admit_mutex_);
     admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
     admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) == 0; });
     admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);

@@ -5,11 +5,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
-#include "kmm/graph/spin_lock.hpp"
+#include "driver/locks.hpp"
 
 namespace kmm::execute {
 
@@ -32,14 +30,14 @@ class Sleeper {
             for (int i = 0; i < 32; ++i) {
                 if (ready()) return;
                 if (many_cores())
-                    graph::cpu_relax();
+                    locks::relax();
                 else
                     std::this_thread::yield();
             }
         } while (std::chrono::steady_clock::now() < until);
         state_.store(asleep, std::memory_order_seq_cst);
         {
-            std::unique_lock<std::mutex> lock(mutex_);
+            locks::Lock lock(mutex_);
             const auto over = [&] { return state_.load(std::memory_order_seq_cst) != asleep || ready(); };
             if (longest == std::chrono::milliseconds::zero())
                 condition_.wait(lock, over);
@@ -53,7 +51,7 @@ class Sleeper {
     void wake() noexcept {
         if (state_.load(std::memory_order_seq_cst) == awake) return;
         if (state_.exchange(awake, std::memory_order_seq_cst) != asleep) return;
-        { const std::lock_guard<std::mutex> guard(mutex_); }  // the sleeper has looked, or sleeps
+        { const locks::Guard guard(mutex_); }  // the sleeper has looked, or sleeps
         condition_.notify_one();
     }
 
@@ -61,8 +59,8 @@ class Sleeper {
     static constexpr int awake = 0;
     static constexpr int asleep = 1;
     std::atomic<int> state_{awake};
-    std::mutex mutex_;
-    std::condition_variable condition_;
+    locks::Mutex mutex_;
+    locks::Condition condition_;
 };
 
 }  // namespace kmm::execute

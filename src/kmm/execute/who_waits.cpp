@@ -79,7 +79,7 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
 }
 
 std::string RuntimeCore::stuck_text(TaskNumber awaited) {
-    return while_planning([&] {
+    return while_planning([&]() KMM_REQUIRES(baton_) {
         if (!inbox_.empty())
             turn_or_give_up();  // from here on every task up to the awaited one is known to the schedule
         const Task* const task = table_.find(awaited);

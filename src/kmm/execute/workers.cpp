@@ -30,7 +30,7 @@ Workers::UserCode::~UserCode() { these_workers = previous_; }
 void Workers::start(std::size_t num_threads, std::chrono::milliseconds patience) {
     patience_ = patience;
     try {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
     } catch (...) {
         end_threads();  // the system gives no more: those that run are not left behind
@@ -40,7 +40,7 @@ void Workers::start(std::size_t num_threads, std::chrono::milliseconds patience)
 }
 
 void Workers::start_most(std::size_t num_threads) {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     try {
         for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
     } catch (const std::exception&) {
@@ -52,10 +52,11 @@ void Workers::start_most(std::size_t num_threads) {
     size_ = threads_.size() - surplus_;
 }
 
-void Workers::end_threads() noexcept {
+// Unchecked: once `stop_` is set no thread leaves the lists.
+void Workers::end_threads() noexcept KMM_UNCHECKED_LOCKS {
     std::thread supervisor;
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         stop_ = true;
         supervisor.swap(supervisor_);
     }
@@ -69,7 +70,7 @@ void Workers::end_threads() noexcept {
 void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
     bool wake = false;
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         queue_.push_back(&task);
         wake = sleeping_ > 0 && (!takes_one_itself || queue_.size() > 1);
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();
@@ -78,7 +79,7 @@ void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
 }
 
 graph::Task* Workers::take() {
-    std::unique_lock<std::mutex> lock(mutex_);
+    locks::Lock lock(mutex_);
     ended_ += std::exchange(has_task, false);
     while (queue_.empty() && !stop_ && surplus_ == 0) {
         ++sleeping_;
@@ -108,17 +109,17 @@ void Workers::watch() noexcept {
 }
 
 void Workers::supervise() noexcept {
-    std::unique_lock<std::mutex> lock(mutex_);
+    locks::Lock lock(mutex_);
     std::size_t step = 1;
     int busy_for = 0;
     while (!stop_) {
         if (!watched_) {
-            alarm_.wait(lock, [this] { return watched_ || stop_; });
+            alarm_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return watched_ || stop_; });
             continue;
         }
         const std::uint64_t seen = ended_;
         const std::chrono::nanoseconds used = processor_time();
-        alarm_.wait_for(lock, patience_, [this] { return stop_; });
+        alarm_.wait_for(lock, patience_, [this]() KMM_REQUIRES(mutex_) { return stop_; });
         if (stop_) return;
         std::list<std::thread> gone;
         gone.swap(gone_);
@@ -176,14 +177,14 @@ void Workers::leave() noexcept {
 }
 
 std::size_t Workers::threads_started() const {
-    std::lock_guard<std::mutex> guard(mutex_);
+    const locks::Guard guard(mutex_);
     return started_;
 }
 
 bool Workers::begin_wait() noexcept {
     std::list<std::thread> gone;
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         if (waiting_ >= most_waiting) return false;
         gone.swap(gone_);
         if (surplus_ > 0) {
@@ -205,7 +206,7 @@ bool Workers::begin_wait() noexcept {
 
 void Workers::end_wait() noexcept {
     {
-        std::lock_guard<std::mutex> guard(mutex_);
+        const locks::Guard guard(mutex_);
         --waiting_;
         ++surplus_;
     }

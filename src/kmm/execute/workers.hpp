@@ -7,11 +7,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <thread>
 
+#include "driver/locks.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::execute {
@@ -88,30 +87,31 @@ class Workers {
     virtual void run() = 0;
 
   private:
-    void leave() noexcept;
+    void leave() noexcept KMM_REQUIRES(mutex_);
     /// There is a task for which no thread is awake or about to be.
-    bool stands_still() const noexcept { return queue_.size() > sleeping_; }
-    void watch() noexcept;
+    bool stands_still() const noexcept KMM_REQUIRES(mutex_) { return queue_.size() > sleeping_; }
+    void watch() noexcept KMM_REQUIRES(mutex_);
     void supervise() noexcept;
-    std::chrono::nanoseconds processor_time() const noexcept;
-    void add_threads(std::size_t most) noexcept;
+    std::chrono::nanoseconds processor_time() const noexcept KMM_REQUIRES(mutex_);
+    void add_threads(std::size_t most) noexcept KMM_REQUIRES(mutex_);
 
-    mutable std::mutex mutex_;
-    std::condition_variable wake_;
-    graph::Deque<graph::Task*> queue_;
-    std::size_t sleeping_ = 0;
-    std::size_t waiting_ = 0;  ///< threads in begin_wait ... end_wait
-    std::size_t surplus_ = 0;  ///< threads that were added for them, or for want of progress, and should end
-    std::uint64_t ended_ = 0;  ///< tasks
-    std::chrono::milliseconds patience_{0};
-    std::condition_variable alarm_;
-    bool watched_ = false;    ///< the supervisor looks whether tasks are taken
-    std::thread supervisor_;  ///< from the first time on that the queue stood still
-    bool stop_ = false;
-    std::size_t started_ = 0;
-    std::size_t size_ = 0;
-    std::list<std::thread> threads_;
-    std::list<std::thread> gone_;  ///< surplus threads that have ended, or are about to
+    mutable locks::Mutex mutex_;
+    locks::Condition wake_;
+    graph::Deque<graph::Task*> queue_ KMM_GUARDED_BY(mutex_);
+    std::size_t sleeping_ KMM_GUARDED_BY(mutex_) = 0;
+    std::size_t waiting_ KMM_GUARDED_BY(mutex_) = 0;  ///< threads in begin_wait ... end_wait
+    std::size_t surplus_ KMM_GUARDED_BY(mutex_) =
+        0;  ///< threads that were added for them, or for want of progress, and should end
+    std::uint64_t ended_ KMM_GUARDED_BY(mutex_) = 0;  ///< tasks
+    std::chrono::milliseconds patience_{0};           ///< constant after the start
+    locks::Condition alarm_;
+    bool watched_ KMM_GUARDED_BY(mutex_) = false;    ///< the supervisor looks whether tasks are taken
+    std::thread supervisor_ KMM_GUARDED_BY(mutex_);  ///< from the first time on that the queue stood still
+    bool stop_ KMM_GUARDED_BY(mutex_) = false;
+    std::size_t started_ KMM_GUARDED_BY(mutex_) = 0;
+    std::size_t size_ = 0;  ///< constant after the start
+    std::list<std::thread> threads_ KMM_GUARDED_BY(mutex_);
+    std::list<std::thread> gone_ KMM_GUARDED_BY(mutex_);  ///< surplus threads that have ended, or are about to
 };
 
 }  // namespace kmm::execute

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/graph/box.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
@@ -100,11 +100,11 @@ struct Chunk {
 struct Array {
     /// For messages. Any thread: a program may name an array at any time.
     std::string name() const {
-        std::lock_guard<std::mutex> guard(name_mutex_);
+        const locks::Guard guard(name_mutex_);
         return name_;
     }
     void set_name(std::string name) {
-        std::lock_guard<std::mutex> guard(name_mutex_);
+        const locks::Guard guard(name_mutex_);
         name_ = std::move(name);
     }
     std::size_t rank = 0;               // constant
@@ -118,8 +118,8 @@ struct Array {
     Array* next_dropped = nullptr;  ///< of a runtime that gave up
 
   private:
-    mutable std::mutex name_mutex_;
-    std::string name_;
+    mutable locks::Mutex name_mutex_;
+    std::string name_ KMM_GUARDED_BY(name_mutex_);
 };
 
 }  // namespace kmm::memory
