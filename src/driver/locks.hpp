@@ -93,8 +93,8 @@ inline void relax() noexcept {
 /// A lock for sections of a fraction of a microsecond, which never call the driver or user code: ShortLock, TinyLock.
 ///
 /// A waiter spins for about as long as a few sections take, then lets other threads of its core run, and only then
-/// sleeps, if at all: sleeping and waking cost ten to a hundred times the section. One word, all zeros while it is
-/// free; its destructor does nothing.
+/// sleeps, if it is of those that are woken: sleeping and waking cost ten to a hundred times the section. One word, all
+/// zeros while it is free; its destructor does nothing.
 template<bool wakes_sleepers>
 class KMM_CAPABILITY("mutex") BasicShortLock {
   public:
@@ -123,6 +123,8 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
     static constexpr std::uint32_t held_with_sleepers = 2;
     // About 5 microseconds of pauses: some ten sections.
     static constexpr int max_spins = 128;
+    // Of those who do not sleep, whose sections are shorter than a pause.
+    static constexpr int max_tiny_spins = 64;
     // As long as the shortest sections.
     static constexpr int few_spins = 8;
     // Then half a microsecond each where no other thread wants the core; where one does, it may be the one that holds
@@ -134,6 +136,19 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
         return state_.compare_exchange_strong(seen, held, std::memory_order_acquire, std::memory_order_relaxed);
     }
     void take_slowly() noexcept {
+        if constexpr (wakes_sleepers)
+            take_asleep();
+        else
+            take_awake();
+    }
+    void take_awake() noexcept {
+        for (int spin = 0; spin < max_tiny_spins; ++spin) {
+            if (state_.load(std::memory_order_relaxed) == free && take()) return;
+            relax();
+        }
+        while (state_.load(std::memory_order_relaxed) != free || !take()) std::this_thread::yield();
+    }
+    void take_asleep() noexcept {
         for (int spin = 0; spin < max_spins; ++spin) {
             relax();
             if (state_.load(std::memory_order_relaxed) == free && take()) return;
@@ -142,13 +157,9 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
             std::this_thread::yield();
             if (state_.load(std::memory_order_relaxed) == free && take()) return;
         }
-        if constexpr (wakes_sleepers) {
-            // From here on nobody knows who else sleeps: the lock is taken as if somebody did.
-            while (state_.exchange(held_with_sleepers, std::memory_order_acquire) != free)
-                state_.wait(held_with_sleepers, std::memory_order_relaxed);
-        } else {
-            while (state_.load(std::memory_order_relaxed) != free || !take()) std::this_thread::yield();
-        }
+        // From here on nobody knows who else sleeps: the lock is taken as if somebody did.
+        while (state_.exchange(held_with_sleepers, std::memory_order_acquire) != free)
+            state_.wait(held_with_sleepers, std::memory_order_relaxed);
     }
 
     std::atomic<std::uint32_t> state_{free};
@@ -157,8 +168,8 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
 /// Who sleeps is woken by the next `unlock`, which looks for that: 4 ns of 9 for taking and letting go (Xeon, one
 /// thread).
 using ShortLock = BasicShortLock<true>;
-/// For sections of a few instructions that every task passes several times: an `unlock` is a store. Who waits for a
-/// thread that lost its core goes on giving its own to others.
+/// For sections of a few instructions that every task passes several times: an `unlock` is a store. Who waits goes on
+/// letting other threads run, and does not sleep.
 using TinyLock = BasicShortLock<false>;
 
 /// Holds a lock for a scope.
