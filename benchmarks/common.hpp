@@ -97,7 +97,7 @@ struct Beside {
 
 /// Arguments of a program and where its lines go. Every program takes:
 ///   --benchmark_out=FILE       the lines, as one JSON array (standard output has them too, one a line)
-///   --benchmark_filter=TEXT    only figures whose name contains TEXT
+///   --benchmark_filter=TEXT    only figures whose name contains TEXT, or one of several texts with '|' between
 ///   --quick                    small sizes and few repetitions: to see that the program works
 class Report {
   public:
@@ -118,7 +118,14 @@ class Report {
 
     bool quick() const { return quick_; }
     /// Whether the figure was asked for: ask before measuring.
-    bool wants(const std::string& name) const { return name.find(filter_) != std::string::npos; }
+    bool wants(const std::string& name) const {
+        for (std::size_t begin = 0; begin <= filter_.size();) {
+            const std::size_t end = std::min(filter_.find('|', begin), filter_.size());
+            if (name.find(filter_.substr(begin, end - begin)) != std::string::npos) return true;
+            begin = end + 1;
+        }
+        return false;
+    }
     int repetitions(int usual) const { return quick_ ? 2 : usual; }
     template<typename Number>
     Number size(Number usual, Number small) const {
