@@ -41,7 +41,7 @@ std::string row_name(const LaneInfo& lane) {
 
 std::uint64_t thread_of(LaneId lane) noexcept { return 1 + graph::index_of(lane); }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     std::string result;
     append_json(result, text);
     return result;
@@ -129,7 +129,7 @@ std::string TraceWriter::chunk_name(Number array, std::uint32_t chunk) const {
 
 std::string TraceWriter::task_arguments(Number task, const Named& named) const {
     std::string text = "\"task\":" + std::to_string(task);
-    if (!named.chunk.empty()) text += ",\"chunk\":" + quoted(named.chunk);
+    if (!named.chunk.empty()) text += ",\"chunk\":" + in_quotes(named.chunk);
     return text;
 }
 
@@ -225,7 +225,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
 void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
     std::string arguments = "\"array\":";
     const auto array = arrays_.find(e.array);
-    arguments += quoted(array != arrays_.end() ? array->second : "array " + std::to_string(e.array));
+    arguments += in_quotes(array != arrays_.end() ? array->second : "array " + std::to_string(e.array));
     arguments += ",\"array_chunk\":" + std::to_string(e.chunk) + ",\"bytes\":" + std::to_string(e.bytes);
     const auto place = [](Memory m) { return m == 0 ? std::string("host") : "GPU " + std::to_string(m - 1); };
     arguments += ",\"from\":\"" + place(e.from) + "\",\"to\":\"" + place(e.to) + '"';
