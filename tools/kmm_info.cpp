@@ -1,16 +1,14 @@
 // `kmm info`. Owns: the text. Must not know: the runtime; it asks the drivers directly. One thread.
 #include "kmm_info.hpp"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "driver/machine.hpp"
 #include "driver/registry.hpp"
 
 extern char** environ;
@@ -41,12 +39,8 @@ void print_versions() {
 }
 
 void print_machine() {
-    const long pages = sysconf(_SC_PHYS_PAGES);
-    const long page_bytes = sysconf(_SC_PAGE_SIZE);
-    const std::size_t memory_bytes =
-        pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) : 0;
-    std::printf("machine  %s, %.1f GiB memory\n",
-                plural(static_cast<int>(std::thread::hardware_concurrency()), "CPU").c_str(), gib(memory_bytes));
+    std::printf("machine  %s, %.1f GiB memory\n", plural(static_cast<int>(driver::usable_processors()), "CPU").c_str(),
+                gib(driver::machine_memory_bytes()));
 }
 
 void print_drivers(const std::vector<Candidate>& candidates, const Driver* chosen) {

@@ -1,11 +1,13 @@
-// Owns: the parser of byte_size.hpp. Pure; any thread.
+// Implements byte_size.hpp. Pure; any thread.
 //
-// The arithmetic is exact (integers, not floating point), so that limits near SIZE_MAX and decimal fractions come out
-// as they are written.
+// The arithmetic of the parser is exact (integers, not floating point), so that limits near SIZE_MAX and decimal
+// fractions come out as they are written.
 #include "driver/byte_size.hpp"
 
 #include <cctype>
 #include <cstdint>
+#include <cstdio>
+#include <iterator>
 #include <limits>
 
 namespace kmm::driver {
@@ -126,6 +128,16 @@ std::optional<std::size_t> parse_byte_size(std::string_view text, std::size_t wh
     const std::optional<Wide> bytes = to_integer({number.digits * *factor, number.exponent}, most);
     if (!bytes) return refuse(text, "is more than this machine can address", error_text);
     return static_cast<std::size_t>(*bytes);
+}
+
+std::string byte_size_text(std::size_t bytes) {
+    constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    auto value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+    char text[32];
+    std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return text;
 }
 
 }  // namespace kmm::driver

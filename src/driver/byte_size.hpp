@@ -1,6 +1,7 @@
-// The syntax of sizes in environment variables and configuration: "4GiB", "500 MB", "1.5k", "1e9", "90%".
+// Numbers of bytes as text: what environment variables and configuration may say ("4GiB", "500 MB", "1.5k", "1e9",
+// "90%"), and what messages and reports say ("1.50 MiB").
 //
-// Owns: that syntax. Must not know: which variable the text came from. Pure; any thread.
+// Owns: both forms. Must not know: which variable a text came from. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +16,8 @@ namespace kmm::driver {
 /// `whole` (above 0, at most 100). Rounded down to bytes. Empty, with the reason and the accepted forms in
 /// `*error_text`, for anything else.
 std::optional<std::size_t> parse_byte_size(std::string_view text, std::size_t whole, std::string* error_text);
+
+/// "512 B", "1.00 KiB", "2.50 GiB": two decimals of the largest unit, up to EiB, that is not above the size.
+std::string byte_size_text(std::size_t bytes);
 
 }  // namespace kmm::driver

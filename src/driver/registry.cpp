@@ -19,7 +19,7 @@
 #include "driver/fork.hpp"
 #include "driver/host/host_driver.hpp"
 #include "driver/host/limits.hpp"
-#include "driver/host/memory.hpp"
+#include "driver/machine.hpp"
 #include "driver/never_destroyed.hpp"
 #ifdef KMM_HAVE_CUDA_DRIVER
 #include "driver/cuda/cuda_driver.hpp"
@@ -172,7 +172,7 @@ HostOptions host_options_from_environment() {
     }
     if (const std::string text = variable("KMM_VIRTUAL_DEVICE_MEM"); !text.empty()) {
         std::string error;
-        const auto bytes = parse_byte_size(text, host::machine_memory_bytes(), &error);
+        const auto bytes = parse_byte_size(text, machine_memory_bytes(), &error);
         if (!bytes) throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM: " + error);
         if (*bytes == 0)
             throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM is '" + text + "': a device needs some memory");

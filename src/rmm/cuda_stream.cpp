@@ -3,7 +3,6 @@
 
 #include <cassert>
 #include <ostream>
-#include <sstream>
 
 #include "rmm/cuda_stream_pool.hpp"
 #include "rmm/detail/error.hpp"
@@ -24,17 +23,11 @@ void synchronize_stream_no_throw(cudaStream_t stream) noexcept {
     assert(status.ok());
 }
 
-std::string format_stream(cuda_stream_view stream) {
-    std::ostringstream text;
-    text << stream;
-    return text.str();
-}
+std::string format_stream(cuda_stream_view stream) { return address_text(stream.value()); }
 
 }  // namespace detail
 
-std::ostream& operator<<(std::ostream& os, cuda_stream_view stream) {
-    return os << static_cast<const void*>(stream.value());
-}
+std::ostream& operator<<(std::ostream& os, cuda_stream_view stream) { return os << detail::format_stream(stream); }
 
 cuda_stream::cuda_stream(flags flags) : record_{detail::owned_stream::create(flags == flags::non_blocking)} {
     stream_ = record_->handle();

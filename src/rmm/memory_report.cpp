@@ -17,7 +17,7 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace {
 
-using detail::format_short_size;
+using kmm::driver::byte_size_text;
 using json = nlohmann::ordered_json;
 
 struct listed_holder {
@@ -118,24 +118,24 @@ std::string memory_report(cuda_device_id device) {
     std::size_t total_bytes = 0;
     detail::check(detail::the_driver().memory_info(device.value(), &free_bytes, &total_bytes));
     const device_figures d = look_at(device.value(), false);
-    std::string text =
-        detail::device_name(device.value()) + ": total " + format_short_size(d.driver.device_total_bytes) + "   free " +
-        format_short_size(d.driver.device_free_bytes) + "   held here " + format_short_size(d.held_bytes) +
-        "   other processes and driver " + format_short_size(d.elsewhere_bytes) + "\n";
+    std::string text = detail::device_name(device.value()) + ": total " + byte_size_text(d.driver.device_total_bytes) +
+                       "   free " + byte_size_text(d.driver.device_free_bytes) + "   held here " +
+                       byte_size_text(d.held_bytes) + "   other processes and driver " +
+                       byte_size_text(d.elsewhere_bytes) + "\n";
     for (const listed_holder& h : d.holders) {
         const detail::holder_figures& f = h.figures;
         text += "  " + f.name + (f.name == f.kind ? "" : std::string(" (") + f.kind + ")") + ": holds " +
-                format_short_size(f.held_bytes) + " (in use " + format_short_size(f.in_use_bytes) + " in " +
-                std::to_string(f.num_blocks) + " blocks, largest free piece " +
-                format_short_size(f.largest_free_bytes) + ")   peak " + format_short_size(f.peak_bytes);
-        if (f.maximum_bytes != 0) text += "   maximum " + format_short_size(f.maximum_bytes);
+                byte_size_text(f.held_bytes) + " (in use " + byte_size_text(f.in_use_bytes) + " in " +
+                std::to_string(f.num_blocks) + " blocks, largest free piece " + byte_size_text(f.largest_free_bytes) +
+                ")   peak " + byte_size_text(f.peak_bytes);
+        if (f.maximum_bytes != 0) text += "   maximum " + byte_size_text(f.maximum_bytes);
         text += (h.line.empty() ? "" : "   " + h.line) + "\n";
     }
     if (detail::tags_in_use.load(std::memory_order_relaxed)) {
         text += "  by tag:";
         for (const detail::tag_number tag : largest_first(d.by_tag))
-            text += std::string("   ") + detail::name_of_tag(tag) + " " + format_short_size(d.by_tag[tag].bytes) +
-                    " in " + std::to_string(d.by_tag[tag].num_blocks);
+            text += std::string("   ") + detail::name_of_tag(tag) + " " + byte_size_text(d.by_tag[tag].bytes) + " in " +
+                    std::to_string(d.by_tag[tag].num_blocks);
         text += "\n";
     }
     return text;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -164,13 +164,13 @@ std::string outstanding_allocations::text() const {
         for (const auto& [ptr, info] : map_) add(ptr, info.allocation_size, info.strace.get());
     });
     std::sort(entries.begin(), entries.end(), [](const entry& a, const entry& b) { return a.ptr < b.ptr; });
-    std::ostringstream out;
+    std::string text;
     for (const entry& e : entries) {
-        out << e.ptr << ": " << e.bytes << " B";
-        if (e.trace) out << " : callstack:\n" << *e.trace;
-        out << '\n';
+        text += rmm::detail::address_text(e.ptr) + ": " + std::to_string(e.bytes) + " B";
+        if (e.trace) text += " : callstack:\n" + e.trace->to_string();
+        text += '\n';
     }
-    return out.str();
+    return text;
 }
 
 }  // namespace detail

@@ -1,14 +1,12 @@
 // Implements pinning.hpp.
 #include "rmm/pinning.hpp"
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -17,6 +15,7 @@
 
 #include "driver/check.hpp"
 #include "driver/locks.hpp"
+#include "driver/machine.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -35,38 +34,6 @@ constexpr std::size_t smallest_share = std::size_t{8} << 20;
 
 std::size_t round_up(std::size_t value, std::size_t unit) noexcept { return (value + unit - 1) / unit * unit; }
 
-std::size_t usable_processors() noexcept {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
-    return std::max(1u, std::thread::hardware_concurrency());
-}
-
-/// The first number of a file, in the file's unit; `otherwise` if there is none ("max").
-std::size_t number_in(const char* path, const char* format, std::size_t otherwise) noexcept {
-    std::FILE* const file = std::fopen(path, "r");
-    if (file == nullptr) return otherwise;
-    char line[128];
-    unsigned long long value = 0;
-    bool found = false;
-    while (!found && std::fgets(line, sizeof line, file) != nullptr) found = std::sscanf(line, format, &value) == 1;
-    std::fclose(file);
-    return found ? static_cast<std::size_t>(value) : otherwise;
-}
-
-/// What the machine, or this container, can still give.
-std::size_t available_bytes() noexcept {
-    constexpr std::size_t unknown = ~std::size_t{0};
-    std::size_t bytes = number_in("/proc/meminfo", "MemAvailable: %llu kB", unknown / 1024) * 1024;
-    const std::size_t limit = number_in("/sys/fs/cgroup/memory.max", "%llu", unknown);
-    if (limit != unknown) {
-        // What files have in memory counts as used there, and goes when it is needed: not subtracted.
-        const std::size_t used = number_in("/sys/fs/cgroup/memory.stat", "anon %llu", 0);
-        bytes = std::min(bytes, limit - std::min(limit, used));
-    }
-    return bytes;
-}
-
 /// Whether devices can use registered memory by the address that the host uses.
 bool addresses_are_shared(Driver& d) noexcept {
     constexpr int can_use_host_pointer_for_registered_memory = 91;  // CUDA's number
@@ -84,7 +51,7 @@ bool addresses_are_shared(Driver& d) noexcept {
 void touch(std::byte* address, std::size_t bytes) noexcept {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t threads =
-        std::clamp<std::size_t>(bytes / smallest_share, 1, std::min(usable_processors(), most_threads));
+        std::clamp<std::size_t>(bytes / smallest_share, 1, std::min(driver::usable_processors(), most_threads));
     const std::size_t share = round_up((bytes + threads - 1) / threads, pinning_unit);
     const auto run = [=](std::size_t begin) {
         // Once a small page: where there are no huge pages each of them faults.
@@ -109,7 +76,7 @@ void touch(std::byte* address, std::size_t bytes) noexcept {
 bool register_pages(Driver& d, std::size_t bytes, pinned_block* out) noexcept {
     const bool real = d.kind() != driver::Kind::host;
     // A little more than the pages themselves: page tables, and something for everybody else.
-    if (bytes > ~std::size_t{0} / 2 || (real && bytes + bytes / 256 > available_bytes())) return false;
+    if (bytes > ~std::size_t{0} / 2 || (real && bytes + bytes / 256 > driver::available_memory_bytes())) return false;
     if (real && !addresses_are_shared(d)) return false;
     pinned_block b;
     b.size_bytes = round_up(bytes, pinning_unit);

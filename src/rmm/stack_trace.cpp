@@ -6,6 +6,8 @@
 #include <memory>
 #include <ostream>
 
+#include "rmm/status.hpp"
+
 #if __has_include(<execinfo.h>)
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -26,21 +28,17 @@ struct freed_by_c {
     void operator()(void* memory) const noexcept { std::free(memory); }
 };
 
-void print_frame(std::ostream& os, std::size_t number, void* frame) {
-    os << '#' << number << " in ";
+/// The line of a frame behind its number.
+std::string frame_text(void* frame) {
     // A frame is where the call returns to, which may be the next function already.
     Dl_info found{};
     if (dladdr(static_cast<char*>(frame) - 1, &found) != 0 && found.dli_sname != nullptr) {
         int status = 0;
         const std::unique_ptr<char, freed_by_c> name{abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status)};
-        os << (name != nullptr ? name.get() : found.dli_sname) << " from " << found.dli_fname << '\n';
-        return;
+        return std::string(name != nullptr ? name.get() : found.dli_sname) + " from " + found.dli_fname;
     }
     const std::unique_ptr<char*, freed_by_c> lines{backtrace_symbols(&frame, 1)};
-    if (lines != nullptr)
-        os << *lines << '\n';
-    else
-        os << frame << '\n';
+    return lines != nullptr ? *lines : address_text(frame);
 }
 
 }  // namespace
@@ -57,18 +55,22 @@ stack_trace::stack_trace() {
     frames_.assign(begin, std::min(end, begin + max_frames));
 }
 
-std::ostream& operator<<(std::ostream& os, stack_trace const& trace) {
-    for (std::size_t i = 0; i < trace.frames_.size(); ++i) print_frame(os, i, trace.frames_[i]);
-    return os;
+std::string stack_trace::to_string() const {
+    std::string text;
+    for (std::size_t i = 0; i < frames_.size(); ++i)
+        text += '#' + std::to_string(i) + " in " + frame_text(frames_[i]) + '\n';
+    return text;
 }
 
 #else
 
 stack_trace::stack_trace() = default;
 
-std::ostream& operator<<(std::ostream& os, stack_trace const&) { return os << "stack traces disabled\n"; }
+std::string stack_trace::to_string() const { return "stack traces disabled\n"; }
 
 #endif
+
+std::ostream& operator<<(std::ostream& os, stack_trace const& trace) { return os << trace.to_string(); }
 
 }  // namespace detail
 }  // namespace kmm_v0

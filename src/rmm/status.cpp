@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -89,8 +91,8 @@ std::string held_here(int device) {
         if (const std::string line = h.line_for_shortage(); !line.empty())
             lines += "\n  runtimes    " + line;
         else if (f.held_bytes != 0)
-            holders.emplace_back(f.held_bytes, f.name + " " + format_short_size(f.held_bytes) + " (in use " +
-                                                   format_short_size(f.in_use_bytes) + ")");
+            holders.emplace_back(f.held_bytes, f.name + " " + driver::byte_size_text(f.held_bytes) + " (in use " +
+                                                   driver::byte_size_text(f.in_use_bytes) + ")");
     });
     std::sort(holders.begin(), holders.end(), std::greater<>());
     std::string text;
@@ -180,21 +182,15 @@ std::string device_name(int device) {
     return short_device_name(device) + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
 }
 
-std::string format_short_size(std::size_t bytes) {
-    constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    auto value = static_cast<double>(bytes);
-    std::size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-    if (unit == 0) return std::to_string(bytes) + " bytes";
-    char text[64];
-    std::snprintf(text, sizeof(text), "%.2f %s", value, units[unit]);
-    return text;
+std::string format_size(std::size_t bytes) {
+    const std::string exact = std::to_string(bytes) + " bytes";
+    return bytes < 1024 ? exact : driver::byte_size_text(bytes) + " (" + exact + ")";
 }
 
-std::string format_size(std::size_t bytes) {
-    std::string text = format_short_size(bytes);
-    if (bytes >= 1024) text += " (" + std::to_string(bytes) + " bytes)";
-    return text;
+std::string address_text(const void* address) {
+    char digits[2 * sizeof(address)];
+    char* const end = std::to_chars(digits, std::end(digits), reinterpret_cast<std::uintptr_t>(address), 16).ptr;
+    return (address == nullptr ? "" : "0x") + std::string(digits, end);
 }
 
 std::string short_device_name(int device) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "driver/byte_size.hpp"
 #include "driver/driver.hpp"
 #include "driver/fork.hpp"
 #include "driver/registry.hpp"
@@ -75,11 +76,12 @@ int current_device() noexcept;
 /// "GPU 1 (NAME)", or "virtual device 1" on the host driver.
 std::string device_name(int device);
 
-/// "4.00 GiB (4294967296 bytes)".
+/// "4.00 GiB (4294967296 bytes)"; `byte_size_text` gives the first half.
 std::string format_size(std::size_t bytes);
 
-/// "4.00 GiB".
-std::string format_short_size(std::size_t bytes);
+/// "0x55d0c8"; "0" for null: what an ostream prints of a pointer. Messages do without the streams of the C++ library,
+/// whose texts follow the locale of the program.
+std::string address_text(const void* address);
 
 /// "GPU 1" or "virtual device 1".
 std::string short_device_name(int device);

@@ -675,7 +675,7 @@ TEST(Watchdog, a_wait_without_progress_is_logged_with_who_waits_for_what) {
           "submitted at failures_test.cu:" + std::to_string(line),
           std::string("which waits for 1 unfinished task before it: task \"holder\" chunk 0 of 1 on " + place),
           "task \"holder\" chunk 0 of 1 on " + place + ": its device function is running",
-          "task \"starved\" chunk 0 of 1 on " + place + ": waits for memory: misses 800 B of the 1024 B",
+          "task \"starved\" chunk 0 of 1 on " + place + ": waits for memory: misses 800 B of the 1.00 KiB",
           std::string("3 tasks are unfinished")})
         EXPECT_NE(text.find(part), std::string::npos) << "without \"" << part << "\":\n" << text;
     rt.synchronize();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <string>
 #include <vector>
 
 #include <rmm/detail/export.hpp>
@@ -17,13 +18,14 @@ class RMM_EXPORT stack_trace {
     stack_trace();
 
     /// One line a frame: "#i in SYMBOL from FILE" where the symbol is known (demangled), else as the system shows an
-    /// address; or "stack traces disabled" where the system cannot tell.
-    friend RMM_EXPORT std::ostream& operator<<(std::ostream& os, stack_trace const& trace);
+    /// address; or "stack traces disabled" where the system cannot tell. Throws std::bad_alloc.
+    std::string to_string() const;
 
   private:
     std::vector<void*> frames_;
 };
 
+/// `to_string`.
 RMM_EXPORT std::ostream& operator<<(std::ostream& os, stack_trace const& trace);
 
 }  // namespace detail

@@ -1,25 +1,18 @@
 // Owns: construction, threads' state, devices and memory calls of the host driver. Any thread.
 #include "driver/host/host_driver.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "driver/host/limits.hpp"
+#include "driver/machine.hpp"
 
 namespace kmm::driver::host {
 namespace {
 
 std::atomic<std::uint32_t> next_driver_number{1};
-
-int usable_cpus() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 }  // namespace
 
@@ -28,7 +21,7 @@ HostOptions effective_options(HostOptions options) {
     if (options.memory_bytes == 0)
         options.memory_bytes = machine_memory_bytes() / 3 / static_cast<std::size_t>(options.num_devices);
     // Two at least: with one worker no two streams would ever run at the same time.
-    if (options.num_threads <= 0) options.num_threads = usable_cpus();
+    if (options.num_threads <= 0) options.num_threads = static_cast<int>(usable_processors());
     // More under the race detector; see race_annotations.hpp.
     options.num_threads = std::max(races::tracked ? 8 : 2, options.num_threads);
     return options;

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "driver/host/limits.hpp"
 #include "driver/locks.hpp"
+#include "driver/machine.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define KMM_HOST_DRIVER_ASAN 1
@@ -54,26 +54,7 @@ bool device_pays(Origin origin) { return origin == Origin::plain || origin == Or
 
 bool ours(Origin origin) { return origin != Origin::registered && origin != Origin::mapping; }
 
-/// A number in a file of the kernel; nothing if there is none ("max").
-std::optional<std::size_t> read_number(const char* path) {
-    std::ifstream file(path);
-    unsigned long long value = 0;
-    if (file >> value) return static_cast<std::size_t>(value);
-    return std::nullopt;
-}
-
 }  // namespace
-
-std::size_t machine_memory_bytes() {
-    static const std::size_t bytes = [] {
-        const auto pages = static_cast<std::size_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
-        std::size_t most = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-        for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
-            if (const auto limit = read_number(path); limit && *limit != 0) most = std::min(most, *limit);
-        return most;
-    }();
-    return bytes;
-}
 
 bool multiply(std::size_t a, std::size_t b, std::size_t* out) noexcept { return !__builtin_mul_overflow(a, b, out); }
 

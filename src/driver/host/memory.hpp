@@ -81,8 +81,6 @@ class Memory {
     std::map<std::uintptr_t, Allocation> allocations_ KMM_GUARDED_BY(mutex_);
 };
 
-/// Physical memory of this machine, or the limit of its container if that is smaller.
-std::size_t machine_memory_bytes();
 /// `a * b` if it does not overflow.
 bool multiply(std::size_t a, std::size_t b, std::size_t* out) noexcept;
 

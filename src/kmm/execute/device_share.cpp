@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "driver/byte_size.hpp"
 #include "kmm/values/text.hpp"
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
@@ -53,10 +54,11 @@ rmm::detail::holder_figures DeviceShare::figures() {
 }
 
 std::string DeviceShare::line_for_shortage() {
-    using kmm::detail::bytes_text;
+    using driver::byte_size_text;
     const ShareFigures share = source_.share_of(device_);
-    return name_ + " holds " + bytes_text(share.held_bytes) + ", of it evictable " + bytes_text(share.evictable_bytes) +
-           " (running tasks " + bytes_text(share.in_use_bytes - share.evictable_bytes) + ")";
+    return name_ + " holds " + byte_size_text(share.held_bytes) + ", of it evictable " +
+           byte_size_text(share.evictable_bytes) + " (running tasks " +
+           byte_size_text(share.in_use_bytes - share.evictable_bytes) + ")";
 }
 
 }  // namespace kmm::execute

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "driver/byte_size.hpp"
 #include "kmm/values/text.hpp"
 
 namespace kmm::execute {
@@ -41,10 +42,10 @@ std::string text_of(const Holders& holders) {
     std::string text;
     for (const Holder& h : holders.largest) {
         if (!text.empty()) text += " | ";
-        text += h.name + " " + detail::bytes_text(h.size_bytes) + " in " + std::to_string(h.chunks) +
+        text += h.name + " " + driver::byte_size_text(h.size_bytes) + " in " + std::to_string(h.chunks) +
                 (h.chunks == 1 ? " chunk" : " chunks");
         if (h.stale_chunks != 0) text += ", " + std::to_string(h.stale_chunks) + " stale";
-        if (h.refetched_bytes != 0) text += ", " + detail::bytes_text(h.refetched_bytes) + " fetched again";
+        if (h.refetched_bytes != 0) text += ", " + driver::byte_size_text(h.refetched_bytes) + " fetched again";
     }
     if (holders.others != 0) text += " | " + std::to_string(holders.others) + " more";
     return text.empty() ? "none" : text;

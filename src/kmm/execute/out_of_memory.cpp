@@ -3,8 +3,9 @@
 // Owns: nothing. A refusal at submit is worded on the submitting thread and must not look at the planner's state. Of
 // one at run time whoever plans collects the figures; the words are made later, by whoever asks and holds nobody up.
 #include <algorithm>
-#include <fstream>
 
+#include "driver/byte_size.hpp"
+#include "driver/machine.hpp"
 #include "kmm/execute/holders.hpp"
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/values/log.hpp"
@@ -36,18 +37,6 @@ std::string enough_text(std::size_t bytes) {
 
 std::size_t part_of(std::size_t whole, double fraction) {
     return static_cast<std::size_t>(fraction * static_cast<double>(whole));
-}
-
-/// What the machine could give now, caches that it would drop included; 0: not known.
-std::size_t available_host_bytes() {
-    std::ifstream file("/proc/meminfo");
-    std::string key, unit;
-    std::size_t kib = 0;
-    while (file >> key >> kib) {
-        if (key == "MemAvailable:") return kib * 1024;
-        std::getline(file, unit);
-    }
-    return 0;
 }
 
 /// Bytes that a task needs in its memory, rounded as they are taken.
@@ -268,15 +257,17 @@ std::string RuntimeCore::memory_text(const Shortage& s) const {
     std::size_t free_now = 0;
     std::string others;
     if (s.memory == 0) {
-        free_now = available_host_bytes();
+        free_now = std::min(driver::available_memory_bytes(), total);
     } else if (driver_->memory_info(ordinals_[s.memory - 1], &free_now, &total).ok()) {
         // Ours is what was taken from the driver, used or not.
         const std::size_t taken = total - std::min(total, free_now);
-        others = ", others (programs, runtimes, the driver) " + bytes_text(taken - std::min(taken, s.taken_bytes));
+        others = ", others (programs, runtimes, the driver) " +
+                 driver::byte_size_text(taken - std::min(taken, s.taken_bytes));
     }
-    return "total " + bytes_text(total) + ", limit " + bytes_text(limits_[s.memory]) + ", in use " +
-           bytes_text(s.in_use_bytes) + ", cached but free " + bytes_text(s.capacity_bytes - s.in_use_bytes) +
-           ", largest free piece " + bytes_text(s.largest_free_bytes) + others + ", free now " + bytes_text(free_now);
+    return "total " + driver::byte_size_text(total) + ", limit " + driver::byte_size_text(limits_[s.memory]) +
+           ", in use " + driver::byte_size_text(s.in_use_bytes) + ", cached but free " +
+           driver::byte_size_text(s.capacity_bytes - s.in_use_bytes) + ", largest free piece " +
+           driver::byte_size_text(s.largest_free_bytes) + others + ", free now " + driver::byte_size_text(free_now);
 }
 
 /// The field that made the limit what it is.
@@ -297,9 +288,9 @@ std::string RuntimeCore::limit_text(memory::MemoryIndex m) const {
         field = limits_[m] + config_.device_memory_keep_free == part ? "virtual_device_memory "
                                                                      : "its part of the host tier ";
     }
-    return field + bytes_text(limits_[m]) +
-           (m == 0 ? " (machine total " + bytes_text(info_->host_memory_size()) + ")"
-                   : " (device total " + bytes_text(info_->devices()[m - 1].total_memory_size()) + ")");
+    return field + driver::byte_size_text(limits_[m]) +
+           (m == 0 ? " (machine total " + driver::byte_size_text(info_->host_memory_size()) + ")"
+                   : " (device total " + driver::byte_size_text(info_->devices()[m - 1].total_memory_size()) + ")");
 }
 
 std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const {
@@ -308,7 +299,7 @@ std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const 
     for (const Shortage::Need& n : s.needs) {
         if (!needs.empty()) needs += " | ";
         needs += kind_word(n.kind) + n.array + " chunk " + std::to_string(n.chunk) + " " +
-                 graph::to_text(n.box, n.rank) + " " + bytes_text(n.size_bytes);
+                 graph::to_text(n.box, n.rank) + " " + driver::byte_size_text(n.size_bytes);
     }
     const auto name_of = [](const TaskFailure& who) {
         return "task \"" + who.task.task_name + "\" chunk " + std::to_string(who.task.chunk_index) + " of " +
@@ -316,9 +307,9 @@ std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const 
     };
     const TaskFailure who = describe_failure(s.task);
     std::string text = name_of(who) + (at_submit ? " can never run on " : " found no memory on ") + who.place +
-                       ": needs " + bytes_text(s.needed_bytes) + " (" + std::to_string(s.needed_bytes) +
-                       " bytes), at most " + bytes_text(s.usable_bytes) + " can be used\n  needs: " + needs +
-                       "\n  limit: " + limit_text(m) + "\n";
+                       ": needs " + driver::byte_size_text(s.needed_bytes) + " (" + std::to_string(s.needed_bytes) +
+                       " bytes), at most " + driver::byte_size_text(s.usable_bytes) +
+                       " can be used\n  needs: " + needs + "\n  limit: " + limit_text(m) + "\n";
     std::string remedies;
     if (at_submit) {
         remedies = memory_remedy(m, s.needed_bytes);
@@ -327,13 +318,14 @@ std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const 
         for (const auto& r : s.running) {
             const TaskFailure other = describe_failure(r->task);
             running += (running.empty() ? "" : " | ") + name_of(other) + " on " + other.place + " " +
-                       bytes_text(r->size_bytes);
+                       driver::byte_size_text(r->size_bytes);
         }
         if (s.more_running != 0) running += " | " + std::to_string(s.more_running) + " more tasks";
         text += "  memory: " + memory_text(s) +
                 "\n  held by: " + (running.empty() ? "no running task, arrays only" : running) +
-                "\n  arrays: " + execute::text_of(*s.holders) + "\n  tiers: host " + bytes_text(s.host_in_use_bytes) +
-                " of " + bytes_text(limits_[0]) + ", no disk tier\n";
+                "\n  arrays: " + execute::text_of(*s.holders) + "\n  tiers: host " +
+                driver::byte_size_text(s.host_in_use_bytes) + " of " + driver::byte_size_text(limits_[0]) +
+                ", no disk tier\n";
         // With so much more there is room whatever else is there. Where the driver refused, a limit changes nothing.
         std::string settings;
         for (memory::MemoryIndex tier : {m, memory::MemoryIndex{0}}) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "driver/byte_size.hpp"
 #include "kmm/execute/holders.hpp"
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/values/text.hpp"
@@ -34,7 +35,7 @@ struct LinkFigures {
                 {"gigabytes_per_second_while_busy", gigabytes_per_second()}};
     }
     std::string text() const {
-        std::string line = std::string("  link       ") + name + "  " + bytes_text(copies.bytes) + " in " +
+        std::string line = std::string("  link       ") + name + "  " + driver::byte_size_text(copies.bytes) + " in " +
                            std::to_string(copies.copies) + (copies.copies == 1 ? " copy" : " copies");
         if (busy_seconds > 0) {
             char rate[64];
@@ -202,17 +203,22 @@ std::string RuntimeCore::report(ReportFormat format) {
             seconds_text(waited_seconds) + " together, the longest " + seconds_text(longest_wait_seconds) + "; " +
             std::to_string(wait_now) + " now\n";
     for (const LinkFigures& l : links) text += l.text();
-    text += "  gathered   " + bytes_text(s.gathered_bytes) + "  snapshots " + bytes_text(s.snapshot_bytes) + "\n";
-    text += "  evictions  " + std::to_string(s.evictions) + ": written down " + bytes_text(s.evicted_bytes) +
-            ", dropped " + bytes_text(s.dropped_clean_bytes) + "; fetched again " + bytes_text(refetched_bytes) +
-            " in " + counted(refetches, "copy", "copies") + "\n";
+    text += "  gathered   " + driver::byte_size_text(s.gathered_bytes) + "  snapshots " +
+            driver::byte_size_text(s.snapshot_bytes) + "\n";
+    text += "  evictions  " + std::to_string(s.evictions) + ": written down " +
+            driver::byte_size_text(s.evicted_bytes) + ", dropped " + driver::byte_size_text(s.dropped_clean_bytes) +
+            "; fetched again " + driver::byte_size_text(refetched_bytes) + " in " +
+            counted(refetches, "copy", "copies") + "\n";
     text += "  blocks     " + counted(s.allocations, "allocation", "allocations") + ", " +
             counted(s.frees, "free", "frees") + "\n";
-    text += "  pinned     " + bytes_text(service.pinned_bytes) + " in " + seconds_text(service.pinning_seconds) + "\n";
+    text += "  pinned     " + driver::byte_size_text(service.pinned_bytes) + " in " +
+            seconds_text(service.pinning_seconds) + "\n";
     for (std::size_t m = 0; m < s.memories.size(); ++m)
-        text += "  memory     " + place_of(s.memories[m]) + "  in use " + bytes_text(s.memories[m].current_bytes) +
-                "  peak " + bytes_text(s.memories[m].peak_bytes) + "  limit " + bytes_text(s.memories[m].limit_bytes) +
-                "\n             held by " + execute::text_of(memories[m].holders) + "\n";
+        text += "  memory     " + place_of(s.memories[m]) + "  in use " +
+                driver::byte_size_text(s.memories[m].current_bytes) + "  peak " +
+                driver::byte_size_text(s.memories[m].peak_bytes) + "  limit " +
+                driver::byte_size_text(s.memories[m].limit_bytes) + "\n             held by " +
+                execute::text_of(memories[m].holders) + "\n";
     return text;
 }
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <system_error>
 
 #include "driver/check.hpp"
+#include "driver/machine.hpp"
 #include "driver/nvtx_ranges.hpp"
 #include "driver/registry.hpp"
 #include "kmm/execute/runtime_core.hpp"
@@ -20,25 +20,6 @@ namespace {
 constexpr std::uint32_t launchers_per_device = 2;
 
 std::atomic<std::uint16_t> next_runtime_number{1};
-
-/// Physical memory, or what the container may use if that is less.
-std::size_t machine_memory_bytes() {
-    std::size_t bytes =
-        static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-        std::ifstream file(path);
-        std::size_t limit = 0;
-        if (file >> limit && limit != 0) bytes = std::min(bytes, limit);
-    }
-    return bytes;
-}
-
-std::size_t usable_cpus() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
-    return std::max(1u, std::thread::hardware_concurrency());
-}
 
 std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
     driver::Kind kind = driver::Kind::host;
@@ -65,7 +46,7 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
         driver::HostOptions options;
         options.num_devices = static_cast<int>(config.virtual_devices);
         const std::size_t tier =
-            static_cast<std::size_t>(static_cast<double>(machine_memory_bytes()) * config.host_memory_fraction);
+            static_cast<std::size_t>(static_cast<double>(driver::machine_memory_bytes()) * config.host_memory_fraction);
         options.memory_bytes = config.virtual_device_memory != 0
                                    ? config.virtual_device_memory
                                    : std::min(tier, config.host_memory_limit) / 3 / config.virtual_devices;
@@ -213,7 +194,7 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
         ordinals_.push_back(d);
     }
     config_.device_memory_kind = memory_kind(config_, *driver_, ordinals_.size());
-    if (config_.host_threads == 0) config_.host_threads = std::min(usable_cpus(), MAX_HOST_THREADS);
+    if (config_.host_threads == 0) config_.host_threads = std::min(driver::usable_processors(), MAX_HOST_THREADS);
     // So long nobody waits, and clocks could not count it.
     constexpr double longest_watch_seconds = 1e9;
     if (config_.watchdog > longest_watch_seconds) config_.watchdog = 0;
@@ -226,7 +207,7 @@ void RuntimeCore::set_limits() {
         return static_cast<std::size_t>(fraction * static_cast<double>(whole));
     };
     std::size_t host =
-        std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, machine_memory_bytes()));
+        std::min(config_.host_memory_limit, fraction_of(config_.host_memory_fraction, driver::machine_memory_bytes()));
     // Virtual devices live in the machine's memory too: what they may use is taken out of the host tier, of which a
     // quarter stays for the host however large they were asked to be.
     const std::size_t most_of_virtual_device = (host - host / 4) / std::max<std::size_t>(1, ordinals_.size());
@@ -285,7 +266,7 @@ void RuntimeCore::describe() {
                     : driver_->kind() == driver::Kind::cuda ? DriverKind::CUDA
                                                             : DriverKind::HIP;
     system.driver_version = driver_->version();
-    system.host_memory_bytes = machine_memory_bytes();
+    system.host_memory_bytes = driver::machine_memory_bytes();
     system.runtime_number = number_;
     info_ = std::make_unique<SystemInfo>(std::move(system));
 }

@@ -1,6 +1,7 @@
 // Who waits for what, in words: for the message of the watchdog. Whoever plans; on demand only.
 #include <algorithm>
 
+#include "driver/byte_size.hpp"
 #include "kmm/execute/runtime_core.hpp"
 #include "kmm/values/text.hpp"
 
@@ -49,9 +50,10 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
         for (const graph::Access& a : task.accesses)
             if (a.chunk != nullptr && a.first_of_chunk) needed += rounded(a.chunk->block_bytes());
         const memory::Residency& r = scheduler_->residency();
-        return "waits for memory: misses " + bytes_text(r.missing_bytes(task)) + " of the " + bytes_text(needed) +
-               " that it needs; in use are " + bytes_text(r.counters(task.memory).current_bytes) + " of " +
-               bytes_text(limits_[task.memory]);
+        return "waits for memory: misses " + driver::byte_size_text(r.missing_bytes(task)) + " of the " +
+               driver::byte_size_text(needed) + " that it needs; in use are " +
+               driver::byte_size_text(r.counters(task.memory).current_bytes) + " of " +
+               driver::byte_size_text(limits_[task.memory]);
     }
     case TaskState::waiting:
     case TaskState::executed: break;

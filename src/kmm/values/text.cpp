@@ -52,22 +52,6 @@ std::string text_of(const TaskLabel& task) {
            std::to_string(task.num_chunks);
 }
 
-std::string bytes_text(std::size_t bytes) {
-    constexpr double kib = 1024.0;
-    const auto value = static_cast<double>(bytes);
-    char text[64];
-    if (value >= kib * kib * kib) {
-        std::snprintf(text, sizeof(text), "%.2f GiB", value / (kib * kib * kib));
-    } else if (value >= kib * kib) {
-        std::snprintf(text, sizeof(text), "%.2f MiB", value / (kib * kib));
-    } else if (value >= 10 * kib) {
-        std::snprintf(text, sizeof(text), "%.2f KiB", value / kib);
-    } else {
-        std::snprintf(text, sizeof(text), "%zu B", bytes);
-    }
-    return text;
-}
-
 std::string seconds_text(double seconds) {
     char text[64];
     if (seconds >= 100) {

@@ -19,7 +19,6 @@ std::string place_text(DriverKind driver, std::size_t device);
 std::string text_of(DriverKind kind);       ///< "cuda"
 std::string text_of(const Range<>& range);  ///< "0...200"
 std::string text_of(const Region& region);  ///< "{0...4, 2...8}"
-std::string bytes_text(std::size_t bytes);  ///< "2.00 GiB", "1.50 MiB", "512 B"
 std::string seconds_text(double seconds);   ///< "30 s", "1.25 s", "40 ms", "0 s"
 
 /// What it says of itself; calls the program's code.

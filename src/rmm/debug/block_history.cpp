@@ -1,9 +1,7 @@
 // Implements block_history.hpp. Any thread.
 #include "rmm/debug/block_history.hpp"
 
-#include <cstdio>
 #include <cstring>
-#include <sstream>
 
 #include "rmm/status.hpp"
 
@@ -14,9 +12,7 @@ namespace detail {
 namespace {
 
 std::string hexadecimal(std::uintptr_t value) {
-    char text[24];
-    std::snprintf(text, sizeof(text), "0x%zx", static_cast<std::size_t>(value));
-    return text;
+    return value == 0 ? "0x0" : rmm::detail::address_text(reinterpret_cast<void*>(value));
 }
 
 std::string number(std::size_t count, const char* what) {
@@ -33,10 +29,8 @@ std::string stacks_of(const block_history& b, bool was_freed, const checked_reso
     if (b.allocated_at == nullptr)
         return std::string("\n  stacks were not taken: ") + of.to_get_stacks + " to see where it was allocated" +
                (was_freed ? " and freed" : "");
-    std::ostringstream text;
-    text << "\n  allocated at\n" << *b.allocated_at;
-    if (was_freed && b.freed_at != nullptr) text << "  freed at\n" << *b.freed_at;
-    std::string lines = text.str();
+    std::string lines = "\n  allocated at\n" + b.allocated_at->to_string();
+    if (was_freed && b.freed_at != nullptr) lines += "  freed at\n" + b.freed_at->to_string();
     if (!lines.empty() && lines.back() == '\n') lines.pop_back();
     return lines;
 }

@@ -2,7 +2,6 @@
 #include "rmm/pool/engine.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <functional>
 #include <unordered_map>
@@ -594,14 +593,13 @@ void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t si
 /// A free that was no free of a block in use, or of a block of another size.
 void pool_engine::report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept {
     try {
-        char where[32];
-        std::snprintf(where, sizeof(where), "%p", reinterpret_cast<void*>(address));
+        const std::string where = rmm::detail::address_text(reinterpret_cast<void*>(address));
         if (true_size == 0)
             rmm::detail::report_misuse(
-                std::string("a pool was given ") + where + " with " + std::to_string(bytes) +
+                "a pool was given " + where + " with " + std::to_string(bytes) +
                 " bytes to free, which is not a block in use: freed twice, or by the wrong resource?");
         else
-            rmm::detail::report_misuse(std::string("a pool was given ") + where + " with " + std::to_string(bytes) +
+            rmm::detail::report_misuse("a pool was given " + where + " with " + std::to_string(bytes) +
                                        " bytes to free; the block has " + std::to_string(true_size) +
                                        ". Free with the size that was allocated");
     } catch (const std::bad_alloc&) {

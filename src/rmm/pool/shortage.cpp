@@ -22,7 +22,7 @@ namespace detail {
 namespace {
 
 using rmm::detail::format_bytes;
-using rmm::detail::format_short_size;
+using kmm::driver::byte_size_text;
 using rmm::detail::format_size;
 
 constexpr std::size_t no_maximum = ~std::size_t{0};
@@ -46,11 +46,11 @@ std::string largest_first(std::vector<named_bytes> all) {
             continue;
         }
         if (i != 0) text += "   ";
-        text += all[i].name + " " + format_short_size(all[i].bytes);
+        text += all[i].name + " " + byte_size_text(all[i].bytes);
         if (all[i].num_blocks != 0) text += " in " + std::to_string(all[i].num_blocks);
     }
     if (all.size() > max_named)
-        text += "   " + std::to_string(all.size() - max_named) + " others " + format_short_size(rest);
+        text += "   " + std::to_string(all.size() - max_named) + " others " + byte_size_text(rest);
     return text;
 }
 
@@ -259,7 +259,7 @@ void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stre
         text += " and has no maximum";
     else
         text +=
-            (at_maximum ? " and is at its maximum of " : " and may hold at most ") + format_short_size(s.maximum_bytes);
+            (at_maximum ? " and is at its maximum of " : " and may hold at most ") + byte_size_text(s.maximum_bytes);
     // A pool that asks for this one has figures of its own, and may only be trying how much it can get.
     if (rmm::detail::tag_of_thread == rmm::detail::of_a_pool) throw rmm::out_of_memory(text, shortage);
 
@@ -277,13 +277,13 @@ std::string pool_engine::shortage_details(std::size_t bytes, const pool_statisti
     if (device_known) shortage->elsewhere_bytes = taken - std::min(taken, others.from_driver_bytes);
 
     std::string text = "\n  " + rmm::detail::short_device_name(device_) + "   ";
-    if (device_known) text += "total " + format_short_size(shortage->device_total_bytes) + "   ";
-    text += "this pool " + format_short_size(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
+    if (device_known) text += "total " + byte_size_text(shortage->device_total_bytes) + "   ";
+    text += "this pool " + byte_size_text(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
             std::to_string(s.num_blocks) + " blocks, free " + format_size(s.free_bytes) + ", largest free piece " +
-            format_size(s.largest_free_bytes) + ")   other pools " + format_short_size(shortage->other_pools_bytes);
+            format_size(s.largest_free_bytes) + ")   other pools " + byte_size_text(shortage->other_pools_bytes);
     if (device_known)
-        text += "   other processes and driver " + format_short_size(shortage->elsewhere_bytes) + "   free " +
-                format_short_size(shortage->device_free_bytes);
+        text += "   other processes and driver " + byte_size_text(shortage->elsewhere_bytes) + "   free " +
+                byte_size_text(shortage->device_free_bytes);
     else
         text += "   the driver cannot say how much memory is free";
 
@@ -319,24 +319,24 @@ std::string pool_engine::advice(std::size_t bytes, const pool_statistics& s, boo
                                           ? rmm::detail::with_class_names("a vmm_memory_resource")
                                           : "a larger pool") +
                               ", or one initial block instead of growth: enough is free but in pieces (" +
-                              format_short_size(s.free_bytes) + ")");
+                              byte_size_text(s.free_bytes) + ")");
     if (at_maximum && (!device_known || !options_.on_device || shortage.device_free_bytes >= bytes))
         add_advice(&text, "a larger maximum" +
                               (device_known && options_.on_device
-                                   ? " (" + format_short_size(shortage.device_free_bytes) + " are free on the device)"
+                                   ? " (" + byte_size_text(shortage.device_free_bytes) + " are free on the device)"
                                    : std::string()));
     // Whole blocks that nobody uses were asked for; or nobody could be asked from here.
     if (shortage.limit == memory_limit::device && idle_bytes >= bytes)
         add_advice(&text, "trimming pool \"" + idle_name + "\", or one pool for both: it holds " +
-                              format_short_size(idle_bytes) + " that nobody uses");
+                              byte_size_text(idle_bytes) + " that nobody uses");
     if (shortage.limit == memory_limit::device && shortage.elsewhere_bytes >= bytes &&
         shortage.elsewhere_bytes >= shortage.device_total_bytes / 4)
-        add_advice(&text, "ending other processes: " + format_short_size(shortage.elsewhere_bytes) +
+        add_advice(&text, "ending other processes: " + byte_size_text(shortage.elsewhere_bytes) +
                               " are held outside this library");
     if (s.in_use_bytes + s.free_bytes >= bytes && s.in_use_bytes != 0)
         add_advice(&text, "freeing blocks" + (shortage.largest_tag != nullptr
                                                   ? std::string(" (most named ones are of \"") + shortage.largest_tag +
-                                                        "\", " + format_short_size(shortage.largest_tag_bytes) + ")"
+                                                        "\", " + byte_size_text(shortage.largest_tag_bytes) + ")"
                                                   : std::string()));
     if (text.empty())
         text = shortage.limit == memory_limit::device && device_known && bytes > shortage.device_total_bytes

@@ -7,6 +7,7 @@
 
 namespace {
 
+using kmm::driver::byte_size_text;
 using kmm::driver::parse_byte_size;
 
 std::size_t parsed(std::string_view text, std::size_t whole = 0) {
@@ -76,6 +77,16 @@ TEST(ByteSize, everything_else_is_refused_with_the_text_and_the_forms) {
          {"",   " ",  "MB", "-1",  "+1",  "12X",  "nan",   "inf",  "0x10", "0%",   "101%", "100.0000001%",
           "1.", ".5", "1e", "1e+", "1 2", "1MBB", "1kibi", "1 % ", " 12",  "1,5k", "%"})
         refused(text);
+}
+
+TEST(ByteSize, texts_have_the_largest_unit_that_is_not_above_the_size) {
+    EXPECT_EQ(byte_size_text(0), "0 B");
+    EXPECT_EQ(byte_size_text(1023), "1023 B");
+    EXPECT_EQ(byte_size_text(1024), "1.00 KiB");
+    EXPECT_EQ(byte_size_text(std::size_t{3} << 19), "1.50 MiB");
+    EXPECT_EQ(byte_size_text(std::size_t{1000} << 30), "1000.00 GiB");
+    EXPECT_EQ(byte_size_text(std::size_t{2048} << 30), "2.00 TiB");
+    EXPECT_EQ(byte_size_text(std::numeric_limits<std::size_t>::max()), "16.00 EiB");
 }
 
 TEST(ByteSize, a_percentage_of_nothing_known_is_refused) { refused("5%", 0); }

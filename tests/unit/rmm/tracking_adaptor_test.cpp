@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <locale>
 #include <map>
 #include <random>
 #include <sstream>
@@ -139,6 +140,21 @@ TEST(TrackingAdaptor, lists_blocks_by_address) {
     EXPECT_EQ(mr.get_outstanding_allocations_str(), "0x100: 1 B\n0x200: 2 B\n0x300: 3 B\n");
     (void)mr.get_outstanding_allocations();
     EXPECT_EQ(mr.get_outstanding_allocations_str(), "0x100: 1 B\n0x200: 2 B\n0x300: 3 B\n");
+}
+
+TEST(TrackingAdaptor, writes_numbers_alike_whatever_the_locale_of_the_program) {
+    struct with_dots : std::numpunct<char> {
+        char do_thousands_sep() const override { return '.'; }
+        std::string do_grouping() const override { return "\3"; }
+    };
+    fake_resource upstream;
+    upstream.answers = {0x100};
+    tracking mr{&upstream};
+    (void)mr.allocate(1234567);
+    const std::locale before = std::locale::global(std::locale(std::locale::classic(), new with_dots));
+    const std::string text = mr.get_outstanding_allocations_str();
+    std::locale::global(before);
+    EXPECT_EQ(text, "0x100: 1234567 B\n");
 }
 
 TEST(TrackingAdaptor, names_the_functions_that_asked) {
