@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Includes go downwards only: driver <- rmm <- kmm <- tools, tests, examples, benchmarks, bindings; inside kmm
-graph <- trace <- plan <- memory <- schedule <- execute <- api. include/ never includes src/, and names no vendor, fmt, spdlog,
+graph <- trace <- plan <- memory <- schedule <- engine <- supply <- runtime <- api. include/ never includes src/, and names no vendor, fmt, spdlog,
 <iostream> or <thread> header outside interoperability headers and code guarded for a vendor's compiler."""
 
 import re
@@ -15,17 +15,20 @@ LAYERS = [
     ("include/rmm/", ("rmm", 10)),
     ("include/rapids_logger/", ("rmm", 10)),
     ("src/rmm/", ("rmm", 10)),
-    # Beside the pipeline: the emulation of kernels on the CPU, values that every layer uses. The trace is below all that tell it.
+    # Beside the pipeline: the emulation of kernels on the CPU, what every layer uses. The trace is below all that tell it.
     ("src/kmm/emulation/", ("kmm emulation", 20)),
-    ("src/kmm/values/", ("kmm values", 20)),
+    ("src/kmm/base/", ("kmm base", 20)),
+    ("src/kmm/headers/", ("kmm headers", 20)),
     ("src/kmm/graph/", ("kmm graph", 21)),
     ("src/kmm/trace/", ("kmm trace", 22)),
     ("src/kmm/plan/", ("kmm plan", 23)),
     ("src/kmm/memory/", ("kmm memory", 24)),
     ("src/kmm/schedule/", ("kmm schedule", 25)),
     ("src/kmm/net/", ("kmm net", 26)),
-    ("src/kmm/execute/", ("kmm execute", 27)),
-    ("src/kmm/api/", ("kmm api", 28)),
+    ("src/kmm/engine/", ("kmm engine", 27)),
+    ("src/kmm/supply/", ("kmm supply", 28)),
+    ("src/kmm/runtime/", ("kmm runtime", 29)),
+    ("src/kmm/api/", ("kmm api", 30)),
     # Public headers of kmm: declarations that every layer of kmm may use; they can include nothing of src/ anyway.
     ("include/kmm/", ("kmm", 20)),
     ("include/kmm.h", ("kmm", 20)),

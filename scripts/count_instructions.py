@@ -24,7 +24,7 @@ TOLERANCE = 0.02
 OURS = re.compile(r"^(\S+ )?(kmm::|main\b)")
 # Records of tasks and the inbox take memory and locks; the rest is what whoever plans, or ends the runtime, does on this thread.
 NOT_COUNTED = re.compile(
-    r"^(\S+ )?(kmm::(memory|schedule|execute|driver|log|locks|trace)::|kmm::detail::RuntimeCore::"
+    r"^(\S+ )?(kmm::(memory|schedule|engine|supply|driver|log|locks|trace)::|kmm::detail::RuntimeCore::"
     r"|kmm::graph::(TaskPool|Task::|HostReserve|Failures))"
 )
 

@@ -3,7 +3,7 @@
 #include "harness.hpp"
 
 #include "driver/registry.hpp"
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 #include "per_thread_part.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "failing_new.hpp"
-#include "kmm/values/log.hpp"
+#include "kmm/base/log.hpp"
 
 namespace {
 
@@ -119,7 +119,7 @@ void wait_whatever_is_thrown(const RuntimeHandle& rt, EventId event) {
     }
 }
 
-/// A runtime that gives up when it is told to: its planner needs memory then.
+/// A runtime that gives up when it is told to: its scheduler needs memory then.
 class GivesUp {
   public:
     explicit GivesUp(const RuntimeHandle& rt) : rt_(rt), x_(one_chunk<std::int64_t>(rt, n)) {

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 #include "kmm/trace/record_file.hpp"
 #include "kmm/trace/record_reader.hpp"
 #include "schedule_player.hpp"

@@ -27,7 +27,7 @@ TEST(HostMemory, whichever_allocation_fails_once_the_program_gets_results_or_an_
         expect_usable(rt);
         if (HasFailure()) return;
     }
-    EXPECT_GT(n_of_whole, 0) << "what the planner needs is kept back";
+    EXPECT_GT(n_of_whole, 0) << "what the scheduler needs is kept back";
 }
 
 TEST(HostMemory, that_runs_out_for_long_fails_submits_and_nothing_else) {

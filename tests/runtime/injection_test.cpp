@@ -2,7 +2,7 @@
 // goes on. And a driver that counts: what moves when data does not fit.
 #include "harness.hpp"
 
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 #include "scripted_driver.hpp"
 
 namespace {
@@ -225,7 +225,7 @@ TEST(FailureInjection, a_fetch_that_fails_fails_every_task_that_waits_for_it) {
                   v[0] = 0;
               }),
               overwrite(flag));
-    // Both come after the host task, so that the planner issues them in one turn.
+    // Both come after the host task, so that the scheduler issues them in one turn.
     auto after = rt.array<std::int64_t>(1, Distribution<1>::single(1, MemoryId::host()));
     rt.submit(host(), Host([](kmm::ViewMut<std::int64_t> v, kmm::View<std::int64_t>) { v[0] = 0; }), overwrite(after),
               flag);

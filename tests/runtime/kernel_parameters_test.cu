@@ -174,7 +174,7 @@ struct Waiting {
 __global__ void wait_then_add(Waiting w) { w.first[threadIdx.x] += 1; }
 __global__ void add(GPUViewMut<float> v) { v[threadIdx.x] += 1; }
 
-TEST(KernelParameters, are_built_where_a_wait_holds_up_neither_planner_nor_device) {
+TEST(KernelParameters, are_built_where_a_wait_holds_up_neither_scheduler_nor_device) {
     for_each_configuration(working_set({40, 40}), [](RuntimeHandle rt) {
         std::promise<void> promise;
         opened = &promise;

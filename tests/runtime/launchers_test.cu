@@ -1,4 +1,4 @@
-// Launchers and what runs in them: rows 7, 76 to 82, 85.
+// LauncherThreads and what runs in them: rows 7, 76 to 82, 85.
 #include "harness.hpp"
 
 #include "plain_part.hpp"

@@ -1,11 +1,11 @@
-// What the library calls while it plans, and what it says afterwards: handlers, exceptions and pipes of the program's
-// may do what they like, and the runtime goes on.
+// What the library calls while it schedules, and what it says afterwards: handlers, exceptions and pipes of the
+// program's may do what they like, and the runtime goes on.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness.hpp"
-#include "kmm/values/log.hpp"
+#include "kmm/base/log.hpp"
 
 namespace {
 

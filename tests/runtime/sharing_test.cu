@@ -18,7 +18,7 @@
 
 #if !KMM_USE_CUDA
 #include "driver/registry.hpp"
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/status.hpp"
 #endif

@@ -100,7 +100,7 @@ TEST(Tracing, a_trace_shows_every_task_copy_and_eviction_that_the_runtime_counts
             if (trace.text(s.category) != "submit") continue;
             EXPECT_TRUE(trace.text(s.name) == "add" || trace.text(s.name) == "double") << trace.text(s.name);
         }
-        EXPECT_GT(count(trace, "plan"), 0u);
+        EXPECT_GT(count(trace, "turn"), 0u);
         std::map<std::string, kmm::CopyStats> copies;
         for (const Slice& s : trace.slices) {
             if (trace.text(s.category) != "copy") continue;

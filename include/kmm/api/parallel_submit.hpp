@@ -174,7 +174,7 @@ class TaskBuilder {
                                           KernelRecipe<Signature, typename Handlers::type...>>;
         KernelDraft draft;
         // An empty chunk launches nothing: the task has accesses and no kernel.
-        const bool launches = plan_kernel(launcher_.geometry(), chunk, device, launcher_.location(), draft);
+        const bool launches = set_launch_dimensions(launcher_.geometry(), chunk, device, launcher_.location(), draft);
         if (launches) {
             draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
             draft.parameter_bytes = Recipe::parameter_bytes;

@@ -32,7 +32,7 @@ namespace detail {
 /// A kernel whose parameters are built when it is launched (kmm/detail/late_kernel.hpp).
 template<typename Signature, typename... S>
 struct LateKernel;
-/// How the runtime makes and moves a `DeviceResource` (src/kmm/execute/device_resource.hpp).
+/// How the runtime makes and moves a `DeviceResource` (src/kmm/engine/device_resource.hpp).
 class DeviceResourceAccess;
 
 /// "a task's resource is a <found>, not a <wanted>"; IR.

@@ -29,8 +29,8 @@ enum struct ReportFormat { Text, Json };
 
 namespace detail {
 
-/// A running runtime (src/kmm/execute/runtime_core.hpp). It derives from `kmm::Runtime`, its public face, and from
-/// `std::enable_shared_from_this<RuntimeCore>`; src/kmm/api/runtime.cpp relies on both.
+/// A running runtime (src/kmm/runtime/runtime_core.hpp). It derives from `kmm::Runtime`, its public face, and from
+/// `std::enable_shared_from_this<RuntimeCore>`; src/kmm/api/runtime_handle.cpp relies on both.
 class RuntimeCore;
 
 inline constexpr std::size_t max_rank = 8;

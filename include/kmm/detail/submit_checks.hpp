@@ -22,8 +22,8 @@ namespace detail {
 ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info, const SourceLocation& where);
 
 /// Grid, block and shared memory of a kernel on a chunk. False if the chunk is empty. IA naming axis and limit.
-bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,
-                 const SourceLocation& where, KernelDraft& draft);
+bool set_launch_dimensions(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,
+                           const SourceLocation& where, KernelDraft& draft);
 
 /// NA unless 0: declared scratch memory is not offered by this version.
 void check_scratch(std::size_t scratch_bytes, const SourceLocation& where);

@@ -5,7 +5,7 @@
 
 #include "kmm/api/array.hpp"
 #include "kmm/error.hpp"
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 #include "kmm/utils/checked_math.hpp"
 
 namespace kmm {

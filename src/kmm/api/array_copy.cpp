@@ -74,18 +74,18 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
         more = k < axes;
     }
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
-    std::optional<execute::Workers::Wait> wait;
+    std::optional<engine::Workers::Wait> wait;
     if (!part.after->passed()) wait.emplace();
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
 /// Runs `copy` and counts the bytes of the part as `kind`.
 template<typename F> void counted(const CopyPart& part, RuntimeCore::UserCopy kind, F&& copy) {
-    const std::int64_t begin = execute::now_ns();
+    const std::int64_t begin = engine::now_ns();
     copy();
     std::size_t bytes = part.element_bytes;
     for (const std::int64_t size : part.sizes) bytes *= static_cast<std::size_t>(size);
-    part.core->count_user_copy(kind, bytes, execute::now_ns() - begin);
+    part.core->count_user_copy(kind, bytes, engine::now_ns() - begin);
 }
 
 void destroy_copy_part(void* payload) noexcept { delete[] static_cast<CopyPart*>(payload)->owned; }
@@ -357,7 +357,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         graph::TaskList joins;
         was_idle = core.publish(batch.tasks, joins, requests.empty() ? nullptr : requests.data());
     }
-    core.plan_published(was_idle);
+    core.schedule_published(was_idle);
     if (core.inside_own_task()) return;
     core.wait_settled(last, nullptr, true);  // the tasks use the program's memory
     if (to_user) writers.throw_failure(core, last);

@@ -11,10 +11,10 @@
 
 #include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
-#include "kmm/execute/runtime_core.hpp"
 #include "kmm/graph/history.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/plan/layout.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 
 namespace kmm::detail {
 
@@ -22,7 +22,7 @@ struct Binding {
     std::shared_ptr<RuntimeCore> runtime;
     plan::Layout layout;
     std::vector<graph::ChunkHistory> histories;  ///< one for each chunk; order lock
-    /// What each chunk takes in a memory, as in its record, whose cache line belongs to the planner.
+    /// What each chunk takes in a memory, as in its record, whose cache line belongs to the scheduler.
     std::vector<std::size_t> block_bytes;
     std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "driver/registry.hpp"
-#include "kmm/execute/device_error.hpp"
+#include "kmm/engine/device_error.hpp"
 
 namespace kmm::detail {
 
@@ -33,7 +33,7 @@ bool find(driver::Driver& driver, const void* address, DeviceMemory* found) {
 DeviceMemory device_memory_at(RuntimeCore& core, const void* address) {
     DeviceMemory found;
     if (find(core.driver(), address, &found) || core.driver().kind() != driver::Kind::host) return found;
-    const execute::TaskStream* const task = execute::TaskScope::stream();
+    const engine::TaskStream* const task = engine::TaskScope::stream();
     if (task != nullptr && task->driver->kind() == driver::Kind::host && find(*task->driver, address, &found))
         return found;
     const auto of_process = driver::host_if_open();  // it lives as long as the process
@@ -44,7 +44,7 @@ DeviceMemory device_memory_at(RuntimeCore& core, const void* address) {
 CallerStream::CallerStream(RuntimeCore& core, const DeviceMemory& memory, DefaultStream means, const char* what)
     : driver_(*memory.driver), ordinal_(memory.ordinal) {
     try {
-        const execute::TaskStream* const task = execute::TaskScope::stream();
+        const engine::TaskStream* const task = engine::TaskScope::stream();
         if (task != nullptr && task->driver == &driver_) {
             record(task->ordinal, task->stream, what);
             // Work on the legacy stream counts as the task's.
@@ -99,7 +99,7 @@ bool CallerStream::passed() const noexcept {
 
 void CallerStream::wait() const {
     // It may take long, or wait for tasks that stand behind the caller's.
-    std::optional<execute::Workers::Wait> wait;
+    std::optional<engine::Workers::Wait> wait;
     if (!passed()) wait.emplace();
     for (std::size_t i = 0; i < count_; ++i)
         check_device(driver_, ordinal_, driver_.synchronize_event(events_[i]), attempted);

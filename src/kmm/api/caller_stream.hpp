@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "kmm/detail/runtime_core.hpp"
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 
 namespace kmm::detail {
 

@@ -2,7 +2,7 @@
 #include "kmm/api/drivers.hpp"
 
 #include "driver/registry.hpp"
-#include "kmm/execute/device_error.hpp"
+#include "kmm/engine/device_error.hpp"
 
 namespace kmm {
 

@@ -8,7 +8,7 @@
 #include "driver/never_destroyed.hpp"
 #include "kmm/api/runtime_handle.hpp"
 #include "kmm/error.hpp"
-#include "kmm/execute/runtime_core.hpp"
+#include "kmm/runtime/runtime_core.hpp"
 
 namespace kmm {
 

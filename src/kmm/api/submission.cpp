@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "kmm/api/array_record.hpp"
+#include "kmm/base/log.hpp"
+#include "kmm/base/text.hpp"
 #include "kmm/graph/room.hpp"
 #include "kmm/plan/needs.hpp"
-#include "kmm/values/log.hpp"
-#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -23,7 +23,7 @@ using graph::TaskNumber;
 
 namespace {
 
-/// What the planner need not know of an access; its request is at the same position.
+/// What the scheduler need not know of an access; its request is at the same position.
 struct DraftAccess {
     ArrayRecord* array = nullptr;
     Binding* binding = nullptr;
@@ -452,7 +452,7 @@ EventId Submission::commit() {
         }
         was_idle = core.publish(d.tasks, d.joins, d.requests.data(), begin_ns);
     }
-    core.plan_published(was_idle);
+    core.schedule_published(was_idle);
     return event;
 }
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "kmm/base/text.hpp"
+#include "kmm/engine/device_error.hpp"
 #include "kmm/error.hpp"
-#include "kmm/execute/device_error.hpp"
-#include "kmm/values/text.hpp"
 
 namespace kmm::detail {
 
@@ -97,8 +97,8 @@ ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInf
     return ResourceId(device);
 }
 
-bool plan_kernel(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,
-                 const SourceLocation& where, KernelDraft& draft) {
+bool set_launch_dimensions(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,
+                           const SourceLocation& where, KernelDraft& draft) {
     const Launch launch{device, where};
     launch.check_block(geometry.block, geometry.shared_bytes);
     for (int axis = 0; axis < 3; axis++) {

@@ -1,9 +1,9 @@
-// Memory of the host that is kept back for the planner's books, and containers that fall back on it.
+// Memory of the host that is kept back for the scheduler's books, and containers that fall back on it.
 //
-// Whoever plans, feeds a device or settles a task cannot fail half-way: what a task needs in the books is a few hundred
-// bytes, and it must be had. These containers ask the system like all others; where it has nothing they take from the
-// reserve, and a submit is refused until the reserve is whole again. So that the tasks that were submitted end, and no
-// new ones come.
+// Whoever has the baton, feeds a device or settles a task cannot fail half-way: what a task needs in the books is a few
+// hundred bytes, and it must be had. These containers ask the system like all others; where it has nothing they take
+// from the reserve, and a submit is refused until the reserve is whole again. So that the tasks that were submitted
+// end, and no new ones come.
 //
 // Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system
 // gives.

@@ -105,7 +105,7 @@ void Task::recycle() noexcept {
     waits_at_ready = 0;
     waited_for_memory = false;
     in_user_code.store(false, std::memory_order_relaxed);
-    custody.store(Custody::planner, std::memory_order_relaxed);
+    custody.store(Custody::scheduler, std::memory_order_relaxed);
     failure.reset();
     thrown = nullptr;
     unworded.reset();
@@ -143,7 +143,7 @@ Task* TaskPool::take() {
     }
     Task* const task = free.back();
     free.pop_back();
-    // The planner wrote to the record last. Fetching the next ones while this one is being filled hides most of that.
+    // The scheduler wrote to the record last. Fetching the next ones while this one is being filled hides most of that.
     if (free.size() >= 2) free[free.size() - 2]->prefetch();
     if (!free.empty()) free.back()->prefetch_lists();
     return task;

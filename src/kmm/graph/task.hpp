@@ -1,7 +1,7 @@
 // The record of one task, from submit to result, and the table that finds records by number.
 //
 // Owns: Task, TaskPool (free records), TaskTable (number -> record). Built by the submitting thread; after it is
-// published, every field but the atomics belongs to whoever holds the planner's baton, but for `kernel` and `body`,
+// published, every field but the atomics belongs to whoever holds the scheduler's baton, but for `kernel` and `body`,
 // which the thread that executes the task reads.
 #pragma once
 
@@ -45,7 +45,7 @@ enum class TaskState : std::uint8_t {
 
 /// Who has a task that was issued: what was given away cannot be settled before it has come back.
 enum class Custody : std::uint8_t {
-    planner,
+    scheduler,
     given_away,  ///< to a thread or a lane, which reports when it is done
     returned,    ///< by its thread, which had no memory to report; a device function's position is in the record
 };
@@ -64,7 +64,7 @@ struct Access {
 };
 
 /// Debug mode: what a task finds without content, to be filled with a pattern before it runs
-/// (execute/debug_pattern.hpp).
+/// (engine/debug_pattern.hpp).
 struct Unset {
     std::uint32_t access = 0;
     bool whole_chunk = false;  ///< the whole chunk of the access, not only its region
@@ -161,8 +161,8 @@ struct TaskTrace {
     ResourceId where;
 };
 
-/// What a task ended with, as figures that were collected under the planner's baton. `words` is for any thread that has
-/// neither the baton nor a lock: it may ask the driver and the system, and call the program's code.
+/// What a task ended with, as figures that were collected under the scheduler's baton. `words` is for any thread that
+/// has neither the baton nor a lock: it may ask the driver and the system, and call the program's code.
 class Unworded {
   public:
     virtual ~Unworded() = default;
@@ -219,7 +219,7 @@ struct Task {
     std::uint32_t memory = 0;  ///< index of the memory it runs in: 0 host, 1 + device
     DomainChunk chunk;
     SubmitInfoRef info;
-    Task* next_published = nullptr;  ///< of the tasks that the planner is told of together
+    Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
 
     // ---- what it does
     std::vector<Access> accesses;
@@ -264,7 +264,7 @@ struct Task {
 
     // ---- running (execute)
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
-    std::atomic<Custody> custody{Custody::planner};
+    std::atomic<Custody> custody{Custody::scheduler};
 
     // ---- result
     std::shared_ptr<Failure> failure;
@@ -306,7 +306,7 @@ struct Task {
     void* extra_storage_ = nullptr;
 };
 
-/// Free task records. Any thread; O(1). Submitting threads take and the planner gives, so each side has a list and a
+/// Free task records. Any thread; O(1). Submitting threads take and the scheduler gives, so each side has a list and a
 /// lock of its own: an empty list of takers is exchanged for the givers'.
 class TaskPool {
   public:
@@ -384,7 +384,7 @@ class TaskTable {
     std::vector<std::unique_ptr<Page>> spare_ KMM_GUARDED_BY(lock_);
     TaskNumber first_page_number_ KMM_GUARDED_BY(lock_) = 0;  ///< number of the first entry of pages_.front()
     /// The number after the last entry of pages_.back(), which stays when a page at the front goes. Order lock, not
-    /// `lock_`: that the planner takes for every task, and a submit should wait for its cache line once.
+    /// `lock_`: that the scheduler takes for every task, and a submit should wait for its cache line once.
     TaskNumber room_end_ = 0;
     std::atomic<TaskNumber> last_{0};
     std::atomic<TaskNumber> settled_up_to_{0};

@@ -225,7 +225,7 @@ bool Residency::is_idle(const Replica& replica) const noexcept {
     return true;
 }
 
-Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes,
+Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>& regions, std::size_t wanted_bytes,
                              bool at_once) {
     struct Candidate {
         std::size_t index = 0;
@@ -271,7 +271,7 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<Region>& regi
         for (Chunk* c : k.chunks)
             if (found == Found::yes && c->replicas[memory].address != 0) found = evict(*c, memory);
         if (found == Found::growing) result.host_growing = true;
-        const Region& region = regions[k.index];
+        const AddressRange& region = regions[k.index];
         FenceSet users;
         if (found != Found::yes || !take_back(memory, region.address, region.bytes, &users)) continue;
         result.taken.push_back({k.index, users});

@@ -1,6 +1,6 @@
 // A chunk and its replicas: where the bytes of one piece of an array are.
 //
-// Owns: plain records. All of it belongs to whoever holds the planner's baton, but for what is marked constant.
+// Owns: plain records. All of it belongs to whoever holds the scheduler's baton, but for what is marked constant.
 #pragma once
 
 #include <cstddef>

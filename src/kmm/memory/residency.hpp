@@ -2,7 +2,7 @@
 //
 // Owns: one heap and one order of victims for each memory, and the replicas of all chunks. Decides residency when a
 // task is issued, because only then is free space known. Must not know: drivers, threads, clocks, which task is next.
-// It asks for copies and for more memory through `Requests`. Runs under the planner's baton.
+// It asks for copies and for more memory through `Requests`. Runs under the scheduler's baton.
 //
 // Victims: replicas whose chunk nobody will use (clean before dirty, least recently used first), then by farthest next
 // use (Belady 1966), as the ranks say that the schedule wrote.
@@ -74,7 +74,7 @@ enum class Placement : std::uint8_t {
 enum class Spoiled : std::uint8_t { destination, all_but_source, everywhere };
 
 /// Memory that `Residency::grown` got.
-struct Region {
+struct AddressRange {
     std::uintptr_t address = 0;
     std::size_t bytes = 0;
 };
@@ -109,7 +109,8 @@ class Residency {
     /// work, those first whose chunks are the cheapest victims; then, unless `at_once`, those where it is. Chunks leave
     /// as in an eviction. Afterwards the driver is not asked for more until a task cannot go on, or something was
     /// freed, or `may_ask_again`. O(replicas + regions * free pieces).
-    Reclaimed reclaim(MemoryIndex memory, const std::vector<Region>& regions, std::size_t wanted_bytes, bool at_once);
+    Reclaimed reclaim(MemoryIndex memory, const std::vector<AddressRange>& regions, std::size_t wanted_bytes,
+                      bool at_once);
     /// Memory that somebody waited for (Placement::lacks).
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     std::size_t lacking_bytes() const noexcept { return lacking_bytes_; }

@@ -157,7 +157,7 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
 
 void Scheduler::dispatch_memory(MemoryIndex m) {
     Queue& q = queues_[m];
-    // Four tasks for each thread keep the pool busy between two turns of the planner.
+    // Four tasks for each thread keep the pool busy between two turns of the scheduler.
     const std::uint32_t most = m == 0 ? std::max(64u, 4 * options_.host_threads) : options_.tasks_in_flight;
     while (q.in_flight < most) {
         if (!changed_.empty()) rekey();

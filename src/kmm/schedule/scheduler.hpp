@@ -2,7 +2,7 @@
 //
 // Owns: the links between unsettled tasks, the ready lists, the lanes' positions. A state machine without threads,
 // clocks or drivers: events go in (`submit`, `advance`, `launched`, `host_done`, ...), instructions come out through
-// `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the planner's baton). Every call costs
+// `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). Every call costs
 // O(work it causes); nothing scans live objects.
 //
 // Order of issue among ready tasks: fewest missing bytes, then next use, then submission (depth first along chains
@@ -53,7 +53,7 @@ struct Instruction {
     std::uint64_t copied_at = 0;  ///< when residency requested the copy
 };
 
-/// What the schedule hands to those who execute. Called under the planner's baton; must not block.
+/// What the schedule hands to those who execute. Called under the scheduler's baton; must not block.
 class Outbox {
   public:
     virtual void instruct(std::uint32_t device, Instruction&& instruction) = 0;

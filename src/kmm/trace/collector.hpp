@@ -68,7 +68,7 @@ class Collector final : public Sink {
         Kind kind = Kind::event;
     };
     struct Batch {
-        // Not of the memory that is kept back for the planner's books: what finds none is lost, and counted.
+        // Not of the memory that is kept back for the scheduler's books: what finds none is lost, and counted.
         std::vector<Entry> entries;
         std::vector<Fence> fences;
         std::vector<Task> tasks;

@@ -109,7 +109,7 @@ enum class What : std::uint8_t {
     memory,       ///< from, bytes: in use there; `other`: taken from the driver
     // Told by whoever executes, with begin_ns and end_ns:
     submit,    ///< task: the first; `other`: how many
-    plan,      ///< a turn of the planner
+    turn,      ///< of the scheduler
     fed,       ///< lane, position: it is on the stream
     ran,       ///< lane, position: the device's own time
     function,  ///< task, from: the program's function on a thread

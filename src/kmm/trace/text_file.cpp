@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "driver/locks.hpp"
+#include "kmm/base/log.hpp"
 #include "kmm/error.hpp"
-#include "kmm/values/log.hpp"
 
 namespace kmm::trace {
 

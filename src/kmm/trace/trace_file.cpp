@@ -13,7 +13,7 @@ namespace {
 // Rows of the picture: processes of the format. Memory m is process 2 + m.
 constexpr std::uint64_t program_process = 1;
 constexpr std::uint64_t host_process = 2;
-constexpr std::uint64_t planner_thread = 1;
+constexpr std::uint64_t scheduler_thread = 1;
 // Threads of the program and of the host have the numbers of the collector, behind those that are fixed.
 constexpr std::uint64_t first_thread = 10;
 
@@ -58,7 +58,7 @@ TraceWriter::TraceWriter(const std::string& path, const char* what_for, Machine 
       lanes_(machine_.lanes.size()) {
     file_ << R"({"displayTimeUnit":"ms","traceEvents":[)";
     name_process(program_process, "program", 0);
-    name_thread(program_process, planner_thread, "planner");
+    name_thread(program_process, scheduler_thread, "scheduler");
     for (Memory m = 0; m < machine_.memories.size(); ++m)
         name_process(process_of_memory(m), machine_.memories[m], m + 1);
     for (std::size_t i = 0; i < machine_.lanes.size(); ++i) {
@@ -209,7 +209,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
         slice(program_process, first_thread + thread, named(e.task).name, "submit", e.begin_ns, e.end_ns,
               "\"task\":" + std::to_string(e.task) + ",\"tasks\":" + std::to_string(e.other));
         break;
-    case What::plan: slice(program_process, planner_thread, "plan", "plan", e.begin_ns, e.end_ns, {}); break;
+    case What::turn: slice(program_process, scheduler_thread, "turn", "turn", e.begin_ns, e.end_ns, {}); break;
     case What::fed:
         if (Pending* const p = find(e)) p->fed_ns = time_ns;
         break;

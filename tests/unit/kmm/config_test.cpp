@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "kmm/base/log.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/error.hpp"
-#include "kmm/values/log.hpp"
 
 extern char** environ;
 

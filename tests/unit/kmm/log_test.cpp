@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "kmm/base/log.hpp"
 #include "kmm/core/config.hpp"
-#include "kmm/values/log.hpp"
 
 namespace {
 

@@ -105,7 +105,7 @@ TEST(Kernels, dynamic_shared_memory_is_as_large_as_asked_for) {
     EXPECT_EQ(out.copy_to_vector()[0], 5);
 }
 
-TEST(Launchers, a_host_launcher_runs_device_chunks_on_the_host_and_a_device_launcher_refuses_the_host) {
+TEST(LauncherThreads, a_host_launcher_runs_device_chunks_on_the_host_and_a_device_launcher_refuses_the_host) {
     auto rt = small_runtime();
     std::atomic<int> on_host{0};
     auto A = rt.allocate({7});
@@ -122,7 +122,7 @@ TEST(Launchers, a_host_launcher_runs_device_chunks_on_the_host_and_a_device_laun
     EXPECT_TRUE(contains(text, "GPU 2") && contains(text, "2 devices")) << text;
 }
 
-TEST(Launchers, the_name_and_the_line_of_the_launcher_are_in_the_message) {
+TEST(LauncherThreads, the_name_and_the_line_of_the_launcher_are_in_the_message) {
     auto rt = small_runtime();
     const int line = __LINE__ + 1;
     const auto failing = kmm::Host([] { throw std::runtime_error("broken pump"); }).named("pump");

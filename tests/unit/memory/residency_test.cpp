@@ -561,12 +561,12 @@ TEST_F(ResidencyTest, memory_that_may_be_used_as_one_is_never_exchanged) {
 // ---------------------------------------------------------------------------------------------------- for others
 
 using kmm::memory::Reclaimed;
-using kmm::memory::Region;
+using kmm::memory::AddressRange;
 
 TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     start({100 * unit, 4 * unit});
     residency_->grown(0, base_[0], 50 * unit);
-    std::vector<Region> regions;
+    std::vector<AddressRange> regions;
     for (std::size_t i = 0; i < 4; i++) {
         regions.push_back({base_[1] + i * unit, unit});
         residency_->grown(1, regions[i].address, unit, true);
@@ -600,7 +600,7 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
 TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_once) {
     start({100 * unit, 3 * unit});
     residency_->grown(0, base_[0], 50 * unit);
-    std::vector<Region> regions;
+    std::vector<AddressRange> regions;
     for (std::size_t i = 0; i < 3; i++) {
         regions.push_back({base_[1] + i * unit, unit});
         residency_->grown(1, regions[i].address, unit, true);
@@ -621,7 +621,7 @@ TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_onc
 TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
     start({100 * unit, 2 * unit});
     residency_->grown(0, base_[0], 50 * unit);
-    const std::vector<Region> regions{{base_[1], 2 * unit}};
+    const std::vector<AddressRange> regions{{base_[1], 2 * unit}};
     residency_->grown(1, base_[1], 2 * unit);
     auto a = make_array(2);
     overwrite_on(1, a->chunks[0]);
@@ -637,8 +637,8 @@ TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
 TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
     start({100 * unit, 3 * unit});
     residency_->grown(0, base_[0], 50 * unit);
-    const std::vector<Region> regions{{base_[1], 3 * unit / 2}, {base_[1] + 3 * unit / 2, 3 * unit / 2}};
-    for (const Region& r : regions) residency_->grown(1, r.address, r.bytes);
+    const std::vector<AddressRange> regions{{base_[1], 3 * unit / 2}, {base_[1] + 3 * unit / 2, 3 * unit / 2}};
+    for (const AddressRange& r : regions) residency_->grown(1, r.address, r.bytes);
     auto a = make_array(1, 3 * unit);
     overwrite_on(1, a->chunks[0]);
     EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
@@ -651,7 +651,7 @@ TEST_F(ResidencyTest, what_cannot_be_saved_yet_says_that_the_host_grows) {
     residency_->grown(1, base_[1], unit);
     auto a = make_array(1);
     overwrite_on(1, a->chunks[0]);
-    const std::vector<Region> regions{{base_[1], unit}};
+    const std::vector<AddressRange> regions{{base_[1], unit}};
     const Reclaimed r = residency_->reclaim(1, regions, unit, false);
     EXPECT_TRUE(r.taken.empty());
     EXPECT_TRUE(r.host_growing);

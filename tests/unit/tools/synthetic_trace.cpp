@@ -211,7 +211,7 @@ std::string Story::write(std::size_t num_tasks) {
     for (std::size_t task = 1; task <= num_tasks; ++task) {
         const double length = 0.4 + 0.5 * random();
         slice(1, 1, "axpy", "submit", submitted, length, "\"task\":" + std::to_string(task));
-        slice(1, 2, "turn", "plan", submitted + length, 0.4 + random(), "\"tasks\":1");
+        slice(1, 2, "turn", "turn", submitted + length, 0.4 + random(), "\"tasks\":1");
         submitted += length + 2;
         Device& device = devices_[task % devices_.size()];
         axpy(device, task, task / devices_.size() % num_chunks, submitted);
@@ -225,7 +225,7 @@ std::string Story::write(std::size_t num_tasks) {
         std::to_string(num_tasks) + R"(,"error":"the kernel threw: index 7 of 4"})");
     name_process(1, "the program", 1);
     name_thread(1, 1, "submits");
-    name_thread(1, 2, "planner");
+    name_thread(1, 2, "scheduler");
     name_process(2, "host", 2);
     name_thread(2, 1, "thread 0");
     name_thread(2, 2, "thread 1");

@@ -1,0 +1,314 @@
+// The library's log; see log.hpp. Owns the level, the handler of the process, and the lines that it has not got yet.
+//
+// One thread at a time delivers, in the order in which the lines were written, and holds no lock over the handler or
+// the write: a thread of the program that finds nobody at it, or a thread made for what threads of the library wrote,
+// which ends when nothing is left.
+#include "kmm/base/log.hpp"
+
+#include <pthread.h>
+
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "driver/locks.hpp"
+#include "driver/never_destroyed.hpp"
+#include "kmm/core/config.hpp"
+#include "kmm/error.hpp"
+
+namespace kmm {
+
+namespace log {
+
+namespace {
+
+constexpr const char* accepted_names = "trace, debug, info, warn, error, critical, off";
+
+std::optional<int> parse_level(const std::string& name) {
+    static constexpr struct {
+        const char* name;
+        int level;
+    } known[] = {{"trace", trace}, {"debug", debug}, {"info", info},         {"warn", warn}, {"warning", warn},
+                 {"err", error},   {"error", error}, {"critical", critical}, {"off", off}};
+    for (const auto& entry : known) {
+        const std::string lower = entry.name;
+        std::string upper = lower;
+        for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+        if (name == lower || name == upper) return entry.level;
+    }
+    return std::nullopt;
+}
+
+// So many lines wait for a handler that blocks, or for a pipe that nobody reads; what comes after them is counted.
+constexpr std::size_t most_waiting = 1024;
+// The end of a process, of a runtime and of a handler waits so long for such.
+constexpr std::chrono::seconds longest_flush{1};
+
+struct Line {
+    Level level;
+    std::string text;
+};
+
+struct Destination {
+    locks::Mutex mutex;
+    locks::Condition progress;
+    std::deque<Line> waiting KMM_GUARDED_BY(mutex);
+    std::uint64_t
+        written KMM_GUARDED_BY(mutex) = 0;  ///< lines that were to be delivered, those included that were dropped
+    std::uint64_t delivered KMM_GUARDED_BY(mutex) = 0;  ///< likewise
+    std::uint64_t dropped KMM_GUARDED_BY(mutex) = 0;    ///< and nobody was told yet
+    Level last_level KMM_GUARDED_BY(mutex) = critical;
+    const char* last_words KMM_GUARDED_BY(mutex) = nullptr;  ///< a line for which there was no memory
+    bool delivering KMM_GUARDED_BY(mutex) = false;           ///< some thread is at it
+    bool calling KMM_GUARDED_BY(mutex) = false;              ///< and inside the handler
+    std::uint64_t calls KMM_GUARDED_BY(mutex) = 0;           ///< of the handler, this one included
+    void (*handler)(int level, const char* text, void* user) KMM_GUARDED_BY(mutex) = nullptr;
+    void* user KMM_GUARDED_BY(mutex) = nullptr;
+};
+
+// Never destroyed: threads of the library may log while the process ends.
+Destination& destination() { return driver::never_destroyed<Destination>(); }
+
+thread_local bool delivers_here = false;
+
+int level_from_environment() noexcept {
+    const char* text = std::getenv("KMM_LOG_LEVEL");
+    if (text == nullptr || *text == '\0') return warn;
+    try {
+        if (std::optional<int> parsed = parse_level(text)) return *parsed;
+    } catch (...) {
+        return warn;
+    }
+    std::fprintf(stderr, "[kmm] [warning] KMM_LOG_LEVEL=%s is not understood: use %s\n", text, accepted_names);
+    return warn;
+}
+
+}  // namespace
+
+const char* refuse_level(const std::string& name) { return parse_level(name) ? nullptr : accepted_names; }
+
+namespace {
+
+std::atomic<int>& current_level() noexcept {
+    static std::atomic<int> level{level_from_environment()};
+    return level;
+}
+
+const char* label(Level level) noexcept {
+    switch (level) {
+    case trace: return "trace";
+    case debug: return "debug";
+    case info: return "info";
+    case warn: return "warning";
+    case error: return "error";
+    case critical:
+    case off: break;
+    }
+    return "critical";
+}
+
+}  // namespace
+
+int level() noexcept { return current_level().load(std::memory_order_relaxed); }
+
+namespace {
+
+void hand_out(int level, const char* text, void (*handler)(int, const char*, void*), void* user) noexcept {
+    try {
+        if (handler != nullptr)
+            handler(level, text, user);
+        else
+            std::fprintf(stderr, "[kmm] [%s] %s\n", label(static_cast<Level>(level)), text);
+    } catch (...) {
+        // A handler that throws breaks its contract; a log line is no reason to end a thread.
+        std::fprintf(stderr, "[kmm] [error] the log handler threw; the message was: %s\n", text);
+    }
+}
+
+/// Until nothing is left. The caller has set `delivering`.
+void deliver() noexcept {
+    Destination& to = destination();
+    delivers_here = true;
+    locks::Lock lock(to.mutex);
+    for (;;) {
+        Line line{warn, {}};
+        char lost[112];
+        const char* text = nullptr;
+        std::uint64_t count = 1;
+        if (!to.waiting.empty()) {
+            line = std::move(to.waiting.front());
+            to.waiting.pop_front();
+            text = line.text.c_str();
+        } else if (to.last_words != nullptr) {
+            line.level = to.last_level;
+            text = std::exchange(to.last_words, nullptr);
+        } else if (to.dropped != 0) {
+            count = std::exchange(to.dropped, 0);
+            std::snprintf(lost, sizeof lost,
+                          "%llu messages more were dropped: the log was too slow, or the host had no memory",
+                          static_cast<unsigned long long>(count));
+            text = lost;
+        } else {
+            break;
+        }
+        const auto handler = to.handler;
+        void* const user = to.user;
+        to.calling = true;
+        ++to.calls;
+        lock.unlock();
+        hand_out(line.level, text, handler, user);
+        lock.lock();
+        to.calling = false;
+        to.delivered += count;
+        to.progress.notify_all();
+    }
+    to.delivering = false;
+    delivers_here = false;
+    to.progress.notify_all();
+}
+
+/// The parent delivers what it has; the child begins with nothing, and without the thread that was at it.
+void watch_forks() noexcept {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        // Unchecked: what the first takes the others let go, in other calls of the system.
+        (void)pthread_atfork([]() KMM_UNCHECKED_LOCKS { destination().mutex.lock(); },
+                             []() KMM_UNCHECKED_LOCKS { destination().mutex.unlock(); },
+                             []() KMM_UNCHECKED_LOCKS {
+                                 Destination& to = destination();
+                                 to.waiting.clear();
+                                 to.delivered = to.written;
+                                 to.dropped = 0;
+                                 to.last_words = nullptr;
+                                 to.delivering = delivers_here;
+                                 to.calling = delivers_here;
+                                 to.mutex.unlock();
+                             });
+        (void)std::atexit([] { flush(); });
+    });
+}
+
+/// Returns whether the caller must see to the delivery. `stays`: the text is there until the process ends.
+bool queue(Level level, const char* text, bool stays) noexcept {
+    watch_forks();
+    Destination& to = destination();
+    const locks::Guard lock(to.mutex);
+    ++to.written;
+    bool queued = false;
+    try {
+        if (to.waiting.size() < most_waiting) {
+            to.waiting.push_back({level, text});
+            queued = true;
+        }
+    } catch (const std::bad_alloc&) {
+        // It is counted below.
+    }
+    if (!queued && stays && to.last_words == nullptr) {
+        to.last_level = level;
+        to.last_words = text;
+    } else if (!queued) {
+        ++to.dropped;
+    }
+    return !std::exchange(to.delivering, true);
+}
+
+/// The caller has set `delivering`. False: the system gives no thread, or no memory for one, and nobody delivers.
+bool deliver_on_a_thread() noexcept {
+    try {
+        std::thread(deliver).detach();
+        return true;
+    } catch (...) {
+        Destination& to = destination();
+        const locks::Guard lock(to.mutex);
+        to.delivering = false;
+        to.progress.notify_all();
+        return false;
+    }
+}
+
+void post(Level level, const char* text, bool stays) noexcept {
+    if (wants(level) && queue(level, text, stays)) (void)deliver_on_a_thread();  // else whoever writes or flushes next
+}
+
+}  // namespace
+
+void write(Level level, const char* text) noexcept {
+    if (!wants(level)) return;
+    if (of_library_thread()) {
+        post(level, text);
+        return;
+    }
+    if (queue(level, text, false)) deliver();
+}
+
+void write(Level level, const char* text, const char* more) noexcept {
+    if (!wants(level)) return;
+    try {
+        write(level, std::string(text) + more);
+    } catch (const std::bad_alloc&) {
+        write(level, text);
+    }
+}
+
+void post(Level level, const char* text) noexcept { post(level, text, false); }
+
+void last_words(Level level, const char* text) noexcept { post(level, text, true); }
+
+void prepare() { (void)destination(); }
+
+void flush() noexcept {
+    Destination& to = destination();
+    if (delivers_here) return;
+    locks::Lock lock(to.mutex);
+    const std::uint64_t until = to.written;
+    if (to.delivered >= until) return;
+    if (!std::exchange(to.delivering, true)) {
+        lock.unlock();
+        const bool on_a_thread = deliver_on_a_thread();
+        lock.lock();
+        if (!on_a_thread && !std::exchange(to.delivering, true)) {
+            lock.unlock();
+            return deliver();
+        }
+    }
+    (void)to.progress.wait_for(lock, longest_flush,
+                               [&]() KMM_REQUIRES(to.mutex) { return to.delivered >= until || !to.delivering; });
+}
+
+bool& of_library_thread() noexcept {
+    thread_local bool is_one = false;
+    return is_one;
+}
+
+}  // namespace log
+
+void set_global_log_level(const std::string& name) {
+    const std::optional<int> parsed = log::parse_level(name);
+    if (!parsed) {
+        throw InvalidArgument("set_global_log_level: \"" + name + "\" is not a level: use " + log::accepted_names);
+    }
+    log::current_level().store(*parsed, std::memory_order_relaxed);
+}
+
+void set_log_handler(void (*handler)(int level, const char* text, void* user), void* user) {
+    log::flush();  // what was written so far is for the handler before
+    log::Destination& to = log::destination();
+    locks::Lock lock(to.mutex);
+    const bool was_set = to.handler != nullptr;
+    to.handler = handler;
+    to.user = user;
+    // The one that was replaced may go: it is not called any more, unless it is the one that calls here.
+    const std::uint64_t call = to.calls;  // a later one is of the new handler, which may block until this returns
+    if (was_set && !log::delivers_here) {
+        while (to.calling && to.calls == call) to.progress.wait(lock);
+    }
+}
+
+}  // namespace kmm

@@ -1,0 +1,93 @@
+// Texts of the value types; see text.hpp.
+#include "kmm/base/text.hpp"
+
+#include <cstdio>
+
+namespace kmm::detail {
+
+std::string text_of(DeviceId id) { return "GPU " + std::to_string(id.get()); }
+
+std::string text_of(MemoryId id) { return id.is_host() ? "host" : text_of(id.as_device()); }
+
+std::string text_of(const ResourceId& id) {
+    if (id.is_host()) return "host";
+    std::string text = text_of(id.as_device());
+    if (id.stream_affinity() == DeviceStreamSet::all()) return text;
+    text += " {";
+    bool first = true;
+    for (std::size_t i = 0; i < DeviceStreamSet::MAX_STREAMS; i++) {
+        if (!id.stream_affinity().contains(i)) continue;
+        text += (first ? "" : ", ") + std::to_string(i);
+        first = false;
+    }
+    return text + "}";
+}
+
+std::string place_text(DriverKind driver, std::size_t device) {
+    return (driver == DriverKind::Host ? "virtual GPU " : "GPU ") + std::to_string(device);
+}
+
+std::string text_of(DriverKind kind) {
+    switch (kind) {
+    case DriverKind::Auto: return "auto";
+    case DriverKind::CUDA: return "cuda";
+    case DriverKind::HIP: return "hip";
+    case DriverKind::Host: break;
+    }
+    return "host";
+}
+
+std::string text_of(const Range<>& range) { return std::to_string(range.begin) + "..." + std::to_string(range.end); }
+
+std::string text_of(const Region& region) {
+    std::string text = "{";
+    for (std::size_t i = 0; i < region.size(); i++) {
+        text += (i > 0 ? ", " : "") + text_of(region[i]);
+    }
+    return text + "}";
+}
+
+std::string text_of(const TaskLabel& task) {
+    return "task \"" + task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
+           std::to_string(task.num_chunks);
+}
+
+std::string seconds_text(double seconds) {
+    char text[64];
+    if (seconds >= 100) {
+        std::snprintf(text, sizeof(text), "%.0f s", seconds);
+    } else if (seconds >= 1) {
+        std::snprintf(text, sizeof(text), "%.3g s", seconds);
+    } else if (seconds >= 1e-3) {
+        std::snprintf(text, sizeof(text), "%.3g ms", seconds * 1e3);
+    } else if (seconds > 0) {
+        std::snprintf(text, sizeof(text), "%.3g us", seconds * 1e6);
+    } else {
+        return "0 s";
+    }
+    return text;
+}
+
+std::string text_of_chunk(const DomainPoint& offset, const DomainDim& size) {
+    std::size_t rank = DOMAIN_DIMS;
+    while (rank > 1 && offset[rank - 1] == 0 && size[rank - 1] == 1) rank--;
+    std::string first = "{";
+    std::string second = "{";
+    for (std::size_t i = 0; i < rank; i++) {
+        first += (i > 0 ? ", " : "") + std::to_string(offset[i]);
+        second += (i > 0 ? ", " : "") + std::to_string(size[i]);
+    }
+    return "offset " + first + "}, size " + second + "}";
+}
+
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+        return e.what();
+    } catch (...) {
+        return "an exception that is not a std::exception";
+    }
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,54 @@
+// When work on a device began and ended, by the device's own clock, told in the host's.
+//
+// Owns: timed events of one device, and a stream on which a base is recorded: an event whose time is known on the host.
+// Must not know: lanes, tasks. One thread. Costs two events for each piece of work, and at most once a second a wait
+// for a new base: some ten microseconds, or until the device gets round to it. Nothing until the first work is timed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "driver/driver.hpp"
+
+namespace kmm::engine {
+
+/// A piece of work that is being timed; null events: it is not.
+struct TimedWork {
+    driver::EventHandle begin;
+    driver::EventHandle end;
+};
+
+struct DeviceTimes {
+    std::int64_t begin_ns = 0;  ///< of trace::clock_ns; 0: not known
+    std::int64_t end_ns = 0;
+};
+
+class DeviceClock {
+  public:
+    DeviceClock(driver::Driver& driver, int ordinal) noexcept : driver_(driver), ordinal_(ordinal) {}
+    ~DeviceClock();
+    DeviceClock(const DeviceClock&) = delete;
+    DeviceClock& operator=(const DeviceClock&) = delete;
+
+    /// What is put on the stream between the two calls is timed. What the driver refuses is not timed.
+    TimedWork begin(driver::StreamHandle stream) noexcept;
+    void end(TimedWork& work, driver::StreamHandle stream) noexcept;
+    /// Of work that is done. Its events are used again.
+    DeviceTimes read(const TimedWork& work) noexcept;
+    /// The work never came to the stream, or is not known to be done.
+    void drop(const TimedWork& work) noexcept;
+
+  private:
+    driver::EventHandle take() noexcept;
+    void give(driver::EventHandle event) noexcept;
+    bool set_base() noexcept;
+
+    driver::Driver& driver_;
+    int ordinal_;
+    driver::StreamHandle base_stream_;
+    driver::EventHandle base_;
+    std::int64_t base_ns_ = 0;  ///< 0: there is none
+    std::vector<driver::EventHandle> free_;
+};
+
+}  // namespace kmm::engine

@@ -1,0 +1,459 @@
+#include "kmm/engine/device_thread.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+#include "kmm/engine/debug_pattern.hpp"
+#include "kmm/engine/named_range.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::engine {
+
+namespace {
+
+// Recording an event for each tiny kernel would cost a twentieth of its launch; sixteen of them take 50 us.
+constexpr Position events_every = 16;
+// How many instructions are fed between two looks at what has completed.
+constexpr std::size_t feed_between_polls = 8;
+// A device that fails calls nobody back (CUDA drops the callbacks of a broken context): while work is pending the
+// thread looks for itself this often.
+constexpr std::chrono::milliseconds look_again{20};
+// A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
+constexpr int copy_attempts = 3;
+// Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
+constexpr std::uint32_t default_shared_bytes = 48 * 1024;
+
+Link link_of(const Instruction& copy) noexcept {
+    if (copy.from == 0) return Link::host_to_device;
+    return copy.to == 0 ? Link::device_to_host : Link::device_to_device;
+}
+
+}  // namespace
+
+DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
+                           const void* runtime, Mailbox& mailbox, ErrorMaker& errors, const trace::Emitter& emitter,
+                           bool device_times, bool nvtx)
+    : device_(device),
+      lanes_(lanes),
+      driver_(lanes.driver()),
+      failed_(failed),
+      runtime_(runtime),
+      mailbox_(mailbox),
+      errors_(errors),
+      emitter_(emitter),
+      device_times_(device_times),
+      nvtx_(nvtx),
+      clock_(driver_, lanes.ordinal(device)),
+      states_(lanes.size() / lanes.num_devices()),
+      num_own_lanes_(states_.size() - num_launcher_lanes),
+      first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
+      scratch_(lanes) {
+    thread_ = std::thread([this] { run(); });
+}
+
+DeviceThread::~DeviceThread() {
+    stop_.store(true);
+    sleeper_.wake();
+    thread_.join();
+    for (const Lane& l : states_) {
+        if (l.watch_stream.native == nullptr) continue;
+        (void)driver_.synchronize_stream(l.watch_stream);  // its callbacks name this object
+        (void)driver_.destroy_stream(l.watch_stream);
+    }
+    for (const EventHandle e : events_) (void)driver_.destroy_event(e);
+}
+
+void DeviceThread::push(graph::Vector<Instruction>& instructions) {
+    {
+        const locks::Guard guard(queue_lock_);
+        if (queue_.empty())
+            queue_.swap(instructions);
+        else
+            queue_.insert(queue_.end(), std::make_move_iterator(instructions.begin()),
+                          std::make_move_iterator(instructions.end()));
+        queue_filled_.store(true, std::memory_order_seq_cst);
+    }
+    instructions.clear();
+    sleeper_.wake();
+}
+
+void DeviceThread::no_more_instructions() noexcept {
+    no_more_instructions_.store(true);
+    queue_filled_.store(true, std::memory_order_seq_cst);  // there is something to look at
+    sleeper_.wake();
+}
+
+bool DeviceThread::take() noexcept {
+    if (!queue_filled_.load(std::memory_order_seq_cst)) return false;
+    const locks::Guard guard(queue_lock_);
+    batch_.swap(queue_);
+    queue_filled_.store(false, std::memory_order_seq_cst);
+    return !batch_.empty();
+}
+
+void DeviceThread::run() {
+    const RuntimeThread mark(runtime_);
+    (void)driver_.set_current_device(lanes_.ordinal(device_));
+    for (;;) {
+        try {
+            if (!(lost_track_ ? step_without_memory() : step())) break;
+        } catch (const std::bad_alloc&) {
+            lose_track();
+        }
+    }
+}
+
+// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime hears of
+// it before anybody can go on as if it had been done.
+void DeviceThread::lose_track() noexcept {
+    lost_track_ = true;
+    mailbox_.lost();
+    failed_.add_all();
+    batch_.clear();
+    touched_.clear();
+    for (Lane& l : states_) {
+        for (const Pending& p : l.pending)
+            if (p.event.native != nullptr) (void)driver_.destroy_event(p.event);
+        l.pending.clear();
+        for (; !l.timed.empty(); l.timed.pop_front()) clock_.drop(l.timed.front().work);
+        if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
+    }
+}
+
+/// What is on the lanes is waited for without books, and nothing more is put there. False: the thread should stop.
+bool DeviceThread::step_without_memory() noexcept {
+    const bool stopping = stop_.load();
+    (void)take();
+    batch_.clear();
+    for (std::size_t slot = 0; slot < num_own_lanes_; ++slot) lanes_.enqueued(lane_at(slot), Lanes::end_of_lane);
+    bool progress = false;
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        const LaneId lane = lane_at(slot);
+        const Position end = lanes_.enqueued(lane);
+        if (lanes_.passed({lane, end})) continue;
+        Status status;
+        if (const StreamHandle stream = lanes_.stream(lane, &status); status.ok())
+            (void)driver_.synchronize_stream(stream);
+        lanes_.completed(lane, end);
+        progress = true;
+    }
+    if (progress) {  // tasks may have ended
+        mailbox_.lost();
+        mailbox_.help();
+    }
+    if (stopping) return false;
+    sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
+    return true;
+}
+
+/// Once no instruction comes any more.
+void DeviceThread::look_at_all_lanes() {
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        Lane& l = states_[slot];
+        const LaneId lane = lane_at(slot);
+        const bool own = slot < num_own_lanes_;
+        if (own)
+            lanes_.enqueued(lane, Lanes::end_of_lane);
+        else
+            l.fed = std::max(l.fed, lanes_.enqueued(lane));
+        record(lane);
+        if (own && l.pending.empty()) lanes_.completed(lane, Lanes::end_of_lane);
+    }
+}
+
+/// False: everything is done, and the thread should stop.
+bool DeviceThread::step() {
+    const bool stopping = stop_.load();
+    if (take()) {
+        std::size_t fed = 0;
+        for (Instruction& i : batch_) {
+            feed(i);
+            if (++fed % feed_between_polls == 0 && poll()) mailbox_.help();
+        }
+        batch_.clear();
+        if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
+    }
+    if (poll()) mailbox_.help();
+    // In this order: what was handed in before the flag was set is still fed.
+    const bool is_over = no_more_instructions_.load(std::memory_order_seq_cst);
+    if (queue_filled_.load(std::memory_order_seq_cst)) return true;
+    if (is_over) look_at_all_lanes();
+    const bool pending = anything_pending();
+    if (stopping && !pending) return false;
+    signalled_.store(false, std::memory_order_seq_cst);
+    if (!pending) {
+        sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
+        return true;
+    }
+    // Looks for completions itself for a while (fast answers to short kernels), then lets the device call.
+    const auto until = std::chrono::steady_clock::now() + spin_time;
+    bool busy = false;
+    do {
+        if (poll()) {
+            mailbox_.help();
+            busy = true;
+        }
+        if (queue_filled_.load(std::memory_order_seq_cst)) busy = true;
+        if (!busy && !many_cores()) std::this_thread::yield();
+    } while (!busy && std::chrono::steady_clock::now() < until);
+    if (busy) return true;
+    arm_watches();
+    sleeper_.wait(
+        [this] { return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst); },
+        look_again);
+    return true;
+}
+
+void DeviceThread::feed(Instruction& i) {
+    const std::size_t slot = static_cast<std::size_t>(i.lane) - static_cast<std::size_t>(first_lane_);
+    Lane& l = states_[slot];
+    if (i.op != Instruction::Op::watch) {
+        if (const Status status = put_on_stream(i, l); !status.ok()) report_failure(i, status);
+        lanes_.enqueued(i.lane, i.position);
+        if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+            s->note({.what = trace::What::fed, .lane = i.lane, .position = i.position});
+    }
+    l.fed = i.position;
+    if (!l.touched) {
+        l.touched = true;
+        touched_.push_back(i.lane);
+    }
+    if (i.op == Instruction::Op::copy || i.position - l.recorded >= events_every) record(i.lane);
+}
+
+/// Behind what it comes after.
+Status DeviceThread::put_on_stream(Instruction& i, Lane& l) {
+    Status status;
+    const StreamHandle stream = lanes_.stream(i.lane, &status);
+    if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_);
+    if (!status.ok()) return status;
+    const bool timed = device_times_ && emitter_.sink() != nullptr;
+    TimedWork work;
+    if (timed) work = clock_.begin(stream);
+    status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream) : feed_copy(i, stream, l);
+    if (timed) {
+        clock_.end(work, stream);
+        l.timed.push_back({i.position, work});
+    }
+    return status;
+}
+
+Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& l) {
+    // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
+    l.copying = &links_[static_cast<std::size_t>(link_of(i))];
+    l.copying->begin();
+    auto* const to = reinterpret_cast<void*>(i.destination);
+    const auto* const from = reinterpret_cast<const void*>(i.source);
+    const NamedRange range(nvtx_, *i.chunk);
+    Status status;
+    for (int attempt = 0; attempt < copy_attempts; ++attempt) {
+        if (i.from != 0 && i.to != 0)
+            status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1), i.bytes, stream);
+        else
+            status = driver_.copy(to, from, i.bytes, stream);
+        if (status.ok()) break;
+    }
+    return status;
+}
+
+void DeviceThread::report_failure(const Instruction& i, Status status) {
+    Message m;
+    m.error = errors_.device_error(device_, status,
+                                   i.op == Instruction::Op::kernel ? "launching the kernel" : "copying a chunk");
+    if (i.task != nullptr) {
+        failed_.add(i.task->number);
+        m.what = Message::What::task_failed;
+        m.task = i.task;
+        mailbox_.post(Message(m));
+    }
+    if (i.op != Instruction::Op::copy) return;
+    m.what = Message::What::copy_failed;
+    m.object = i.chunk;
+    m.from = i.from;
+    m.to = i.to;
+    m.copied_at = i.copied_at;
+    mailbox_.post(std::move(m));
+}
+
+/// Of what has been seen to be done.
+void DeviceThread::tell_times(LaneId id, Lane& lane, Position done) {
+    for (; !lane.timed.empty() && lane.timed.front().position <= done; lane.timed.pop_front()) {
+        const DeviceTimes times = clock_.read(lane.timed.front().work);
+        trace::Sink* const s = emitter_.sink();
+        if (s == nullptr || times.begin_ns == 0) continue;
+        s->note({.what = trace::What::ran,
+                 .lane = id,
+                 .position = lane.timed.front().position,
+                 .begin_ns = times.begin_ns,
+                 .end_ns = times.end_ns});
+    }
+}
+
+Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
+    graph::Task& task = *i.task;
+    if (failed_.concern(task)) {
+        failed_.add(task.number);
+        return {};
+    }
+    if (task.kernel.function == nullptr) return {};  // an empty chunk launches nothing
+    if (const Status status = fill_unset(task, driver_, stream); !status.ok()) return status;
+    driver::KernelLaunch launch;
+    launch.function = task.kernel.function;
+    launch.grid = {task.kernel.grid[0], task.kernel.grid[1], task.kernel.grid[2]};
+    launch.block = {task.kernel.block[0], task.kernel.block[1], task.kernel.block[2]};
+    launch.shared_bytes = task.kernel.shared_bytes;
+    launch.parameters = task.kernel.parameters;
+    launch.parameter_bytes = task.kernel.parameter_bytes;
+    launch.hooks = failed_.hooks_of(task);
+    const NamedRange range(nvtx_, task);
+    // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory
+    // it must be told that it may use that much. Both are asked for once, before the launch.
+    const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};
+    if (wanted.function != last_prepared_.function || wanted.shared_bytes > last_prepared_.shared_bytes) {
+        std::uint32_t& prepared = prepared_[wanted.function];  // one more than the bytes; 0: not loaded
+        if (prepared <= wanted.shared_bytes) {
+            const Status status = driver_.prepare_kernel(wanted.function, wanted.shared_bytes);
+            if (!status.ok()) return status;
+            prepared = wanted.shared_bytes + 1;
+        }
+        last_prepared_ = {wanted.function, prepared - 1};
+    }
+    return driver_.launch(launch, stream);
+}
+
+EventHandle DeviceThread::take_event(Status* status) {
+    EventHandle e;
+    if (!events_.empty()) {
+        e = events_.back();
+        events_.pop_back();
+        return e;
+    }
+    *status = driver_.create_event(lanes_.ordinal(device_), false, false, &e);
+    return e;
+}
+
+void DeviceThread::record(LaneId lane) {
+    Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
+    if (l.recorded == l.fed) return;
+    l.pending.push_back({{}, l.fed});  // first: where the host has no memory, no event has been taken
+    l.recorded = l.fed;
+    Status status;
+    const StreamHandle stream = lanes_.stream(lane, &status);
+    EventHandle event;
+    if (status.ok()) event = take_event(&status);
+    if (status.ok()) status = driver_.record_event(event, stream);
+    if (status.ok()) {
+        l.pending.back().event = event;
+        return;
+    }
+    // Without an event we cannot know when; with everything waited for we do.
+    if (event.native != nullptr) events_.push_back(event);
+    const Status waited = stream.native != nullptr ? driver_.synchronize_stream(stream) : Status{};
+    if (!waited.ok() && waited.code != driver::Code::launch_failed) lane_lost(lane, waited);
+}
+
+void DeviceThread::record_touched() {
+    for (const LaneId lane : touched_) {
+        record(lane);
+        states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)].touched = false;
+    }
+    touched_.clear();
+}
+
+bool DeviceThread::poll() {
+    bool progress = false;
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        Lane& l = states_[slot];
+        Position done = 0;
+        const LaneId lane = lane_at(slot);
+        while (!l.pending.empty()) {
+            const Pending& head = l.pending.front();
+            if (head.event.native != nullptr) {
+                const Status status = driver_.query_event(head.event);
+                if (status.code == driver::Code::not_ready) break;
+                if (!status.ok() && status.code != driver::Code::launch_failed) {
+                    lane_lost(lane, status);
+                    progress = true;
+                    done = 0;
+                    break;
+                }
+                events_.push_back(head.event);
+            }
+            done = head.position;
+            l.pending.pop_front();
+        }
+        if (done == 0) continue;
+        progress = true;
+        if (l.copying != nullptr && done == l.fed) std::exchange(l.copying, nullptr)->end();
+        lanes_.completed(lane, done);
+        if (!l.timed.empty()) [[unlikely]]
+            tell_times(lane, l, done);
+        Message m;
+        m.what = Message::What::advance;
+        m.lane = lane;
+        m.position = done;
+        mailbox_.post(std::move(m));
+    }
+    return progress;
+}
+
+// The device reports an error that stays: nothing that was put on the lane can be trusted. Its tasks fail with it.
+void DeviceThread::lane_lost(LaneId lane, Status status) {
+    Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
+    for (; !l.pending.empty(); l.pending.pop_front())
+        if (const EventHandle e = l.pending.front().event; e.native != nullptr) events_.push_back(e);
+    l.recorded = l.fed;
+    if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
+    for (; !l.timed.empty(); l.timed.pop_front()) clock_.drop(l.timed.front().work);
+    lanes_.completed(lane, l.fed);
+    Message m;
+    m.what = Message::What::advance;
+    m.lane = lane;
+    m.position = l.fed;
+    m.error = errors_.device_error(device_, status, "waiting for work of the device");
+    mailbox_.post(std::move(m));
+}
+
+bool DeviceThread::anything_pending() const noexcept {
+    for (const Lane& l : states_)
+        if (!l.pending.empty()) return true;
+    return false;
+}
+
+void DeviceThread::watch_fired(void* self) {
+    auto* thread = static_cast<DeviceThread*>(self);
+    thread->signalled_.store(true, std::memory_order_seq_cst);
+    thread->sleeper_.wake();
+}
+
+// A stream of its own waits for the oldest event of each lane and calls back: the thread sleeps until the first of
+// them.
+void DeviceThread::arm_watches() {
+    bool armed = true;
+    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
+        Lane& l = states_[slot];
+        if (l.pending.empty() || l.watched >= l.pending.front().position || l.pending.front().event.native == nullptr)
+            continue;
+        Status status;
+        if (l.watch_stream.native == nullptr)
+            status = driver_.create_stream(lanes_.ordinal(device_), true, 0, &l.watch_stream);
+        if (status.ok()) status = driver_.wait_event(l.watch_stream, l.pending.front().event);
+        if (status.ok()) status = driver_.host_callback(l.watch_stream, &DeviceThread::watch_fired, this);
+        if (status.ok())
+            l.watched = l.pending.front().position;
+        else
+            armed = false;
+    }
+    // Without a callback the thread must look by itself: it waits for the device in a call that ends.
+    if (!armed) {
+        for (Lane& l : states_) {
+            if (l.pending.empty()) continue;
+            (void)driver_.synchronize_event(l.pending.front().event);
+            break;
+        }
+        signalled_.store(true, std::memory_order_seq_cst);
+    }
+}
+
+}  // namespace kmm::engine

@@ -1,0 +1,166 @@
+// The thread that feeds the compute and copy lanes of one device and sees what has completed there.
+//
+// Owns: the queue of instructions of one device and the events that say how far its lanes are. Never decides anything.
+// Hot path: a launch, an event every `events_every` positions, no allocation, no lock over a driver call.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "driver/locks.hpp"
+#include "kmm/engine/device_clock.hpp"
+#include "kmm/engine/lanes.hpp"
+#include "kmm/engine/mailbox.hpp"
+#include "kmm/engine/sleeper.hpp"
+#include "kmm/schedule/scheduler.hpp"
+
+namespace kmm::engine {
+
+using schedule::Instruction;
+
+/// Turns a failed driver call into the exception that the task's waiters see.
+class ErrorMaker {
+  public:
+    virtual std::exception_ptr device_error(std::uint32_t device, Status status, const char* attempted) = 0;
+
+  protected:
+    ~ErrorMaker() = default;
+};
+
+/// What a copy goes over, numbered as in schedule::TransferCounters.
+enum class Link : std::uint8_t { host_to_device, device_to_host, device_to_device };
+inline constexpr std::size_t num_links = 3;
+
+inline std::int64_t now_ns() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+/// How long something was busy. One thread begins and ends; any may ask, and is wrong for the instant of an end.
+class BusyTime {
+  public:
+    void begin() noexcept {
+        if (since_.load(std::memory_order_relaxed) == 0) since_.store(now_ns(), std::memory_order_relaxed);
+    }
+    void end() noexcept {
+        const std::int64_t since = since_.load(std::memory_order_relaxed);
+        if (since == 0) return;
+        ended_.store(ended_.load(std::memory_order_relaxed) + now_ns() - since, std::memory_order_relaxed);
+        since_.store(0, std::memory_order_relaxed);
+    }
+    std::int64_t busy_ns() const noexcept {
+        const std::int64_t since = since_.load(std::memory_order_relaxed);
+        return ended_.load(std::memory_order_relaxed) + (since == 0 ? 0 : now_ns() - since);
+    }
+
+  private:
+    std::atomic<std::int64_t> ended_{0};
+    std::atomic<std::int64_t> since_{0};  ///< 0: not busy
+};
+
+class DeviceThread {
+  public:
+    /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
+    /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
+    DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
+                 const void* runtime, Mailbox& mailbox, ErrorMaker& errors, const trace::Emitter& emitter,
+                 bool device_times, bool nvtx);
+    /// Stops after everything that was handed in has been fed and has completed.
+    ~DeviceThread();
+
+    /// Appends instructions (and empties the vector, whose memory it keeps): all of them, or none if it throws.
+    /// Scheduler only.
+    void push(graph::Vector<Instruction>& instructions);
+    /// No instruction comes any more, and every task counts as failed: nobody waits for a position that was not handed
+    /// in, and the thread looks by itself how far the launchers' lanes are. To be called again when a device function
+    /// has returned. Scheduler only.
+    void no_more_instructions() noexcept;
+    /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
+    /// seen as done: what it waited for on the device counts. Any thread.
+    std::int64_t busy_ns(Link link) const noexcept { return links_[static_cast<std::size_t>(link)].busy_ns(); }
+
+  private:
+    struct Pending {
+        EventHandle event;
+        Position position;
+    };
+    struct Timed {
+        Position position;
+        TimedWork work;
+    };
+    struct Lane {
+        graph::Deque<Pending> pending;  ///< recorded, not seen to have passed
+        graph::Deque<Timed> timed;      ///< of work that was fed and is not seen to be done
+        Position recorded = 0;
+        Position fed = 0;
+        Position watched = 0;  ///< a callback is armed for this position
+        StreamHandle watch_stream;
+        bool touched = false;
+        BusyTime* copying = nullptr;  ///< set while a copy is on its way: the link's
+    };
+
+    void run();
+    bool step();
+    bool step_without_memory() noexcept;
+    void lose_track() noexcept;
+    void look_at_all_lanes();
+    bool take() noexcept;
+    void feed(Instruction& instruction);
+    Status put_on_stream(Instruction& instruction, Lane& lane);
+    Status feed_kernel(Instruction& instruction, StreamHandle stream);
+    Status feed_copy(const Instruction& instruction, StreamHandle stream, Lane& lane);
+    void report_failure(const Instruction& instruction, Status status);
+    void tell_times(LaneId id, Lane& lane, Position done);
+    void record(LaneId lane);
+    void record_touched();
+    bool poll();
+    void lane_lost(LaneId lane, Status status);
+    void arm_watches();
+    bool anything_pending() const noexcept;
+    LaneId lane_at(std::size_t slot) const noexcept {
+        return static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
+    }
+    EventHandle take_event(Status* status);
+    static void watch_fired(void* self);
+
+    std::uint32_t device_;
+    Lanes& lanes_;
+    Driver& driver_;
+    FailedTasks& failed_;
+    const void* runtime_;
+    Mailbox& mailbox_;
+    ErrorMaker& errors_;
+    const trace::Emitter& emitter_;
+    const bool device_times_;
+    const bool nvtx_;
+    DeviceClock clock_;
+
+    locks::TinyLock queue_lock_;
+    graph::Vector<Instruction> queue_ KMM_GUARDED_BY(queue_lock_);
+    std::atomic<bool> queue_filled_{false};
+    graph::Vector<Instruction> batch_;
+    std::atomic<bool> stop_{false};
+    std::atomic<bool> signalled_{false};
+    std::atomic<bool> no_more_instructions_{false};
+    bool lost_track_ = false;  ///< for want of host memory: the runtime gives up
+
+    BusyTime links_[num_links];
+    std::vector<Lane> states_;   ///< by index within the device
+    std::size_t num_own_lanes_;  ///< the first ones: this thread feeds them
+    graph::Vector<LaneId> touched_;
+    graph::Vector<EventHandle> events_;  ///< free
+    struct PreparedKernel {
+        const void* function = nullptr;
+        std::uint32_t shared_bytes = 0;
+    };
+    PreparedKernel last_prepared_;  ///< most launches repeat the kernel before
+    graph::UnorderedMap<const void*, std::uint32_t> prepared_;
+    LaneId first_lane_;
+    Lanes::Scratch scratch_;
+    Sleeper sleeper_;
+    std::thread thread_;
+};
+
+}  // namespace kmm::engine

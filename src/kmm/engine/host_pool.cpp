@@ -1,0 +1,227 @@
+#include "kmm/engine/host_pool.hpp"
+
+#include "driver/check.hpp"
+#include "kmm/core/resource.hpp"
+#include "kmm/detail/device_access.hpp"
+#include "kmm/engine/debug_pattern.hpp"
+#include "kmm/engine/named_range.hpp"
+
+namespace kmm::engine {
+
+namespace {
+
+thread_local const void* current_runtime = nullptr;
+thread_local const TaskStream* current_stream = nullptr;
+// So long no function may have ended, though some are queued, before more launchers come.
+constexpr std::chrono::milliseconds launchers_patience{100};
+
+thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the scheduler
+
+// What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one
+// of them must be refused, or give its place to another thread, like a wait in the function.
+void end_payload(graph::Task& task, const void* runtime, bool device_views, Workers& workers) noexcept {
+    const TaskScope scope(runtime, device_views);
+    const Workers::UserCode user_code(workers);
+    task.drop_payload();
+}
+
+}  // namespace
+
+TaskScope::TaskScope(const void* runtime, bool device_views, const TaskStream* stream) noexcept
+    : previous_(current_runtime), previous_stream_(current_stream), device_views_(device_views) {
+    current_runtime = runtime;
+    current_stream = stream;
+    if (device_views_) ++detail::device_access_depth;
+}
+
+TaskScope::~TaskScope() {
+    if (device_views_) --detail::device_access_depth;
+    current_stream = previous_stream_;
+    current_runtime = previous_;
+}
+
+const void* TaskScope::current() noexcept { return current_runtime; }
+
+const TaskStream* TaskScope::stream() noexcept { return current_stream; }
+
+// ---------------------------------------------------------------------------------------------------- host functions
+
+HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Mailbox& mailbox,
+                   const trace::Emitter& emitter, bool nvtx)
+    : runtime_(runtime), device_views_(device_views), mailbox_(mailbox), emitter_(emitter), nvtx_(nvtx) {
+    start_most(num_threads);
+}
+
+// A thread of the pool that pushes while it helps the scheduler takes the first task itself.
+void HostPool::push(graph::Task& task) { enqueue(task, helping == this); }
+
+void HostPool::run() {
+    const RuntimeThread mark(runtime_);
+    while (graph::Task* const task = take()) {
+        execute(*task);
+        helping = this;
+        mailbox_.help();
+        helping = nullptr;
+    }
+}
+
+void HostPool::execute(graph::Task& task) {
+    if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
+        end_payload(task, runtime_, device_views_,
+                    *this);  // it was cancelled: only what the user's function captured is left
+        mailbox_.discard(task);
+        return;
+    }
+    Message m;
+    m.what = Message::What::host_done;
+    m.task = &task;
+    trace::Sink* const listener = emitter_.sink();
+    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
+    try {
+        const TaskScope scope(runtime_, device_views_);
+        const UserCode user_code(*this);
+        HostResource resource;
+        detail::TaskContext context;
+        context.resource = &resource;
+        context.addresses = task.addresses.data();
+        context.layouts = task.layouts.data();
+        context.chunk = &task.chunk;
+        fill_unset_on_host(task);
+        const NamedRange range(nvtx_, task);
+        task.in_user_code.store(true, std::memory_order_relaxed);
+        task.body.run(task.payload, context);
+    } catch (...) {
+        m.error = std::current_exception();
+    }
+    end_payload(task, runtime_, device_views_, *this);
+    task.in_user_code.store(false, std::memory_order_relaxed);
+    if (listener != nullptr) [[unlikely]]
+        listener->note(
+            {.what = trace::What::function, .task = task.number, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
+    mailbox_.post(std::move(m));
+}
+
+// ---------------------------------------------------------------------------------------------------- device functions
+
+LauncherThreads::LauncherThreads(std::uint32_t device, const std::vector<LaneId>& lanes, Lanes& streams,
+                                 FailedTasks& failed, const void* runtime, bool device_views, Runner& runner,
+                                 Mailbox& mailbox, const trace::Emitter& emitter, bool nvtx)
+    : device_(device),
+      lanes_(streams),
+      failed_(failed),
+      runtime_(runtime),
+      device_views_(device_views),
+      runner_(runner),
+      mailbox_(mailbox),
+      emitter_(emitter),
+      nvtx_(nvtx) {
+    for (const LaneId id : lanes) own_lanes_.push_back({id});
+    start(lanes.size(), launchers_patience);
+}
+
+/// The lane with the fewest functions: more than one only where others wait, or seem to. A thread keeps to one while it
+/// can, whose DeviceResource it has.
+LauncherThreads::Turn LauncherThreads::begin_function(std::size_t preferred) noexcept {
+    const locks::Guard guard(lanes_mutex_);
+    Lane* best = &own_lanes_[preferred];
+    for (Lane& l : own_lanes_)
+        if (l.functions < best->functions) best = &l;
+    ++best->functions;
+    return {best, best->position};
+}
+
+/// What the function enqueued ends at the lane's next position, and is told in the order of positions. On the host
+/// driver the function itself is most of the work: where nothing is left on the stream, nobody needs to watch it.
+void LauncherThreads::end_function(const Turn& turn, Message&& launched) {
+    Lane& lane = *turn.lane;
+    const bool idle = device_views_ && launched.error == nullptr && is_idle(lane);
+    const locks::Guard guard(lanes_mutex_);
+    --lane.functions;
+    // Another function on this lane may have enqueued something since.
+    launched.finished = idle && lane.functions == 0 && lane.position == turn.before;
+    launched.lane = lane.id;
+    launched.position = ++lane.position;
+    lanes_.enqueued(lane.id, lane.position);
+    if (launched.finished) lanes_.completed(lane.id, lane.position);
+    mailbox_.post(std::move(launched));
+}
+
+bool LauncherThreads::is_idle(const Lane& lane) noexcept {
+    Status status;
+    const StreamHandle stream = lanes_.stream(lane.id, &status);
+    return status.ok() && lanes_.driver().query_stream(stream).ok();
+}
+
+// On the host driver a launcher that has the baton takes the next function of a chain itself. On GPUs it may be
+// scheduling for long, as completions come all the time, and the function should begin meanwhile: another launcher is
+// woken.
+void LauncherThreads::push(graph::Task& task) { enqueue(task, device_views_ && helping == this); }
+
+void LauncherThreads::run() {
+    const RuntimeThread mark(runtime_);
+    std::optional<Lanes::Scratch> scratch;
+    std::size_t preferred = 0;
+    {
+        const locks::Guard guard(lanes_mutex_);
+        preferred = next_preferred_++ % own_lanes_.size();
+    }
+    while (graph::Task* const task = take()) {
+        Message m;
+        m.what = Message::What::launched;
+        m.task = task;
+        const Turn turn = begin_function(preferred);
+        m.error = execute(*task, turn.lane->id, scratch);
+        if (m.error != nullptr) failed_.add(task->number);
+        end_function(turn, std::move(m));
+        helping = this;
+        mailbox_.help();
+        helping = nullptr;
+    }
+}
+
+std::exception_ptr LauncherThreads::execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch) {
+    try {
+        // Here, where the task can fail: when the thread begins, the host may have no memory.
+        if (!scratch) scratch.emplace(lanes_);
+        Status status;
+        // The function of the task before may have made another device current.
+        driver::check(lanes_.driver(), lanes_.driver().set_current_device(lanes_.ordinal(device_)),
+                      "making the device of a device function current");
+        const StreamHandle stream = lanes_.stream(lane, &status);
+        driver::check(lanes_.driver(), status, "creating a stream for a device function");
+        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits, *scratch),
+                      "ordering a device function after its inputs");
+        if (failed_.concern(task)) {
+            // What is known now spares the function; kernels of a task before that still run are asked at their turn.
+            failed_.add(task.number);
+            end_payload(task, runtime_, device_views_, *this);
+            return nullptr;
+        }
+        // Where the function may touch its views, its inputs have arrived (schedule sees to it), and so must the
+        // pattern.
+        if (device_views_)
+            fill_unset_on_host(task);
+        else
+            driver::check(lanes_.driver(), fill_unset(task, lanes_.driver(), stream), "filling memory in debug mode");
+        if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+            s->note({.what = trace::What::function,
+                     .lane = lane,
+                     .from = task.memory,
+                     .task = task.number,
+                     .begin_ns = trace::clock_ns()});
+        const TaskStream own{&lanes_.driver(), lanes_.ordinal(device_), stream};
+        const TaskScope scope(runtime_, device_views_, &own);
+        const UserCode user_code(*this);
+        const NamedRange range(nvtx_, task);
+        task.in_user_code.store(true, std::memory_order_relaxed);
+        runner_.run_device_function(task, device_, stream);
+        task.drop_payload();  // inside the scope: destructors of what it captured are the program's code too
+        task.in_user_code.store(false, std::memory_order_relaxed);
+        return nullptr;
+    } catch (...) {
+        task.in_user_code.store(false, std::memory_order_relaxed);
+        return std::current_exception();
+    }
+}
+
+}  // namespace kmm::engine

@@ -1,0 +1,126 @@
+#include "kmm/engine/lanes.hpp"
+
+namespace kmm::engine {
+
+Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device)
+    : driver_(driver),
+      ordinals_(std::move(ordinals)),
+      lanes_per_device_(lanes_per_device),
+      lanes_(ordinals_.size() * lanes_per_device) {
+    for (Lane& l : lanes_) l.known = std::make_unique<std::atomic<Position>[]>(lanes_.size());
+}
+
+Lanes::~Lanes() {
+    for (Lane& l : lanes_)
+        if (const StreamHandle s = l.stream.load(); s.native != nullptr) (void)driver_.destroy_stream(s);
+}
+
+StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
+    Lane& l = lanes_[index(lane)];
+    StreamHandle s = l.stream.load(std::memory_order_acquire);
+    if (s.native == nullptr) {
+        *status = driver_.create_stream(ordinal(device(lane)), true, 0, &s);
+        if (!status->ok()) return {};
+        // Several threads may make it at the same time: the first one counts.
+        StreamHandle other{};
+        if (!l.stream.compare_exchange_strong(other, s, std::memory_order_acq_rel)) {
+            (void)driver_.destroy_stream(s);
+            s = other;
+        }
+    }
+    *status = {};
+    return s;
+}
+
+void Lanes::make_streams(std::uint32_t device) noexcept {
+    for (std::uint32_t i = 0; i < lanes_per_device_; ++i) {
+        Status status;
+        (void)stream(static_cast<LaneId>(device * lanes_per_device_ + i), &status);
+        if (!status.ok()) return (void)driver_.take_last_error();
+    }
+}
+
+driver::KernelHooks FailedTasks::hooks_of(graph::Task& task) noexcept {
+    task.failed_tasks = this;
+    driver::KernelHooks hooks;
+    hooks.failure = &task.kernel_failure;
+    hooks.user = &task;
+    hooks.skip = [](void* user) {
+        auto& t = *static_cast<graph::Task*>(user);
+        auto& failed = *static_cast<FailedTasks*>(t.failed_tasks);
+        const bool skip = failed.concern(t);
+        if (skip) failed.add(t.number);
+        return skip;
+    };
+    hooks.failed = [](void* user) {
+        auto& t = *static_cast<graph::Task*>(user);
+        static_cast<FailedTasks*>(t.failed_tasks)->add(t.number);
+    };
+    return hooks;
+}
+
+Lanes::Scratch::~Scratch() {
+    for (const EventHandle e : events_)
+        if (e.native != nullptr) (void)lanes_.driver_.destroy_event(e);
+}
+
+Position Lanes::wait_until_enqueued(Lane& lane, Position position) noexcept {
+    Position there = lane.enqueued.load(std::memory_order_acquire);
+    while (there < position) {
+        lane.enqueued.wait(there, std::memory_order_acquire);
+        there = lane.enqueued.load(std::memory_order_acquire);
+    }
+    return there;
+}
+
+/// `stream` comes after what is on the lane now.
+Status Lanes::wait_for_lane(StreamHandle stream, LaneId lane, Scratch& scratch) noexcept {
+    const StreamHandle other = lanes_[index(lane)].stream.load(std::memory_order_acquire);
+    if (other.native == nullptr) return {};  // nothing was ever put there: its work failed before it began
+    const std::uint32_t d = device(lane);
+    EventHandle& event = scratch.events_[d];
+    if (event.native == nullptr) {
+        const Status status = driver_.create_event(ordinal(d), false, false, &event);
+        if (!status.ok()) return status;
+    }
+    const Status status = driver_.record_event(event, other);
+    return status.ok() ? driver_.wait_event(stream, event) : status;
+}
+
+Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept {
+    Lane& mine = lanes_[index(lane)];
+    for (const graph::Fence& f : fences) {
+        std::atomic<Position>& known = mine.known[index(f.lane)];
+        if (f.lane == lane || known.load(std::memory_order_acquire) >= f.position || passed(f)) continue;
+        const Position there = wait_until_enqueued(lanes_[index(f.lane)], f.position);
+        Status status;
+        const StreamHandle own_stream = stream(lane, &status);
+        if (status.ok()) status = wait_for_lane(own_stream, f.lane, scratch);
+        if (!status.ok()) return status;
+        // After the wait is on the stream: another feeder that reads this enqueues behind it. One that stores less than
+        // is known makes a later wait superfluous, never one missing.
+        known.store(there, std::memory_order_release);
+    }
+    return {};
+}
+
+Status Lanes::order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept {
+    for (const graph::Fence& f : fences) {
+        if (passed(f)) continue;
+        (void)wait_until_enqueued(lanes_[index(f.lane)], f.position);
+        const Status status = wait_for_lane(stream, f.lane, scratch);
+        if (!status.ok()) return status;
+    }
+    return {};
+}
+
+void Lanes::wait_on_host(const FenceSet& fences) noexcept {
+    for (const graph::Fence& f : fences) {
+        const std::atomic<Position>& completed = lanes_[index(f.lane)].completed;
+        for (Position now = completed.load(std::memory_order_acquire); now < f.position;
+             now = completed.load(std::memory_order_acquire))
+            completed.wait(now, std::memory_order_acquire);
+    }
+}
+
+}  // namespace kmm::engine

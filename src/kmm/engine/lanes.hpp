@@ -1,0 +1,163 @@
+// The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
+//
+// Owns: the streams of all lanes. A lane's stream is fed by a device's issuer, or by the launchers whose functions run
+// on it; other threads may record events on it once its `enqueued` says that what they wait for is there. No lock is
+// taken.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "driver/driver.hpp"
+#include "driver/locks.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::engine {
+
+using driver::Driver;
+using driver::EventHandle;
+using driver::Status;
+using driver::StreamHandle;
+using graph::FenceSet;
+using graph::LaneId;
+using graph::Position;
+using graph::TaskNumber;
+
+class Lanes {
+  public:
+    /// `ordinals`: the driver's number of each device of the runtime.
+    Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device);
+    ~Lanes();
+
+    /// The lane's stream, made at first use. Null handle: see `*status`. Any thread.
+    StreamHandle stream(LaneId lane, Status* status) noexcept;
+    /// Makes the streams of all lanes of a device, as far as the driver lets: it may need memory of the device for one,
+    /// of which there may be none left at first use. Any thread.
+    void make_streams(std::uint32_t device) noexcept;
+    std::uint32_t device(LaneId lane) const noexcept {
+        return static_cast<std::uint32_t>(index(lane)) / lanes_per_device_;
+    }
+
+    /// Behind every position of a lane on which nothing more is put.
+    static constexpr Position end_of_lane = ~Position{0} >> 1;
+    /// The feeder has put everything up to `position` on the stream.
+    void enqueued(LaneId lane, Position position) noexcept {
+        Lane& l = lanes_[index(lane)];
+        l.enqueued.store(position, std::memory_order_release);
+        l.enqueued.notify_all();
+    }
+    Position enqueued(LaneId lane) const noexcept {
+        return lanes_[index(lane)].enqueued.load(std::memory_order_acquire);
+    }
+    /// The device has finished everything up to `position`. Any thread, in any order: the furthest counts.
+    void completed(LaneId lane, Position position) noexcept {
+        Lane& l = lanes_[index(lane)];
+        Position seen = l.completed.load(std::memory_order_relaxed);
+        while (seen < position && !l.completed.compare_exchange_weak(seen, position, std::memory_order_release)) {}
+        if (seen < position) l.completed.notify_all();
+    }
+    bool passed(graph::Fence fence) const noexcept {
+        return lanes_[index(fence.lane)].completed.load(std::memory_order_acquire) >= fence.position;
+    }
+
+    /// One event for each device, for `come_after`. One per thread.
+    class Scratch {
+      public:
+        explicit Scratch(Lanes& lanes) : lanes_(lanes), events_(lanes.num_devices()) {}
+        ~Scratch();
+        Scratch(const Scratch&) = delete;
+        Scratch& operator=(const Scratch&) = delete;
+
+      private:
+        friend class Lanes;
+        Lanes& lanes_;
+        graph::Vector<EventHandle> events_;
+    };
+    /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the
+    /// work there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
+    /// dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
+    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
+    /// The same for a stream of the calling thread's that is no lane.
+    Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
+    /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that
+    /// was put on the lanes since. Not for the scheduler or a feeder of lanes.
+    void wait_on_host(const FenceSet& fences) noexcept;
+
+    std::size_t size() const noexcept { return lanes_.size(); }
+    std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }
+    int ordinal(std::uint32_t device) const noexcept { return ordinals_[device]; }
+    Driver& driver() noexcept { return driver_; }
+
+  private:
+    struct Lane;
+    Position wait_until_enqueued(Lane& lane, Position position) noexcept;
+    Status wait_for_lane(StreamHandle stream, graph::LaneId lane, Scratch& scratch) noexcept;
+    struct Lane {
+        std::atomic<StreamHandle> stream{StreamHandle{}};
+        std::atomic<Position> enqueued{0};
+        std::atomic<Position> completed{0};
+        /// By lane: how far it had been told to come after.
+        std::unique_ptr<std::atomic<Position>[]> known;
+    };
+    static std::size_t index(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }
+
+    Driver& driver_;
+    std::vector<int> ordinals_;
+    std::uint32_t lanes_per_device_;
+    std::vector<Lane> lanes_;
+};
+
+/// Numbers of tasks that failed, for those whose work is already handed out behind them. Empty but after a failure, and
+/// then cleared when the runtime is idle. Any thread.
+class FailedTasks {
+  public:
+    /// Where there is no memory to note it, every task counts as failed.
+    void add(TaskNumber number) noexcept {
+        const locks::Guard guard(mutex_);
+        try {
+            numbers_.insert(number);
+        } catch (const std::bad_alloc&) {
+            all_ = true;
+        }
+        count_.store(numbers_.size() + 1, std::memory_order_release);
+    }
+    /// From now on every task counts as failed.
+    void add_all() noexcept {
+        const locks::Guard guard(mutex_);
+        all_ = true;
+        count_.store(numbers_.size() + 1, std::memory_order_release);
+    }
+    bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
+    bool contains(TaskNumber number) const {
+        const locks::Guard guard(mutex_);
+        return all_ || numbers_.count(number) != 0;
+    }
+    void clear() {
+        const locks::Guard guard(mutex_);
+        numbers_.clear();
+        all_ = false;
+        count_.store(0, std::memory_order_release);
+    }
+
+    /// Whether the task has failed, or one that it needs: then its work must not run on what is not there.
+    bool concern(const graph::Task& task) const {
+        if (!any()) return false;
+        if (contains(task.number)) return true;
+        for (const TaskNumber n : task.open_data_predecessors)
+            if (contains(n)) return true;
+        return false;
+    }
+    /// The hooks of a kernel of the task: skipped behind a failure, and a failure of its own is known before what comes
+    /// after it begins. The task's record must outlive the kernel.
+    driver::KernelHooks hooks_of(graph::Task& task) noexcept;
+
+  private:
+    mutable locks::Mutex mutex_;
+    graph::UnorderedSet<TaskNumber> numbers_ KMM_GUARDED_BY(mutex_);
+    bool all_ KMM_GUARDED_BY(mutex_) = false;
+    std::atomic<std::size_t> count_{0};  ///< 0: none failed
+};
+
+}  // namespace kmm::engine

@@ -1,0 +1,131 @@
+// What the threads tell the scheduler.
+//
+// Owns: messages between `push` and `take`. Must not know: the scheduler, drivers, what a message leads to. Any thread
+// posts; the one that holds the scheduler's baton takes.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "driver/locks.hpp"
+#include "kmm/base/log.hpp"
+#include "kmm/graph/task.hpp"
+#include "kmm/memory/chunk.hpp"
+#include "kmm/memory/residency.hpp"
+
+namespace kmm::engine {
+
+struct Message {
+    enum class What : std::uint8_t {
+        submit,       ///< task and those that follow it (Task::next_published): published
+        advance,      ///< lane, position: done up to there; error: none of it can be trusted
+        launched,     ///< task, lane, position, error, finished
+        host_done,    ///< task, error
+        task_failed,  ///< task, error; before the lane advances past it
+        copy_failed,  ///< chunk, from, to, copied_at, error; likewise
+        grown,        ///< memory, address, bytes, sealed
+        given_again,  ///< memory, address, bytes, sealed
+        awaited,      ///< memory, address, bytes, sealed
+        release,      ///< array: no handle is left
+        look,         ///< nothing; the scheduler looks again
+    };
+    What what = What::look;
+    graph::LaneId lane = graph::LaneId::none;
+    memory::MemoryIndex from = 0;
+    memory::MemoryIndex to = 0;
+    graph::Task* task = nullptr;
+    void* object = nullptr;  ///< a chunk or an array
+    graph::Position position = 0;
+    std::uintptr_t address = 0;
+    std::size_t bytes = 0;
+    std::uint64_t copied_at = 0;
+    bool sealed = false;    ///< see memory::Residency::grown
+    bool finished = false;  ///< the lane is done up to `position`
+    std::exception_ptr error;
+};
+
+/// Messages in the order in which they came. Any thread; a spin lock for the time of one append.
+class MessageQueue {
+  public:
+    void push(Message&& message) {
+        const locks::Guard guard(lock_);
+        messages_.push_back(std::move(message));
+        filled_.store(true, std::memory_order_seq_cst);
+    }
+    /// One message however many tasks: a submit of very many needs no more memory here than one of few.
+    void push(const graph::TaskList& tasks, const graph::TaskList& joins) {
+        if (tasks.empty()) return;
+        graph::Task* last = tasks.front();
+        for (std::size_t i = 1; i < tasks.size(); ++i) last = last->next_published = tasks[i];
+        for (graph::Task* const t : joins) last = last->next_published = t;
+        const locks::Guard guard(lock_);
+        Message& m = messages_.emplace_back();
+        m.what = Message::What::submit;
+        m.task = tasks.front();
+        filled_.store(true, std::memory_order_seq_cst);
+    }
+    /// There is something to do that no message says.
+    void ring() noexcept {
+        const locks::Guard guard(lock_);
+        filled_.store(true, std::memory_order_seq_cst);
+    }
+    bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }
+    /// Swaps everything into `out` (which must be empty; its memory is reused).
+    void take(graph::Vector<Message>& out) {
+        const locks::Guard guard(lock_);
+        messages_.swap(out);
+        filled_.store(false, std::memory_order_seq_cst);
+    }
+
+  private:
+    locks::TinyLock lock_;
+    graph::Vector<Message> messages_ KMM_GUARDED_BY(lock_);
+    std::atomic<bool> filled_{false};
+};
+
+/// Marks the calling thread as one of a runtime's own, which must not end the runtime.
+class RuntimeThread {
+  public:
+    explicit RuntimeThread(const void* runtime) noexcept {
+        current() = runtime;
+        log::of_library_thread() = true;
+    }
+    ~RuntimeThread() {
+        current() = nullptr;
+        log::of_library_thread() = false;
+    }
+    RuntimeThread(const RuntimeThread&) = delete;
+    RuntimeThread& operator=(const RuntimeThread&) = delete;
+    static bool of(const void* runtime) noexcept { return current() == runtime; }
+
+  private:
+    static const void*& current() noexcept {
+        thread_local const void* runtime = nullptr;
+        return runtime;
+    }
+};
+
+/// Where threads of the runtime report, and how they help: after `post` the scheduler runs soon, on some thread.
+class Mailbox {
+  public:
+    virtual void post(Message&& message) = 0;
+    /// What the calling thread should have reported is lost for want of host memory, the reserve included: the runtime
+    /// gives up.
+    virtual void lost() noexcept = 0;
+    /// Runs the scheduler on this thread if nobody does and there is something to do.
+    virtual void help() noexcept = 0;
+    /// Takes memory that was reported as grown back from the scheduler, if all of it is free; `*users` is what on a
+    /// device still uses it. Waits for a turn of the scheduler.
+    virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
+                           graph::FenceSet* users) = 0;
+    /// memory::Residency::reclaim, in a turn of the scheduler.
+    virtual memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
+                                      std::size_t wanted_bytes, bool at_once) = 0;
+    /// A record whose payload has just been destroyed.
+    virtual void discard(graph::Task& task) noexcept = 0;
+
+  protected:
+    ~Mailbox() = default;
+};
+
+}  // namespace kmm::engine

@@ -1,0 +1,216 @@
+#include "kmm/engine/workers.hpp"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kmm::engine {
+
+namespace {
+
+thread_local Workers* these_workers = nullptr;
+thread_local bool has_task = false;  // a thread of a queue, between two calls of `take`
+
+// Where the system gives no more threads, so many are left to whoever asks next.
+constexpr std::size_t most_left_to_others = 16;
+
+// Threads that use the processor more likely work than wait: so many times longer they are given for a task.
+constexpr int patience_with_the_busy = 10;
+
+}  // namespace
+
+Workers* Workers::of_this_thread() noexcept { return these_workers; }
+
+Workers::UserCode::UserCode(Workers& workers) noexcept : previous_(these_workers) { these_workers = &workers; }
+
+Workers::UserCode::~UserCode() { these_workers = previous_; }
+
+void Workers::start(std::size_t num_threads, std::chrono::milliseconds patience) {
+    patience_ = patience;
+    try {
+        const locks::Guard guard(mutex_);
+        for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
+    } catch (...) {
+        end_threads();  // the system gives no more: those that run are not left behind
+        throw;
+    }
+    size_ = num_threads;
+}
+
+void Workers::start_most(std::size_t num_threads) {
+    const locks::Guard guard(mutex_);
+    try {
+        for (std::size_t i = 0; i < num_threads; ++i, ++started_) threads_.emplace_back([this] { run(); });
+    } catch (const std::exception&) {
+        if (threads_.empty()) throw;
+        // Libraries and the program need threads too.
+        surplus_ = std::min(threads_.size() / 2, most_left_to_others);
+        wake_.notify_all();
+    }
+    size_ = threads_.size() - surplus_;
+}
+
+// Unchecked: once `stop_` is set no thread leaves the lists.
+void Workers::end_threads() noexcept KMM_UNCHECKED_LOCKS {
+    std::thread supervisor;
+    {
+        const locks::Guard guard(mutex_);
+        stop_ = true;
+        supervisor.swap(supervisor_);
+    }
+    wake_.notify_all();
+    alarm_.notify_all();
+    if (supervisor.joinable()) supervisor.join();
+    for (std::thread& t : threads_) t.join();
+    for (std::thread& t : gone_) t.join();
+}
+
+void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
+    bool wake = false;
+    {
+        const locks::Guard guard(mutex_);
+        queue_.push_back(&task);
+        wake = sleeping_ > 0 && (!takes_one_itself || queue_.size() > 1);
+        if (!watched_ && patience_.count() != 0 && stands_still()) watch();
+    }
+    if (wake) wake_.notify_one();
+}
+
+graph::Task* Workers::take() {
+    locks::Lock lock(mutex_);
+    ended_ += std::exchange(has_task, false);
+    while (queue_.empty() && !stop_ && surplus_ == 0) {
+        ++sleeping_;
+        wake_.wait(lock);
+        --sleeping_;
+    }
+    if (queue_.empty()) {
+        if (surplus_ > 0 && !stop_) leave();
+        return nullptr;
+    }
+    graph::Task* const task = queue_.front();
+    queue_.pop_front();
+    has_task = true;
+    return task;
+}
+
+/// Under the lock. Where the system gives no thread, the queue is looked at again with its next task.
+void Workers::watch() noexcept {
+    if (stop_) return;
+    try {
+        if (!supervisor_.joinable()) supervisor_ = std::thread([this] { supervise(); });
+        watched_ = true;
+    } catch (const std::exception&) {
+        return;
+    }
+    alarm_.notify_one();
+}
+
+void Workers::supervise() noexcept {
+    locks::Lock lock(mutex_);
+    std::size_t step = 1;
+    int busy_for = 0;
+    while (!stop_) {
+        if (!watched_) {
+            alarm_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return watched_ || stop_; });
+            continue;
+        }
+        const std::uint64_t seen = ended_;
+        const std::chrono::nanoseconds used = processor_time();
+        alarm_.wait_for(lock, patience_, [this]() KMM_REQUIRES(mutex_) { return stop_; });
+        if (stop_) return;
+        std::list<std::thread> gone;
+        gone.swap(gone_);
+        watched_ = stands_still();
+        if (!watched_ || ended_ != seen) {
+            step = 1;
+            busy_for = 0;
+        } else if (processor_time() - used < patience_ / 10) {
+            add_threads(step);
+            step *= 2;
+        } else if (++busy_for == patience_with_the_busy) {
+            add_threads(1);
+            busy_for = 0;
+        }
+        if (gone.empty()) continue;
+        lock.unlock();
+        for (std::thread& t : gone) t.join();  // they are past their last look at the queue
+        lock.lock();
+    }
+}
+
+/// Of all threads, since each began: those that left in between make it smaller, which does no harm. Under the lock.
+std::chrono::nanoseconds Workers::processor_time() const noexcept {
+    std::chrono::nanoseconds total{0};
+    for (const std::thread& t : threads_) {
+        clockid_t clock{};
+        timespec used{};
+        // A thread in this list has not ended: it leaves the list first.
+        const auto handle = const_cast<std::thread&>(t).native_handle();
+        if (pthread_getcpuclockid(handle, &clock) != 0 || clock_gettime(clock, &used) != 0) continue;
+        total += std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+    }
+    return total;
+}
+
+/// Under the lock.
+void Workers::add_threads(std::size_t most) noexcept {
+    for (std::size_t i = std::min(most, queue_.size()); i > 0 && threads_.size() < size_ + most_waiting; --i) {
+        try {
+            threads_.emplace_back([this] { run(); });
+        } catch (const std::exception&) {
+            return;  // the system gives no more threads; those that run go on
+        }
+        ++started_;
+        ++surplus_;  // who finds the queue empty first ends
+    }
+}
+
+/// The calling thread is one too many. Under the lock.
+void Workers::leave() noexcept {
+    --surplus_;
+    const auto self = std::find_if(threads_.begin(), threads_.end(),
+                                   [](const std::thread& t) { return t.get_id() == std::this_thread::get_id(); });
+    gone_.splice(gone_.end(), threads_, self);
+}
+
+std::size_t Workers::threads_started() const {
+    const locks::Guard guard(mutex_);
+    return started_;
+}
+
+bool Workers::begin_wait() noexcept {
+    std::list<std::thread> gone;
+    {
+        const locks::Guard guard(mutex_);
+        if (waiting_ >= most_waiting) return false;
+        gone.swap(gone_);
+        if (surplus_ > 0) {
+            --surplus_;
+        } else {
+            try {
+                threads_.emplace_back([this] { run(); });
+                ++started_;
+            } catch (...) {
+                gone_.swap(gone);
+                return false;
+            }
+        }
+        ++waiting_;
+    }
+    for (std::thread& t : gone) t.join();  // they are past their last look at the queue
+    return true;
+}
+
+void Workers::end_wait() noexcept {
+    {
+        const locks::Guard guard(mutex_);
+        --waiting_;
+        ++surplus_;
+    }
+    wake_.notify_one();
+}
+
+}  // namespace kmm::engine

@@ -1,0 +1,117 @@
+// Threads that take tasks from one queue, and give their place to others while user code on them waits.
+//
+// Owns: the threads and their queue. Must not know: what is done with a task, devices. A task that waits for another
+// runtime may wait for one that stands behind it in the queue: another thread takes the place of its own meanwhile. A
+// wait that the library does not see (a latch of the program's) looks like a queue that stands still: more threads come
+// then, if asked for.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <thread>
+
+#include "driver/locks.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::engine {
+
+class Workers {
+  public:
+    /// So many threads of one queue may wait for other runtimes at the same time before it looks like a deadlock.
+    static constexpr std::size_t most_waiting = 64;
+
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+
+    /// Whose thread runs user code here, or null.
+    static Workers* of_this_thread() noexcept;
+    /// A thread is about to wait for what other threads do: another takes its place. False: none can, since too many
+    /// wait or the system gives no more threads.
+    bool begin_wait() noexcept;
+    void end_wait() noexcept;
+    /// How many there are while none waits.
+    std::size_t size() const noexcept { return size_; }
+    /// All that ever ran, those that took the place of a waiting one included.
+    std::size_t threads_started() const;
+
+    /// Marks the calling thread as running user code for `workers`.
+    class UserCode {
+      public:
+        explicit UserCode(Workers& workers) noexcept;
+        ~UserCode();
+        UserCode(const UserCode&) = delete;
+        UserCode& operator=(const UserCode&) = delete;
+
+      private:
+        Workers* previous_;
+    };
+    /// While it lives the calling thread waits, and another takes its place if it is one that runs tasks.
+    class Wait {
+      public:
+        Wait() noexcept : workers_(of_this_thread()) {
+            if (workers_ == nullptr || workers_->begin_wait()) return;
+            workers_ = nullptr;
+            refused_ = true;
+        }
+        ~Wait() {
+            if (workers_ != nullptr) workers_->end_wait();
+        }
+        Wait(const Wait&) = delete;
+        Wait& operator=(const Wait&) = delete;
+        /// Nobody could take the place.
+        bool refused() const noexcept { return refused_; }
+
+      private:
+        Workers* workers_;
+        bool refused_ = false;
+    };
+
+  protected:
+    Workers() = default;
+    ~Workers() = default;
+    /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left.
+    /// `patience`, if not zero: where tasks are queued and none has ended for so long, all threads may wait for what
+    /// the library does not see, and more come, up to `most_waiting`: one, two, four, .. while no thread uses the
+    /// processor, else one in ten times as long.
+    void start(std::size_t num_threads, std::chrono::milliseconds patience);
+    /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives
+    /// none.
+    void start_most(std::size_t num_threads);
+    /// For the destructor of the last class, at its beginning: ends the threads when the queue is empty.
+    void end_threads() noexcept;
+    /// `takes_one_itself`: the calling thread is about to take the first task in the queue.
+    void enqueue(graph::Task& task, bool takes_one_itself);
+    /// The next task; null: the thread must end.
+    graph::Task* take();
+    /// What a thread does: takes until there is none.
+    virtual void run() = 0;
+
+  private:
+    void leave() noexcept KMM_REQUIRES(mutex_);
+    /// There is a task for which no thread is awake or about to be.
+    bool stands_still() const noexcept KMM_REQUIRES(mutex_) { return queue_.size() > sleeping_; }
+    void watch() noexcept KMM_REQUIRES(mutex_);
+    void supervise() noexcept;
+    std::chrono::nanoseconds processor_time() const noexcept KMM_REQUIRES(mutex_);
+    void add_threads(std::size_t most) noexcept KMM_REQUIRES(mutex_);
+
+    mutable locks::Mutex mutex_;
+    locks::Condition wake_;
+    graph::Deque<graph::Task*> queue_ KMM_GUARDED_BY(mutex_);
+    std::size_t sleeping_ KMM_GUARDED_BY(mutex_) = 0;
+    std::size_t waiting_ KMM_GUARDED_BY(mutex_) = 0;  ///< threads in begin_wait ... end_wait
+    std::size_t surplus_ KMM_GUARDED_BY(mutex_) =
+        0;  ///< threads that were added for them, or for want of progress, and should end
+    std::uint64_t ended_ KMM_GUARDED_BY(mutex_) = 0;  ///< tasks
+    std::chrono::milliseconds patience_{0};           ///< constant after the start
+    locks::Condition alarm_;
+    bool watched_ KMM_GUARDED_BY(mutex_) = false;    ///< the supervisor looks whether tasks are taken
+    std::thread supervisor_ KMM_GUARDED_BY(mutex_);  ///< from the first time on that the queue stood still
+    bool stop_ KMM_GUARDED_BY(mutex_) = false;
+    std::size_t started_ KMM_GUARDED_BY(mutex_) = 0;
+    std::size_t size_ = 0;  ///< constant after the start
+    std::list<std::thread> threads_ KMM_GUARDED_BY(mutex_);
+    std::list<std::thread> gone_ KMM_GUARDED_BY(mutex_);  ///< surplus threads that have ended, or are about to
+};
+
+}  // namespace kmm::engine

@@ -1,0 +1,440 @@
+// Distributions of all ranks: checking covers, numbering chunks, finding them. Immutable; any thread.
+#include "kmm/core/distribution.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "kmm/base/text.hpp"
+#include "kmm/core/system_info.hpp"
+#include "kmm/error.hpp"
+#include "kmm/utils/integer_fun.hpp"
+
+namespace kmm {
+
+/// Regular: `memories` has one entry for each cell of the grid, `chunks` is empty. Else `chunks` has them all.
+template<std::size_t N>
+struct Distribution<N>::Data {
+    Dim<N> array_size = Dim<N>::zero();
+    Dim<N> chunk_size = Dim<N>::zero();
+    Dim<N> counts = Dim<N>::zero();
+    bool is_regular = true;
+    std::vector<MemoryId> memories;
+    std::vector<ArrayChunk<N>> chunks;
+};
+
+namespace {
+
+using Index = default_index_type;
+
+template<std::size_t N>
+Bounds<N> box_of(const ArrayChunk<N>& chunk) {
+    return Bounds<N>::from_offset_size(chunk.offset, chunk.size);
+}
+
+template<std::size_t N>
+void check_array_size(const Dim<N>& size) {
+    for (std::size_t i = 0; i < N; i++) {
+        if (size[i] < 0) {
+            throw InvalidArgument("distribution of an array of negative size " + detail::text_of(size) +
+                                  ": use sizes of at least 0");
+        }
+    }
+    Index elements = 1;
+    for (std::size_t i = 0; i < N && !size.is_empty(); i++) {
+        if (detail::mul_overflows(elements, Index(size[i]), elements)) {
+            throw InvalidArgument("distribution of an array of size " + detail::text_of(size) +
+                                  ": it has more elements than 63 bits can count; use smaller sizes");
+        }
+    }
+}
+
+// Number of chunks along each axis; all zero if the array is empty.
+template<std::size_t N>
+Dim<N> grid_counts(const Dim<N>& array_size, const Dim<N>& chunk_size) {
+    if (array_size.is_empty()) return Dim<N>::zero();
+    Dim<N> counts;
+    for (std::size_t i = 0; i < N; i++) {
+        if (chunk_size[i] < 1) {
+            throw InvalidArgument("distribution with chunks of size " + detail::text_of(chunk_size) +
+                                  ": use chunks of at least 1 along every axis");
+        }
+        counts[i] = div_ceil(array_size[i], chunk_size[i]);
+    }
+    return counts;
+}
+
+template<std::size_t N>
+Point<N> grid_cell(const Dim<N>& counts, std::size_t index) {
+    Point<N> cell;
+    for (std::size_t k = 0; k < N; k++) {
+        const std::size_t axis = N - 1 - k;
+        const auto count = static_cast<std::size_t>(counts[axis]);
+        cell[axis] = static_cast<Index>(index % count);
+        index /= count;
+    }
+    return cell;
+}
+
+template<std::size_t N>
+std::size_t grid_index(const Dim<N>& counts, const Point<N>& cell) {
+    std::size_t index = 0;
+    for (std::size_t k = 0; k < N; k++) {
+        index = index * static_cast<std::size_t>(counts[k]) + static_cast<std::size_t>(cell[k]);
+    }
+    return index;
+}
+
+// Chunks that are the same box become one; their home is the host if they disagree.
+template<std::size_t N>
+std::vector<ArrayChunk<N>> merge_duplicates(const std::vector<ArrayChunk<N>>& chunks) {
+    std::vector<ArrayChunk<N>> result;
+    std::unordered_map<Bounds<N>, std::size_t> known;
+    for (const ArrayChunk<N>& chunk : chunks) {
+        const auto [at, is_new] = known.emplace(box_of(chunk), result.size());
+        if (is_new) {
+            result.push_back(chunk);
+        } else if (result[at->second].owner_id != chunk.owner_id) {
+            result[at->second].owner_id = MemoryId::host();
+        }
+    }
+    return result;
+}
+
+// A box that no chunk covers, if there is one: splits what the first overlapping chunk leaves of `box`.
+template<std::size_t N>
+std::optional<Bounds<N>> find_gap(Bounds<N> box, const std::vector<Bounds<N>>& boxes, std::size_t from) {
+    if (box.is_empty()) return std::nullopt;
+    while (from < boxes.size() && !boxes[from].overlaps(box)) from++;
+    if (from == boxes.size()) return box;
+    const Bounds<N>& hit = boxes[from];
+    for (std::size_t axis = 0; axis < N; axis++) {
+        Bounds<N> before = box;
+        Bounds<N> inside = before.split_tail_along(axis, hit[axis].begin);
+        Bounds<N> after = inside.split_tail_along(axis, hit[axis].end);
+        if (auto gap = find_gap(before, boxes, from + 1)) return gap;
+        if (auto gap = find_gap(after, boxes, from + 1)) return gap;
+        box = inside;
+    }
+    return std::nullopt;
+}
+
+template<std::size_t N>
+std::string chunk_text(std::size_t number, const Bounds<N>& box) {
+    return "chunk " + std::to_string(number) + " " + detail::text_of(box);
+}
+
+template<std::size_t N>
+[[noreturn]] void refuse_overlap(std::size_t i, const Bounds<N>& a, std::size_t j, const Bounds<N>& b) {
+    throw InvalidArgument("distribution: " + chunk_text(std::min(i, j), i < j ? a : b) + " and " +
+                          chunk_text(std::max(i, j), i < j ? b : a) + " overlap at " +
+                          detail::text_of(a.intersection(b)) + ": chunks must be disjoint");
+}
+
+// Throws unless no two boxes have an element in common. Sweeps along axis 0, so that only boxes that meet there are
+// compared.
+template<std::size_t N>
+void check_disjoint(const std::vector<Bounds<N>>& boxes) {
+    std::vector<std::size_t> order(boxes.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    if constexpr (N > 0) {
+        std::sort(order.begin(), order.end(),
+                  [&](std::size_t a, std::size_t b) { return boxes[a][0].begin < boxes[b][0].begin; });
+    }
+    std::vector<std::size_t> active;
+    for (std::size_t i : order) {
+        std::size_t kept = 0;
+        for (std::size_t j : active) {
+            if constexpr (N > 0) {
+                if (boxes[j][0].end <= boxes[i][0].begin) continue;
+            }
+            if (boxes[j].overlaps(boxes[i])) refuse_overlap(i, boxes[i], j, boxes[j]);
+            active[kept++] = j;
+        }
+        active.resize(kept);
+        active.push_back(i);
+    }
+}
+
+template<std::size_t N>
+void check_cover(const Dim<N>& array_size, const std::vector<Bounds<N>>& boxes) {
+    const Bounds<N> whole(array_size);
+    Index covered = 0;
+    for (std::size_t i = 0; i < boxes.size(); i++) {
+        if (!whole.contains(boxes[i])) {
+            throw InvalidArgument("distribution: " + chunk_text(i, boxes[i]) + " is not inside the array of size " +
+                                  detail::text_of(array_size));
+        }
+    }
+    check_disjoint(boxes);
+    for (const Bounds<N>& box : boxes) covered += box.volume();
+    if (covered == array_size.volume()) return;
+    const std::optional<Bounds<N>> gap = find_gap(whole, boxes, 0);
+    throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                          ": no chunk contains the region " + detail::text_of(gap.value_or(whole)) +
+                          ": chunks must cover the array");
+}
+
+// The memory of each cell if the boxes are the cells of a grid (then they are an exact cover); else nothing.
+template<std::size_t N>
+std::optional<std::vector<MemoryId>> match_grid(const Dim<N>& array_size, const Dim<N>& chunk_size,
+                                                const std::vector<ArrayChunk<N>>& chunks) {
+    const Dim<N> counts = grid_counts(array_size, chunk_size);
+    for (std::size_t i = 0; i < N; i++) {
+        if (counts[i] > static_cast<Index>(chunks.size())) return std::nullopt;
+    }
+    if (counts.volume() != static_cast<Index>(chunks.size())) return std::nullopt;
+    std::vector<MemoryId> memories(chunks.size(), MemoryId::host());
+    std::vector<bool> seen(chunks.size(), false);
+    for (const ArrayChunk<N>& chunk : chunks) {
+        Point<N> cell;
+        for (std::size_t i = 0; i < N; i++) {
+            const Index at = chunk.offset[i];
+            if (at < 0 || at >= array_size[i] || at % chunk_size[i] != 0) return std::nullopt;
+            if (chunk.size[i] != std::min(chunk_size[i], array_size[i] - at)) return std::nullopt;
+            cell[i] = at / chunk_size[i];
+        }
+        const std::size_t index = grid_index(counts, cell);
+        if (seen[index]) return std::nullopt;
+        seen[index] = true;
+        memories[index] = chunk.owner_id;
+    }
+    return memories;
+}
+
+// The memory of resource i of those of `info`, counted round and round; the host if there is none.
+MemoryId dealt_memory(const SystemInfo& info, std::size_t i) {
+    const std::vector<ResourceId>& resources = info.resources();
+    return resources.empty() ? MemoryId::host() : resources[i % resources.size()].as_memory();
+}
+
+}  // namespace
+
+template<std::size_t N>
+std::shared_ptr<const typename Distribution<N>::Data>
+Distribution<N>::regular(const Dim<N>& array_size, const Dim<N>& chunk_size, std::vector<MemoryId> memories) {
+    auto data = std::make_shared<Data>();
+    data->array_size = array_size;
+    data->counts = grid_counts(array_size, chunk_size);
+    if (!array_size.is_empty()) {
+        for (std::size_t i = 0; i < N; i++) data->chunk_size[i] = std::min(array_size[i], chunk_size[i]);
+    }
+    data->memories = std::move(memories);
+    return data;
+}
+
+template<std::size_t N>
+Distribution<N>::Distribution(std::shared_ptr<const Data> data) noexcept : data_(std::move(data)) {}
+
+template<std::size_t N>
+Distribution<N>::Distribution() : Distribution(single(Dim<N>::zero())) {}
+
+template<std::size_t N>
+Distribution<N>::Distribution(const Dim<N>& array_size, const Dim<N>& chunk_size,
+                              const std::vector<MemoryId>& memories) {
+    check_array_size(array_size);
+    const Index count = grid_counts(array_size, chunk_size).volume();
+    if (count != static_cast<Index>(memories.size())) {
+        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                              " in chunks of size " + detail::text_of(chunk_size) + " has " + std::to_string(count) +
+                              " chunks, but " + std::to_string(memories.size()) +
+                              " memories are given: give one for each chunk");
+    }
+    data_ = regular(array_size, chunk_size, memories);
+}
+
+template<std::size_t N>
+Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vector<ArrayChunk<N>> chunks,
+                                             bool allow_duplicates) {
+    check_array_size(array_size);
+    for (std::size_t i = 0; i < chunks.size(); i++) {
+        for (std::size_t axis = 0; axis < N; axis++) {
+            if (chunks[i].size[axis] < 0) {
+                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " has the negative size " +
+                                      detail::text_of(chunks[i].size));
+            }
+            Index end = 0;
+            if (detail::add_overflows(Index(chunks[i].offset[axis]), Index(chunks[i].size[axis]), end)) {
+                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " with offset " +
+                                      detail::text_of(chunks[i].offset) + " and size " +
+                                      detail::text_of(chunks[i].size) + " ends beyond 64 bits");
+            }
+        }
+    }
+    chunks.erase(std::remove_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.size.is_empty(); }),
+                 chunks.end());
+    if (allow_duplicates) chunks = merge_duplicates(chunks);
+    const auto first =
+        std::find_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.offset == Point<N>::zero(); });
+    if (first != chunks.end() && !array_size.is_empty()) {
+        if (auto memories = match_grid(array_size, first->size, chunks)) {
+            return Distribution(regular(array_size, first->size, std::move(*memories)));
+        }
+    }
+    std::vector<Bounds<N>> boxes;
+    boxes.reserve(chunks.size());
+    for (const ArrayChunk<N>& chunk : chunks) boxes.push_back(box_of(chunk));
+    check_cover(array_size, boxes);
+    auto data = std::make_shared<Data>();
+    data->array_size = array_size;
+    data->is_regular = chunks.empty();
+    if (first != chunks.end()) data->chunk_size = first->size;
+    data->chunks = std::move(chunks);
+    return Distribution(std::move(data));
+}
+
+template<std::size_t N>
+Distribution<N> Distribution<N>::cyclic(const Dim<N>& array_size, const Dim<N>& chunk_size, std::size_t run,
+                                        const SystemInfo& info) {
+    check_array_size(array_size);
+    if (run < 1) throw InvalidArgument("distribution: a run of 0 chunks: use at least 1");
+    // More chunks than this never fit memory.
+    constexpr Index most = 1'000'000'000;
+    const Index chunks = grid_counts(array_size, chunk_size).volume();
+    if (chunks > most) {
+        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                              " in chunks of size " + detail::text_of(chunk_size) + " has " + std::to_string(chunks) +
+                              " chunks: use larger ones, so that there are at most " + std::to_string(most));
+    }
+    const auto count = static_cast<std::size_t>(chunks);
+    std::vector<MemoryId> memories;
+    memories.reserve(count);
+    for (std::size_t i = 0; i < count; i++) memories.push_back(dealt_memory(info, i / run));
+    return Distribution(regular(array_size, chunk_size, std::move(memories)));
+}
+
+template<std::size_t N>
+Distribution<N> Distribution<N>::tiles(const Dim<N>& array_size, const Dim<N>& chunk_size, const SystemInfo& info) {
+    return cyclic(array_size, chunk_size, 1, info);
+}
+
+template<std::size_t N>
+Distribution<N> Distribution<N>::single(const Dim<N>& array_size, MemoryId memory) {
+    check_array_size(array_size);
+    const bool is_empty = array_size.is_empty();
+    return Distribution(
+        regular(array_size, is_empty ? Dim<N>::one() : array_size, std::vector<MemoryId>(is_empty ? 0 : 1, memory)));
+}
+
+template<std::size_t N>
+Distribution<N> Distribution<N>::blocks(const Dim<N>& array_size, const SystemInfo& info, std::size_t axis) {
+    check_array_size(array_size);
+    if constexpr (N == 0) {
+        (void)axis;
+        return single(array_size, dealt_memory(info, 0));
+    } else {
+        if (axis >= N) {
+            throw InvalidArgument("distribution in blocks along axis " + std::to_string(axis) + ": the array has " +
+                                  std::to_string(N) + " axes, numbered from 0");
+        }
+        if (array_size.is_empty()) return single(array_size);
+        const auto devices = static_cast<Index>(std::max<std::size_t>(info.resources().size(), 1));
+        const Index count = std::min(array_size[axis], devices);
+        std::vector<ArrayChunk<N>> chunks;
+        Point<N> offset;
+        for (Index i = 0; i < count; i++) {
+            Dim<N> size = array_size;
+            size[axis] = array_size[axis] / count + (i < array_size[axis] % count ? 1 : 0);
+            chunks.push_back({dealt_memory(info, static_cast<std::size_t>(i)), offset, size});
+            offset[axis] += size[axis];
+        }
+        return from_chunks(array_size, std::move(chunks));
+    }
+}
+
+template<std::size_t N>
+ArrayChunk<N> Distribution<N>::chunk(std::size_t index) const {
+    if (index >= num_chunks()) {
+        throw InvalidArgument("distribution: there is no chunk " + std::to_string(index) + ": it has " +
+                              std::to_string(num_chunks()) + " chunks, numbered from 0");
+    }
+    if (!data_->is_regular) return data_->chunks[index];
+    ArrayChunk<N> result;
+    result.owner_id = data_->memories[index];
+    const Point<N> cell = grid_cell(data_->counts, index);
+    for (std::size_t i = 0; i < N; i++) {
+        result.offset[i] = cell[i] * data_->chunk_size[i];
+        result.size[i] = std::min(data_->chunk_size[i], data_->array_size[i] - result.offset[i]);
+    }
+    return result;
+}
+
+template<std::size_t N>
+std::size_t Distribution<N>::num_chunks() const noexcept {
+    return data_->is_regular ? data_->memories.size() : data_->chunks.size();
+}
+
+template<std::size_t N>
+const Dim<N>& Distribution<N>::array_size() const noexcept {
+    return data_->array_size;
+}
+
+template<std::size_t N>
+const Dim<N>& Distribution<N>::chunk_size() const noexcept {
+    return data_->chunk_size;
+}
+
+template<std::size_t N>
+bool Distribution<N>::is_regular() const noexcept {
+    return data_->is_regular;
+}
+
+template<std::size_t N>
+std::vector<std::size_t> Distribution<N>::chunks_in(const Bounds<N>& region) const {
+    std::vector<std::size_t> result;
+    const Bounds<N> inside = region.intersection(Bounds<N>(data_->array_size));
+    if (inside.is_empty()) return result;
+    if (!data_->is_regular) {
+        for (std::size_t i = 0; i < data_->chunks.size(); i++) {
+            if (box_of(data_->chunks[i]).overlaps(inside)) result.push_back(i);
+        }
+        return result;
+    }
+    Point<N> first;
+    Point<N> last;
+    for (std::size_t i = 0; i < N; i++) {
+        first[i] = inside[i].begin / data_->chunk_size[i];
+        last[i] = (inside[i].end - 1) / data_->chunk_size[i];
+    }
+    for (Point<N> cell = first;;) {
+        result.push_back(grid_index(data_->counts, cell));
+        std::size_t axis = N;
+        while (axis > 0 && cell[axis - 1] == last[axis - 1]) {
+            axis--;
+            cell[axis] = first[axis];
+        }
+        if (axis == 0) return result;
+        cell[axis - 1]++;
+    }
+}
+
+template<std::size_t N>
+std::size_t Distribution<N>::region_to_chunk_index(const Bounds<N>& region) const {
+    if (num_chunks() > 0) {
+        // An empty region lies in the chunk around its begin.
+        Bounds<N> probe = region;
+        for (std::size_t i = 0; i < N && region.is_empty(); i++) {
+            const Index begin = std::clamp<Index>(region[i].begin, 0, data_->array_size[i] - 1);
+            probe[i] = Range<Index>(begin, begin + 1);
+        }
+        const std::vector<std::size_t> hits = chunks_in(probe);
+        if (hits.size() == 1 && box_of(chunk(hits[0])).contains(region)) return hits[0];
+    }
+    throw InvalidArgument("distribution: no single chunk contains the region " + detail::text_of(region) +
+                          " of the array of size " + detail::text_of(data_->array_size));
+}
+
+template class Distribution<0>;
+template class Distribution<1>;
+template class Distribution<2>;
+template class Distribution<3>;
+template class Distribution<4>;
+template class Distribution<5>;
+template class Distribution<6>;
+template class Distribution<7>;
+template class Distribution<8>;
+
+}  // namespace kmm

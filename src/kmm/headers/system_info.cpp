@@ -1,0 +1,140 @@
+// The members of SystemInfo and DeviceInfo. Immutable; any thread.
+#include "kmm/core/system_info.hpp"
+
+#include <string>
+#include <utility>
+
+#include "kmm/base/text.hpp"
+#include "kmm/emulation/vector_types.hpp"
+#include "kmm/error.hpp"
+
+namespace kmm {
+
+DeviceInfo::DeviceInfo(DeviceDescription description)
+    : description_(std::make_shared<const DeviceDescription>(std::move(description))) {}
+
+const std::string& DeviceInfo::name() const noexcept { return description_->name; }
+MemoryId DeviceInfo::memory_id() const noexcept { return MemoryId(description_->device_id); }
+DeviceId DeviceInfo::device_id() const noexcept { return description_->device_id; }
+int DeviceInfo::device_ordinal() const noexcept { return description_->device_ordinal; }
+std::size_t DeviceInfo::total_memory_size() const noexcept { return description_->total_memory_bytes; }
+std::size_t DeviceInfo::memory_limit() const noexcept { return description_->memory_limit_bytes; }
+
+std::size_t DeviceInfo::free_memory() const {
+    if (description_->free_memory == nullptr) return description_->memory_limit_bytes;
+    return description_->free_memory(description_->driver.get(), description_->device_ordinal);
+}
+
+dim3 DeviceInfo::max_block_dim() const noexcept {
+    const auto& d = description_->max_block_dim;
+    return dim3(d[0], d[1], d[2]);
+}
+
+dim3 DeviceInfo::max_grid_dim() const noexcept {
+    const auto& d = description_->max_grid_dim;
+    return dim3(d[0], d[1], d[2]);
+}
+
+int DeviceInfo::compute_capability() const noexcept { return description_->compute_capability; }
+std::size_t DeviceInfo::max_threads_per_block() const noexcept { return description_->max_threads_per_block; }
+std::size_t DeviceInfo::max_shared_memory_per_block() const noexcept {
+    return description_->max_shared_memory_per_block;
+}
+
+int DeviceInfo::attribute(int native_number) const {
+    int value = 0;
+    const DeviceDescription& d = *description_;
+    if (d.attribute == nullptr || !d.attribute(d.driver.get(), d.device_ordinal, native_number, &value)) {
+        throw InvalidArgument("DeviceInfo::attribute: " + detail::text_of(d.device_id) + " (" + d.name +
+                              ") has no attribute with number " + std::to_string(native_number) +
+                              "; use the numbers of the driver's device attributes");
+    }
+    return value;
+}
+
+std::size_t DeviceInfo::num_compute_streams() const noexcept { return description_->num_compute_streams; }
+const std::string& DeviceInfo::pci_bus_id() const noexcept { return description_->pci_bus_id; }
+const std::string& DeviceInfo::uuid() const noexcept { return description_->uuid; }
+
+namespace {
+
+std::shared_ptr<const std::vector<ResourceId>> all_devices(const std::vector<DeviceInfo>& devices) {
+    auto resources = std::make_shared<std::vector<ResourceId>>();
+    for (const DeviceInfo& device : devices) resources->push_back(ResourceId(device.device_id()));
+    return resources;
+}
+
+}  // namespace
+
+SystemInfo::SystemInfo() : SystemInfo(SystemDescription()) {}
+
+SystemInfo::SystemInfo(SystemDescription description)
+    : description_(std::make_shared<const SystemDescription>(std::move(description))),
+      resources_(all_devices(description_->devices)) {}
+
+SystemInfo SystemInfo::constrain_to(const std::vector<ResourceId>& resources) const {
+    auto devices = std::make_shared<std::vector<ResourceId>>();
+    for (const ResourceId& resource : resources) {
+        if (resource.is_device()) devices->push_back(resource);
+    }
+    SystemInfo result = *this;
+    result.resources_ = std::move(devices);
+    return result;
+}
+
+std::size_t SystemInfo::num_devices() const noexcept { return description_->devices.size(); }
+
+const DeviceInfo& SystemInfo::device(DeviceId id) const {
+    if (id.get() < description_->devices.size()) return description_->devices[id.get()];
+    throw InvalidArgument("SystemInfo::device: there is no " + detail::text_of(id) + ": this runtime has " +
+                          std::to_string(num_devices()) + " devices, numbered from 0");
+}
+
+const DeviceInfo& SystemInfo::device_by_ordinal(int ordinal) const {
+    std::string known;
+    for (const DeviceInfo& device : description_->devices) {
+        if (device.device_ordinal() == ordinal) return device;
+        known += (known.empty() ? "" : ", ") + std::to_string(device.device_ordinal());
+    }
+    throw InvalidArgument("SystemInfo::device_by_ordinal: this runtime does not use device " + std::to_string(ordinal) +
+                          " of the driver; it uses: " + (known.empty() ? "none" : known));
+}
+
+const std::vector<DeviceInfo>& SystemInfo::devices() const noexcept { return description_->devices; }
+const std::vector<ResourceId>& SystemInfo::resources() const noexcept { return *resources_; }
+bool SystemInfo::host_allowed() const noexcept { return true; }
+
+std::vector<MemoryId> SystemInfo::memories() const {
+    std::vector<MemoryId> result{MemoryId::host()};
+    for (const DeviceInfo& device : description_->devices) result.push_back(device.memory_id());
+    return result;
+}
+
+MemoryId SystemInfo::affinity_memory(ResourceId resource) const noexcept { return resource.as_memory(); }
+MemoryId SystemInfo::affinity_memory(DeviceId device) const noexcept { return MemoryId(device); }
+
+ResourceId SystemInfo::affinity_processor(MemoryId memory) noexcept {
+    return memory.is_host() ? ResourceId::host(memory.device_affinity()) : ResourceId(memory.device_affinity());
+}
+
+bool SystemInfo::is_memory_accessible(MemoryId memory, ResourceId resource) const noexcept {
+    return memory.is_host() || (resource.is_device() && memory == resource.as_memory());
+}
+
+bool SystemInfo::is_memory_accessible(MemoryId memory, DeviceId device) const noexcept {
+    return memory.is_host() || memory == MemoryId(device);
+}
+
+DriverKind SystemInfo::driver() const noexcept { return description_->driver; }
+int SystemInfo::driver_version() const noexcept { return description_->driver_version; }
+std::size_t SystemInfo::host_memory_size() const noexcept { return description_->host_memory_bytes; }
+
+bool SystemInfo::can_access_peer(DeviceId from, DeviceId to) const noexcept {
+    const std::size_t n = num_devices();
+    if (from.get() >= n || to.get() >= n) return false;
+    return from == to || (!description_->peer_access.empty() && description_->peer_access[from.get() * n + to.get()]);
+}
+
+std::uint16_t SystemInfo::runtime_number() const noexcept { return description_->runtime_number; }
+
+}  // namespace kmm

@@ -1,0 +1,184 @@
+// What a runtime tells whoever listens to it, and the files that are made of it.
+#include <unistd.h>
+
+#include <utility>
+
+#include "kmm/plan/needs.hpp"
+#include "kmm/runtime/runtime_core.hpp"
+#include "kmm/trace/record_file.hpp"
+#include "kmm/trace/trace_file.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+trace::TaskKind kind_of(const graph::Task& task) noexcept {
+    switch (task.kind) {
+    case graph::TaskKind::join: return task.is_barrier ? trace::TaskKind::barrier : trace::TaskKind::join;
+    case graph::TaskKind::host: return trace::TaskKind::host;
+    case graph::TaskKind::device_function: return trace::TaskKind::function;
+    case graph::TaskKind::kernel: break;
+    }
+    return trace::TaskKind::kernel;
+}
+
+/// Axes up to the last one that says something.
+void add_space(trace::Task& told, const DomainChunk& chunk) {
+    std::size_t rank = DOMAIN_DIMS;
+    while (rank > 0 && chunk.offset[rank - 1] == 0 && chunk.size[rank - 1] == 1) --rank;
+    for (std::size_t k = 0; k < rank; ++k) {
+        told.offset.push_back(chunk.offset[k]);
+        told.size.push_back(chunk.size[k]);
+    }
+}
+
+/// What the program calls the submit, or else where it stands.
+std::string name_of(const graph::SubmitInfo& info) {
+    if (!info.name.empty() || !info.location.is_known()) return info.name;
+    return to_string(info.location);
+}
+
+trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
+    trace::Task told;
+    told.number = task.number;
+    told.kind = kind_of(task);
+    for (const graph::Predecessor& p : task.predecessors) told.predecessors.push_back({p.number, p.data});
+    if (task.kind == graph::TaskKind::join) return told;
+    told.memory = task.memory;
+    if (task.info) {
+        told.name = name_of(*task.info);
+        told.num_chunks = task.info->num_chunks;
+    }
+    told.chunk_index = task.chunk_index;
+    add_space(told, task.chunk);
+    if (task.kind == graph::TaskKind::kernel) {
+        std::copy_n(task.kernel.grid, 3, told.grid);
+        std::copy_n(task.kernel.block, 3, told.block);
+        told.shared_bytes = task.kernel.shared_bytes;
+    }
+    for (std::size_t i = 0; i < task.accesses.size(); ++i) {
+        const graph::Access& a = task.accesses[i];
+        trace::Use& use = told.uses.emplace_back();
+        use.kind = a.kind;
+        use.empty = a.chunk == nullptr;
+        if (use.empty) continue;
+        use.array = a.chunk->array->number;
+        use.chunk = a.chunk->index;
+        use.rank = static_cast<std::uint32_t>(a.chunk->array->rank);
+        use.first_of_chunk = a.first_of_chunk;
+        use.needs_content = a.needs_content;
+        use.writes_chunk = a.writes_chunk;
+        use.replaces_chunk = a.replaces_chunk;
+        use.region = requests != nullptr ? requests[i].region : a.chunk->array->boxes[a.chunk->index];
+    }
+    return told;
+}
+
+/// "%p" is the number of the process, "%r" that of the runtime.
+std::string file_name(const std::string& pattern, std::uint16_t runtime) {
+    std::string name;
+    for (std::size_t i = 0; i < pattern.size(); ++i) {
+        const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+        if (next == 'p')
+            name += std::to_string(getpid()), ++i;
+        else if (next == 'r')
+            name += std::to_string(runtime), ++i;
+        else
+            name += pattern[i];
+    }
+    return name;
+}
+
+}  // namespace
+
+void RuntimeCore::tell_submitted(trace::Sink& sink, const graph::TaskList& tasks, const graph::TaskList& joins,
+                                 const plan::Request* requests, std::int64_t begin_ns) noexcept {
+    try {
+        for (const Task* t : tasks) {
+            sink.submitted(told_of(*t, requests));
+            if (requests != nullptr) requests += t->accesses.size();
+        }
+        for (const Task* t : joins) sink.submitted(told_of(*t, nullptr));
+        // Before anybody can run them, and forget their names.
+        if (begin_ns != 0)
+            sink.note({.what = trace::What::submit,
+                       .task = tasks.front()->number,
+                       .other = tasks.size(),
+                       .begin_ns = begin_ns,
+                       .end_ns = trace::clock_ns()});
+    } catch (const std::bad_alloc&) {
+        // They are called by their numbers.
+    }
+}
+
+void RuntimeCore::tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept {
+    trace::Sink* const sink = trace_.sink();
+    if (sink == nullptr || driver::lost_in_fork()) [[likely]]
+        return;
+    try {
+        trace::Array told;
+        told.number = data.number;
+        told.name = data.name();
+        told.is_named = is_named;
+        told.rank = static_cast<std::uint32_t>(data.rank);
+        told.element_bytes = data.element_bytes;
+        told.box = box;
+        told.chunks = data.boxes;
+        sink->bound(told);
+    } catch (const std::bad_alloc&) {
+        // It is called by its number.
+    }
+}
+
+void RuntimeCore::tell_named(const memory::Array& data, const std::string& name) noexcept {
+    trace::Sink* const sink = trace_.sink();
+    if (sink != nullptr && !driver::lost_in_fork()) sink->named(data.number, name);
+}
+
+trace::Machine RuntimeCore::machine() const {
+    trace::Machine m;
+    m.driver = driver_->name();
+    m.runtime = number_;
+    m.memories.emplace_back("host");
+    for (std::uint32_t d = 0; d < num_devices(); ++d)
+        m.memories.push_back("GPU " + std::to_string(d) + ": " +
+                             std::string(info_->device(DeviceId(static_cast<std::uint8_t>(d))).name()));
+    m.limits_bytes = limits_;
+    for (std::size_t i = 0; i < scheduler_->num_lanes(); ++i)
+        m.lanes.push_back(scheduler_->lane_info(static_cast<graph::LaneId>(i)));
+    return m;
+}
+
+trace::Collector& RuntimeCore::collector() {
+    if (collector_ == nullptr) collector_ = std::make_unique<trace::Collector>(trace_);
+    return *collector_;
+}
+
+void RuntimeCore::trace(const std::string& path) {
+    const locks::Guard guard(trace_mutex_);
+    if (trace_writer_ != nullptr) {
+        collector_->remove(trace_writer_);
+        trace_writer_ = nullptr;
+    }
+    if (path.empty()) return;
+    begin_trace(path, "the path of the trace", with_baton([this]() KMM_REQUIRES(baton_) { return machine(); }));
+    with_baton([this]() KMM_REQUIRES(baton_) { scheduler_->residency().tell_memory(); });
+}
+
+void RuntimeCore::begin_trace(const std::string& path, const char* what_for, trace::Machine machine) {
+    auto writer = std::make_unique<trace::TraceWriter>(file_name(path, number_), what_for, std::move(machine),
+                                                       trace::clock_ns(), config_.trace_device_times);
+    const trace::Consumer* const consumer = writer.get();
+    collector().add(std::move(writer));
+    trace_writer_ = consumer;
+}
+
+/// Before any thread begins.
+void RuntimeCore::begin_files_of_config() KMM_UNCHECKED_LOCKS {
+    if (!config_.record.empty())
+        collector().add(std::make_unique<trace::RecordWriter>(file_name(config_.record, number_), "record (KMM_RECORD)",
+                                                              machine()));
+    if (!config_.trace.empty()) begin_trace(config_.trace, "trace (KMM_TRACE)", machine());
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,54 @@
+#include "kmm/runtime/texts/holders.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "driver/byte_size.hpp"
+#include "kmm/base/text.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+constexpr std::size_t most_shown = 5;
+
+}  // namespace
+
+Holders holders_of(const memory::Residency& residency, memory::MemoryIndex m) {
+    std::unordered_map<const memory::Array*, Holder> by_array;
+    residency.for_each_resident(m, [&](const memory::Chunk& c) {
+        Holder& h = by_array[c.array];
+        h.size_bytes += c.size_bytes;
+        ++h.chunks;
+        if (c.replicas[m].version != c.version) ++h.stale_chunks;
+    });
+    Holders result;
+    for (auto& [array, holder] : by_array) {
+        holder.name = array->name();
+        holder.refetched_bytes = array->refetched_bytes;
+        result.largest.push_back(std::move(holder));
+    }
+    std::sort(result.largest.begin(), result.largest.end(), [](const Holder& a, const Holder& b) {
+        return a.size_bytes != b.size_bytes ? a.size_bytes > b.size_bytes : a.name < b.name;
+    });
+    if (result.largest.size() > most_shown) {
+        result.others = result.largest.size() - most_shown;
+        result.largest.resize(most_shown);
+    }
+    return result;
+}
+
+std::string text_of(const Holders& holders) {
+    std::string text;
+    for (const Holder& h : holders.largest) {
+        if (!text.empty()) text += " | ";
+        text += h.name + " " + driver::byte_size_text(h.size_bytes) + " in " + std::to_string(h.chunks) +
+                (h.chunks == 1 ? " chunk" : " chunks");
+        if (h.stale_chunks != 0) text += ", " + std::to_string(h.stale_chunks) + " stale";
+        if (h.refetched_bytes != 0) text += ", " + driver::byte_size_text(h.refetched_bytes) + " fetched again";
+    }
+    if (holders.others != 0) text += " | " + std::to_string(holders.others) + " more";
+    return text.empty() ? "none" : text;
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,226 @@
+// What a runtime counted, as numbers and for people.
+//
+// Owns: nothing. Everything is read at once while nobody else has the baton, so that the numbers belong together;
+// worded afterwards.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "driver/byte_size.hpp"
+#include "kmm/base/text.hpp"
+#include "kmm/runtime/runtime_core.hpp"
+#include "kmm/runtime/texts/holders.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+using engine::Link;
+
+constexpr double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+/// Copies over one kind of link, and for how long such a link was busy, added over all of them.
+struct LinkFigures {
+    const char* key;
+    const char* name;
+    CopyStats copies;
+    double busy_seconds = 0;
+
+    /// Of one link while it had something to do; 0 where nothing was measured.
+    double gigabytes_per_second() const {
+        return busy_seconds > 0 ? static_cast<double>(copies.bytes) / busy_seconds * 1e-9 : 0;
+    }
+    nlohmann::json json() const {
+        return {{"bytes", copies.bytes},
+                {"copies", copies.copies},
+                {"busy_seconds", busy_seconds},
+                {"gigabytes_per_second_while_busy", gigabytes_per_second()}};
+    }
+    std::string text() const {
+        std::string line = std::string("  link       ") + name + "  " + driver::byte_size_text(copies.bytes) + " in " +
+                           std::to_string(copies.copies) + (copies.copies == 1 ? " copy" : " copies");
+        if (busy_seconds > 0) {
+            char rate[64];
+            std::snprintf(rate, sizeof rate, ", %.2f GB/s while busy (", gigabytes_per_second());
+            line += rate + seconds_text(busy_seconds) + ")";
+        }
+        return line + "\n";
+    }
+};
+
+struct MemoryFigures {
+    memory::MemoryCounters counters;
+    std::size_t largest_free_bytes = 0;
+    Holders holders;
+};
+
+nlohmann::json holders_json(const Holders& holders) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Holder& h : holders.largest)
+        list.push_back({{"name", h.name},
+                        {"bytes", h.size_bytes},
+                        {"chunks", h.chunks},
+                        {"stale_chunks", h.stale_chunks},
+                        {"refetched_bytes", h.refetched_bytes}});
+    return list;
+}
+
+std::string counted(std::uint64_t count, const char* one, const char* many) {
+    return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
+}  // namespace
+
+void RuntimeCore::count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept {
+    UserCopies& c = user_copies_[static_cast<std::size_t>(kind)];
+    c.bytes.fetch_add(bytes, std::memory_order_relaxed);
+    c.copies.fetch_add(1, std::memory_order_relaxed);
+    c.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+}
+
+RuntimeStats RuntimeCore::stats() {
+    help();
+    return with_baton([&]() KMM_REQUIRES(baton_) { return read_stats(); });
+}
+
+RuntimeStats RuntimeCore::read_stats() const {
+    const schedule::SchedulerCounters& c = scheduler_->counters();
+    const auto copies = [&](const UserCopies& user, Link link) {
+        CopyStats sum{user.bytes.load(std::memory_order_relaxed), user.copies.load(std::memory_order_relaxed)};
+        sum.bytes += c.transfers.bytes[static_cast<std::size_t>(link)];
+        sum.copies += c.transfers.copies[static_cast<std::size_t>(link)];
+        return sum;
+    };
+    RuntimeStats s;
+    s.tasks_submitted = c.submitted;
+    s.tasks_succeeded = c.succeeded;
+    s.tasks_failed = c.failed;
+    s.tasks_cancelled = c.cancelled;
+    s.kernels_launched = c.kernels;
+    s.host_to_device = copies(user_copies_[0], Link::host_to_device);
+    s.device_to_host = copies(user_copies_[1], Link::device_to_host);
+    s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
+    s.host_to_host = {user_copies_[2].bytes.load(std::memory_order_relaxed),
+                      user_copies_[2].copies.load(std::memory_order_relaxed)};
+    s.threads_started = threads_started_ + host_pool_->threads_started();
+    for (const auto& launchers : launchers_) s.threads_started += launchers->threads_started();
+    for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
+        const memory::MemoryCounters& k = scheduler_->residency().counters(m);
+        s.evictions += k.evictions;
+        s.evicted_bytes += k.evicted_bytes;
+        s.dropped_clean_bytes += k.dropped_bytes;
+        s.allocations += k.allocations;
+        s.frees += k.frees;
+        MemoryStats entry;
+        entry.memory = m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
+        entry.current_bytes = k.current_bytes;
+        entry.peak_bytes = k.peak_bytes;
+        entry.limit_bytes = limits_[m];
+        s.memories.push_back(entry);
+    }
+    return s;
+}
+
+std::string RuntimeCore::report(ReportFormat format) {
+    RuntimeStats s;
+    std::vector<MemoryFigures> memories;
+    std::uint64_t refetches = 0, refetched_bytes = 0, tasks_waited = 0, wait_now = 0;
+    double waited_seconds = 0, longest_wait_seconds = 0;
+    help();
+    with_baton([&]() KMM_REQUIRES(baton_) {
+        s = read_stats();
+        const memory::Residency& r = scheduler_->residency();
+        for (memory::MemoryIndex m = 0; m < r.num_memories(); ++m) {
+            memories.push_back({r.counters(m), r.largest_free(m), holders_of(r, m)});
+            refetches += r.counters(m).refetches;
+            refetched_bytes += r.counters(m).refetched_bytes;
+        }
+        tasks_waited = scheduler_->counters().tasks_waited;
+        wait_now = tasks_waited - memory_waits_over_;
+        waited_seconds = seconds_of(memory_wait_ns_);
+        longest_wait_seconds = seconds_of(longest_memory_wait_ns_);
+        return 0;
+    });
+    LinkFigures links[] = {{"host_to_device", "host to device  ", s.host_to_device},
+                           {"device_to_host", "device to host  ", s.device_to_host},
+                           {"device_to_device", "device to device", s.device_to_device},
+                           {"host_to_host", "host to host    ", s.host_to_host},
+                           {"host_to_disk", "host to disk    ", s.host_to_disk},
+                           {"disk_to_host", "disk to host    ", s.disk_to_host}};
+    for (std::size_t i = 0; i < engine::num_links; ++i)
+        for (const auto& thread : device_threads_)
+            links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
+    for (const auto& [user, link] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{2, 3}})
+        links[link].busy_seconds += seconds_of(user_copies_[user].nanoseconds.load(std::memory_order_relaxed));
+    const supply::MemoryService::Figures service = memory_service_->figures();
+    const std::uint64_t unfinished = pending_.load();
+    const auto place_of = [&](const MemoryStats& m) {
+        return m.memory.is_host() ? std::string("host") : place_text(ResourceId(m.memory.as_device()));
+    };
+
+    if (format == ReportFormat::Json) {
+        nlohmann::json j;
+        j["runtime"] = number_;
+        j["driver"] = driver_->name();
+        j["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+        j["threads_started"] = s.threads_started;
+        j["tasks"] = {{"submitted", s.tasks_submitted}, {"succeeded", s.tasks_succeeded}, {"failed", s.tasks_failed},
+                      {"cancelled", s.tasks_cancelled}, {"kernels", s.kernels_launched},  {"unfinished", unfinished}};
+        j["memory_waits"] = {{"tasks", tasks_waited},
+                             {"waiting_now", wait_now},
+                             {"seconds", waited_seconds},
+                             {"longest_seconds", longest_wait_seconds}};
+        for (const LinkFigures& l : links) j["links"][l.key] = l.json();
+        j["gathered_bytes"] = s.gathered_bytes;
+        j["snapshot_bytes"] = s.snapshot_bytes;
+        j["evictions"] = {{"count", s.evictions},
+                          {"evicted_bytes", s.evicted_bytes},
+                          {"dropped_clean_bytes", s.dropped_clean_bytes},
+                          {"refetches", refetches},
+                          {"refetched_bytes", refetched_bytes}};
+        j["allocations"] = s.allocations;
+        j["frees"] = s.frees;
+        j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
+        for (std::size_t m = 0; m < s.memories.size(); ++m)
+            j["memories"].push_back({{"memory", place_of(s.memories[m])},
+                                     {"current_bytes", s.memories[m].current_bytes},
+                                     {"peak_bytes", s.memories[m].peak_bytes},
+                                     {"limit_bytes", s.memories[m].limit_bytes},
+                                     {"capacity_bytes", memories[m].counters.capacity_bytes},
+                                     {"largest_free_bytes", memories[m].largest_free_bytes},
+                                     {"evictions", memories[m].counters.evictions},
+                                     {"refetched_bytes", memories[m].counters.refetched_bytes},
+                                     {"largest_arrays", holders_json(memories[m].holders)},
+                                     {"other_arrays", memories[m].holders.others}});
+        return j.dump();
+    }
+    std::string text = "kmm runtime " + std::to_string(number_) + " on the " + driver_->name() + " driver, " +
+                       counted(num_devices(), "device", "devices") + ", " +
+                       counted(s.threads_started, "thread", "threads") + "\n";
+    text += "  tasks      submitted " + std::to_string(s.tasks_submitted) + "  succeeded " +
+            std::to_string(s.tasks_succeeded) + "  failed " + std::to_string(s.tasks_failed) + "  cancelled " +
+            std::to_string(s.tasks_cancelled) + "  kernels " + std::to_string(s.kernels_launched) + "  unfinished " +
+            std::to_string(unfinished) + "\n";
+    text += "  waits      " + counted(tasks_waited, "task", "tasks") + " waited for memory, " +
+            seconds_text(waited_seconds) + " together, the longest " + seconds_text(longest_wait_seconds) + "; " +
+            std::to_string(wait_now) + " now\n";
+    for (const LinkFigures& l : links) text += l.text();
+    text += "  gathered   " + driver::byte_size_text(s.gathered_bytes) + "  snapshots " +
+            driver::byte_size_text(s.snapshot_bytes) + "\n";
+    text += "  evictions  " + std::to_string(s.evictions) + ": written down " +
+            driver::byte_size_text(s.evicted_bytes) + ", dropped " + driver::byte_size_text(s.dropped_clean_bytes) +
+            "; fetched again " + driver::byte_size_text(refetched_bytes) + " in " +
+            counted(refetches, "copy", "copies") + "\n";
+    text += "  blocks     " + counted(s.allocations, "allocation", "allocations") + ", " +
+            counted(s.frees, "free", "frees") + "\n";
+    text += "  pinned     " + driver::byte_size_text(service.pinned_bytes) + " in " +
+            seconds_text(service.pinning_seconds) + "\n";
+    for (std::size_t m = 0; m < s.memories.size(); ++m)
+        text += "  memory     " + place_of(s.memories[m]) + "  in use " +
+                driver::byte_size_text(s.memories[m].current_bytes) + "  peak " +
+                driver::byte_size_text(s.memories[m].peak_bytes) + "  limit " +
+                driver::byte_size_text(s.memories[m].limit_bytes) + "\n             held by " +
+                text_of(memories[m].holders) + "\n";
+    return text;
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,74 @@
+// Where the memory of one device comes from: an rmm resource, chosen by RuntimeConfig::device_memory_kind.
+//
+// Owns: the resource where it is the runtime's own, and a stream on which memory is asked for and given back. Must not
+// know: heaps, who uses the memory. One thread, from the first call to the destructor (rmm's calls go to the runtime's
+// driver there).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "driver/driver.hpp"
+#include "kmm/core/config.hpp"
+#include "rmm/mr/device_memory_resource.hpp"
+#include "rmm/resource_ref.hpp"
+
+namespace kmm::supply {
+
+class DeviceMemory {
+  public:
+    /// `ordinals`: the devices of the runtime, which may all use the memory; `device` is one of their indices. `kind`
+    /// is not Automatic. `source` is for DeviceMemoryKind::Resource, and outlives this object.
+    DeviceMemory(driver::Driver& driver, const std::vector<int>& ordinals, std::size_t device, DeviceMemoryKind kind,
+                 const DeviceMemorySource* source);
+    /// Everything has been given back.
+    ~DeviceMemory();
+    DeviceMemory(const DeviceMemory&) = delete;
+    DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+    /// Memory that is ready for every stream; null if it is refused, for whatever reason. Blocks for as long as that
+    /// takes.
+    void* take(std::size_t bytes) noexcept;
+    /// Nobody uses the memory any more; or, where memory goes back `in_order`, nothing that `stream` does not come
+    /// after.
+    void give_back(void* memory, std::size_t bytes) noexcept;
+    /// Whether whoever has the memory next comes after what `stream` does, so that nobody need wait before giving it
+    /// back.
+    bool in_order() const noexcept { return kind_ == DeviceMemoryKind::Resource; }
+    driver::StreamHandle stream() const noexcept { return stream_; }
+    /// The same from the driver itself, whatever the kind.
+    void* take_plain(std::size_t bytes) noexcept;
+    void give_back_plain(void* memory, std::size_t bytes) noexcept;
+    /// What a resource of the runtime's own keeps although it is free goes back to the driver.
+    void trim() noexcept;
+
+    /// Whether memory that lies side by side may be used as one.
+    bool is_one_range() const noexcept { return kind_ == DeviceMemoryKind::Vmm; }
+    /// Taken from the driver for this runtime, in use or not.
+    std::size_t held_bytes() const noexcept;
+    std::uint64_t mappings() const noexcept;
+
+  private:
+    class OwnPool;
+    void make();
+    bool is_ours(const void* memory) noexcept;
+
+    driver::Driver& driver_;
+    const std::vector<int> ordinals_;
+    const int ordinal_;
+    const DeviceMemoryKind kind_;
+    const DeviceMemorySource* source_;
+    driver::StreamHandle stream_;
+    std::unique_ptr<rmm::mr::device_memory_resource> upstream_;  // of the pool
+    std::unique_ptr<rmm::mr::device_memory_resource> own_;
+    OwnPool* pool_ = nullptr;  // own_, if it is one
+    std::optional<rmm::device_async_resource_ref> resource_;
+    std::size_t taken_bytes_ = 0;
+    std::size_t plain_bytes_ = 0;
+    bool warned_ = false;
+};
+
+}  // namespace kmm::supply

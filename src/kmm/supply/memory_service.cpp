@@ -1,0 +1,356 @@
+#include "kmm/supply/memory_service.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+#include "rmm/reclaim.hpp"
+#include "rmm/status.hpp"
+
+namespace kmm::supply {
+
+namespace {
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+// A first step that costs about a millisecond, and a largest one that is ready in 40 ms where 16 threads touch pages.
+constexpr std::size_t smallest_host_step = 32 * mib;
+constexpr std::size_t largest_host_step = 1024 * mib;
+constexpr std::size_t smallest_device_step = 64 * mib;
+constexpr std::size_t largest_device_step = 2048 * mib;
+// What the heaps hand out in; a step's size is a multiple of it but for the last one under a limit.
+constexpr std::size_t heap_unit = 256;
+
+std::uint64_t next_number() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+}
+
+}  // namespace
+
+MemoryService::MemoryService(engine::Lanes& lanes, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
+                             const RuntimeConfig& config, DeviceMemoryKind device_kind, const void* runtime,
+                             engine::Mailbox& mailbox)
+    : driver_(lanes.driver()),
+      lanes_(lanes),
+      ordinals_(std::move(ordinals)),
+      limits_(std::move(limits_bytes)),
+      config_(config),
+      runtime_(runtime),
+      mailbox_(mailbox),
+      memories_(limits_.size()),
+      scratch_(lanes),
+      number_(next_number()) {
+    for (std::size_t d = 0; d < ordinals_.size(); ++d) {
+        const DeviceMemorySource* source =
+            device_kind == DeviceMemoryKind::Resource ? &config_.device_resource[d] : nullptr;
+        memories_[d + 1].device = std::make_unique<DeviceMemory>(driver_, ordinals_, d, device_kind, source);
+    }
+    current_.device_bytes.resize(ordinals_.size());
+    figures_ = current_;
+    meet_neighbours();
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        leave_neighbours();
+        throw;
+    }
+}
+
+MemoryService::~MemoryService() {
+    leave_neighbours();
+    {
+        const locks::Guard guard(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+}
+
+void MemoryService::push(Request request) {
+    {
+        const locks::Guard guard(mutex_);
+        requests_.push_back(std::move(request));
+    }
+    wake_.notify_one();
+}
+
+void MemoryService::grow(memory::MemoryIndex memory, std::size_t at_least_bytes) {
+    push({Wish::grow, memory, at_least_bytes});
+}
+
+void MemoryService::exchange(memory::MemoryIndex memory, std::size_t at_least_bytes) {
+    push({Wish::exchange, memory, at_least_bytes});
+}
+
+void MemoryService::await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient) {
+    push({Wish::await, memory, at_least_bytes, nullptr, patient});
+}
+
+void MemoryService::trim() {
+    std::promise<void> trimmed;
+    push({Wish::trim, 0, 0, &trimmed});
+    trimmed.get_future().wait();
+}
+
+MemoryService::Figures MemoryService::figures() const {
+    const locks::Guard guard(mutex_);
+    return figures_;
+}
+
+/// Sleeps until there is one, or it is time to try again to get what is awaited (false as well).
+bool MemoryService::next_request(Request* out) {
+    Clock::time_point next = Clock::time_point::max();
+    for (const Memory& m : memories_)
+        if (m.awaited) next = std::min(next, m.awaited->next);
+    locks::Lock lock(mutex_);
+    const auto something = [this]() KMM_REQUIRES(mutex_) { return stop_ || !requests_.empty(); };
+    if (next == Clock::time_point::max())
+        wake_.wait(lock, something);
+    else
+        wake_.wait_until(lock, next, something);
+    if (stop_ || requests_.empty()) return false;
+    *out = std::move(requests_.front());
+    requests_.pop_front();
+    return true;
+}
+
+void MemoryService::serve(Request& request) {
+    switch (request.wish) {
+    case Wish::grow: grow_now(request.memory, request.bytes); break;
+    case Wish::exchange: exchange_now(request.memory, request.bytes); break;
+    case Wish::trim: trim_now(); break;
+    case Wish::await: await_now(request.memory, request.bytes, request.patient); break;
+    case Wish::reclaim: reclaim_for(request.memory, request.asked); break;
+    case Wish::look:
+        for (Memory& m : memories_)
+            if (m.awaited && m.awaited->asked != nullptr && !m.awaited->asked->pending.load())
+                m.awaited->next = Clock::now();
+        break;
+    }
+    if (request.done != nullptr) request.done->set_value();
+}
+
+// Serving it met a host without memory: whoever asked is answered all the same.
+void MemoryService::refuse(Request& request) noexcept {
+    switch (request.wish) {
+    case Wish::grow:
+    case Wish::exchange: offer(request.memory, {}, engine::Message::What::grown); break;
+    case Wish::await:
+        memories_[request.memory].awaited.reset();
+        offer(request.memory, {}, engine::Message::What::awaited);
+        break;
+    case Wish::reclaim: answer(*request.asked); break;
+    case Wish::trim: request.done->set_value(); break;
+    case Wish::look: break;
+    }
+}
+
+void MemoryService::run() {
+    const engine::RuntimeThread mark(runtime_);
+    // A reclaimer may wait for this thread.
+    const rmm::detail::no_reclaimers_scope ask_nobody;
+    (void)driver_.set_current_device(ordinals_.front());  // pinning needs one
+    for (;;) {
+        Request request;
+        if (next_request(&request)) {
+            try {
+                serve(request);
+            } catch (const std::bad_alloc&) {
+                refuse(request);
+            }
+        }
+        try {
+            if (!leaving_.empty()) give_what_has_left();
+            try_awaited();
+        } catch (const std::bad_alloc&) {
+            // Tried again at the next look.
+        }
+        mailbox_.help();
+        const locks::Guard guard(mutex_);
+        if (stop_) break;
+    }
+    for (const Leaving& l : leaving_) {
+        lanes_.wait_on_host(l.users);
+        give_back(l.memory, l.step);
+        answer(*l.asked);
+    }
+    graph::Deque<Request> unserved;
+    {
+        const locks::Guard guard(mutex_);
+        unserved.swap(requests_);
+    }
+    for (const Request& r : unserved)
+        if (r.asked != nullptr) answer(*r.asked);
+    for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
+        for (const Step& s : memories_[m].steps) give_back(m, s);
+        memories_[m].device.reset();
+    }
+}
+
+// What the last step of a heap should hold: neither a sliver that nothing fits into, nor, where no chunk may lie across
+// two steps, a part of a chunk.
+std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const {
+    const Memory& memory = memories_[m];
+    const std::size_t block = m == 0 ? config_.host_memory_block_size : config_.device_memory_block_size;
+    if (block != 0) return std::min(left, std::max(needed, (block + heap_unit - 1) / heap_unit * heap_unit));
+    const bool by_request = m == 0 ? config_.host_memory_kind == HostMemoryKind::NoPool
+                                   : config_.device_memory_kind == DeviceMemoryKind::NoPool;
+    if (by_request) return std::min(left, needed);
+    std::size_t step = m == 0 ? std::clamp(memory.offered_bytes, smallest_host_step, largest_host_step)
+                              : std::clamp(memory.offered_bytes, smallest_device_step, largest_device_step);
+    if (needed >= step) return std::min(left, needed);
+    if (step >= left || left - step < step / 4) return left;
+    if (memory.device == nullptr || !memory.device->is_one_range()) step = step / needed * needed;
+    return step;
+}
+
+bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
+    Step step;
+    step.bytes = bytes;
+    if (m == 0) {
+        const auto begin = std::chrono::steady_clock::now();
+        const rmm::detail::driver_scope own_driver(driver_);  // texts of failures
+        if (config_.host_memory_kind == HostMemoryKind::NoPool) {
+            step.block.size_bytes = bytes;
+            if (!driver_.allocate_pinned(bytes, &step.block.address).ok()) return false;
+        } else {
+            try {
+                if (!rmm::detail::pin(driver_, bytes, &step.block).ok()) return false;
+            } catch (const std::exception&) {  // no host memory or no threads
+                return false;
+            }
+        }
+        step.address = step.block.address;
+        current_.pinned_bytes += step.block.size_bytes;
+        current_.pinning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    } else {
+        DeviceMemory& device = *memories_[m].device;
+        if (current_.device_bytes[m - 1] == 0) lanes_.make_streams(m - 1);
+        step.address = device.take(bytes);
+        step.sealed = !device.is_one_range();
+        if (step.address == nullptr) return false;
+    }
+    *out = step;
+    return true;
+}
+
+void MemoryService::give_back(memory::MemoryIndex m, const Step& step) {
+    if (m == 0) {
+        const rmm::detail::driver_scope own_driver(driver_);
+        rmm::detail::unpin(driver_, step.block);
+        current_.pinned_bytes -= step.block.size_bytes;
+    } else if (step.plain) {
+        memories_[m].device->give_back_plain(step.address, step.bytes);
+    } else {
+        memories_[m].device->give_back(step.address, step.bytes);
+    }
+}
+
+/// 0 bytes: a refusal.
+void MemoryService::offer(memory::MemoryIndex m, const Step& step, engine::Message::What what) {
+    if (step.bytes != 0) {
+        memories_[m].steps.push_back(step);
+        note_sample(m);
+        memories_[m].offered_bytes += step.bytes;
+        ++current_.steps;
+    }
+    count();
+    engine::Message message;
+    message.what = what;
+    message.to = m;
+    message.address = reinterpret_cast<std::uintptr_t>(step.address);
+    message.bytes = step.bytes;
+    message.sealed = step.sealed;
+    mailbox_.post(std::move(message));
+}
+
+void MemoryService::count() {
+    current_.mappings = 0;
+    for (std::size_t d = 0; d < ordinals_.size(); ++d) {
+        const Memory& memory = memories_[d + 1];
+        current_.mappings += memory.device->mappings();
+        current_.device_bytes[d] = memory.device->held_bytes();
+    }
+    const locks::Guard guard(mutex_);
+    figures_ = current_;  // of equal sizes: allocates nothing
+}
+
+void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
+    const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+    const std::size_t needed = std::min(left, bytes);
+    // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every
+    // second. And they give what is needed, not what would be nice to have.
+    Step step;
+    std::optional<rmm::mr::no_reclaim_scope> ask_nobody(std::in_place);
+    for (std::size_t attempt = step_bytes(m, needed, left); attempt > needed;) {
+        if (take(m, attempt, &step)) break;
+        attempt = std::max(needed, attempt / 2 / heap_unit * heap_unit);
+    }
+    if (!memories_[m].refused) ask_nobody.reset();
+    if (step.address == nullptr && needed != 0) (void)take_anywhere(m, needed, &step);
+    memories_[m].refused = step.address == nullptr;
+    offer(m, step, engine::Message::What::grown);
+}
+
+/// As `take`; where not even one piece can be mapped, the driver may have some other memory.
+bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out) {
+    if (take(m, bytes, out)) return true;
+    if (m == 0 || !memories_[m].device->is_one_range()) return false;
+    Step step;
+    step.address = memories_[m].device->take_plain(bytes);
+    if (step.address == nullptr) return false;
+    step.bytes = bytes;
+    step.plain = true;
+    *out = step;
+    return true;
+}
+
+/// What is wholly free, out of the heap's hands and with nobody on a device using it any more.
+graph::Vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryIndex m) {
+    Memory& memory = memories_[m];
+    graph::Vector<Step> taken;
+    graph::FenceSet users;
+    std::erase_if(memory.steps, [&](const Step& s) {
+        if (!mailbox_.take_back(m, s.address, s.bytes, &users)) return false;
+        taken.push_back(s);
+        memory.offered_bytes -= s.bytes;
+        return true;
+    });
+    note_sample(m);
+    lanes_.wait_on_host(users);
+    return taken;
+}
+
+void MemoryService::exchange_now(memory::MemoryIndex m, std::size_t bytes) {
+    const graph::Vector<Step> old = take_back_free(m);
+    std::size_t old_bytes = 0;
+    for (const Step& s : old) old_bytes += s.bytes;
+    const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+    const std::size_t wanted = std::max(old_bytes, bytes);
+    Step step;
+    if (wanted > left) {
+        for (const Step& s : old) offer(m, s, engine::Message::What::given_again);
+        offer(m, {}, engine::Message::What::grown);
+        return;
+    }
+    for (const Step& s : old) give_back(m, s);
+    if (memories_[m].device != nullptr) memories_[m].device->trim();
+    if (!take(m, wanted, &step)) {
+        for (const Step& s : old) {
+            Step again;
+            if (take(m, s.bytes, &again)) offer(m, again, engine::Message::What::given_again);
+        }
+        step = {};
+    }
+    offer(m, step, engine::Message::What::grown);
+}
+
+void MemoryService::trim_now() {
+    for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
+        for (const Step& s : take_back_free(m)) give_back(m, s);
+        if (memories_[m].device != nullptr) memories_[m].device->trim();
+    }
+    count();
+}
+
+}  // namespace kmm::supply

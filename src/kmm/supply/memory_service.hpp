@@ -1,0 +1,194 @@
+// The thread that gets memory for the heaps, in steps: page-locked for the host, of an rmm resource for each device;
+// and that gives some back when others need it more.
+//
+// Owns: everything that was taken. Mapping and pinning are slow (milliseconds), so that they run here and never on the
+// scheduler. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "driver/driver.hpp"
+#include "driver/locks.hpp"
+#include "kmm/core/config.hpp"
+#include "kmm/engine/lanes.hpp"
+#include "kmm/engine/mailbox.hpp"
+#include "kmm/supply/device_memory.hpp"
+#include "rmm/pinning.hpp"
+
+namespace kmm::supply {
+
+class MemoryService {
+  public:
+    /// Limits by memory: 0 the host, 1 + d device d. `device_kind` is not Automatic. `config` outlives the service.
+    MemoryService(engine::Lanes& lanes, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
+                  const RuntimeConfig& config, DeviceMemoryKind device_kind, const void* runtime,
+                  engine::Mailbox& mailbox);
+    ~MemoryService();
+
+    /// Gives back the steps that are wholly free, after their last users. Blocks until it is done, which takes
+    /// milliseconds for each gigabyte. Any thread but the scheduler.
+    void trim();
+    /// Answered by engine::Message::grown, with 0 bytes if nobody gives that much.
+    void grow(memory::MemoryIndex memory, std::size_t at_least_bytes);
+    /// Gives back what is wholly free, and takes as much and at least `at_least_bytes` in one step. Answered like
+    /// `grow`; if it cannot be had, what was given back is taken again (engine::Message::given_again).
+    void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
+
+    /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and
+    /// other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds,
+    /// or nobody else has held any since. Answered by engine::Message::awaited, with 0 bytes in vain. One at a time for
+    /// each memory. Not `patient`: tries once.
+    void await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient);
+    /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for
+    /// kernels. Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not
+    /// the scheduler and not this service. Hold no lock that the resource of the runtime's memory takes.
+    std::size_t reclaim(memory::MemoryIndex memory, std::size_t bytes, bool at_once,
+                        std::chrono::steady_clock::time_point deadline) noexcept;
+    /// Some memory that was taken from the resource of a device, and is not given back yet, if there is any. Any
+    /// thread.
+    const void* sample(memory::MemoryIndex memory) const noexcept { return memories_[memory].sample.load(); }
+    /// Devices have finished something. Any thread; costs a look at a number where nothing is on its way out.
+    void device_advanced() {
+        if (num_leaving_.load(std::memory_order_seq_cst) != 0) push({Wish::look});
+    }
+
+    struct Figures {
+        double pinning_seconds = 0;  ///< spent in touching and page-locking
+        std::size_t pinned_bytes = 0;
+        std::uint64_t steps = 0;                ///< taken so far, of all memories
+        std::uint64_t mappings = 0;             ///< pieces of device memory mapped or unmapped so far
+        std::vector<std::size_t> device_bytes;  ///< by device: taken from the driver, offered to the heap or not
+    };
+    Figures figures() const;
+    /// Figures::device_bytes of one device.
+    std::size_t taken_bytes(std::uint32_t device) const {
+        const locks::Guard guard(mutex_);
+        return figures_.device_bytes[device];
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    /// Who waits for memory longest has it first.
+    struct Turn {
+        Clock::time_point since = Clock::time_point::min();
+        std::uint64_t service = 0;
+        friend auto operator<=>(const Turn&, const Turn&) = default;
+    };
+    /// Somebody's wish that this or another service gives memory back.
+    struct Asked {
+        std::atomic<bool> waits{true};    ///< whoever asked
+        std::atomic<bool> pending{true};  ///< not served to the end
+        bool at_once = false;
+        bool choosing = false;  ///< more may be let go
+        std::size_t wanted_bytes = 0;
+        std::size_t given_bytes = 0;      ///< of the service that is asked
+        std::size_t leaving_bytes = 0;    ///< likewise
+        std::promise<std::size_t> given;  ///< for a thread
+        // Of a service:
+        std::uint64_t service = 0;
+        Turn turn;
+    };
+    enum class Wish : std::uint8_t { grow, exchange, trim, await, reclaim, look };
+    struct Request {
+        Wish wish = Wish::grow;
+        memory::MemoryIndex memory = 0;
+        std::size_t bytes = 0;
+        std::promise<void>* done = nullptr;  ///< of a wish to trim
+        bool patient = true;                 ///< of a wish to await
+        std::shared_ptr<Asked> asked{};      ///< of a wish to reclaim
+    };
+    struct Awaited {
+        std::size_t bytes = 0;
+        Turn turn;
+        Clock::time_point until;
+        std::chrono::milliseconds pause{1};
+        Clock::time_point next;                ///< attempt
+        std::size_t least_held_by_others = 0;  ///< seen so far
+        bool others_held = false;              ///< any, since it is awaited
+        int times_alone = 0;                   ///< that nobody was seen to take any either
+        std::shared_ptr<Asked> asked;          ///< of a neighbour, the latest
+        std::size_t next_neighbour = 0;
+    };
+    struct Step {
+        void* address = nullptr;
+        std::size_t bytes = 0;            ///< offered to the heap
+        rmm::detail::pinned_block block;  ///< of the host
+        bool plain = false;               ///< of a device: an allocation of the driver, where its resource had nothing
+        bool sealed = true;               ///< see memory::Residency::grown
+    };
+    struct Memory {
+        graph::Vector<Step> steps;
+        std::size_t offered_bytes = 0;
+        std::unique_ptr<DeviceMemory> device;  ///< null for the host
+        std::optional<Awaited> awaited;
+        bool refused = false;  ///< the driver gave nothing when it was asked last
+        std::atomic<const void*> sample{nullptr};
+    };
+
+    void push(Request request);
+    void run();
+    bool next_request(Request* out);
+    void serve(Request& request);
+    void refuse(Request& request) noexcept;
+    void grow_now(memory::MemoryIndex m, std::size_t bytes);
+    void exchange_now(memory::MemoryIndex m, std::size_t bytes);
+    void trim_now();
+    // memory_sharing.cpp
+    void meet_neighbours();
+    void leave_neighbours() noexcept;
+    void ask_a_neighbour(memory::MemoryIndex m);
+    static void wake(std::uint64_t service);
+    void await_now(memory::MemoryIndex m, std::size_t bytes, bool patient);
+    void try_awaited();
+    void end_awaited(memory::MemoryIndex m, const Step& step);
+    void reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked);
+    bool let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked);
+    void give_what_has_left();
+    void answer(Asked& asked);
+    graph::Vector<Request> pending_growth(memory::MemoryIndex m);
+    std::size_t held_by_others(memory::MemoryIndex m) noexcept;
+    void note_sample(memory::MemoryIndex m) noexcept;
+    std::size_t step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const;
+    bool take(memory::MemoryIndex m, std::size_t bytes, Step* out);
+    bool take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out);
+    void give_back(memory::MemoryIndex m, const Step& step);
+    graph::Vector<Step> take_back_free(memory::MemoryIndex m);
+    void offer(memory::MemoryIndex m, const Step& step, engine::Message::What what);
+    void count();
+
+    driver::Driver& driver_;
+    engine::Lanes& lanes_;
+    std::vector<int> ordinals_;
+    std::vector<std::size_t> limits_;
+    const RuntimeConfig& config_;
+    const void* runtime_;
+    engine::Mailbox& mailbox_;
+    std::vector<Memory> memories_;
+    Figures current_;  // of the thread
+    engine::Lanes::Scratch scratch_;
+    /// Out of the heap, and given back when the last users have passed.
+    struct Leaving {
+        Step step;
+        memory::MemoryIndex memory = 0;
+        graph::FenceSet users;
+        std::shared_ptr<Asked> asked;
+    };
+    graph::Vector<Leaving> leaving_;
+    std::atomic<std::size_t> num_leaving_{0};
+    const std::uint64_t number_;  // of this service, among all
+
+    mutable locks::Mutex mutex_;
+    locks::Condition wake_;
+    graph::Deque<Request> requests_ KMM_GUARDED_BY(mutex_);
+    Figures figures_ KMM_GUARDED_BY(mutex_);
+    bool stop_ KMM_GUARDED_BY(mutex_) = false;
+    std::thread thread_;
+};
+
+}  // namespace kmm::supply

@@ -1,0 +1,309 @@
+// Implements the part of memory_service.hpp that shares a device's memory with others in this process: what the service
+// gives back when they are short, and how it waits for what they hold.
+//
+// The service's thread, but for what is called by others. It waits here for no other thread and for no device (but
+// inside a driver's own free, which may): steps that are still in use leave one by one as their users pass, and
+// services ask each other by messages.
+#include <algorithm>
+#include <exception>
+#include <future>
+
+#include "driver/locks.hpp"
+#include "driver/never_destroyed.hpp"
+#include "kmm/base/log.hpp"
+#include "kmm/supply/memory_service.hpp"
+#include "rmm/ledger.hpp"
+#include "rmm/status.hpp"
+
+namespace kmm::supply {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds longest_pause{50};
+constexpr double longest_wait_seconds = 1e9;
+// So often a refusal must meet nobody who holds or takes any; a few milliseconds in all.
+constexpr int times_to_be_alone = 3;
+
+/// The services of this process.
+struct Neighbourhood {
+    locks::Mutex mutex;
+    std::vector<MemoryService*> services KMM_GUARDED_BY(mutex);
+};
+
+Neighbourhood& neighbourhood() { return driver::never_destroyed<Neighbourhood>(); }  // runtimes may be statics
+
+}  // namespace
+
+void MemoryService::meet_neighbours() {
+    Neighbourhood& all = neighbourhood();
+    const locks::Guard guard(all.mutex);
+    all.services.push_back(this);
+}
+
+void MemoryService::leave_neighbours() noexcept {
+    Neighbourhood& all = neighbourhood();
+    const locks::Guard guard(all.mutex);
+    std::erase(all.services, this);
+}
+
+/// One at a time, in turn, and for no more than the driver lacks.
+void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
+    Awaited& awaited = *memories_[m].awaited;
+    if (awaited.asked != nullptr && awaited.asked->pending.load()) return;
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    (void)driver_.memory_info(ordinals_[m - 1], &free_bytes, &total_bytes);
+    Neighbourhood& all = neighbourhood();
+    const locks::Guard guard(all.mutex);
+    std::vector<std::pair<MemoryService*, memory::MemoryIndex>> neighbours;
+    for (MemoryService* s : all.services) {
+        if (s == this || &s->driver_ != &driver_) continue;
+        const auto at = std::find(s->ordinals_.begin(), s->ordinals_.end(), ordinals_[m - 1]);
+        if (at == s->ordinals_.end()) continue;
+        const auto theirs = static_cast<memory::MemoryIndex>(at - s->ordinals_.begin() + 1);
+        // A resource of the program's may be full on its own account: what the driver gets back is no help there.
+        if (memories_[m].device->in_order() && !s->memories_[theirs].device->in_order()) continue;
+        neighbours.emplace_back(s, theirs);
+    }
+    if (neighbours.empty()) return;
+    const auto [neighbour, theirs] = neighbours[awaited.next_neighbour++ % neighbours.size()];
+    awaited.asked = std::make_shared<Asked>();
+    awaited.asked->wanted_bytes = std::max<std::size_t>(1, awaited.bytes - std::min(awaited.bytes, free_bytes));
+    awaited.asked->service = number_;
+    awaited.asked->turn = awaited.turn;
+    Request request;
+    request.wish = Wish::reclaim;
+    request.memory = theirs;
+    request.asked = awaited.asked;
+    neighbour->push(std::move(request));
+}
+
+void MemoryService::wake(std::uint64_t service) {
+    Neighbourhood& all = neighbourhood();
+    const locks::Guard guard(all.mutex);
+    for (MemoryService* s : all.services)
+        if (s->number_ == service) {
+            try {
+                s->push({Wish::look});
+            } catch (const std::bad_alloc&) {
+                // It looks by itself a little later.
+            }
+        }
+}
+
+// ---- giving back
+
+std::size_t MemoryService::reclaim(memory::MemoryIndex memory, std::size_t bytes, bool at_once,
+                                   Clock::time_point deadline) noexcept {
+    try {
+        auto asked = std::make_shared<Asked>();
+        asked->at_once = at_once;
+        asked->wanted_bytes = bytes;
+        std::future<std::size_t> given = asked->given.get_future();
+        Request request;
+        request.wish = Wish::reclaim;
+        request.memory = memory;
+        request.asked = asked;
+        push(std::move(request));
+        if (given.wait_until(deadline) == std::future_status::ready) return given.get();
+        asked->waits.store(false);
+    } catch (const std::exception&) {  // no host memory
+    }
+    return 0;
+}
+
+/// Whoever asked is told what was given; once.
+void MemoryService::answer(Asked& asked) {
+    if (!asked.pending.exchange(false)) return;
+    if (asked.service == 0)
+        asked.given.set_value(asked.given_bytes);
+    else
+        wake(asked.service);
+}
+
+void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked) {
+    const Memory& memory = memories_[m];
+    // Two that wait for each other would give the same memory back and forth.
+    const bool first = asked->service != 0 && memory.awaited && memory.awaited->turn < asked->turn;
+    asked->choosing = true;
+    try {
+        while (asked->waits.load() && !first) {
+            const bool host_growing = let_go(m, asked);
+            if (!host_growing || asked->given_bytes + asked->leaving_bytes >= asked->wanted_bytes) break;
+            // What is dirty can be saved when the host has more memory; it was asked for by this very search.
+            graph::Vector<Request> host = pending_growth(0);
+            for (Request& r : host) serve(r);
+            if (host.empty()) break;
+        }
+        // What was given would be taken again before those who need it look.
+        if (asked->given_bytes + asked->leaving_bytes != 0)
+            for ([[maybe_unused]] const Request& r : pending_growth(m)) offer(m, {}, engine::Message::What::grown);
+    } catch (const std::exception& e) {
+        log::write(log::warn, "memory could not be given to others: ", e.what());
+    }
+    asked->choosing = false;
+    if (asked->leaving_bytes == 0) answer(*asked);
+}
+
+/// True: more could leave if the host's memory were larger.
+bool MemoryService::let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked) {
+    Memory& memory = memories_[m];
+    std::vector<memory::AddressRange> regions;
+    for (const Step& s : memory.steps) regions.push_back({reinterpret_cast<std::uintptr_t>(s.address), s.bytes});
+    leaving_.reserve(leaving_.size() + regions.size());
+    const std::size_t wanted = asked->wanted_bytes - asked->given_bytes - asked->leaving_bytes;
+    const memory::Reclaimed reclaimed = mailbox_.reclaim(m, regions, wanted, asked->at_once);
+    for (const memory::Reclaimed::Taken& t : reclaimed.taken) {
+        leaving_.push_back({memory.steps[t.region], m, t.users, asked});
+        asked->leaving_bytes += memory.steps[t.region].bytes;
+    }
+    std::erase_if(memory.steps, [&](const Step& s) {
+        return std::any_of(leaving_.begin(), leaving_.end(),
+                           [&](const Leaving& l) { return l.memory == m && l.step.address == s.address; });
+    });
+    note_sample(m);
+    num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
+    give_what_has_left();
+    return reclaimed.host_growing;
+}
+
+/// Steps go back one by one, as their last users pass.
+void MemoryService::give_what_has_left() {
+    graph::Vector<std::shared_ptr<Asked>> served;
+    graph::Vector<char> given(memories_.size(), 0);
+    std::erase_if(leaving_, [&](Leaving& l) {
+        Memory& memory = memories_[l.memory];
+        const bool ordered =
+            memory.device->in_order() && lanes_.order_after(memory.device->stream(), l.users, scratch_).ok();
+        if (!ordered && !std::all_of(l.users.begin(), l.users.end(), [&](graph::Fence f) { return lanes_.passed(f); }))
+            return false;
+        memory.offered_bytes -= l.step.bytes;
+        if (memory.awaited) memory.awaited->bytes += l.step.bytes;
+        l.asked->leaving_bytes -= l.step.bytes;
+        l.asked->given_bytes += l.step.bytes;
+        give_back(l.memory, l.step);
+        given[l.memory] = 1;
+        const bool all = l.asked->leaving_bytes == 0 && !l.asked->choosing;
+        if (all || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
+        return true;
+    });
+    num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
+    for (memory::MemoryIndex m = 1; m < memories_.size(); ++m)
+        if (given[m]) memories_[m].device->trim();
+    if (!served.empty()) count();
+    for (const std::shared_ptr<Asked>& asked : served) answer(*asked);
+}
+
+/// Requests for more of a memory that nobody has served yet.
+graph::Vector<MemoryService::Request> MemoryService::pending_growth(memory::MemoryIndex m) {
+    graph::Vector<Request> growth;
+    const locks::Guard guard(mutex_);
+    std::erase_if(requests_, [&](const Request& r) {
+        if (r.memory != m || (r.wish != Wish::grow && r.wish != Wish::exchange)) return false;
+        growth.push_back(r);
+        return true;
+    });
+    return growth;
+}
+
+void MemoryService::note_sample(memory::MemoryIndex m) noexcept {
+    memories_[m].sample.store(memories_[m].steps.empty() ? nullptr : memories_[m].steps.back().address);
+}
+
+// ---- waiting for what others hold
+
+/// What others in this process have of the device, or of the resource that the runtime uses.
+std::size_t MemoryService::held_by_others(memory::MemoryIndex m) noexcept {
+    DeviceMemory& device = *memories_[m].device;
+    try {
+        const rmm::detail::driver_scope own_driver(driver_);
+        std::size_t held = 0;
+        rmm::detail::for_each_holder(ordinals_[m - 1], [&](rmm::detail::memory_holder& h) {
+            const rmm::detail::holder_figures f = h.figures();
+            if (!device.in_order()) {
+                if (f.takes_from_driver) held += f.held_bytes;
+                return;
+            }
+            // A shared resource has memory for others in it: what counts is who uses it, and only once.
+            rmm::detail::tag_sums used;
+            h.add_by_tag(&used);
+            if (used.empty() && f.takes_from_driver) held += f.in_use_bytes;
+            for (std::size_t tag = 0; tag < used.size(); ++tag)
+                if (tag != rmm::detail::of_a_pool) held += used[tag].bytes;
+        });
+        return held - std::min(held, device.held_bytes());
+    } catch (const std::exception&) {
+        return 0;
+    }
+}
+
+namespace {
+
+std::chrono::steady_clock::duration patience_of(double seconds) {
+    using Duration = std::chrono::steady_clock::duration;
+    if (!(seconds > 0)) return Duration{0};
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::min(seconds, longest_wait_seconds)));
+}
+
+}  // namespace
+
+void MemoryService::await_now(memory::MemoryIndex m, std::size_t bytes, bool patient) {
+    Awaited& awaited = memories_[m].awaited.emplace(Awaited{});
+    const Clock::time_point now = Clock::now();
+    awaited.bytes = bytes;
+    awaited.turn = {now, number_};
+    awaited.until = now + patience_of(patient ? config_.memory_wait : 0);
+    awaited.next = now;
+    awaited.least_held_by_others = held_by_others(m);
+    awaited.others_held = awaited.least_held_by_others != 0;
+}
+
+void MemoryService::end_awaited(memory::MemoryIndex m, const Step& step) {
+    if (const auto& asked = memories_[m].awaited->asked) asked->waits.store(false);
+    memories_[m].awaited.reset();
+    offer(m, step, engine::Message::What::awaited);
+}
+
+// The driver tells nobody when memory becomes free, least of all that of other processes: it is asked again and again.
+void MemoryService::try_awaited() {
+    for (memory::MemoryIndex m = 1; m < memories_.size(); ++m) {
+        if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
+        Awaited& awaited = *memories_[m].awaited;
+        const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+        // Who takes memory just when it is refused has none to show yet, and who gives it back none any more.
+        bool settled = !rmm::detail::is_in_transit(ordinals_[m - 1]);
+        awaited.others_held |= held_by_others(m) != 0;
+        Step step;
+        if (left != 0 && take_anywhere(m, std::min(awaited.bytes, left), &step)) {
+            end_awaited(m, step);
+            continue;
+        }
+        const Clock::time_point now = Clock::now();
+        settled &= !rmm::detail::is_in_transit(ordinals_[m - 1]);
+        const std::size_t held = held_by_others(m);
+        awaited.others_held |= held != 0;
+        if (held < awaited.least_held_by_others && awaited.until > now) {
+            awaited.least_held_by_others = held;
+            awaited.until = now + patience_of(config_.memory_wait);
+        }
+        // Who holds nothing now may have held it when it was refused, and take it again before it is asked for: nobody
+        // has any only if nobody was seen to, each time.
+        if (settled) ++awaited.times_alone;
+        const bool alone = awaited.times_alone >= times_to_be_alone && !awaited.others_held;
+        if (left == 0 || now >= awaited.until || alone) {
+            end_awaited(m, step);
+            continue;
+        }
+        try {
+            ask_a_neighbour(m);
+        } catch (const std::bad_alloc&) {
+            // The next attempt asks.
+        }
+        awaited.next = now + awaited.pause;
+        awaited.pause = std::min(2 * awaited.pause, longest_pause);
+    }
+}
+
+}  // namespace kmm::supply
