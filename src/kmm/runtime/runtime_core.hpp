@@ -25,6 +25,7 @@
 #include "kmm/error.hpp"
 #include "kmm/graph/failures.hpp"
 #include "kmm/runtime/texts/holders.hpp"
+#include "kmm/runtime/waiting.hpp"
 #include "kmm/schedule/scheduler.hpp"
 #include "kmm/supply/device_share.hpp"
 #include "kmm/supply/memory_service.hpp"
@@ -154,7 +155,7 @@ class RuntimeCore final : public Runtime,
 
     void synchronize();
     void close();
-    bool idle() const noexcept { return pending_.load(std::memory_order_acquire) == 0; }
+    bool idle() const noexcept { return unfinished_.count() == 0; }
     /// Gives free memory back to the driver; blocks until it did.
     void trim();
     RuntimeStats stats();
@@ -281,9 +282,12 @@ class RuntimeCore final : public Runtime,
     std::shared_ptr<const graph::Unworded> look_at_shortage(Task& task) KMM_REQUIRES(baton_);
     const KnownHolders& holders_now(memory::MemoryIndex m) KMM_REQUIRES(baton_);
     RuntimeStats read_stats() const KMM_REQUIRES(baton_);
+    struct ReportFigures;
+    void read_figures(ReportFigures& figures) const KMM_REQUIRES(baton_);
     std::string waits_for_text(const Task& task) KMM_REQUIRES(baton_);
     /// Who waits for what, for the log; empty if the task is settled. Takes the baton.
     std::string stuck_text(TaskNumber awaited);
+    void log_stuck(TaskNumber awaited) noexcept;
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
     [[noreturn]] void throw_not_open() const;
 
@@ -316,10 +320,8 @@ class RuntimeCore final : public Runtime,
     locks::Mutex order_;
     graph::TaskPool pool_;
     graph::TaskTable table_;
-    std::atomic<std::uint64_t> pending_{0};  ///< published and not settled
-    locks::Mutex admit_mutex_;
-    locks::Condition admit_wake_;
-    std::atomic<std::uint32_t> admit_waiting_{0};
+    UnfinishedTasks unfinished_;
+    SettledWaits waits_{table_};
 
     // ---- scheduler
     engine::MessageQueue messages_in_;
@@ -331,12 +333,6 @@ class RuntimeCore final : public Runtime,
     graph::TaskList to_host_ KMM_GUARDED_BY(baton_);
 
     // ---- results
-    struct WaitShard {
-        locks::Mutex mutex;
-        locks::Condition wake;
-    };
-    static constexpr std::size_t num_shards = 16;
-    WaitShard shards_[num_shards];
     graph::Failures failures_;
     const std::exception_ptr no_host_memory_;                  ///< made while there was some
     std::shared_ptr<graph::Failure> given_up_;                 ///< of all tasks from gave_up_from_ on

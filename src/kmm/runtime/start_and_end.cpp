@@ -366,10 +366,7 @@ void RuntimeCore::throw_not_open() const {
 // Without a task of its own: a barrier cannot be submitted to a runtime that is going.
 void RuntimeCore::wait_idle() {
     const engine::Workers::Wait wait;  // the last handle may go in a task of another runtime
-    locks::Lock lock(admit_mutex_);
-    admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
-    admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) == 0; });
-    admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+    unfinished_.wait_until_below(1);
 }
 
 }  // namespace kmm::detail

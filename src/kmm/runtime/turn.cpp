@@ -210,18 +210,8 @@ void RuntimeCore::settled(Task& task) noexcept {
     }
     const TaskNumber number = task.number;
     table_.remove(number);
-    if (task.waiters.load(std::memory_order_acquire) != 0) {
-        WaitShard& shard = shards_[number % num_shards];
-        { const locks::Guard guard(shard.mutex); }
-        shard.wake.notify_all();
-    }
-    pending_.fetch_sub(1, std::memory_order_seq_cst);  // before the look at who waits for it
-    if (admit_waiting_.load(std::memory_order_seq_cst) != 0) {
-        {
-            const locks::Guard guard(admit_mutex_);
-        }
-        admit_wake_.notify_all();
-    }
+    waits_.settled(number, task.waiters.load(std::memory_order_acquire));
+    unfinished_.end_one();
 }
 
 void RuntimeCore::recycle(Task& task) noexcept {
@@ -368,11 +358,8 @@ void RuntimeCore::run_device_function(Task& task, std::uint32_t device, engine::
 
 void RuntimeCore::admit() {
     const std::size_t most = config_.max_pending_tasks;
-    if (most == 0 || pending_.load(std::memory_order_relaxed) < most || engine::TaskScope::current() != nullptr) return;
-    locks::Lock lock(admit_mutex_);
-    admit_waiting_.fetch_add(1, std::memory_order_seq_cst);
-    admit_wake_.wait(lock, [&] { return pending_.load(std::memory_order_seq_cst) < most; });
-    admit_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+    if (most == 0 || engine::TaskScope::current() != nullptr) return;
+    unfinished_.wait_until_below(most);
 }
 
 graph::TaskNumber RuntimeCore::add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept {
@@ -393,7 +380,7 @@ graph::TaskNumber RuntimeCore::add_join(const graph::TaskNumbers& numbers, graph
 
 void RuntimeCore::lose_order(graph::TaskList& tasks) noexcept {
     const auto numbered = std::partition(tasks.begin(), tasks.end(), [](const Task* t) { return t->number == 0; });
-    pending_.fetch_add(static_cast<std::uint64_t>(tasks.end() - numbered), std::memory_order_acq_rel);
+    unfinished_.add(static_cast<std::uint64_t>(tasks.end() - numbered));
     tasks.erase(numbered, tasks.end());
     lost();
 }
@@ -402,7 +389,7 @@ bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const 
                           std::int64_t begin_ns) {
     if (trace::Sink* const s = trace_.sink()) [[unlikely]]
         tell_submitted(*s, tasks, joins, requests, begin_ns);
-    const std::uint64_t before = pending_.fetch_add(tasks.size() + joins.size(), std::memory_order_acq_rel);
+    const std::uint64_t before = unfinished_.add(tasks.size() + joins.size());
     try {
         messages_in_.push(tasks, joins);
     } catch (const std::bad_alloc&) {

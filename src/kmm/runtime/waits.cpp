@@ -7,6 +7,12 @@
 
 namespace kmm::detail {
 
+namespace {
+
+constexpr std::chrono::duration<double> a_day{86400};
+
+}  // namespace
+
 // ---------------------------------------------------------------------------------------------------- events
 
 graph::TaskNumber RuntimeCore::number_of(EventId event) const {
@@ -48,46 +54,30 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
             if (is_settled(number)) return true;
         } while (clock::now() < until);
     }
-    WaitShard& shard = shards_[number % num_shards];
-    locks::Lock lock(shard.mutex);
-    const bool present = table_.with(number, [](Task* t) {
-        if (t != nullptr) t->waiters.fetch_add(1, std::memory_order_acq_rel);
-        return t != nullptr;
-    });
-    if (!present) return true;
-    bool warned = config_.watchdog <= 0;
     TaskNumber settled_before = table_.settled_up_to();
-    std::uint64_t pending_before = pending_.load();
-    while (!is_settled(number)) {
-        auto until = clock::now() + std::chrono::hours(24);
-        if (!warned)
-            until = std::min(until, clock::now() + std::chrono::duration_cast<clock::duration>(
-                                                       std::chrono::duration<double>(config_.watchdog)));
-        if (deadline != nullptr) until = std::min(until, *deadline);
-        shard.wake.wait_until(lock, until);
-        if (deadline != nullptr && clock::now() >= *deadline) break;
-        if (warned || clock::now() < until) continue;
-        if (table_.settled_up_to() == settled_before && pending_.load() == pending_before && !is_settled(number)) {
-            warned = true;
-            lock.unlock();
-            try {
-                if (const std::string who = stuck_text(number); !who.empty())
-                    log::post(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
-                                                    seconds_text(config_.watchdog) + "; " + who + "\n" +
-                                                    report(ReportFormat::Text));
-            } catch (const std::bad_alloc&) {
-                // The wait must not end early for want of a text.
-                log::post(log::Level::warn, "a wait takes long, and there is no memory to say why");
-            }
-            lock.lock();
-        }
+    std::uint64_t unfinished_before = unfinished_.count();
+    const auto log_if_nothing_moves = [&] {
+        const bool moves = table_.settled_up_to() != settled_before || unfinished_.count() != unfinished_before;
         settled_before = table_.settled_up_to();
-        pending_before = pending_.load();
+        unfinished_before = unfinished_.count();
+        if (!moves) log_stuck(number);
+        return moves;
+    };
+    const auto watchdog = std::chrono::duration<double>(config_.watchdog > 0 ? config_.watchdog : 1e5);
+    return waits_.wait(number, deadline, std::chrono::duration_cast<clock::duration>(std::min(watchdog, a_day)),
+                       [&] { return config_.watchdog > 0 && log_if_nothing_moves(); });
+}
+
+void RuntimeCore::log_stuck(TaskNumber awaited) noexcept {
+    try {
+        if (const std::string who = stuck_text(awaited); !who.empty())
+            log::post(log::Level::warn, "no task of runtime " + std::to_string(number_) + " has finished for " +
+                                            seconds_text(config_.watchdog) + "; " + who + "\n" +
+                                            report(ReportFormat::Text));
+    } catch (...) {
+        // The wait must not end early for want of a text.
+        log::post(log::Level::warn, "a wait takes long, and there is no memory to say why");
     }
-    return table_.with(number, [](Task* t) {
-        if (t != nullptr) t->waiters.fetch_sub(1, std::memory_order_acq_rel);
-        return t == nullptr;
-    });
 }
 
 void RuntimeCore::throw_failure(TaskNumber number) {

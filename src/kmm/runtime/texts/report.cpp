@@ -14,6 +14,7 @@ namespace kmm::detail {
 
 namespace {
 
+using driver::byte_size_text;
 using engine::Link;
 
 constexpr double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
@@ -36,7 +37,7 @@ struct LinkFigures {
                 {"gigabytes_per_second_while_busy", gigabytes_per_second()}};
     }
     std::string text() const {
-        std::string line = std::string("  link       ") + name + "  " + driver::byte_size_text(copies.bytes) + " in " +
+        std::string line = std::string("  link       ") + name + "  " + byte_size_text(copies.bytes) + " in " +
                            std::to_string(copies.copies) + (copies.copies == 1 ? " copy" : " copies");
         if (busy_seconds > 0) {
             char rate[64];
@@ -120,107 +121,143 @@ RuntimeStats RuntimeCore::read_stats() const {
     return s;
 }
 
-std::string RuntimeCore::report(ReportFormat format) {
-    RuntimeStats s;
-    std::vector<MemoryFigures> memories;
-    std::uint64_t refetches = 0, refetched_bytes = 0, tasks_waited = 0, wait_now = 0;
+/// All that a report says.
+struct RuntimeCore::ReportFigures {
+    std::uint64_t runtime = 0;
+    std::string driver;
+    std::size_t num_devices = 0;
+    double seconds = 0;  ///< since the start
+    RuntimeStats stats;
+    std::vector<MemoryFigures> memories;  ///< as `stats.memories`
+    std::vector<std::string> places;      ///< likewise
+    std::uint64_t unfinished = 0, refetches = 0, refetched_bytes = 0, tasks_waited = 0, waiting_now = 0;
     double waited_seconds = 0, longest_wait_seconds = 0;
-    help();
-    with_baton([&]() KMM_REQUIRES(baton_) {
-        s = read_stats();
-        const memory::Residency& r = scheduler_->residency();
-        for (memory::MemoryIndex m = 0; m < r.num_memories(); ++m) {
-            memories.push_back({r.counters(m), r.largest_free(m), holders_of(r, m)});
-            refetches += r.counters(m).refetches;
-            refetched_bytes += r.counters(m).refetched_bytes;
-        }
-        tasks_waited = scheduler_->counters().tasks_waited;
-        wait_now = tasks_waited - memory_waits_over_;
-        waited_seconds = seconds_of(memory_wait_ns_);
-        longest_wait_seconds = seconds_of(longest_memory_wait_ns_);
-        return 0;
-    });
-    LinkFigures links[] = {{"host_to_device", "host to device  ", s.host_to_device},
-                           {"device_to_host", "device to host  ", s.device_to_host},
-                           {"device_to_device", "device to device", s.device_to_device},
-                           {"host_to_host", "host to host    ", s.host_to_host},
-                           {"host_to_disk", "host to disk    ", s.host_to_disk},
-                           {"disk_to_host", "disk to host    ", s.disk_to_host}};
-    for (std::size_t i = 0; i < engine::num_links; ++i)
-        for (const auto& thread : device_threads_)
-            links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
-    for (const auto& [user, link] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{2, 3}})
-        links[link].busy_seconds += seconds_of(user_copies_[user].nanoseconds.load(std::memory_order_relaxed));
-    const supply::MemoryService::Figures service = memory_service_->figures();
-    const std::uint64_t unfinished = pending_.load();
-    const auto place_of = [&](const MemoryStats& m) {
-        return m.memory.is_host() ? std::string("host") : place_text(ResourceId(m.memory.as_device()));
-    };
+    std::vector<LinkFigures> links;
+    supply::MemoryService::Figures service;
 
-    if (format == ReportFormat::Json) {
-        nlohmann::json j;
-        j["runtime"] = number_;
-        j["driver"] = driver_->name();
-        j["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-        j["threads_started"] = s.threads_started;
-        j["tasks"] = {{"submitted", s.tasks_submitted}, {"succeeded", s.tasks_succeeded}, {"failed", s.tasks_failed},
-                      {"cancelled", s.tasks_cancelled}, {"kernels", s.kernels_launched},  {"unfinished", unfinished}};
-        j["memory_waits"] = {{"tasks", tasks_waited},
-                             {"waiting_now", wait_now},
-                             {"seconds", waited_seconds},
-                             {"longest_seconds", longest_wait_seconds}};
-        for (const LinkFigures& l : links) j["links"][l.key] = l.json();
-        j["gathered_bytes"] = s.gathered_bytes;
-        j["snapshot_bytes"] = s.snapshot_bytes;
-        j["evictions"] = {{"count", s.evictions},
-                          {"evicted_bytes", s.evicted_bytes},
-                          {"dropped_clean_bytes", s.dropped_clean_bytes},
-                          {"refetches", refetches},
-                          {"refetched_bytes", refetched_bytes}};
-        j["allocations"] = s.allocations;
-        j["frees"] = s.frees;
-        j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
-        for (std::size_t m = 0; m < s.memories.size(); ++m)
-            j["memories"].push_back({{"memory", place_of(s.memories[m])},
-                                     {"current_bytes", s.memories[m].current_bytes},
-                                     {"peak_bytes", s.memories[m].peak_bytes},
-                                     {"limit_bytes", s.memories[m].limit_bytes},
-                                     {"capacity_bytes", memories[m].counters.capacity_bytes},
-                                     {"largest_free_bytes", memories[m].largest_free_bytes},
-                                     {"evictions", memories[m].counters.evictions},
-                                     {"refetched_bytes", memories[m].counters.refetched_bytes},
-                                     {"largest_arrays", holders_json(memories[m].holders)},
-                                     {"other_arrays", memories[m].holders.others}});
-        return j.dump();
-    }
-    std::string text = "kmm runtime " + std::to_string(number_) + " on the " + driver_->name() + " driver, " +
-                       counted(num_devices(), "device", "devices") + ", " +
-                       counted(s.threads_started, "thread", "threads") + "\n";
-    text += "  tasks      submitted " + std::to_string(s.tasks_submitted) + "  succeeded " +
-            std::to_string(s.tasks_succeeded) + "  failed " + std::to_string(s.tasks_failed) + "  cancelled " +
-            std::to_string(s.tasks_cancelled) + "  kernels " + std::to_string(s.kernels_launched) + "  unfinished " +
-            std::to_string(unfinished) + "\n";
+    nlohmann::json json() const;
+    std::string text() const;
+
+  private:
+    nlohmann::json memory_json(std::size_t m) const;
+    std::string memory_text(std::size_t m) const;
+};
+
+nlohmann::json RuntimeCore::ReportFigures::memory_json(std::size_t m) const {
+    const MemoryStats& s = stats.memories[m];
+    const MemoryFigures& f = memories[m];
+    return {{"memory", places[m]},
+            {"current_bytes", s.current_bytes},
+            {"peak_bytes", s.peak_bytes},
+            {"limit_bytes", s.limit_bytes},
+            {"capacity_bytes", f.counters.capacity_bytes},
+            {"largest_free_bytes", f.largest_free_bytes},
+            {"evictions", f.counters.evictions},
+            {"refetched_bytes", f.counters.refetched_bytes},
+            {"largest_arrays", holders_json(f.holders)},
+            {"other_arrays", f.holders.others}};
+}
+
+nlohmann::json RuntimeCore::ReportFigures::json() const {
+    nlohmann::json j;
+    j["runtime"] = runtime;
+    j["driver"] = driver;
+    j["seconds"] = seconds;
+    j["threads_started"] = stats.threads_started;
+    j["tasks"] = {{"submitted", stats.tasks_submitted}, {"succeeded", stats.tasks_succeeded},
+                  {"failed", stats.tasks_failed},       {"cancelled", stats.tasks_cancelled},
+                  {"kernels", stats.kernels_launched},  {"unfinished", unfinished}};
+    j["memory_waits"] = {{"tasks", tasks_waited},
+                         {"waiting_now", waiting_now},
+                         {"seconds", waited_seconds},
+                         {"longest_seconds", longest_wait_seconds}};
+    for (const LinkFigures& l : links) j["links"][l.key] = l.json();
+    j["gathered_bytes"] = stats.gathered_bytes;
+    j["snapshot_bytes"] = stats.snapshot_bytes;
+    j["evictions"] = {{"count", stats.evictions},
+                      {"evicted_bytes", stats.evicted_bytes},
+                      {"dropped_clean_bytes", stats.dropped_clean_bytes},
+                      {"refetches", refetches},
+                      {"refetched_bytes", refetched_bytes}};
+    j["allocations"] = stats.allocations;
+    j["frees"] = stats.frees;
+    j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
+    for (std::size_t m = 0; m < memories.size(); ++m) j["memories"].push_back(memory_json(m));
+    return j;
+}
+
+std::string RuntimeCore::ReportFigures::memory_text(std::size_t m) const {
+    const MemoryStats& s = stats.memories[m];
+    return "  memory     " + places[m] + "  in use " + byte_size_text(s.current_bytes) + "  peak " +
+           byte_size_text(s.peak_bytes) + "  limit " + byte_size_text(s.limit_bytes) + "\n             held by " +
+           text_of(memories[m].holders) + "\n";
+}
+
+std::string RuntimeCore::ReportFigures::text() const {
+    const auto number = [](std::uint64_t value) { return std::to_string(value); };
+    std::string text = "kmm runtime " + number(runtime) + " on the " + driver + " driver, " +
+                       counted(num_devices, "device", "devices") + ", " +
+                       counted(stats.threads_started, "thread", "threads") + "\n";
+    text += "  tasks      submitted " + number(stats.tasks_submitted) + "  succeeded " + number(stats.tasks_succeeded) +
+            "  failed " + number(stats.tasks_failed) + "  cancelled " + number(stats.tasks_cancelled) + "  kernels " +
+            number(stats.kernels_launched) + "  unfinished " + number(unfinished) + "\n";
     text += "  waits      " + counted(tasks_waited, "task", "tasks") + " waited for memory, " +
             seconds_text(waited_seconds) + " together, the longest " + seconds_text(longest_wait_seconds) + "; " +
-            std::to_string(wait_now) + " now\n";
+            number(waiting_now) + " now\n";
     for (const LinkFigures& l : links) text += l.text();
-    text += "  gathered   " + driver::byte_size_text(s.gathered_bytes) + "  snapshots " +
-            driver::byte_size_text(s.snapshot_bytes) + "\n";
-    text += "  evictions  " + std::to_string(s.evictions) + ": written down " +
-            driver::byte_size_text(s.evicted_bytes) + ", dropped " + driver::byte_size_text(s.dropped_clean_bytes) +
-            "; fetched again " + driver::byte_size_text(refetched_bytes) + " in " +
-            counted(refetches, "copy", "copies") + "\n";
-    text += "  blocks     " + counted(s.allocations, "allocation", "allocations") + ", " +
-            counted(s.frees, "free", "frees") + "\n";
-    text += "  pinned     " + driver::byte_size_text(service.pinned_bytes) + " in " +
-            seconds_text(service.pinning_seconds) + "\n";
-    for (std::size_t m = 0; m < s.memories.size(); ++m)
-        text += "  memory     " + place_of(s.memories[m]) + "  in use " +
-                driver::byte_size_text(s.memories[m].current_bytes) + "  peak " +
-                driver::byte_size_text(s.memories[m].peak_bytes) + "  limit " +
-                driver::byte_size_text(s.memories[m].limit_bytes) + "\n             held by " +
-                text_of(memories[m].holders) + "\n";
+    text += "  gathered   " + byte_size_text(stats.gathered_bytes) + "  snapshots " +
+            byte_size_text(stats.snapshot_bytes) + "\n";
+    text += "  evictions  " + number(stats.evictions) + ": written down " + byte_size_text(stats.evicted_bytes) +
+            ", dropped " + byte_size_text(stats.dropped_clean_bytes) + "; fetched again " +
+            byte_size_text(refetched_bytes) + " in " + counted(refetches, "copy", "copies") + "\n";
+    text += "  blocks     " + counted(stats.allocations, "allocation", "allocations") + ", " +
+            counted(stats.frees, "free", "frees") + "\n";
+    text +=
+        "  pinned     " + byte_size_text(service.pinned_bytes) + " in " + seconds_text(service.pinning_seconds) + "\n";
+    for (std::size_t m = 0; m < memories.size(); ++m) text += memory_text(m);
     return text;
+}
+
+/// The figures of the scheduler, which belong together.
+void RuntimeCore::read_figures(ReportFigures& f) const {
+    f.stats = read_stats();
+    const memory::Residency& r = scheduler_->residency();
+    for (memory::MemoryIndex m = 0; m < r.num_memories(); ++m) {
+        f.memories.push_back({r.counters(m), r.largest_free(m), holders_of(r, m)});
+        f.refetches += r.counters(m).refetches;
+        f.refetched_bytes += r.counters(m).refetched_bytes;
+    }
+    f.tasks_waited = scheduler_->counters().tasks_waited;
+    f.waiting_now = f.tasks_waited - memory_waits_over_;
+    f.waited_seconds = seconds_of(memory_wait_ns_);
+    f.longest_wait_seconds = seconds_of(longest_memory_wait_ns_);
+}
+
+std::string RuntimeCore::report(ReportFormat format) {
+    help();
+    ReportFigures f;
+    with_baton([&]() KMM_REQUIRES(baton_) { read_figures(f); });
+    const RuntimeStats& s = f.stats;
+    f.links = {{"host_to_device", "host to device  ", s.host_to_device},
+               {"device_to_host", "device to host  ", s.device_to_host},
+               {"device_to_device", "device to device", s.device_to_device},
+               {"host_to_host", "host to host    ", s.host_to_host},
+               {"host_to_disk", "host to disk    ", s.host_to_disk},
+               {"disk_to_host", "disk to host    ", s.disk_to_host}};
+    for (std::size_t i = 0; i < engine::num_links; ++i)
+        for (const auto& thread : device_threads_)
+            f.links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
+    for (const auto& [user, link] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{2, 3}})
+        f.links[link].busy_seconds += seconds_of(user_copies_[user].nanoseconds.load(std::memory_order_relaxed));
+    for (const MemoryStats& m : s.memories)
+        f.places.push_back(m.memory.is_host() ? "host" : place_text(ResourceId(m.memory.as_device())));
+    f.runtime = number_;
+    f.driver = driver_->name();
+    f.num_devices = num_devices();
+    f.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    f.unfinished = unfinished_.count();
+    f.service = memory_service_->figures();
+    return format == ReportFormat::Json ? f.json().dump() : f.text();
 }
 
 }  // namespace kmm::detail

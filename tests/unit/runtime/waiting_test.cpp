@@ -1,0 +1,172 @@
+// How threads wait for tasks: kmm/runtime/waiting.hpp over a table of tasks that nobody runs.
+#include "kmm/runtime/waiting.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using kmm::detail::SettledWaits;
+using kmm::detail::UnfinishedTasks;
+using kmm::graph::Task;
+using kmm::graph::TaskNumber;
+using kmm::graph::TaskTable;
+using clock_type = SettledWaits::clock;
+
+constexpr auto no_patience = std::chrono::hours(1);
+const auto never_asked = [] { return false; };
+
+struct Tasks {
+    TaskTable table;
+    SettledWaits waits{table};
+    std::deque<Task> records;
+
+    TaskNumber add() {
+        table.reserve(1);
+        return table.add(&records.emplace_back());
+    }
+    void settle(TaskNumber number) {
+        Task& task = records[number - 1];
+        table.remove(number);
+        waits.settled(number, task.waiters.load());
+    }
+    std::uint32_t waiters_of(TaskNumber number) { return records[number - 1].waiters.load(); }
+    /// Until so many threads wait for the task.
+    void await_waiters(TaskNumber number, std::uint32_t count) {
+        while (waiters_of(number) != count) std::this_thread::yield();
+    }
+};
+
+TEST(SettledWaits, a_settled_task_is_not_waited_for) {
+    Tasks tasks;
+    const TaskNumber number = tasks.add();
+    tasks.settle(number);
+    EXPECT_TRUE(tasks.waits.wait(number, nullptr, no_patience, never_asked));
+}
+
+TEST(SettledWaits, every_waiter_of_a_task_goes_on_when_it_settles_and_no_other) {
+    Tasks tasks;
+    // The first and the last share a lock; so do 32 tasks each of those between.
+    std::vector<TaskNumber> numbers;
+    for (int i = 0; i < 33; ++i) numbers.push_back(tasks.add());
+    std::vector<std::future<bool>> waiters;
+    for (const TaskNumber n : numbers)
+        for (int twice = 0; twice < 2; ++twice)
+            waiters.push_back(std::async(
+                std::launch::async, [&tasks, n] { return tasks.waits.wait(n, nullptr, no_patience, never_asked); }));
+    for (const TaskNumber n : numbers) tasks.await_waiters(n, 2);
+    for (std::size_t i = numbers.size(); i-- > 0;) {
+        tasks.settle(numbers[i]);
+        EXPECT_TRUE(waiters[2 * i].get());
+        EXPECT_TRUE(waiters[2 * i + 1].get());
+        if (i > 0) {
+            EXPECT_EQ(tasks.waiters_of(numbers[i - 1]), 2u);
+        }
+    }
+}
+
+TEST(SettledWaits, a_deadline_ends_the_wait_and_leaves_no_waiter_behind) {
+    Tasks tasks;
+    const TaskNumber number = tasks.add();
+    const auto past = clock_type::now() - std::chrono::seconds(1);
+    EXPECT_FALSE(tasks.waits.wait(number, &past, no_patience, never_asked));
+    const auto soon = clock_type::now() + std::chrono::milliseconds(5);
+    EXPECT_FALSE(tasks.waits.wait(number, &soon, no_patience, never_asked));
+    EXPECT_GE(clock_type::now(), soon);
+    EXPECT_EQ(tasks.waiters_of(number), 0u);
+}
+
+TEST(SettledWaits, one_who_loses_patience_looks_until_it_has_seen_enough_and_waits_on) {
+    Tasks tasks;
+    const TaskNumber number = tasks.add();
+    std::atomic<int> looks{0};
+    auto waiter = std::async(std::launch::async, [&] {
+        return tasks.waits.wait(number, nullptr, std::chrono::milliseconds(1), [&] { return ++looks < 3; });
+    });
+    while (looks.load() < 3) std::this_thread::yield();
+    tasks.settle(number);
+    EXPECT_TRUE(waiter.get());
+    EXPECT_EQ(looks.load(), 3) << "once it has seen enough it is not asked again";
+}
+
+TEST(SettledWaits, a_look_holds_no_lock_so_that_the_task_may_settle_in_it) {
+    Tasks tasks;
+    const TaskNumber number = tasks.add();
+    int looks = 0;
+    EXPECT_TRUE(tasks.waits.wait(number, nullptr, std::chrono::milliseconds(1), [&] {
+        ++looks;
+        tasks.settle(number);
+        return true;
+    }));
+    EXPECT_EQ(looks, 1);
+}
+
+TEST(SettledWaits, no_end_of_a_task_is_missed_however_late_its_waiter_comes) {
+    Tasks tasks;
+    constexpr int rounds = 2000;
+    for (int i = 0; i < rounds; ++i) (void)tasks.add();
+    std::atomic<TaskNumber> awaited{0};
+    auto settler = std::async(std::launch::async, [&] {
+        for (TaskNumber n = 1; n <= rounds; ++n) {
+            while (awaited.load() < n) std::this_thread::yield();
+            tasks.settle(n);
+        }
+    });
+    for (TaskNumber n = 1; n <= rounds; ++n) {
+        awaited.store(n);
+        ASSERT_TRUE(tasks.waits.wait(n, nullptr, no_patience, never_asked));
+    }
+    settler.get();
+}
+
+TEST(UnfinishedTasks, tell_how_many_there_were_before_and_count_down) {
+    UnfinishedTasks unfinished;
+    EXPECT_EQ(unfinished.add(3), 0u);
+    EXPECT_EQ(unfinished.add(1), 3u);
+    for (int i = 0; i < 4; ++i) unfinished.end_one();
+    EXPECT_EQ(unfinished.count(), 0u);
+    unfinished.wait_until_below(1);
+}
+
+TEST(UnfinishedTasks, a_thread_goes_on_when_there_are_fewer_than_it_waits_for) {
+    UnfinishedTasks unfinished;
+    constexpr std::uint64_t most = 5;
+    unfinished.add(most + 2);
+    std::atomic<bool> went_on{false};
+    auto waiter = std::async(std::launch::async, [&] {
+        unfinished.wait_until_below(most);
+        went_on = true;
+        return unfinished.count();
+    });
+    unfinished.end_one();
+    unfinished.end_one();
+    EXPECT_FALSE(went_on.load()) << "as many as are allowed is not fewer";
+    unfinished.end_one();
+    EXPECT_LT(waiter.get(), most);
+}
+
+TEST(UnfinishedTasks, many_threads_add_and_end_and_wait_for_each_other) {
+    UnfinishedTasks unfinished;
+    constexpr std::uint64_t most = 3;
+    constexpr int rounds = 500;
+    std::vector<std::future<void>> threads;
+    for (int t = 0; t < 4; ++t)
+        threads.push_back(std::async(std::launch::async, [&] {
+            for (int i = 0; i < rounds; ++i) {
+                unfinished.wait_until_below(most);
+                unfinished.add(1);
+                unfinished.end_one();
+            }
+        }));
+    for (auto& t : threads) t.get();
+    EXPECT_EQ(unfinished.count(), 0u);
+}
+
+}  // namespace
