@@ -60,7 +60,7 @@ class BusyTime {
     std::atomic<std::int64_t> since_{0};  ///< 0: not busy
 };
 
-class DeviceThread {
+class DeviceThread final : private Lanes::RecordedEvents {
   public:
     /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
     /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
@@ -115,6 +115,7 @@ class DeviceThread {
     void tell_times(LaneId id, Lane& lane, Position done);
     void record(LaneId lane);
     void record_touched();
+    Lanes::Recorded at(graph::Fence fence) const noexcept override;
     bool poll();
     void lane_lost(LaneId lane, Status status);
     void arm_watches();

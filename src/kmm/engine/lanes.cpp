@@ -87,19 +87,24 @@ Status Lanes::wait_for_lane(StreamHandle stream, LaneId lane, Scratch& scratch) 
     return status.ok() ? driver_.wait_event(stream, event) : status;
 }
 
-Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept {
+Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch,
+                         const RecordedEvents* recorded) noexcept {
     Lane& mine = lanes_[index(lane)];
     for (const graph::Fence& f : fences) {
         std::atomic<Position>& known = mine.known[index(f.lane)];
         if (f.lane == lane || known.load(std::memory_order_acquire) >= f.position || passed(f)) continue;
-        const Position there = wait_until_enqueued(lanes_[index(f.lane)], f.position);
+        const Recorded there = recorded != nullptr ? recorded->at(f) : Recorded{};
+        const bool has_event = there.event.native != nullptr;
+        const Position reached = has_event ? there.position : wait_until_enqueued(lanes_[index(f.lane)], f.position);
         Status status;
         const StreamHandle own_stream = stream(lane, &status);
-        if (status.ok()) status = wait_for_lane(own_stream, f.lane, scratch);
+        if (status.ok())
+            status =
+                has_event ? driver_.wait_event(own_stream, there.event) : wait_for_lane(own_stream, f.lane, scratch);
         if (!status.ok()) return status;
         // After the wait is on the stream: another feeder that reads this enqueues behind it. One that stores less than
         // is known makes a later wait superfluous, never one missing.
-        known.store(there, std::memory_order_release);
+        known.store(reached, std::memory_order_release);
     }
     return {};
 }

@@ -75,10 +75,26 @@ class Lanes {
         Lanes& lanes_;
         graph::Vector<EventHandle> events_;
     };
-    /// Makes what is put on `lane` from now on come after `fences`, on the device. If another thread has not put the
-    /// work there yet, waits until it has (it never waits for us: work is handed out in an order that agrees with the
-    /// dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
-    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch) noexcept;
+    /// An event that was recorded on a lane behind everything up to `position`. Null: there is none.
+    struct Recorded {
+        EventHandle event{};
+        Position position = 0;
+    };
+    /// What the caller has recorded itself, and has not seen pass.
+    class RecordedEvents {
+      public:
+        /// The earliest one at or behind the fence. O(log events).
+        virtual Recorded at(graph::Fence fence) const noexcept = 0;
+
+      protected:
+        ~RecordedEvents() = default;
+    };
+    /// Makes what is put on `lane` from now on come after `fences`, on the device: after an event of `recorded` where
+    /// it has one, which is at or soon after the fence, otherwise after what is on the other lane now. If another
+    /// thread has not put the work there yet, waits until it has (it never waits for us: work is handed out in an order
+    /// that agrees with the dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
+    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch,
+                      const RecordedEvents* recorded = nullptr) noexcept;
     /// The same for a stream of the calling thread's that is no lane.
     Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
     /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that

@@ -1,0 +1,168 @@
+// What work on one lane of a device waits for on another: kmm/engine/device_thread.hpp on the scripted driver, by
+// copies between lanes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "kmm/engine/device_thread.hpp"
+#include "scripted_driver.hpp"
+
+namespace {
+
+using namespace kmm::engine;
+using kmm::driver::testing::ScriptedDriver;
+using kmm::driver::testing::ScriptedOptions;
+using kmm::graph::Fence;
+
+constexpr std::uint32_t num_lanes = 3;
+constexpr LaneId first{0};
+constexpr LaneId second{1};
+constexpr LaneId third{2};
+
+/// Notes how far the lanes are said to be.
+class Listener final : public Mailbox, public ErrorMaker {
+  public:
+    void post(Message&& message) override {
+        if (message.what == Message::What::advance)
+            done_[kmm::graph::index_of(message.lane)].store(message.position, std::memory_order_release);
+    }
+    void lost() noexcept override { ADD_FAILURE() << "host memory ran out"; }
+    void help() noexcept override {}
+    bool take_back(kmm::memory::MemoryIndex, const void*, std::size_t, FenceSet*) override { return false; }
+    kmm::memory::Reclaimed reclaim(kmm::memory::MemoryIndex, const std::vector<kmm::memory::AddressRange>&, std::size_t,
+                                   bool) override {
+        return {};
+    }
+    void discard(kmm::graph::Task&) noexcept override {}
+    std::exception_ptr device_error(std::uint32_t, Status, const char* attempted) override {
+        ADD_FAILURE() << attempted;
+        return {};
+    }
+    void await(LaneId lane, Position position) {
+        while (done_[kmm::graph::index_of(lane)].load(std::memory_order_acquire) < position) std::this_thread::yield();
+    }
+
+  private:
+    std::atomic<Position> done_[num_lanes] = {};
+};
+
+/// A device's thread whose lanes copy a byte of the host to the device, one for each instruction.
+class Machine {
+  public:
+    Machine() {
+        driver.set_automatic(false);
+        lanes.make_streams(0);
+        EXPECT_TRUE(driver.allocate(0, bytes, &device_memory).ok());
+        std::memset(device_memory, 0, bytes);
+        chunk.array = &array;
+    }
+    ~Machine() {
+        driver.set_automatic(true);
+        thread.reset();
+        EXPECT_TRUE(driver.free(device_memory).ok());
+    }
+
+    void copy(LaneId lane, Position position, std::vector<Fence> after = {}) {
+        Instruction i;
+        i.op = Instruction::Op::copy;
+        i.lane = lane;
+        i.position = position;
+        for (const Fence& f : after) i.waits.add(f);
+        i.chunk = &chunk;
+        i.to = 1;
+        i.source = reinterpret_cast<std::uintptr_t>(host_memory.data() + num_copies);
+        i.destination = reinterpret_cast<std::uintptr_t>(device_memory) + num_copies;
+        ++num_copies;
+        i.bytes = 1;
+        instructions.push_back(std::move(i));
+    }
+    /// Hands the copies out, and returns when all of them are on the device's queues.
+    void feed() {
+        const auto last = instructions.back();
+        thread->push(instructions);
+        while (lanes.enqueued(last.lane) < last.position) std::this_thread::yield();
+    }
+    bool is_copied(std::size_t copy) const {
+        return static_cast<const std::byte*>(device_memory)[copy] == std::byte{1};
+    }
+    /// The oldest, and the event behind it.
+    void run_one_copy() {
+        ASSERT_TRUE(driver.step());
+        ASSERT_TRUE(driver.step());
+    }
+    StreamHandle stream(LaneId lane) {
+        Status status;
+        return lanes.stream(lane, &status);
+    }
+
+    static constexpr std::size_t bytes = 256;
+    ScriptedDriver driver;
+    Lanes lanes{driver, {0}, num_lanes};
+    FailedTasks failed;
+    Listener listener;
+    kmm::memory::Array array;
+    kmm::memory::Chunk chunk;
+    std::vector<std::byte> host_memory = std::vector<std::byte>(bytes, std::byte{1});
+    std::size_t num_copies = 0;
+    void* device_memory = nullptr;
+    kmm::graph::Vector<Instruction> instructions;
+    std::unique_ptr<DeviceThread> thread = std::make_unique<DeviceThread>(0, 0, lanes, failed, this, listener, listener,
+                                                                          kmm::trace::nobody_listens, false, false);
+};
+
+TEST(DeviceThreadFences, a_copy_waits_for_its_fence_and_not_for_what_was_put_behind_it) {
+    Machine m;
+    m.copy(first, 1);
+    m.copy(first, 2);
+    m.copy(second, 1, {{first, 1}});
+    m.feed();
+    m.run_one_copy();
+    m.driver.hold(m.stream(first));
+    m.driver.run_all();
+    m.listener.await(second, 1);  // for ever, if it waits for the second copy
+    EXPECT_FALSE(m.lanes.passed({first, 2}));
+    m.driver.release_all();
+    m.driver.run_all();
+    m.listener.await(first, 2);
+}
+
+TEST(DeviceThreadFences, a_copy_does_not_begin_before_its_fence) {
+    Machine m;
+    m.copy(first, 1);
+    m.copy(first, 2);
+    m.copy(second, 1, {{first, 2}});
+    m.feed();
+    m.run_one_copy();
+    m.driver.hold(m.stream(first));
+    m.driver.run_all();
+    EXPECT_TRUE(m.is_copied(0));
+    EXPECT_FALSE(m.is_copied(2)) << "the second copy of the first lane stands still";
+    m.driver.release_all();
+    m.driver.run_all();
+    m.listener.await(second, 1);
+    EXPECT_TRUE(m.is_copied(1) && m.is_copied(2));
+}
+
+TEST(DeviceThreadFences, waiting_records_no_event_where_the_lane_has_one_and_none_is_waited_for_twice) {
+    for (const Position n : {Position{8}, Position{16}}) {
+        Machine m;
+        for (Position p = 1; p <= n; ++p) {
+            m.copy(first, p);
+            m.copy(second, p, {{first, p}});
+            m.copy(third, p, {{first, p}, {second, p}});
+        }
+        m.driver.clear_log();
+        m.feed();
+        m.driver.set_automatic(true);
+        for (const LaneId lane : {first, second, third}) m.listener.await(lane, n);
+        EXPECT_EQ(m.driver.count("record_event"), 3 * n) << "one for each copy";
+        // Two of the third lane, one of the second; a watch of each lane's oldest event at times.
+        EXPECT_LE(m.driver.count("wait_event"), 3 * n + m.driver.count("host_callback"));
+    }
+}
+
+}  // namespace
