@@ -5,7 +5,7 @@ benchmarks/submit_instructions.json: a difference of more than 2 % is an error.
     count_instructions.py PROGRAM [--write]
 
 What two numbers of submits differ in is counted, on the submitting thread, in the library's own code for submits: not in the
-allocator of the system, in locks, nor in what the planner and the end of the program do there, which depend on the moment. Figures
+allocator of the system, in locks, nor in what the scheduler and the end of the program do there, which depend on the moment. Figures
 are kept for each compiler, as the same source gives each its own. With another compiler they are printed and nothing is compared;
 in CI (CI=true) that is an error."""
 

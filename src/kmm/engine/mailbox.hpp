@@ -105,7 +105,7 @@ class RuntimeThread {
     }
 };
 
-/// Where threads of the runtime report, and how they help: after `post` the scheduler runs soon, on some thread.
+/// Where threads of the runtime report, and how they help. `post` wakes nobody: `help` follows it, once after several.
 class Mailbox {
   public:
     virtual void post(Message&& message) = 0;

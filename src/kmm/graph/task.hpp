@@ -37,8 +37,8 @@ enum class TaskKind : std::uint8_t { join, host, device_function, kernel };
 enum class TaskState : std::uint8_t {
     waiting,    ///< for tasks before it, or for its turn
     ready,      ///< may be issued when there is memory
-    launching,  ///< user code of a device function runs; its position is not known yet
-    issued,     ///< on a lane, or on the host pool
+    launching,  ///< a device function has its memory, and has not returned: its position is not known yet
+    issued,     ///< on a lane; a host function: it has its memory and waits for fences, for a thread, or runs
     executed,   ///< done, but a task before it has not been settled yet
     settled,    ///< finished, well or not
 };
@@ -47,7 +47,7 @@ enum class TaskState : std::uint8_t {
 enum class Custody : std::uint8_t {
     scheduler,
     given_away,  ///< to a thread or a lane, which reports when it is done
-    returned,    ///< by its thread, which had no memory to report; a device function's position is in the record
+    returned,    ///< once the runtime gives up: nothing of it runs; a device function's position is in the record
 };
 
 /// One region that a task uses.
@@ -256,13 +256,13 @@ struct Task {
     bool in_fetch_queue = false;
     bool in_resident_queue = false;
     bool blocked = false;
-    bool waited_for_memory = false;  ///< execute was told that it waits, and not yet that it has what it needs
+    bool waited_for_memory = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
     std::size_t missing_bytes = 0;
     std::uint64_t turnover_at_ready = 0;
     std::uint64_t waits_at_ready = 0;      ///< how many waits for others' memory had begun when it became ready
-    std::int64_t waits_for_memory_ns = 0;  ///< since when, on execute's clock
+    std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns
 
-    // ---- running (execute)
+    // ---- running
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
     std::atomic<Custody> custody{Custody::scheduler};
 
@@ -270,7 +270,7 @@ struct Task {
     std::shared_ptr<Failure> failure;
     std::exception_ptr thrown;                 ///< what the task itself ended with, as far as it is known
     std::shared_ptr<const Unworded> unworded;  ///< likewise
-    void* failed_tasks = nullptr;              ///< execute's list of failed tasks, for a kernel that looks at its turn
+    void* failed_tasks = nullptr;              ///< engine::FailedTasks, for a kernel that looks at its turn
     driver::KernelFailure kernel_failure;      ///< written by the driver before the launch counts as completed
     std::atomic<std::uint32_t> waiters{0};
 

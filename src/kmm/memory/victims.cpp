@@ -8,7 +8,7 @@ namespace kmm::memory {
 
 namespace {
 
-constexpr std::uint64_t rank_useless = 0;  // stale, or about to be replaced: costs nothing to lose
+constexpr std::uint64_t rank_useless = 0;  // stale, or replaced next and not the host's only copy
 constexpr std::uint64_t rank_clean = 1;    // nobody will use it and another copy is valid
 constexpr std::uint64_t rank_dirty = 2;    // nobody will use it, but it must be written down
 constexpr std::uint64_t rank_used = 1ull << 62;

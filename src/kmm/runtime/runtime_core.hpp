@@ -111,7 +111,7 @@ class RuntimeCore final : public Runtime,
     void release_array(memory::Array* array) noexcept;
     std::uint64_t next_array_number() noexcept { return 1 + num_arrays_.fetch_add(1, std::memory_order_relaxed); }
 
-    // ---- for whoever listens (tracing.cpp)
+    // ---- for whoever listens (listeners.cpp)
     const trace::Emitter& emitter() const noexcept { return trace_; }
     /// An array has become the runtime's.
     void tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept;

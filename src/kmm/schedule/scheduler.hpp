@@ -5,9 +5,9 @@
 // `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). Every call costs
 // O(work it causes); nothing scans live objects.
 //
-// Order of issue among ready tasks: fewest missing bytes, then next use, then submission (depth first along chains
-// whose data is there follows from that). A task that has been passed over while the memory turned over four times goes
-// first.
+// Order of issue among ready tasks: fewest missing bytes, then submission; those that miss nothing in the order in which
+// they became ready (depth first along chains whose data is there follows from that). A task that has been passed over
+// while the memory turned over four times goes first.
 #pragma once
 
 #include <exception>
@@ -157,7 +157,7 @@ class Scheduler final : private memory::Requests {
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
         residency_.given_again(memory, address, bytes, sealed);
     }
-    /// No handle of the array is left; it is freed (through `on_free`) when its tasks are settled.
+    /// No handle of the array is left; it is among `freed_arrays` when its tasks are settled.
     void release(memory::Array& array);
 
     /// Issues everything that can be issued now.
