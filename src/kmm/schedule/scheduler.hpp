@@ -5,9 +5,9 @@
 // `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). Every call costs
 // O(work it causes); nothing scans live objects.
 //
-// Order of issue among ready tasks: fewest missing bytes, then submission; those that miss nothing in the order in which
-// they became ready (depth first along chains whose data is there follows from that). A task that has been passed over
-// while the memory turned over four times goes first.
+// Order of issue among ready tasks: fewest missing bytes, then submission; those that miss nothing in the order in
+// which they became ready (depth first along chains whose data is there follows from that). A task that has been passed
+// over while the memory turned over four times goes first.
 #pragma once
 
 #include <exception>
