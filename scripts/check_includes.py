@@ -18,10 +18,10 @@ LAYERS = [
     # Beside the pipeline: the emulation of kernels on the CPU, what every layer uses. The trace is below all that tell it.
     ("src/kmm/emulation/", ("kmm emulation", 20)),
     ("src/kmm/base/", ("kmm base", 20)),
-    ("src/kmm/headers/", ("kmm headers", 20)),
     ("src/kmm/graph/", ("kmm graph", 21)),
     ("src/kmm/trace/", ("kmm trace", 22)),
     ("src/kmm/plan/", ("kmm plan", 23)),
+    ("src/kmm/headers/", ("kmm headers", 24)),
     ("src/kmm/memory/", ("kmm memory", 24)),
     ("src/kmm/schedule/", ("kmm schedule", 25)),
     ("src/kmm/net/", ("kmm net", 26)),

@@ -2,7 +2,6 @@
 #include "kmm/core/distribution.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -10,7 +9,9 @@
 
 #include "kmm/base/text.hpp"
 #include "kmm/core/system_info.hpp"
+#include "kmm/detail/strided_box.hpp"
 #include "kmm/error.hpp"
+#include "kmm/plan/layout.hpp"
 #include "kmm/utils/integer_fun.hpp"
 
 namespace kmm {
@@ -104,104 +105,60 @@ std::vector<ArrayChunk<N>> merge_duplicates(const std::vector<ArrayChunk<N>>& ch
     return result;
 }
 
-// A box that no chunk covers, if there is one: splits what the first overlapping chunk leaves of `box`.
-template<std::size_t N>
-std::optional<Bounds<N>> find_gap(Bounds<N> box, const std::vector<Bounds<N>>& boxes, std::size_t from) {
-    if (box.is_empty()) return std::nullopt;
-    while (from < boxes.size() && !boxes[from].overlaps(box)) from++;
-    if (from == boxes.size()) return box;
-    const Bounds<N>& hit = boxes[from];
-    for (std::size_t axis = 0; axis < N; axis++) {
-        Bounds<N> before = box;
-        Bounds<N> inside = before.split_tail_along(axis, hit[axis].begin);
-        Bounds<N> after = inside.split_tail_along(axis, hit[axis].end);
-        if (auto gap = find_gap(before, boxes, from + 1)) return gap;
-        if (auto gap = find_gap(after, boxes, from + 1)) return gap;
-        box = inside;
-    }
-    return std::nullopt;
-}
-
 template<std::size_t N>
 std::string chunk_text(std::size_t number, const Bounds<N>& box) {
     return "chunk " + std::to_string(number) + " " + detail::text_of(box);
 }
 
 template<std::size_t N>
-[[noreturn]] void refuse_overlap(std::size_t i, const Bounds<N>& a, std::size_t j, const Bounds<N>& b) {
-    throw InvalidArgument("distribution: " + chunk_text(std::min(i, j), i < j ? a : b) + " and " +
-                          chunk_text(std::max(i, j), i < j ? b : a) + " overlap at " +
-                          detail::text_of(a.intersection(b)) + ": chunks must be disjoint");
-}
-
-// Throws unless no two boxes have an element in common. Sweeps along axis 0, so that only boxes that meet there are
-// compared.
-template<std::size_t N>
-void check_disjoint(const std::vector<Bounds<N>>& boxes) {
-    std::vector<std::size_t> order(boxes.size());
-    std::iota(order.begin(), order.end(), std::size_t(0));
-    if constexpr (N > 0) {
-        std::sort(order.begin(), order.end(),
-                  [&](std::size_t a, std::size_t b) { return boxes[a][0].begin < boxes[b][0].begin; });
-    }
-    std::vector<std::size_t> active;
-    for (std::size_t i : order) {
-        std::size_t kept = 0;
-        for (std::size_t j : active) {
-            if constexpr (N > 0) {
-                if (boxes[j][0].end <= boxes[i][0].begin) continue;
-            }
-            if (boxes[j].overlaps(boxes[i])) refuse_overlap(i, boxes[i], j, boxes[j]);
-            active[kept++] = j;
-        }
-        active.resize(kept);
-        active.push_back(i);
-    }
+Bounds<N> bounds_of(const detail::Box& box) {
+    Bounds<N> bounds;
+    for (std::size_t i = 0; i < N; i++) bounds[i] = Range<Index>(box.begin[i], box.end[i]);
+    return bounds;
 }
 
 template<std::size_t N>
-void check_cover(const Dim<N>& array_size, const std::vector<Bounds<N>>& boxes) {
+std::vector<detail::ChunkGeometry> geometry_of(const std::vector<ArrayChunk<N>>& chunks) {
+    std::vector<detail::ChunkGeometry> result;
+    result.reserve(chunks.size());
+    for (const ArrayChunk<N>& chunk : chunks) result.push_back({chunk.owner_id, detail::to_box(box_of(chunk))});
+    return result;
+}
+
+template<std::size_t N>
+void check_cover(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chunks) {
     const Bounds<N> whole(array_size);
-    Index covered = 0;
-    for (std::size_t i = 0; i < boxes.size(); i++) {
-        if (!whole.contains(boxes[i])) {
-            throw InvalidArgument("distribution: " + chunk_text(i, boxes[i]) + " is not inside the array of size " +
-                                  detail::text_of(array_size));
+    for (std::size_t i = 0; i < chunks.size(); i++) {
+        if (!whole.contains(box_of(chunks[i]))) {
+            throw InvalidArgument("distribution: " + chunk_text(i, box_of(chunks[i])) +
+                                  " is not inside the array of size " + detail::text_of(array_size));
         }
     }
-    check_disjoint(boxes);
-    for (const Bounds<N>& box : boxes) covered += box.volume();
-    if (covered == array_size.volume()) return;
-    const std::optional<Bounds<N>> gap = find_gap(whole, boxes, 0);
-    throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
-                          ": no chunk contains the region " + detail::text_of(gap.value_or(whole)) +
-                          ": chunks must cover the array");
+    const std::vector<detail::ChunkGeometry> boxes = geometry_of(chunks);
+    std::size_t i = 0;
+    std::size_t j = 0;
+    if (plan::Layout::find_overlap(boxes, &i, &j)) {
+        const Bounds<N> a = box_of(chunks[i]);
+        const Bounds<N> b = box_of(chunks[j]);
+        throw InvalidArgument("distribution: " + chunk_text(i, a) + " and " + chunk_text(j, b) + " overlap at " +
+                              detail::text_of(a.intersection(b)) + ": chunks must be disjoint");
+    }
+    detail::Box gap;
+    if (plan::Layout::find_gap(detail::to_box(whole), boxes, &gap)) {
+        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
+                              ": no chunk contains the region " + detail::text_of(bounds_of<N>(gap)) +
+                              ": chunks must cover the array");
+    }
 }
 
-// The memory of each cell if the boxes are the cells of a grid (then they are an exact cover); else nothing.
+// The memory of each cell if the chunks are the cells of a grid (then they are an exact cover); else nothing.
 template<std::size_t N>
-std::optional<std::vector<MemoryId>> match_grid(const Dim<N>& array_size, const Dim<N>& chunk_size,
-                                                const std::vector<ArrayChunk<N>>& chunks) {
-    const Dim<N> counts = grid_counts(array_size, chunk_size);
-    for (std::size_t i = 0; i < N; i++) {
-        if (counts[i] > static_cast<Index>(chunks.size())) return std::nullopt;
-    }
-    if (counts.volume() != static_cast<Index>(chunks.size())) return std::nullopt;
-    std::vector<MemoryId> memories(chunks.size(), MemoryId::host());
-    std::vector<bool> seen(chunks.size(), false);
-    for (const ArrayChunk<N>& chunk : chunks) {
-        Point<N> cell;
-        for (std::size_t i = 0; i < N; i++) {
-            const Index at = chunk.offset[i];
-            if (at < 0 || at >= array_size[i] || at % chunk_size[i] != 0) return std::nullopt;
-            if (chunk.size[i] != std::min(chunk_size[i], array_size[i] - at)) return std::nullopt;
-            cell[i] = at / chunk_size[i];
-        }
-        const std::size_t index = grid_index(counts, cell);
-        if (seen[index]) return std::nullopt;
-        seen[index] = true;
-        memories[index] = chunk.owner_id;
-    }
+std::optional<std::vector<MemoryId>> match_grid(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chunks) {
+    const plan::Layout layout(N, detail::to_box(Bounds<N>(array_size)), geometry_of(chunks));
+    if (!layout.is_grid()) return std::nullopt;
+    std::vector<MemoryId> memories;
+    memories.reserve(chunks.size());
+    for (const detail::ChunkGeometry& chunk : layout.chunks()) memories.push_back(chunk.home);
     return memories;
 }
 
@@ -270,14 +227,11 @@ Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vect
     const auto first =
         std::find_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.offset == Point<N>::zero(); });
     if (first != chunks.end() && !array_size.is_empty()) {
-        if (auto memories = match_grid(array_size, first->size, chunks)) {
+        if (auto memories = match_grid(array_size, chunks)) {
             return Distribution(regular(array_size, first->size, std::move(*memories)));
         }
     }
-    std::vector<Bounds<N>> boxes;
-    boxes.reserve(chunks.size());
-    for (const ArrayChunk<N>& chunk : chunks) boxes.push_back(box_of(chunk));
-    check_cover(array_size, boxes);
+    check_cover(array_size, chunks);
     auto data = std::make_shared<Data>();
     data->array_size = array_size;
     data->is_regular = chunks.empty();

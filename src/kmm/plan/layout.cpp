@@ -33,7 +33,7 @@ bool Layout::detect_grid() {
     for (const ChunkGeometry& c : chunks_) {
         std::size_t index = 0;
         for (std::size_t k = 0; k < max_rank; ++k) {
-            if (c.box.begin[k] % chunk_size_[k] != 0) return false;
+            if (c.box.begin[k] < 0 || c.box.begin[k] % chunk_size_[k] != 0) return false;
             if (c.box.end[k] - c.box.begin[k] != std::min(chunk_size_[k], array_.end[k] - c.box.begin[k])) return false;
             index =
                 index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(c.box.begin[k] / chunk_size_[k]);

@@ -30,6 +30,8 @@ class Layout {
     /// Two chunks that share elements; false if there are none. O(chunks log chunks) for grids, else sorted by axis 0.
     static bool find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second);
 
+    /// Whether the chunks are the cells of a regular grid.
+    bool is_grid() const noexcept { return regular_; }
     std::size_t rank() const noexcept { return rank_; }
     const Box& array() const noexcept { return array_; }
     const std::vector<ChunkGeometry>& chunks() const noexcept { return chunks_; }

@@ -119,6 +119,26 @@ TEST(Row125_Distribution, gaps_overlaps_and_strays_are_refused_with_their_region
     EXPECT_EQ(refusal({4, 4}, {whole}), "accepted");
 }
 
+TEST(Row125_Distribution, a_stray_is_refused_where_it_would_be_a_cell_of_the_grid_before_the_array) {
+    using Chunks = std::vector<kmm::ArrayChunk<1>>;
+    for (const Chunks& chunks : {Chunks{{MemoryId::host(), {0}, {5}}, {MemoryId::host(), {-5}, {5}}},
+                                 Chunks{{MemoryId::host(), {0}, {5}}, {MemoryId::host(), {10}, {5}}}})
+        EXPECT_THROW(Distribution<1>::from_chunks(10, chunks), kmm::InvalidArgument);
+}
+
+// Swept along the first axis, which none of them cuts, this would take minutes.
+TEST(Row125_Distribution, a_cover_of_very_many_columns_is_checked) {
+    std::vector<kmm::ArrayChunk<2>> columns;
+    kmm::default_index_type at = 0;
+    for (int i = 0; i < 300'000; ++i) {
+        columns.push_back({MemoryId::host(), {0, at}, {4, 1 + i % 3}});
+        at += 1 + i % 3;
+    }
+    EXPECT_EQ(Distribution<2>::from_chunks({4, at}, columns).num_chunks(), columns.size());
+    columns.back().offset[1] -= 1;
+    EXPECT_THROW(Distribution<2>::from_chunks({4, at}, columns), kmm::InvalidArgument);
+}
+
 TEST(Row125_Distribution, sizes_and_ends_that_no_number_counts_are_refused_with_them) {
     const std::int64_t half = std::int64_t(1) << 32, largest = std::numeric_limits<std::int64_t>::max();
     const Dim<2> square(half, half);
