@@ -226,7 +226,7 @@ void DeviceThread::feed(Instruction& i) {
 Status DeviceThread::put_on_stream(Instruction& i, Lane& l) {
     Status status;
     const StreamHandle stream = lanes_.stream(i.lane, &status);
-    if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, this);
+    if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, &own_events_);
     if (!status.ok()) return status;
     const bool timed = device_times_ && emitter_.sink() != nullptr;
     TimedWork work;
@@ -353,11 +353,10 @@ void DeviceThread::record(LaneId lane) {
     if (!waited.ok() && waited.code != driver::Code::launch_failed) lane_lost(lane, waited);
 }
 
-// Only for lanes of this device: what other threads have recorded may be recycled meanwhile.
-Lanes::Recorded DeviceThread::at(graph::Fence fence) const noexcept {
-    const std::size_t slot = graph::index_of(fence.lane) - graph::index_of(first_lane_);
-    if (slot >= states_.size()) return {};
-    const graph::Deque<Pending>& pending = states_[slot].pending;
+Lanes::Recorded DeviceThread::OwnEvents::at(graph::Fence fence) const noexcept {
+    const std::size_t slot = graph::index_of(fence.lane) - graph::index_of(thread_.first_lane_);
+    if (slot >= thread_.states_.size()) return {};
+    const graph::Deque<Pending>& pending = thread_.states_[slot].pending;
     const auto found = std::lower_bound(pending.begin(), pending.end(), fence.position,
                                         [](const Pending& p, Position position) { return p.position < position; });
     if (found == pending.end()) return {};

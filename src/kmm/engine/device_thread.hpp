@@ -60,7 +60,7 @@ class BusyTime {
     std::atomic<std::int64_t> since_{0};  ///< 0: not busy
 };
 
-class DeviceThread final : private Lanes::RecordedEvents {
+class DeviceThread {
   public:
     /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
     /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
@@ -115,7 +115,6 @@ class DeviceThread final : private Lanes::RecordedEvents {
     void tell_times(LaneId id, Lane& lane, Position done);
     void record(LaneId lane);
     void record_touched();
-    Lanes::Recorded at(graph::Fence fence) const noexcept override;
     bool poll();
     void lane_lost(LaneId lane, Status status);
     void arm_watches();
@@ -138,10 +137,11 @@ class DeviceThread final : private Lanes::RecordedEvents {
     const bool nvtx_;
     DeviceClock clock_;
 
-    locks::TinyLock queue_lock_;
+    // Written by the scheduler for each batch; what follows is written by this thread for each instruction.
+    alignas(64) locks::TinyLock queue_lock_;
     graph::Vector<Instruction> queue_ KMM_GUARDED_BY(queue_lock_);
     std::atomic<bool> queue_filled_{false};
-    graph::Vector<Instruction> batch_;
+    alignas(64) graph::Vector<Instruction> batch_;
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
     std::atomic<bool> no_more_instructions_{false};
@@ -152,6 +152,15 @@ class DeviceThread final : private Lanes::RecordedEvents {
     std::size_t num_own_lanes_;  ///< the first ones: this thread feeds them
     graph::Vector<LaneId> touched_;
     graph::Vector<EventHandle> events_;  ///< free
+    /// What this thread has recorded on its lanes. Those of other threads may be recycled at any time.
+    class OwnEvents final : public Lanes::RecordedEvents {
+      public:
+        explicit OwnEvents(const DeviceThread& thread) noexcept : thread_(thread) {}
+        Lanes::Recorded at(graph::Fence fence) const noexcept override;
+
+      private:
+        const DeviceThread& thread_;
+    };
     struct PreparedKernel {
         const void* function = nullptr;
         std::uint32_t shared_bytes = 0;
@@ -160,7 +169,8 @@ class DeviceThread final : private Lanes::RecordedEvents {
     graph::UnorderedMap<const void*, std::uint32_t> prepared_;
     LaneId first_lane_;
     Lanes::Scratch scratch_;
-    Sleeper sleeper_;
+    OwnEvents own_events_{*this};
+    alignas(64) Sleeper sleeper_;
     std::thread thread_;
 };
 

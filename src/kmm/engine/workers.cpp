@@ -72,7 +72,7 @@ void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
     {
         const locks::Guard guard(mutex_);
         queue_.push_back(&task);
-        wake = sleeping_ > 0 && (!takes_one_itself || queue_.size() > 1);
+        wake = (!takes_one_itself || queue_.size() > 1) && may_wake_one();
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();
     }
     if (wake) wake_.notify_one();
@@ -85,6 +85,7 @@ graph::Task* Workers::take() {
         ++sleeping_;
         wake_.wait(lock);
         --sleeping_;
+        one_wakes_ = false;
     }
     if (queue_.empty()) {
         if (surplus_ > 0 && !stop_) leave();
@@ -93,7 +94,18 @@ graph::Task* Workers::take() {
     graph::Task* const task = queue_.front();
     queue_.pop_front();
     has_task = true;
+    const bool wake = !queue_.empty() && may_wake_one();
+    lock.unlock();
+    if (wake) wake_.notify_one();
     return task;
+}
+
+// One thread at a time is on its way: it wakes the next if it finds more than one task. Whoever hands out many short
+// tasks would otherwise pay a call of the system for each, for threads that come too late.
+bool Workers::may_wake_one() noexcept {
+    if (sleeping_ == 0 || one_wakes_) return false;
+    one_wakes_ = true;
+    return true;
 }
 
 /// Under the lock. Where the system gives no thread, the queue is looked at again with its next task.

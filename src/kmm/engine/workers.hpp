@@ -88,6 +88,8 @@ class Workers {
 
   private:
     void leave() noexcept KMM_REQUIRES(mutex_);
+    /// True: the caller must wake one of those that sleep.
+    bool may_wake_one() noexcept KMM_REQUIRES(mutex_);
     /// There is a task for which no thread is awake or about to be.
     bool stands_still() const noexcept KMM_REQUIRES(mutex_) { return queue_.size() > sleeping_; }
     void watch() noexcept KMM_REQUIRES(mutex_);
@@ -99,6 +101,7 @@ class Workers {
     locks::Condition wake_;
     graph::Deque<graph::Task*> queue_ KMM_GUARDED_BY(mutex_);
     std::size_t sleeping_ KMM_GUARDED_BY(mutex_) = 0;
+    bool one_wakes_ KMM_GUARDED_BY(mutex_) = false;   ///< a thread was woken and has not looked at the queue yet
     std::size_t waiting_ KMM_GUARDED_BY(mutex_) = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ KMM_GUARDED_BY(mutex_) =
         0;  ///< threads that were added for them, or for want of progress, and should end

@@ -1,0 +1,104 @@
+// That every task finds a thread though only one is woken at a time: kmm/engine/workers.hpp.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "kmm/engine/workers.hpp"
+
+namespace {
+
+using kmm::engine::Workers;
+using kmm::graph::Task;
+
+/// Threads for functions, each of which stands for a task.
+class Pool final : public Workers {
+  public:
+    explicit Pool(std::size_t num_threads) : functions_(room) { start(num_threads, std::chrono::milliseconds(0)); }
+    ~Pool() { end_threads(); }
+    /// By one thread, or by functions that run here.
+    void push(std::function<void()> function, bool takes_one_itself = false) {
+        const std::size_t n = num_pushed_.fetch_add(1);
+        functions_[n].run = std::move(function);
+        enqueue(functions_[n].task, takes_one_itself);
+    }
+
+  private:
+    static constexpr std::size_t room = 1 << 16;
+    struct Function {
+        Task task;
+        std::function<void()> run;
+    };
+    void run() override {
+        while (Task* const task = take()) functions_[static_cast<std::size_t>(index_of(*task))].run();
+    }
+    std::ptrdiff_t index_of(const Task& task) const {
+        return (reinterpret_cast<const std::byte*>(&task) - reinterpret_cast<const std::byte*>(&functions_[0].task)) /
+               static_cast<std::ptrdiff_t>(sizeof(Function));
+    }
+
+    std::vector<Function> functions_;
+    std::atomic<std::size_t> num_pushed_{0};
+};
+
+TEST(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time) {
+    constexpr std::size_t num_threads = 8;
+    Pool pool(num_threads);
+    for (int round = 0; round < 200; ++round) {
+        std::latch all_run(num_threads);
+        std::latch done(num_threads);
+        for (std::size_t i = 0; i < num_threads; ++i)
+            pool.push([&] {
+                all_run.arrive_and_wait();  // for ever, if a task found no thread
+                done.count_down();
+            });
+        done.wait();
+    }
+}
+
+TEST(WorkersWake, tasks_that_a_task_pushes_find_threads_while_it_waits_for_them) {
+    constexpr int num_threads = 4;
+    Pool pool(num_threads);
+    for (int round = 0; round < 200; ++round) {
+        std::latch done(1);
+        pool.push([&] {
+            std::latch others(num_threads - 1);
+            for (int i = 1; i < num_threads; ++i) pool.push([&] { others.count_down(); });
+            others.wait();
+            done.count_down();
+        });
+        done.wait();
+    }
+}
+
+TEST(WorkersWake, what_a_task_leaves_to_its_own_thread_runs_though_nobody_is_woken) {
+    Pool pool(2);
+    for (int round = 0; round < 1000; ++round) {
+        std::latch done(3);
+        pool.push([&] {
+            pool.push([&] { done.count_down(); }, true);
+            pool.push([&] { done.count_down(); }, true);
+            done.count_down();
+        });
+        done.wait();
+    }
+}
+
+TEST(WorkersWake, very_many_short_tasks_of_several_threads_all_run) {
+    Pool pool(8);
+    constexpr int num_pushers = 3;
+    constexpr int each = 10'000;
+    std::latch done(num_pushers * each);
+    std::vector<std::thread> pushers;
+    for (int p = 0; p < num_pushers; ++p)
+        pushers.emplace_back([&] {
+            for (int i = 0; i < each; ++i) pool.push([&] { done.count_down(); });
+        });
+    for (std::thread& t : pushers) t.join();
+    done.wait();
+}
+
+}  // namespace
