@@ -35,7 +35,7 @@ graph::TaskKind kind_of(trace::TaskKind kind) {
     }
 }
 
-std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t num_memories) {
+std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t num_devices) {
     auto array = std::make_unique<memory::Array>();
     array->number = told.number;
     array->set_name(told.name);
@@ -48,7 +48,7 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
         c.array = array.get();
         c.index = static_cast<std::uint32_t>(i);
         c.size_bytes = static_cast<std::size_t>(graph::volume(told.chunks[i])) * told.element_bytes;
-        c.replicas.resize(num_memories);
+        c.replicas.resize_for_devices(num_devices);
     }
     return array;
 }
@@ -59,13 +59,15 @@ SchedulePlayer::SchedulePlayer(const Program& program, trace::Consumer& consumer
     : program_(program), consumer_(consumer) {
     const trace::Machine& machine = program.machine;
     schedule::SchedulerOptions options;
-    options.num_devices = static_cast<std::uint32_t>(machine.limits_bytes.size()) - 1;
+    options.num_devices = static_cast<std::uint32_t>(machine.limits_bytes.num_devices());
     options.compute_lanes = count_lanes(machine, graph::LaneRole::compute);
     options.launcher_lanes = count_lanes(machine, graph::LaneRole::launcher);
     options.host_threads = 1;
     options.trace = &emitter_;
     emitter_.listen(this);
-    for (std::size_t m = 0; m < machine.limits_bytes.size(); ++m) next_address_.push_back((m + 1) << 40);
+    next_address_.resize_for_devices(options.num_devices);
+    for (const memory::MemoryIndex m : next_address_.memories())
+        next_address_[m] = (std::uintptr_t{m.index()} + 1) << 40;
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options,
                                                        machine.limits_bytes);
 }
@@ -74,7 +76,7 @@ SchedulePlayer::~SchedulePlayer() = default;
 
 bool SchedulePlayer::play() {
     for (const trace::Array& a : program_.arrays) {
-        arrays_[a.number] = make_array(a, program_.machine.limits_bytes.size());
+        arrays_[a.number] = make_array(a, program_.machine.limits_bytes.num_devices());
         consumer_.bound(a, 0);
     }
     for (const trace::Task& t : program_.tasks) submit(t);
@@ -142,7 +144,7 @@ bool SchedulePlayer::run_oldest() {
     if (t.kind == graph::TaskKind::host) {
         scheduler_->host_done(t, thrown);
     } else {
-        const graph::LaneId lane = scheduler_->lane(t.memory - 1, graph::LaneRole::launcher, 0);
+        const graph::LaneId lane = scheduler_->lane(t.memory.device(), graph::LaneRole::launcher, 0);
         scheduler_->launched(t, lane, ++launched_[lane], thrown);
     }
     scheduler_->dispatch();

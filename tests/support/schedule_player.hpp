@@ -53,7 +53,7 @@ class SchedulePlayer final : private schedule::Outbox, private trace::Sink {
     void run_on_host(graph::Task& task) override { functions_.push_back(&task); }
     void grow(memory::MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override {
-        return from != 0 && to != 0;
+        return from.is_device() && to.is_device();
     }
     void settled(graph::Task& task) noexcept override;
     void recycle(graph::Task&) noexcept override {}
@@ -80,7 +80,7 @@ class SchedulePlayer final : private schedule::Outbox, private trace::Sink {
     std::deque<schedule::Instruction> instructions_;
     std::deque<graph::Task*> functions_;
     std::deque<std::pair<memory::MemoryIndex, std::size_t>> growths_;
-    std::vector<std::uintptr_t> next_address_;
+    memory::PerMemory<std::uintptr_t> next_address_;
     std::map<graph::LaneId, graph::Position> launched_;  ///< positions that functions have taken
     std::unique_ptr<schedule::Scheduler> scheduler_;
 };

@@ -311,11 +311,12 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 throw UninitializedRead(array->name(), r);
             }
             const std::size_t bytes = core.rounded(b.block_bytes[i]);
-            if (bytes > core.limit_bytes(0))
-                throw OutOfMemory(MemoryId::host(), bytes, 0, core.limit_bytes(0),
+            const auto host = memory::MemoryIndex::host();
+            if (bytes > core.limit_bytes(host))
+                throw OutOfMemory(host.id(), bytes, 0, core.limit_bytes(host),
                                   "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
-                                      " bytes on the host, where at most " + std::to_string(core.limit_bytes(0)) +
-                                      " can be used; try " + core.memory_remedy(0, bytes));
+                                      " bytes on the host, where at most " + std::to_string(core.limit_bytes(host)) +
+                                      " can be used; try " + core.memory_remedy(host, bytes));
         }
         if (gate != nullptr) {
             // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time

@@ -78,7 +78,7 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
         c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
         c.alignment = std::max(array.element_alignment(), memory::heap_alignment);
         block_bytes.push_back(c.block_bytes());
-        c.replicas.resize(1 + runtime->num_devices());
+        c.replicas.resize_for_devices(runtime->num_devices());
         data->boxes.push_back(box);
     }
 }

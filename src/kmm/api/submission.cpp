@@ -151,7 +151,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
                                                             : TaskKind::kernel;
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
     t->where = where;
-    t->memory = where.is_host() ? 0u : 1u + where.as_device().get();
+    t->memory = where.is_host() ? memory::MemoryIndex::host() : memory::MemoryIndex::of_device(where.as_device().get());
     t->chunk = chunk;
 }
 

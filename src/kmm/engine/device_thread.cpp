@@ -24,10 +24,7 @@ constexpr int copy_attempts = 3;
 // Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
 constexpr std::uint32_t default_shared_bytes = 48 * 1024;
 
-Link link_of(const Instruction& copy) noexcept {
-    if (copy.from == 0) return Link::host_to_device;
-    return copy.to == 0 ? Link::device_to_host : Link::device_to_device;
-}
+Link link_of(const Instruction& copy) noexcept { return memory::Tiers::link(copy.from, copy.to); }
 
 }  // namespace
 
@@ -248,8 +245,9 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     const NamedRange range(nvtx_, *i.chunk);
     Status status;
     for (int attempt = 0; attempt < copy_attempts; ++attempt) {
-        if (i.from != 0 && i.to != 0)
-            status = driver_.copy_peer(to, lanes_.ordinal(i.to - 1), from, lanes_.ordinal(i.from - 1), i.bytes, stream);
+        if (i.from.is_device() && i.to.is_device())
+            status = driver_.copy_peer(to, lanes_.ordinal(i.to.device()), from, lanes_.ordinal(i.from.device()),
+                                       i.bytes, stream);
         else
             status = driver_.copy(to, from, i.bytes, stream);
         if (status.ok()) break;

@@ -29,9 +29,7 @@ class ErrorMaker {
     ~ErrorMaker() = default;
 };
 
-/// What a copy goes over, numbered as in schedule::TransferCounters.
-enum class Link : std::uint8_t { host_to_device, device_to_host, device_to_device };
-inline constexpr std::size_t num_links = 3;
+using memory::Link;
 
 inline std::int64_t now_ns() noexcept {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -147,7 +145,7 @@ class DeviceThread {
     std::atomic<bool> no_more_instructions_{false};
     bool lost_track_ = false;  ///< for want of host memory: the runtime gives up
 
-    BusyTime links_[num_links];
+    BusyTime links_[memory::num_links];
     std::vector<Lane> states_;   ///< by index within the device
     std::size_t num_own_lanes_;  ///< the first ones: this thread feeds them
     graph::Vector<LaneId> touched_;

@@ -31,8 +31,8 @@ struct Message {
     };
     What what = What::look;
     graph::LaneId lane = graph::LaneId::none;
-    memory::MemoryIndex from = 0;
-    memory::MemoryIndex to = 0;
+    memory::MemoryIndex from{};
+    memory::MemoryIndex to{};
     graph::Task* task = nullptr;
     void* object = nullptr;  ///< a chunk or an array
     graph::Position position = 0;

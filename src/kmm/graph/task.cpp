@@ -73,7 +73,7 @@ void Task::recycle() noexcept {
     chunk_index = 0;
     where = {};
     chunk = {};
-    memory = 0;
+    memory = {};
     info.reset();
     next_published = nullptr;
     accesses.clear();

@@ -17,6 +17,7 @@
 #include "driver/driver.hpp"
 #include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
+#include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 
 namespace kmm::memory {
@@ -216,7 +217,7 @@ struct Task {
     bool is_barrier = false;  ///< a join that waits for everything with a lower number
     std::uint32_t chunk_index = 0;
     ResourceId where;
-    std::uint32_t memory = 0;  ///< index of the memory it runs in: 0 host, 1 + device
+    memory::MemoryIndex memory;  ///< that it runs in
     DomainChunk chunk;
     SubmitInfoRef info;
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together

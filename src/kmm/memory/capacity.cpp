@@ -12,7 +12,7 @@ namespace kmm::memory {
 void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.growing = false;
-    if (memory == 0) host_has_changed();
+    if (memory.is_host()) host_has_changed();
     const bool exchanged = std::exchange(space.exchanging, false);
     const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
     if (bytes == 0) {
@@ -118,7 +118,7 @@ void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
     ++space.counters.allocations;
     space.resident.insert(&chunk);
     note_memory(m);
-    if (m == 0)
+    if (m.is_host())
         reindex_all(chunk);  // what is dirty elsewhere has a place now
     else
         reindex(chunk, m);
@@ -142,9 +142,9 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
     r.version = 0;
     r.forget_users();
     space.unfit_bytes = ~std::size_t{0};
-    if (m != 0) return;
+    if (m.is_device()) return;
     host_has_changed();
-    for (MemoryIndex d = 1; d < spaces_.size(); ++d) reindex(chunk, d);  // what is dirty has lost its place
+    for (const MemoryIndex d : spaces_.device_memories()) reindex(chunk, d);  // what is dirty has lost its place
 }
 
 // ------------------------------------------------------------------------------------------------------------- growth
@@ -174,17 +174,17 @@ bool Residency::ask_once_more(MemoryIndex m, std::size_t bytes) {
 // are tried first, because they may lie in each other's way in memory that could be used as one.
 bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
     Space& space = spaces_[m];
-    if (space.growing || space.no_exchange || (m != 0 && exchange_bytes_ == 0)) return false;
+    if (space.growing || space.no_exchange || (m.is_device() && exchange_bytes_ == 0)) return false;
     const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
     if (space.heap.free_bytes() + left < bytes) return false;
-    if (!requests_.exchange(m, m == 0 ? bytes : std::max(bytes, exchange_bytes_))) return false;
+    if (!requests_.exchange(m, m.is_host() ? bytes : std::max(bytes, exchange_bytes_))) return false;
     space.growing = true;
     space.exchanging = true;
     return true;
 }
 
 void Residency::may_exchange_again(Space& space) noexcept {
-    if (&space == &spaces_[0]) host_has_changed();
+    if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
     // The answer to one that is under way is about what was free when it was asked for.
     if (space.exchanging)
         space.freed_meanwhile = true;
@@ -209,7 +209,7 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
     if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
     note_memory(memory);
-    if (memory == 0) host_has_changed();
+    if (memory.is_host()) host_has_changed();
     // While an exchange is under way its answer decides whether the driver may be asked again.
     if (!space.growing) {
         space.refusals = 0;

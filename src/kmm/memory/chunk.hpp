@@ -12,6 +12,7 @@
 
 #include "driver/locks.hpp"
 #include "kmm/graph/box.hpp"
+#include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
 
@@ -19,9 +20,6 @@ namespace kmm::memory {
 
 using graph::Fence;
 using graph::FenceSet;
-
-/// Index of a memory within a runtime: 0 is the host, 1 + d is device d.
-using MemoryIndex = std::uint32_t;
 
 /// Addresses of blocks are multiples of this, and sizes are rounded up to it.
 inline constexpr std::size_t heap_alignment = 256;
@@ -77,7 +75,7 @@ struct Chunk {
     std::uint64_t written_at = 0;   ///< the latest write
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
     std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
-    std::vector<Replica> replicas;
+    PerMemory<Replica> replicas;
     /// Tasks that will use the chunk and have not been issued, in order: 2 * number + (1 if it replaces the content).
     graph::Vector<std::uint64_t> next_uses;
     std::size_t next_use_head = 0;

@@ -21,10 +21,13 @@ void for_each_chunk(Task& task, F&& f) {
 
 }  // namespace
 
-Residency::Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset,
+Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bool find_unset,
                      const trace::Emitter& trace)
-    : requests_(requests), find_unset_(find_unset), trace_(trace), spaces_(limits_bytes.size()) {
-    for (std::size_t m = 0; m < spaces_.size(); ++m) spaces_[m].counters.limit_bytes = limits_bytes[m];
+    : requests_(requests),
+      find_unset_(find_unset),
+      trace_(trace),
+      spaces_(PerMemory<Space>::of_devices(limits_bytes.num_devices())) {
+    for (const MemoryIndex m : memories()) spaces_[m].counters.limit_bytes = limits_bytes[m];
 }
 
 // --------------------------------------------------------------------------------------------------------- the future
@@ -66,7 +69,7 @@ bool Residency::needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept {
 }
 
 bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
-    for (MemoryIndex i = 0; i < chunk.replicas.size(); ++i)
+    for (const MemoryIndex i : chunk.replicas.memories())
         if (i != m && chunk.replicas[i].address != 0 && chunk.replicas[i].version == chunk.version) return true;
     return false;
 }
@@ -75,10 +78,10 @@ bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcep
 MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
     MemoryIndex best = to;
     int best_score = 0;
-    for (MemoryIndex i = 0; i < chunk.replicas.size(); ++i) {
+    for (const MemoryIndex i : chunk.replicas.memories()) {
         const Replica& r = chunk.replicas[i];
         if (i == to || r.address == 0 || r.version != chunk.version) continue;
-        const int score = (i == 0 ? 2 : requests_.linked(i, to) ? 3 : 1) * 2 + (r.writer_pins == 0 ? 1 : 0);
+        const int score = (i.is_host() ? 2 : requests_.linked(i, to) ? 3 : 1) * 2 + (r.writer_pins == 0 ? 1 : 0);
         if (score > best_score) best = i, best_score = score;
     }
     return best;
@@ -138,7 +141,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
 bool Residency::lacks_for_sure(const Task& task) {
     const MemoryIndex m = task.memory;
     const Space& space = spaces_[m];
-    if (m == 0 || space.refusals < 2 || space.growing) return false;
+    if (m.is_host() || space.refusals < 2 || space.growing) return false;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
     for (const Access& a : task.accesses) {
@@ -249,7 +252,7 @@ Placement Residency::place(Task& task) {
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
     Found found = allocate_missing(task, &taken);
-    if (found == Found::none && m != 0) found = allocate_side_by_side(task, &taken);
+    if (found == Found::none && m.is_device()) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
         for (Chunk* c : taken) release(*c, m);
     for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
@@ -276,7 +279,7 @@ void Residency::written(Chunk& chunk, MemoryIndex m, bool owes_nothing) {
     }
     chunk.replicas[m].version = chunk.version;
     // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
-    for (MemoryIndex i = 1; i < chunk.replicas.size(); ++i)
+    for (const MemoryIndex i : chunk.replicas.device_memories())
         if (i != m && chunk.replicas[i].address != 0 && !chunk.replicas[i].pinned()) release(chunk, i);
 }
 
@@ -329,7 +332,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
             --r.reader_pins;
         if (!r.pinned()) --spaces_[task.memory].num_pinned;
         if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
-        if (!r.pinned() && r.version != c.version && task.memory != 0 && r.address != 0) release(c, task.memory);
+        if (!r.pinned() && r.version != c.version && task.memory.is_device() && r.address != 0) release(c, task.memory);
         reindex_all(c);
         wake(c);
     });
@@ -347,7 +350,7 @@ Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std:
                                 source.version == chunk.version && source.content_at < copied_at;
     if (source_is_good) {
         // Other replicas may be copies of the one that never came: they are fetched again.
-        for (MemoryIndex m = 0; m < chunk.replicas.size(); ++m)
+        for (const MemoryIndex m : chunk.replicas.memories())
             if (m != from) chunk.replicas[m].version = 0;
     } else {
         chunk.lost = cause;
@@ -365,7 +368,7 @@ void Residency::free_array(Array& array) {
         may_exchange_again(s);
     }
     for (Chunk& c : array.chunks)
-        for (MemoryIndex m = 0; m < c.replicas.size(); ++m)
+        for (const MemoryIndex m : c.replicas.memories())
             if (c.replicas[m].address != 0) release(c, m);
 }
 

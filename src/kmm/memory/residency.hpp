@@ -92,7 +92,7 @@ class Residency {
   public:
     /// `find_unset`: debug mode, `place` lists in Task::unset the chunks that come without content.
     /// `trace` outlives it.
-    Residency(Requests& requests, std::vector<std::size_t> limits_bytes, bool find_unset = false,
+    Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bool find_unset = false,
               const trace::Emitter& trace = trace::nobody_listens);
 
     // ---- capacity
@@ -114,10 +114,10 @@ class Residency {
     /// Memory that somebody waited for (Placement::lacks).
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     std::size_t lacking_bytes() const noexcept { return lacking_bytes_; }
-    std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[0].heap.round_up(bytes); }
+    std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[MemoryIndex::host()].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
-    std::size_t num_memories() const noexcept { return spaces_.size(); }
+    MemoryRange memories() const noexcept { return spaces_.memories(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
     std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].resident.size(); }
     /// Grows with everything that changes where content is.
@@ -154,7 +154,7 @@ class Residency {
     void free_array(Array& array);
     /// Tells whoever listens how much of each memory is in use.
     void tell_memory() const noexcept {
-        for (MemoryIndex m = 0; m < spaces_.size(); ++m) note_memory(m);
+        for (const MemoryIndex m : memories()) note_memory(m);
     }
     /// Calls `f(chunk)` for every chunk that has memory there. O(replicas); for reports and errors only.
     template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
@@ -249,7 +249,7 @@ class Residency {
     /// What did not fit may fit now: the heap learns of more memory.
     void may_fit_again(Space& space) noexcept {
         space.unfit_bytes = ~std::size_t{0};
-        if (&space == &spaces_[0]) host_has_changed();
+        if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
     }
     void reindex_all(Chunk& chunk);
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
@@ -262,7 +262,7 @@ class Residency {
     Requests& requests_;
     const bool find_unset_;
     const trace::Emitter& trace_;
-    std::vector<Space> spaces_;
+    PerMemory<Space> spaces_;
     std::uint64_t tick_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kmm/memory/residency.hpp"
+#include "kmm/memory/tiers.hpp"
 
 namespace kmm::memory {
 
@@ -24,7 +25,7 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     if (chunk.array->released && !has_next_use(chunk))
         return rank_useless;  // no handle is left and no task will read it
     const bool clean = valid_elsewhere(chunk, m);
-    if (m == 0 && !clean) return rank_never;  // there is no tier below to save it in
+    if (!clean && !Tiers::below(m)) return rank_never;
     if (!has_next_use(chunk)) return clean ? rank_clean : rank_dirty;
     const std::uint64_t use = chunk.next_uses[chunk.next_use_head];
     if ((use & 1) != 0) return rank_useless;
@@ -61,11 +62,12 @@ void Residency::reindex(Chunk& chunk, MemoryIndex m) {
         unindex(chunk, m);
         return;
     }
+    const std::optional<MemoryIndex> below = Tiers::below(m);
     const bool placeless =
-        m != 0 && rank != rank_useless && chunk.replicas[0].address == 0 && !valid_elsewhere(chunk, m);
+        below && rank != rank_useless && chunk.replicas[*below].address == 0 && !valid_elsewhere(chunk, m);
     if (r.indexed && r.key_rank == rank && r.key_tick == r.tick && r.key_placeless == placeless) return;
     unindex(chunk, m);
-    if (m == 0) host_has_changed();
+    if (m.is_host()) host_has_changed();
     r.key_rank = rank;
     r.key_tick = r.tick;
     r.key_placeless = placeless;
@@ -80,7 +82,7 @@ void Residency::reindex(Chunk& chunk, MemoryIndex m) {
 }
 
 void Residency::reindex_all(Chunk& chunk) {
-    for (MemoryIndex m = 0; m < spaces_.size(); ++m) reindex(chunk, m);
+    for (const MemoryIndex m : memories()) reindex(chunk, m);
 }
 
 // ------------------------------------------------------------------------------------------------------------ leaving
@@ -91,22 +93,22 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     const std::uint64_t rank = victim_rank(chunk, m);
     Space& space = spaces_[m];
     if (rank != rank_useless && !valid_elsewhere(chunk, m)) {
-        if (m == 0) return Found::none;
-        Replica& h = chunk.replicas[0];
+        const std::optional<MemoryIndex> below = Tiers::below(m);
+        if (!below) return Found::none;
+        Replica& h = chunk.replicas[*below];
         if (h.pinned()) return Found::pinned;
         // What can never be saved must not cost others their copies on the host.
-        if (h.address == 0 && spaces_[0].heap.round_up(chunk.block_bytes()) > spaces_[0].counters.limit_bytes)
-            return Found::none;
+        if (h.address == 0 && rounded(chunk.block_bytes()) > limit(*below)) return Found::none;
         // The chunk that is being saved must not be a victim of the search for its own place.
         const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
-        const Found found = h.address != 0 ? Found::yes : allocate(chunk, 0);
+        const Found found = h.address != 0 ? Found::yes : allocate(chunk, *below);
         chunk.hold = held;
         if (found != Found::yes) return found;
         FenceSet waits = r.arrivals;
         waits.add(r.task_writes);
         h.add_all_users(waits);
         chunk.copied_at = ++tick_;
-        const Fence fence = requests_.copy(chunk, m, 0, r.address, h.address, waits, nullptr);
+        const Fence fence = requests_.copy(chunk, m, *below, r.address, h.address, waits, nullptr);
         h.content_at = chunk.copied_at;
         h.forget_users();
         h.arrivals.add(fence);
@@ -165,7 +167,8 @@ const Residency::VictimKey* Residency::next_placeless(Space& space, const Victim
 }
 
 std::size_t Residency::host_refuses_from() noexcept {
-    if (spaces_[0].growing || may_grow(0, host_refuses_bytes_)) host_has_changed();
+    constexpr MemoryIndex host = MemoryIndex::host();
+    if (growing(host) || may_grow(host, host_refuses_bytes_)) host_has_changed();
     return host_refuses_bytes_;
 }
 
@@ -176,7 +179,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         for (Chunk* c : space.resident) reindex(*c, m);
     }
     // Dirty chunks from this size on find no place on the host; smaller ones may.
-    std::size_t too_large = m == 0 ? ~std::size_t{0} : host_refuses_from();
+    std::size_t too_large = m.is_host() ? ~std::size_t{0} : host_refuses_from();
     bool host_growing = false;
     bool pins = false;
     VictimKey after{0, 0, nullptr};
@@ -193,7 +196,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
             passed_over_held_ = true;
             continue;
         }
-        if (m != 0) passed_over_held_ = false;
+        if (m.is_device()) passed_over_held_ = false;
         const Found found = evict(chunk, m);
         if (found == Found::yes) return Found::yes;
         if (found == Found::starved) return Found::starved;
@@ -207,7 +210,8 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     if (host_growing) return Found::growing;
     // What is pinned is not in the order of victims.
     if (pins || space.num_pinned != 0) return Found::pinned;
-    if (m != 0 && too_large != ~std::size_t{0} && spaces_[0].num_pinned != 0) return Found::pinned;
+    if (m.is_device() && too_large != ~std::size_t{0} && spaces_[MemoryIndex::host()].num_pinned != 0)
+        return Found::pinned;
     return Found::none;
 }
 

@@ -19,7 +19,7 @@ bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& reque
             return refuse(Reason::unwritten, i);
         }
         if (r.empty) continue;
-        chunks.push_back({r.memory == 0 ? MemoryId::host() : MemoryId(DeviceId(r.memory - 1)), r.region});
+        chunks.push_back({r.memory.id(), r.region});
         order_.push_back(i);
     }
     std::size_t first = 0, second = 0;

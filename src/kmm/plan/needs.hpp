@@ -28,7 +28,7 @@ struct Request {
     bool empty = false;          ///< the region has no elements
     std::uint32_t task = 0;      ///< position in the submit
     std::uint32_t argument = 0;  ///< for messages
-    std::uint32_t memory = 0;    ///< that the task runs in: 0 host, 1 + device
+    memory::MemoryIndex memory;  ///< that the task runs in
 };
 
 /// How a need is met. Where one has several forms (gathered from chunks, a snapshot, a private copy that is reduced

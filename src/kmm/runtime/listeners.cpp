@@ -139,10 +139,11 @@ trace::Machine RuntimeCore::machine() const {
     trace::Machine m;
     m.driver = driver_->name();
     m.runtime = number_;
-    m.memories.emplace_back("host");
-    for (std::uint32_t d = 0; d < num_devices(); ++d)
-        m.memories.push_back("GPU " + std::to_string(d) + ": " +
-                             std::string(info_->device(DeviceId(static_cast<std::uint8_t>(d))).name()));
+    m.memories.resize_for_devices(num_devices());
+    for (const memory::MemoryIndex memory : m.memories.memories())
+        m.memories[memory] = memory.is_host() ? "host"
+                                              : "GPU " + std::to_string(memory.device()) + ": " +
+                                                    std::string(info_->device(DeviceId(memory.device())).name());
     m.limits_bytes = limits_;
     for (std::size_t i = 0; i < scheduler_->num_lanes(); ++i)
         m.lanes.push_back(scheduler_->lane_info(static_cast<graph::LaneId>(i)));

@@ -60,9 +60,6 @@ class RuntimeCore final : public Runtime,
     std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }
     std::uint16_t number() const noexcept { return number_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
-    MemoryId memory_id(memory::MemoryIndex m) const noexcept {
-        return m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
-    }
     std::size_t rounded(std::size_t bytes) const noexcept { return (bytes + 255) / 256 * 256; }
     /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
     static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }
@@ -223,7 +220,7 @@ class RuntimeCore final : public Runtime,
     std::size_t reclaim_for_others(std::uint32_t device, std::size_t bytes,
                                    std::chrono::steady_clock::time_point deadline) noexcept override;
     const void* some_memory_of(std::uint32_t device) const noexcept override {
-        return memory_service_->sample(device + 1);
+        return memory_service_->sample(memory::MemoryIndex::of_device(device));
     }
     // engine::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;
@@ -305,7 +302,7 @@ class RuntimeCore final : public Runtime,
     std::atomic<TaskNumber> gave_up_from_{0};
 
     std::vector<int> ordinals_;
-    std::vector<std::size_t> limits_;
+    memory::PerMemory<std::size_t> limits_;
     std::vector<std::vector<bool>> peers_;
     std::unique_ptr<SystemInfo> info_;
     bool on_host_driver_ = false;
@@ -351,7 +348,7 @@ class RuntimeCore final : public Runtime,
         std::size_t largest_free_bytes = 0;
         std::uint64_t ticks = 0;
     };
-    std::vector<KnownHolders> known_holders_ KMM_GUARDED_BY(baton_);  ///< by memory
+    memory::PerMemory<KnownHolders> known_holders_ KMM_GUARDED_BY(baton_);
 
     // ---- threads; the order of the members is the order in which they start, and the reverse of the order they end
     engine::FailedTasks failed_tasks_;
@@ -370,8 +367,8 @@ class RuntimeCore final : public Runtime,
     std::int64_t memory_wait_ns_ KMM_GUARDED_BY(baton_) = 0;
     std::int64_t longest_memory_wait_ns_ KMM_GUARDED_BY(baton_) = 0;
     std::uint64_t memory_waits_over_ KMM_GUARDED_BY(baton_) = 0;
-    std::vector<std::int64_t>
-        refused_at_ns_ KMM_GUARDED_BY(baton_);  ///< by memory: when it was last known that the driver has no more
+    /// When it was last known that the driver has no more.
+    memory::PerMemory<std::int64_t> refused_at_ns_ KMM_GUARDED_BY(baton_);
     engine::Sleeper scheduler_sleeper_;
     std::atomic<bool> stop_scheduler_{false};
     std::thread scheduler_thread_;

@@ -211,10 +211,11 @@ void RuntimeCore::set_limits() {
     // Virtual devices live in the machine's memory too: what they may use is taken out of the host tier, of which a
     // quarter stays for the host however large they were asked to be.
     const std::size_t most_of_virtual_device = (host - host / 4) / std::max<std::size_t>(1, ordinals_.size());
-    limits_.push_back(0);
-    for (const int ordinal : ordinals_) {
+    limits_.resize_for_devices(ordinals_.size());
+    for (const memory::MemoryIndex m : limits_.device_memories()) {
         std::size_t free_bytes = 0, total = 0;
-        driver::check(*driver_, driver_->memory_info(ordinal, &free_bytes, &total), "ask a device for its memory");
+        driver::check(*driver_, driver_->memory_info(ordinals_[m.device()], &free_bytes, &total),
+                      "ask a device for its memory");
         std::size_t limit = fraction_of(config_.device_memory_fraction, total);
         limit -= std::min(limit, config_.device_memory_keep_free);
         limit = std::min(limit, config_.device_memory_limit);
@@ -222,9 +223,9 @@ void RuntimeCore::set_limits() {
             limit = std::min(limit, most_of_virtual_device);
             host -= limit;
         }
-        limits_.push_back(limit);
+        limits_[m] = limit;
     }
-    limits_[0] = host;
+    limits_[memory::MemoryIndex::host()] = host;
 }
 
 void RuntimeCore::describe() {
@@ -240,7 +241,7 @@ void RuntimeCore::describe() {
         d.device_id = DeviceId(static_cast<std::uint8_t>(i));
         d.device_ordinal = ordinals_[i];
         d.total_memory_bytes = p.total_memory_bytes;
-        d.memory_limit_bytes = limits_[i + 1];
+        d.memory_limit_bytes = limits_[memory::MemoryIndex::of_device(static_cast<std::uint32_t>(i))];
         for (int k = 0; k < 3; ++k) {
             d.max_block_dim[k] = static_cast<std::uint32_t>(p.max_block_dim[k]);
             d.max_grid_dim[k] = static_cast<std::uint32_t>(std::min<std::int64_t>(p.max_grid_dim[k], UINT32_MAX));
@@ -287,7 +288,7 @@ void RuntimeCore::start_threads() {
         config_.nvtx = false;
     }
     outgoing_.resize(num_devices());
-    refused_at_ns_.resize(limits_.size());
+    refused_at_ns_.resize_for_devices(ordinals_.size());
     lanes_ = std::make_unique<engine::Lanes>(*driver_, ordinals_, scheduler_->lanes_per_device());
     memory_service_ = std::make_unique<supply::MemoryService>(
         *lanes_, ordinals_, limits_, config_, config_.device_memory_kind, this, static_cast<engine::Mailbox&>(*this));

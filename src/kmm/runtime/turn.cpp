@@ -197,7 +197,7 @@ bool RuntimeCore::may_ask_again(memory::MemoryIndex memory) noexcept {
 }
 
 bool RuntimeCore::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
-    return from != 0 && to != 0 && peers_[to - 1][from - 1];
+    return from.is_device() && to.is_device() && peers_[to.device()][from.device()];
 }
 
 void RuntimeCore::settled(Task& task) noexcept {
@@ -285,7 +285,7 @@ memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::ve
 }
 
 supply::ShareFigures RuntimeCore::share_of(std::uint32_t device) {
-    const memory::MemoryIndex m = device + 1;
+    const auto m = memory::MemoryIndex::of_device(device);
     supply::ShareFigures share;
     if (driver::lost_in_fork()) return share;  // nothing of it can be had there
     share.held_bytes = memory_service_->figures().device_bytes[device];
@@ -307,7 +307,7 @@ std::size_t RuntimeCore::reclaim_for_others(std::uint32_t device, std::size_t by
     if (driver::lost_in_fork()) return 0;
     // Kernels may wait for what the task does next.
     const bool at_once = engine::TaskScope::current() != nullptr;
-    return memory_service_->reclaim(device + 1, bytes, at_once, deadline);
+    return memory_service_->reclaim(memory::MemoryIndex::of_device(device), bytes, at_once, deadline);
 }
 
 void RuntimeCore::run_device_function(Task& task, std::uint32_t device, engine::StreamHandle stream) {

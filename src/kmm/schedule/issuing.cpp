@@ -63,7 +63,7 @@ void Scheduler::try_issue(Task& task) {
 
 // A successor stays in its predecessor's lane, where order is free; tasks with several converge on the latest one's.
 LaneId Scheduler::choose_lane(Task& task) noexcept {
-    const std::uint32_t device = task.memory - 1;
+    const std::uint32_t device = task.memory.device();
     if (task.latest_predecessor_lane != LaneId::none) {
         const Lane& l = lanes_[index_of(task.latest_predecessor_lane)];
         if (l.info.device == device && l.info.role == LaneRole::compute && l.completed < l.issued)
@@ -106,7 +106,7 @@ void Scheduler::issue_kernel(Task& task) {
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::launch, .lane = id, .position = fence.position, .task = task.number},
                 &instruction.waits);
-    outbox_.instruct(task.memory - 1, std::move(instruction));
+    outbox_.instruct(task.memory.device(), std::move(instruction));
     announce(task);
 }
 
@@ -127,7 +127,7 @@ void Scheduler::issue_launch(Task& task) {
     if (options_.functions_touch_memory)
         start_when_passed(task);
     else
-        outbox_.launch(task.memory - 1, task);
+        outbox_.launch(task.memory.device(), task);
 }
 
 void Scheduler::issue_host(Task& task) {
@@ -155,17 +155,16 @@ void Scheduler::start(Task& task) {
     if (task.has_failed())
         host_done(task, task.thrown);
     else if (task.kind == TaskKind::device_function)
-        outbox_.launch(task.memory - 1, task);
+        outbox_.launch(task.memory.device(), task);
     else
         outbox_.run_on_host(task);
 }
 
 Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                       std::uintptr_t destination, const FenceSet& waits, Task* task) {
-    // The lane belongs to the device that the link belongs to: the destination's, but for the way down.
-    const std::uint32_t device = to != 0 ? to - 1 : from - 1;
-    const LaneRole role = from == 0 ? LaneRole::up : to == 0 ? LaneRole::down : LaneRole::peer;
-    const LaneId id = lane(device, role);
+    const memory::Link link = memory::Tiers::link(from, to);
+    const std::uint32_t device = memory::Tiers::device_of_link(from, to);
+    const LaneId id = lane(device, memory::Tiers::lane_role(link));
     Lane& l = lanes_[index_of(id)];
     const Fence fence{id, ++l.issued};
     Instruction instruction;
@@ -185,12 +184,12 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, from, to, chunk.copied_at});
     l.bytes_in_flight += chunk.size_bytes;
     ++chunk.array->users;
-    const int direction = from == 0 ? 0 : to == 0 ? 1 : 2;
+    const auto direction = static_cast<std::size_t>(link);
     for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
         ++c->copies[direction];
         c->bytes[direction] += chunk.size_bytes;
     }
-    if (to != 0) queues_[to].fetched_bytes += chunk.size_bytes;
+    if (to.is_device()) queues_[to].fetched_bytes += chunk.size_bytes;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::copy,
                  .lane = id,

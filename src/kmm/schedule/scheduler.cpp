@@ -18,12 +18,12 @@ constexpr std::uint64_t patience_turnovers = 4;
 }  // namespace
 
 Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options,
-                     std::vector<std::size_t> limits_bytes)
+                     memory::PerMemory<std::size_t> limits_bytes)
     : outbox_(outbox),
       table_(table),
       options_(options),
       lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
-      queues_(limits_bytes.size()),
+      queues_(memory::PerMemory<Queue>::of_devices(limits_bytes.num_devices())),
       next_lane_(options.num_devices, 0),
       residency_(*this, std::move(limits_bytes), options.debug, *options.trace) {
     counters_.by_device.resize(options.num_devices);
@@ -123,7 +123,7 @@ void Scheduler::dispatch() {
         if (options_.debug) {
             dispatch_in_order();
         } else {
-            for (MemoryIndex m = 0; m < queues_.size(); ++m) dispatch_memory(m);
+            for (const MemoryIndex m : queues_.memories()) dispatch_memory(m);
         }
         run_steps();
         if (num_issued_ != before) {
@@ -145,8 +145,8 @@ void Scheduler::dispatch() {
 }
 
 bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
-    if (m == 0) return true;
-    const std::uint32_t d = m - 1;
+    if (m.is_host()) return true;
+    const std::uint32_t d = m.device();
     const std::size_t in = lanes_[index_of(lane(d, LaneRole::up))].bytes_in_flight +
                            lanes_[index_of(lane(d, LaneRole::peer))].bytes_in_flight;
     const std::size_t out = lanes_[index_of(lane(d, LaneRole::down))].bytes_in_flight;
@@ -158,7 +158,7 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
 void Scheduler::dispatch_memory(MemoryIndex m) {
     Queue& q = queues_[m];
     // Four tasks for each thread keep the pool busy between two turns of the scheduler.
-    const std::uint32_t most = m == 0 ? std::max(64u, 4 * options_.host_threads) : options_.tasks_in_flight;
+    const std::uint32_t most = m.is_host() ? std::max(64u, 4 * options_.host_threads) : options_.tasks_in_flight;
     while (q.in_flight < most) {
         if (!changed_.empty()) rekey();
         Task* task = nullptr;

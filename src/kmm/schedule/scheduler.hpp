@@ -18,6 +18,7 @@
 
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/residency.hpp"
+#include "kmm/memory/tiers.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::schedule {
@@ -45,8 +46,8 @@ struct Instruction {
     FenceSet waits;        ///< fences of other lanes that had not passed when it was issued
     Task* task = nullptr;  ///< for copies: whom the copy is for, or null
     memory::Chunk* chunk = nullptr;
-    MemoryIndex from = 0;
-    MemoryIndex to = 0;
+    MemoryIndex from{};
+    MemoryIndex to{};
     std::uintptr_t source = 0;
     std::uintptr_t destination = 0;
     std::size_t bytes = 0;
@@ -110,8 +111,8 @@ struct SchedulerOptions {
 };
 
 struct TransferCounters {
-    std::uint64_t copies[3] = {0, 0, 0};  ///< host to device, device to host, device to device
-    std::uint64_t bytes[3] = {0, 0, 0};
+    std::uint64_t copies[memory::num_links] = {};  ///< by memory::Link
+    std::uint64_t bytes[memory::num_links] = {};
 };
 
 struct SchedulerCounters {
@@ -125,7 +126,7 @@ struct SchedulerCounters {
 class Scheduler final : private memory::Requests {
   public:
     Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOptions& options,
-              std::vector<std::size_t> limits_bytes);
+              memory::PerMemory<std::size_t> limits_bytes);
 
     // ---- lanes, numbered device by device: compute, up, down, peer, launchers
     std::uint32_t lanes_per_device() const noexcept { return lanes_per_device_; }
@@ -187,8 +188,8 @@ class Scheduler final : private memory::Requests {
         Task* task = nullptr;            ///< null for copies
         memory::Chunk* chunk = nullptr;  ///< for copies
         std::size_t bytes = 0;
-        MemoryIndex from = 0;
-        MemoryIndex to = 0;
+        MemoryIndex from{};
+        MemoryIndex to{};
         std::uint64_t copied_at = 0;
     };
     struct Watcher {
@@ -286,7 +287,7 @@ class Scheduler final : private memory::Requests {
     SchedulerOptions options_;
     std::uint32_t lanes_per_device_;
     std::vector<Lane> lanes_;
-    std::vector<Queue> queues_;
+    memory::PerMemory<Queue> queues_;
     graph::Vector<Step> steps_;
     graph::Deque<Task*> barriers_;
     graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer

@@ -27,9 +27,9 @@ std::uint64_t next_number() noexcept {
 
 }  // namespace
 
-MemoryService::MemoryService(engine::Lanes& lanes, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
-                             const RuntimeConfig& config, DeviceMemoryKind device_kind, const void* runtime,
-                             engine::Mailbox& mailbox)
+MemoryService::MemoryService(engine::Lanes& lanes, std::vector<int> ordinals,
+                             memory::PerMemory<std::size_t> limits_bytes, const RuntimeConfig& config,
+                             DeviceMemoryKind device_kind, const void* runtime, engine::Mailbox& mailbox)
     : driver_(lanes.driver()),
       lanes_(lanes),
       ordinals_(std::move(ordinals)),
@@ -37,13 +37,14 @@ MemoryService::MemoryService(engine::Lanes& lanes, std::vector<int> ordinals, st
       config_(config),
       runtime_(runtime),
       mailbox_(mailbox),
-      memories_(limits_.size()),
+      memories_(memory::PerMemory<Memory>::of_devices(limits_.num_devices())),
       scratch_(lanes),
       number_(next_number()) {
-    for (std::size_t d = 0; d < ordinals_.size(); ++d) {
+    for (const memory::MemoryIndex m : memories_.device_memories()) {
+        const std::uint32_t d = m.device();
         const DeviceMemorySource* source =
             device_kind == DeviceMemoryKind::Resource ? &config_.device_resource[d] : nullptr;
-        memories_[d + 1].device = std::make_unique<DeviceMemory>(driver_, ordinals_, d, device_kind, source);
+        memories_[m].device = std::make_unique<DeviceMemory>(driver_, ordinals_, d, device_kind, source);
     }
     current_.device_bytes.resize(ordinals_.size());
     figures_ = current_;
@@ -88,7 +89,7 @@ void MemoryService::await(memory::MemoryIndex memory, std::size_t at_least_bytes
 
 void MemoryService::trim() {
     std::promise<void> trimmed;
-    push({Wish::trim, 0, 0, &trimmed});
+    push({Wish::trim, {}, 0, &trimmed});
     trimmed.get_future().wait();
 }
 
@@ -181,7 +182,7 @@ void MemoryService::run() {
     }
     for (const Request& r : unserved)
         if (r.asked != nullptr) answer(*r.asked);
-    for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
+    for (const memory::MemoryIndex m : memories_.memories()) {
         for (const Step& s : memories_[m].steps) give_back(m, s);
         memories_[m].device.reset();
     }
@@ -191,13 +192,13 @@ void MemoryService::run() {
 // two steps, a part of a chunk.
 std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const {
     const Memory& memory = memories_[m];
-    const std::size_t block = m == 0 ? config_.host_memory_block_size : config_.device_memory_block_size;
+    const std::size_t block = m.is_host() ? config_.host_memory_block_size : config_.device_memory_block_size;
     if (block != 0) return std::min(left, std::max(needed, (block + heap_unit - 1) / heap_unit * heap_unit));
-    const bool by_request = m == 0 ? config_.host_memory_kind == HostMemoryKind::NoPool
-                                   : config_.device_memory_kind == DeviceMemoryKind::NoPool;
+    const bool by_request = m.is_host() ? config_.host_memory_kind == HostMemoryKind::NoPool
+                                        : config_.device_memory_kind == DeviceMemoryKind::NoPool;
     if (by_request) return std::min(left, needed);
-    std::size_t step = m == 0 ? std::clamp(memory.offered_bytes, smallest_host_step, largest_host_step)
-                              : std::clamp(memory.offered_bytes, smallest_device_step, largest_device_step);
+    std::size_t step = m.is_host() ? std::clamp(memory.offered_bytes, smallest_host_step, largest_host_step)
+                                   : std::clamp(memory.offered_bytes, smallest_device_step, largest_device_step);
     if (needed >= step) return std::min(left, needed);
     if (step >= left || left - step < step / 4) return left;
     if (memory.device == nullptr || !memory.device->is_one_range()) step = step / needed * needed;
@@ -207,7 +208,7 @@ std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed,
 bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
     Step step;
     step.bytes = bytes;
-    if (m == 0) {
+    if (m.is_host()) {
         const auto begin = std::chrono::steady_clock::now();
         const rmm::detail::driver_scope own_driver(driver_);  // texts of failures
         if (config_.host_memory_kind == HostMemoryKind::NoPool) {
@@ -225,7 +226,7 @@ bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
         current_.pinning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     } else {
         DeviceMemory& device = *memories_[m].device;
-        if (current_.device_bytes[m - 1] == 0) lanes_.make_streams(m - 1);
+        if (current_.device_bytes[m.device()] == 0) lanes_.make_streams(m.device());
         step.address = device.take(bytes);
         step.sealed = !device.is_one_range();
         if (step.address == nullptr) return false;
@@ -235,7 +236,7 @@ bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
 }
 
 void MemoryService::give_back(memory::MemoryIndex m, const Step& step) {
-    if (m == 0) {
+    if (m.is_host()) {
         const rmm::detail::driver_scope own_driver(driver_);
         rmm::detail::unpin(driver_, step.block);
         current_.pinned_bytes -= step.block.size_bytes;
@@ -266,10 +267,10 @@ void MemoryService::offer(memory::MemoryIndex m, const Step& step, engine::Messa
 
 void MemoryService::count() {
     current_.mappings = 0;
-    for (std::size_t d = 0; d < ordinals_.size(); ++d) {
-        const Memory& memory = memories_[d + 1];
+    for (const memory::MemoryIndex m : memories_.device_memories()) {
+        const Memory& memory = memories_[m];
         current_.mappings += memory.device->mappings();
-        current_.device_bytes[d] = memory.device->held_bytes();
+        current_.device_bytes[m.device()] = memory.device->held_bytes();
     }
     const locks::Guard guard(mutex_);
     figures_ = current_;  // of equal sizes: allocates nothing
@@ -295,7 +296,7 @@ void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
 /// As `take`; where not even one piece can be mapped, the driver may have some other memory.
 bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out) {
     if (take(m, bytes, out)) return true;
-    if (m == 0 || !memories_[m].device->is_one_range()) return false;
+    if (m.is_host() || !memories_[m].device->is_one_range()) return false;
     Step step;
     step.address = memories_[m].device->take_plain(bytes);
     if (step.address == nullptr) return false;
@@ -346,7 +347,7 @@ void MemoryService::exchange_now(memory::MemoryIndex m, std::size_t bytes) {
 }
 
 void MemoryService::trim_now() {
-    for (memory::MemoryIndex m = 0; m < memories_.size(); ++m) {
+    for (const memory::MemoryIndex m : memories_.memories()) {
         for (const Step& s : take_back_free(m)) give_back(m, s);
         if (memories_[m].device != nullptr) memories_[m].device->trim();
     }

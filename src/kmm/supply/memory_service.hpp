@@ -25,8 +25,8 @@ namespace kmm::supply {
 
 class MemoryService {
   public:
-    /// Limits by memory: 0 the host, 1 + d device d. `device_kind` is not Automatic. `config` outlives the service.
-    MemoryService(engine::Lanes& lanes, std::vector<int> ordinals, std::vector<std::size_t> limits_bytes,
+    /// `device_kind` is not Automatic. `config` outlives the service.
+    MemoryService(engine::Lanes& lanes, std::vector<int> ordinals, memory::PerMemory<std::size_t> limits_bytes,
                   const RuntimeConfig& config, DeviceMemoryKind device_kind, const void* runtime,
                   engine::Mailbox& mailbox);
     ~MemoryService();
@@ -97,7 +97,7 @@ class MemoryService {
     enum class Wish : std::uint8_t { grow, exchange, trim, await, reclaim, look };
     struct Request {
         Wish wish = Wish::grow;
-        memory::MemoryIndex memory = 0;
+        memory::MemoryIndex memory{};
         std::size_t bytes = 0;
         std::promise<void>* done = nullptr;  ///< of a wish to trim
         bool patient = true;                 ///< of a wish to await
@@ -165,17 +165,17 @@ class MemoryService {
     driver::Driver& driver_;
     engine::Lanes& lanes_;
     std::vector<int> ordinals_;
-    std::vector<std::size_t> limits_;
+    memory::PerMemory<std::size_t> limits_;
     const RuntimeConfig& config_;
     const void* runtime_;
     engine::Mailbox& mailbox_;
-    std::vector<Memory> memories_;
+    memory::PerMemory<Memory> memories_;
     Figures current_;  // of the thread
     engine::Lanes::Scratch scratch_;
     /// Out of the heap, and given back when the last users have passed.
     struct Leaving {
         Step step;
-        memory::MemoryIndex memory = 0;
+        memory::MemoryIndex memory{};
         graph::FenceSet users;
         std::shared_ptr<Asked> asked;
     };

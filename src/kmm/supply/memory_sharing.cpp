@@ -54,15 +54,15 @@ void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
     if (awaited.asked != nullptr && awaited.asked->pending.load()) return;
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
-    (void)driver_.memory_info(ordinals_[m - 1], &free_bytes, &total_bytes);
+    (void)driver_.memory_info(ordinals_[m.device()], &free_bytes, &total_bytes);
     Neighbourhood& all = neighbourhood();
     const locks::Guard guard(all.mutex);
     std::vector<std::pair<MemoryService*, memory::MemoryIndex>> neighbours;
     for (MemoryService* s : all.services) {
         if (s == this || &s->driver_ != &driver_) continue;
-        const auto at = std::find(s->ordinals_.begin(), s->ordinals_.end(), ordinals_[m - 1]);
+        const auto at = std::find(s->ordinals_.begin(), s->ordinals_.end(), ordinals_[m.device()]);
         if (at == s->ordinals_.end()) continue;
-        const auto theirs = static_cast<memory::MemoryIndex>(at - s->ordinals_.begin() + 1);
+        const auto theirs = memory::MemoryIndex::of_device(static_cast<std::uint32_t>(at - s->ordinals_.begin()));
         // A resource of the program's may be full on its own account: what the driver gets back is no help there.
         if (memories_[m].device->in_order() && !s->memories_[theirs].device->in_order()) continue;
         neighbours.emplace_back(s, theirs);
@@ -133,7 +133,7 @@ void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Ask
             const bool host_growing = let_go(m, asked);
             if (!host_growing || asked->given_bytes + asked->leaving_bytes >= asked->wanted_bytes) break;
             // What is dirty can be saved when the host has more memory; it was asked for by this very search.
-            graph::Vector<Request> host = pending_growth(0);
+            graph::Vector<Request> host = pending_growth(memory::MemoryIndex::host());
             for (Request& r : host) serve(r);
             if (host.empty()) break;
         }
@@ -172,7 +172,7 @@ bool MemoryService::let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& 
 /// Steps go back one by one, as their last users pass.
 void MemoryService::give_what_has_left() {
     graph::Vector<std::shared_ptr<Asked>> served;
-    graph::Vector<char> given(memories_.size(), 0);
+    graph::Vector<char> given(ordinals_.size(), 0);  // by device: the host's memory is never asked for
     std::erase_if(leaving_, [&](Leaving& l) {
         Memory& memory = memories_[l.memory];
         const bool ordered =
@@ -184,14 +184,14 @@ void MemoryService::give_what_has_left() {
         l.asked->leaving_bytes -= l.step.bytes;
         l.asked->given_bytes += l.step.bytes;
         give_back(l.memory, l.step);
-        given[l.memory] = 1;
+        given[l.memory.device()] = 1;
         const bool all = l.asked->leaving_bytes == 0 && !l.asked->choosing;
         if (all || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
         return true;
     });
     num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
-    for (memory::MemoryIndex m = 1; m < memories_.size(); ++m)
-        if (given[m]) memories_[m].device->trim();
+    for (const memory::MemoryIndex m : memories_.device_memories())
+        if (given[m.device()] != 0) memories_[m].device->trim();
     if (!served.empty()) count();
     for (const std::shared_ptr<Asked>& asked : served) answer(*asked);
 }
@@ -220,7 +220,7 @@ std::size_t MemoryService::held_by_others(memory::MemoryIndex m) noexcept {
     try {
         const rmm::detail::driver_scope own_driver(driver_);
         std::size_t held = 0;
-        rmm::detail::for_each_holder(ordinals_[m - 1], [&](rmm::detail::memory_holder& h) {
+        rmm::detail::for_each_holder(ordinals_[m.device()], [&](rmm::detail::memory_holder& h) {
             const rmm::detail::holder_figures f = h.figures();
             if (!device.in_order()) {
                 if (f.takes_from_driver) held += f.held_bytes;
@@ -268,12 +268,12 @@ void MemoryService::end_awaited(memory::MemoryIndex m, const Step& step) {
 
 // The driver tells nobody when memory becomes free, least of all that of other processes: it is asked again and again.
 void MemoryService::try_awaited() {
-    for (memory::MemoryIndex m = 1; m < memories_.size(); ++m) {
+    for (const memory::MemoryIndex m : memories_.device_memories()) {
         if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
         Awaited& awaited = *memories_[m].awaited;
         const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
         // Who takes memory just when it is refused has none to show yet, and who gives it back none any more.
-        bool settled = !rmm::detail::is_in_transit(ordinals_[m - 1]);
+        bool settled = !rmm::detail::is_in_transit(ordinals_[m.device()]);
         awaited.others_held |= held_by_others(m) != 0;
         Step step;
         if (left != 0 && take_anywhere(m, std::min(awaited.bytes, left), &step)) {
@@ -281,7 +281,7 @@ void MemoryService::try_awaited() {
             continue;
         }
         const Clock::time_point now = Clock::now();
-        settled &= !rmm::detail::is_in_transit(ordinals_[m - 1]);
+        settled &= !rmm::detail::is_in_transit(ordinals_[m.device()]);
         const std::size_t held = held_by_others(m);
         awaited.others_held |= held != 0;
         if (held < awaited.least_held_by_others && awaited.until > now) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kmm/detail/runtime_core.hpp"
+#include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 
 namespace kmm::trace {
@@ -27,8 +28,7 @@ using graph::Position;
 /// Zero stands for "none" wherever a number is optional: tasks and arrays are numbered from 1, positions too.
 using Number = std::uint64_t;
 
-/// Index of a memory: 0 is the host, 1 + d is device d.
-using Memory = std::uint32_t;
+using Memory = memory::MemoryIndex;
 
 inline std::int64_t clock_ns() noexcept {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -39,9 +39,9 @@ inline std::int64_t clock_ns() noexcept {
 struct Machine {
     std::string driver;
     std::uint32_t runtime = 0;
-    std::vector<std::string> memories;      ///< names, by index: "host", "GPU 0: NVIDIA H200"
-    std::vector<std::size_t> limits_bytes;  ///< by memory
-    std::vector<LaneInfo> lanes;            ///< by number
+    memory::PerMemory<std::string> memories;  ///< names: "host", "GPU 0: NVIDIA H200"
+    memory::PerMemory<std::size_t> limits_bytes;
+    std::vector<LaneInfo> lanes;  ///< by number
 };
 
 /// An array that was bound to the runtime.
@@ -81,7 +81,7 @@ struct Predecessor {
 struct Task {
     Number number = 0;
     TaskKind kind = TaskKind::join;
-    Memory memory = 0;  ///< that it runs in
+    Memory memory;  ///< that it runs in
     std::string name;
     std::uint32_t chunk_index = 0;  ///< of its submit's domain
     std::uint32_t num_chunks = 0;
@@ -120,8 +120,8 @@ struct Event {
     bool flag = false;
     LaneId lane = LaneId::none;
     std::uint32_t chunk = 0;
-    Memory from = 0;
-    Memory to = 0;
+    Memory from{};
+    Memory to{};
     Position position = 0;
     Number task = 0;
     Number array = 0;

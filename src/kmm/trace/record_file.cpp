@@ -27,8 +27,8 @@ std::string lane_name(const LaneInfo& lane) {
 RecordWriter::RecordWriter(const std::string& path, const char* what_for, Machine machine)
     : machine_(std::move(machine)), file_(path, what_for) {
     file_ << "kmm-record 1\nruntime driver=" << machine_.driver << " limits=";
-    for (std::size_t m = 0; m < machine_.limits_bytes.size(); ++m)
-        (m > 0 ? file_ << ',' : file_) << std::uint64_t{machine_.limits_bytes[m]};
+    for (const Memory m : machine_.limits_bytes.memories())
+        (m.is_device() ? file_ << ',' : file_) << std::uint64_t{machine_.limits_bytes[m]};
     file_ << " lanes=";
     for (std::size_t i = 0; i < machine_.lanes.size(); ++i)
         (i > 0 ? file_ << ',' : file_) << lane_name(machine_.lanes[i]);
@@ -46,10 +46,10 @@ void RecordWriter::place(const Fence& fence) {
 }
 
 void RecordWriter::memory(Memory memory) {
-    if (memory == 0)
+    if (memory.is_host())
         file_ << "host";
     else
-        file_ << 'g' << memory - 1;
+        file_ << 'g' << memory.device();
 }
 
 void RecordWriter::box(const detail::Box& box, std::uint32_t rank) {

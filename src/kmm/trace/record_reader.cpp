@@ -143,11 +143,11 @@ Fence Reader::place(Line& line) {
 }
 
 Memory Reader::memory(Line& line) {
-    if (line.skip("host")) return 0;
+    if (line.skip("host")) return Memory::host();
     line.expect("g");
     const auto device = line.number<std::uint64_t>();
-    if (device + 1 >= machine_.limits_bytes.size()) line.fail("a device of the second line of the file");
-    return static_cast<Memory>(1 + device);
+    if (device >= machine_.limits_bytes.num_devices()) line.fail("a device of the second line of the file");
+    return Memory::of_device(static_cast<std::uint32_t>(device));
 }
 
 void Reader::check_chunk(const Line& line, Number array, std::uint32_t chunk) const {
@@ -328,8 +328,10 @@ const Machine& Reader::head(std::istream& in) {
     line.expect("runtime driver=");
     machine_.driver = line.word();
     line.expect(" limits=");
-    do machine_.limits_bytes.push_back(line.number<std::size_t>());
+    std::vector<std::size_t> limits_bytes;
+    do limits_bytes.push_back(line.number<std::size_t>());
     while (line.skip(","));
+    machine_.limits_bytes = std::move(limits_bytes);
     line.expect(" lanes=");
     const std::string names(line.word());
     for (std::size_t begin = 0; begin < names.size();) {
@@ -352,7 +354,7 @@ const Machine& Reader::head(std::istream& in) {
             if (info.role == LaneRole::launcher) lane.expect("f");
             info.index = lane.number<std::uint32_t>();
         }
-        if (!lane.ends() || info.device + 1 >= machine_.limits_bytes.size())
+        if (!lane.ends() || info.device >= machine_.limits_bytes.num_devices())
             line.fail("lanes of the devices that there are");
         if (!lanes_.emplace(name, static_cast<LaneId>(machine_.lanes.size())).second) line.fail("each lane once");
         machine_.lanes.push_back(info);

@@ -20,7 +20,7 @@ constexpr std::uint64_t first_thread = 10;
 // Of each lane. What waits for a position before these has waited for something later, too.
 constexpr std::size_t most_ends = 4096;
 
-constexpr std::uint64_t process_of_memory(Memory memory) noexcept { return host_process + memory; }
+constexpr std::uint64_t process_of_memory(Memory memory) noexcept { return host_process + memory.index(); }
 
 std::string_view role_name(LaneRole role) noexcept {
     switch (role) {
@@ -59,8 +59,8 @@ TraceWriter::TraceWriter(const std::string& path, const char* what_for, Machine 
     file_ << R"({"displayTimeUnit":"ms","traceEvents":[)";
     name_process(program_process, "program", 0);
     name_thread(program_process, scheduler_thread, "scheduler");
-    for (Memory m = 0; m < machine_.memories.size(); ++m)
-        name_process(process_of_memory(m), machine_.memories[m], m + 1);
+    for (const Memory m : machine_.memories.memories())
+        name_process(process_of_memory(m), machine_.memories[m], m.index() + 1);
     for (std::size_t i = 0; i < machine_.lanes.size(); ++i) {
         const auto lane = static_cast<LaneId>(i);
         name_thread(process_of(lane), thread_of(lane), row_name(machine_.lanes[i]));
@@ -80,7 +80,7 @@ TextFile& TraceWriter::begin_event() {
 TextFile& TraceWriter::time(std::int64_t time_ns) { return file_.microseconds(time_ns - begin_ns_); }
 
 std::uint64_t TraceWriter::process_of(LaneId lane) const {
-    return process_of_memory(1 + machine_.lanes[graph::index_of(lane)].device);
+    return process_of_memory(Memory::of_device(machine_.lanes[graph::index_of(lane)].device));
 }
 
 void TraceWriter::name_process(std::uint64_t process, std::string_view name, std::uint64_t rank) {
@@ -227,7 +227,7 @@ void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fenc
     const auto array = arrays_.find(e.array);
     arguments += in_quotes(array != arrays_.end() ? array->second : "array " + std::to_string(e.array));
     arguments += ",\"array_chunk\":" + std::to_string(e.chunk) + ",\"bytes\":" + std::to_string(e.bytes);
-    const auto place = [](Memory m) { return m == 0 ? std::string("host") : "GPU " + std::to_string(m - 1); };
+    const auto place = [](Memory m) { return m.is_host() ? std::string("host") : "GPU " + std::to_string(m.device()); };
     arguments += ",\"from\":\"" + place(e.from) + "\",\"to\":\"" + place(e.to) + '"';
     if (e.task != 0) arguments += ",\"task\":" + std::to_string(e.task);
     arguments += ",\"position\":" + std::to_string(e.position);
@@ -260,7 +260,7 @@ void TraceWriter::returned(const Event& e, std::int64_t time_ns) {
 }
 
 void TraceWriter::function(const Event& e, std::uint32_t thread) {
-    if (e.from != 0) {
+    if (e.from.is_device()) {
         functions_[e.task] = {e.lane, e.begin_ns};
         return;
     }

@@ -17,11 +17,15 @@ using kmm::graph::Task;
 using kmm::memory::Array;
 using kmm::memory::Chunk;
 using kmm::memory::MemoryIndex;
+using kmm::memory::PerMemory;
 using kmm::memory::Placement;
 using kmm::memory::Requests;
 using kmm::memory::Residency;
 
 constexpr std::size_t unit = 1024;
+constexpr MemoryIndex host = MemoryIndex::host();
+constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
+constexpr MemoryIndex gpu_1 = MemoryIndex::of_device(1);
 
 /// Writes down copies; memory is granted at once, up to what the test allows.
 class Script final : public Requests {
@@ -35,7 +39,7 @@ class Script final : public Requests {
     };
     Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits,
                Task* task) override {
-        const Fence fence{static_cast<LaneId>(100 + to), ++position};
+        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
         copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
         return fence;
     }
@@ -45,7 +49,9 @@ class Script final : public Requests {
         return can_exchange;
     }
     bool passed(Fence fence) const noexcept override { return fence.position <= completed; }
-    bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return all_linked && from != 0 && to != 0; }
+    bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {
+        return all_linked && from.is_device() && to.is_device();
+    }
     void residency_changed(Task&) override { changes++; }
     void unblocked(Task& task) override { woken.push_back(&task); }
 
@@ -62,9 +68,10 @@ class Script final : public Requests {
 
 class ResidencyTest : public ::testing::Test {
   protected:
-    void start(std::vector<std::size_t> limits) {
+    void start(PerMemory<std::size_t> limits) {
         residency_ = std::make_unique<Residency>(script_, limits);
-        for (MemoryIndex m = 0; m < limits.size(); m++) base_.push_back((std::uintptr_t{m} + 1) << 32);
+        base_.resize_for_devices(limits.num_devices());
+        for (const MemoryIndex m : base_.memories()) base_[m] = (std::uintptr_t{m.index()} + 1) << 32;
     }
     std::unique_ptr<Array> make_array(std::size_t chunks, std::size_t bytes = unit) {
         auto a = std::make_unique<Array>();
@@ -73,7 +80,7 @@ class ResidencyTest : public ::testing::Test {
             a->chunks[i].array = a.get();
             a->chunks[i].index = static_cast<std::uint32_t>(i);
             a->chunks[i].size_bytes = bytes;
-            a->chunks[i].replicas.resize(base_.size());
+            a->chunks[i].replicas.resize_for_devices(base_.num_devices());
         }
         return a;
     }
@@ -113,7 +120,7 @@ class ResidencyTest : public ::testing::Test {
     }
     Fence run(Task& t) {
         EXPECT_EQ(place(t), Placement::granted);
-        const Fence fence{static_cast<LaneId>(t.memory), ++script_.position};
+        const Fence fence{static_cast<LaneId>(t.memory.index()), ++script_.position};
         residency_->issued(t, fence);
         return fence;
     }
@@ -123,7 +130,7 @@ class ResidencyTest : public ::testing::Test {
 
     Script script_;
     std::unique_ptr<Residency> residency_;
-    std::vector<std::uintptr_t> base_;
+    PerMemory<std::uintptr_t> base_;
     std::vector<std::unique_ptr<Task>> tasks_;
 };
 
@@ -131,32 +138,32 @@ TEST_F(ResidencyTest, a_write_makes_every_other_replica_stale_in_the_same_step) 
     start({64 * unit, 64 * unit, 64 * unit});
     auto a = make_array(1);
     Chunk& c = a->chunks[0];
-    overwrite_on(1, c);
-    read_on(2, c);
-    read_on(0, c);
+    overwrite_on(gpu, c);
+    read_on(gpu_1, c);
+    read_on(host, c);
     ASSERT_EQ(script_.copies.size(), 2u);
-    for (MemoryIndex m = 0; m < 3; m++) EXPECT_EQ(c.replicas[m].version, c.version);
-    write_on(1, c);
-    EXPECT_EQ(c.replicas[1].version, c.version);
-    EXPECT_NE(c.replicas[0].version, c.version);
-    EXPECT_EQ(c.replicas[2].address, 0u);
-    read_on(2, c);
+    for (const MemoryIndex m : c.replicas.memories()) EXPECT_EQ(c.replicas[m].version, c.version);
+    write_on(gpu, c);
+    EXPECT_EQ(c.replicas[gpu].version, c.version);
+    EXPECT_NE(c.replicas[host].version, c.version);
+    EXPECT_EQ(c.replicas[gpu_1].address, 0u);
+    read_on(gpu_1, c);
     ASSERT_EQ(script_.copies.size(), 3u);
-    EXPECT_EQ(script_.copies[2].from, 1u);
+    EXPECT_EQ(script_.copies[2].from, gpu);
 }
 
 TEST_F(ResidencyTest, a_copy_comes_after_the_writers_of_its_source_and_the_users_of_its_place) {
     start({64 * unit, 64 * unit});
     auto a = make_array(1);
     Chunk& c = a->chunks[0];
-    const Fence writer = overwrite_on(1, c);
-    read_on(0, c);
+    const Fence writer = overwrite_on(gpu, c);
+    read_on(host, c);
     ASSERT_EQ(script_.copies.size(), 1u);
     const auto& waits = script_.copies[0].waits;
     EXPECT_TRUE(std::any_of(waits.begin(), waits.end(),
                             [&](const Fence& f) { return f.lane == writer.lane && f.position >= writer.position; }));
     // A write on the device comes after the copy out of it.
-    Task& t = make_task(1, {{&c, true, false}});
+    Task& t = make_task(gpu, {{&c, true, false}});
     ASSERT_EQ(place(t), Placement::granted);
     const Fence out = script_.copies[0].fence;
     EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(),
@@ -166,61 +173,61 @@ TEST_F(ResidencyTest, a_copy_comes_after_the_writers_of_its_source_and_the_users
 TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_fence_of_the_copy) {
     start({64 * unit, unit});
     auto a = make_array(2);
-    overwrite_on(1, a->chunks[0]);
-    Task& t = make_task(1, {{&a->chunks[1], true, true}});
+    overwrite_on(gpu, a->chunks[0]);
+    Task& t = make_task(gpu, {{&a->chunks[1], true, true}});
     ASSERT_EQ(place(t), Placement::granted);
     ASSERT_EQ(script_.copies.size(), 1u);
-    EXPECT_EQ(script_.copies[0].to, 0u);
+    EXPECT_EQ(script_.copies[0].to, host);
     EXPECT_EQ(script_.copies[0].task, nullptr);
     const Fence out = script_.copies[0].fence;
     EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(),
                             [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
-    EXPECT_EQ(residency_->counters(1).evicted_bytes, unit);
-    EXPECT_EQ(residency_->counters(1).peak_bytes, unit);
+    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, unit);
+    EXPECT_EQ(residency_->counters(gpu).peak_bytes, unit);
 }
 
 TEST_F(ResidencyTest, a_clean_chunk_is_dropped_without_a_copy_and_before_a_dirty_one) {
     start({64 * unit, 2 * unit});
     auto a = make_array(3);
-    overwrite_on(0, a->chunks[0]);
-    read_on(1, a->chunks[0]);       // clean: the host has it too
-    overwrite_on(1, a->chunks[1]);  // dirty
+    overwrite_on(host, a->chunks[0]);
+    read_on(gpu, a->chunks[0]);       // clean: the host has it too
+    overwrite_on(gpu, a->chunks[1]);  // dirty
     script_.copies.clear();
-    overwrite_on(1, a->chunks[2]);
+    overwrite_on(gpu, a->chunks[2]);
     EXPECT_TRUE(script_.copies.empty());
-    EXPECT_EQ(a->chunks[0].replicas[1].address, 0u);
-    EXPECT_NE(a->chunks[1].replicas[1].address, 0u);
-    EXPECT_EQ(residency_->counters(1).dropped_bytes, unit);
+    EXPECT_EQ(a->chunks[0].replicas[gpu].address, 0u);
+    EXPECT_NE(a->chunks[1].replicas[gpu].address, 0u);
+    EXPECT_EQ(residency_->counters(gpu).dropped_bytes, unit);
 }
 
 TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first) {
     start({64 * unit, 3 * unit});
     auto a = make_array(4);
-    for (int i = 0; i < 3; i++) overwrite_on(1, a->chunks[static_cast<std::size_t>(i)]);
-    make_task(1, {{&a->chunks[1], false, false}});
-    make_task(1, {{&a->chunks[0], false, false}});
-    make_task(1, {{&a->chunks[2], false, false}});  // last
-    overwrite_on(1, a->chunks[3]);
-    EXPECT_EQ(a->chunks[2].replicas[1].address, 0u);
-    EXPECT_NE(a->chunks[0].replicas[1].address, 0u);
-    EXPECT_NE(a->chunks[1].replicas[1].address, 0u);
+    for (int i = 0; i < 3; i++) overwrite_on(gpu, a->chunks[static_cast<std::size_t>(i)]);
+    make_task(gpu, {{&a->chunks[1], false, false}});
+    make_task(gpu, {{&a->chunks[0], false, false}});
+    make_task(gpu, {{&a->chunks[2], false, false}});  // last
+    overwrite_on(gpu, a->chunks[3]);
+    EXPECT_EQ(a->chunks[2].replicas[gpu].address, 0u);
+    EXPECT_NE(a->chunks[0].replicas[gpu].address, 0u);
+    EXPECT_NE(a->chunks[1].replicas[gpu].address, 0u);
 }
 
 TEST_F(ResidencyTest, what_is_fetched_again_after_an_eviction_is_counted_until_it_is_written) {
     start({64 * unit, unit});
     auto a = make_array(2);
-    for (std::size_t c = 0; c < 2; c++) overwrite_on(0, a->chunks[c]);
-    read_on(1, a->chunks[0]);
-    read_on(1, a->chunks[1]);
-    EXPECT_EQ(residency_->counters(1).refetches, 0u);
-    read_on(1, a->chunks[0]);  // thrash: it was here a moment ago
-    EXPECT_EQ(residency_->counters(1).refetches, 1u);
-    EXPECT_EQ(residency_->counters(1).refetched_bytes, unit);
-    EXPECT_EQ(residency_->counters(0).refetched_bytes, 0u);
+    for (std::size_t c = 0; c < 2; c++) overwrite_on(host, a->chunks[c]);
+    read_on(gpu, a->chunks[0]);
+    read_on(gpu, a->chunks[1]);
+    EXPECT_EQ(residency_->counters(gpu).refetches, 0u);
+    read_on(gpu, a->chunks[0]);  // thrash: it was here a moment ago
+    EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
+    EXPECT_EQ(residency_->counters(gpu).refetched_bytes, unit);
+    EXPECT_EQ(residency_->counters(host).refetched_bytes, 0u);
     EXPECT_EQ(a->refetched_bytes, unit);
-    write_on(0, a->chunks[1]);  // what was evicted is not the newest any more
-    read_on(1, a->chunks[1]);
-    EXPECT_EQ(residency_->counters(1).refetches, 1u);
+    write_on(host, a->chunks[1]);  // what was evicted is not the newest any more
+    read_on(gpu, a->chunks[1]);
+    EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
 }
 
 TEST_F(ResidencyTest, uses_that_end_out_of_order_leave_the_others_in_order) {
@@ -252,30 +259,29 @@ TEST_F(ResidencyTest, uses_that_end_out_of_order_leave_the_others_in_order) {
 TEST_F(ResidencyTest, content_that_will_be_replaced_is_not_saved_but_content_that_is_read_before_is) {
     start({64 * unit, unit});
     auto a = make_array(2);
-    overwrite_on(1, a->chunks[0]);
-    make_task(1, {{&a->chunks[0], true, true}});
-    overwrite_on(1, a->chunks[1]);
+    overwrite_on(gpu, a->chunks[0]);
+    make_task(gpu, {{&a->chunks[0], true, true}});
+    overwrite_on(gpu, a->chunks[1]);
     EXPECT_TRUE(script_.copies.empty());
     auto b = make_array(2);
     start({64 * unit, unit});
-    base_.resize(2);
-    overwrite_on(1, b->chunks[0]);
-    make_task(1, {{&b->chunks[0], false, false}});
-    make_task(1, {{&b->chunks[0], true, true}});
-    overwrite_on(1, b->chunks[1]);
+    overwrite_on(gpu, b->chunks[0]);
+    make_task(gpu, {{&b->chunks[0], false, false}});
+    make_task(gpu, {{&b->chunks[0], true, true}});
+    overwrite_on(gpu, b->chunks[1]);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
 
 TEST_F(ResidencyTest, all_memory_of_a_task_is_granted_at_once_or_nothing_is_kept) {
     start({64 * unit, 2 * unit});
     auto a = make_array(4);
-    Task& pinned = make_task(1, {{&a->chunks[0], true, true}});
+    Task& pinned = make_task(gpu, {{&a->chunks[0], true, true}});
     ASSERT_EQ(place(pinned), Placement::granted);
     residency_->pin(pinned);
-    Task& t = make_task(1, {{&a->chunks[1], true, true}, {&a->chunks[2], true, true}});
+    Task& t = make_task(gpu, {{&a->chunks[1], true, true}, {&a->chunks[2], true, true}});
     EXPECT_EQ(place(t), Placement::wait_pins);
-    EXPECT_EQ(residency_->counters(1).current_bytes, unit);
-    EXPECT_EQ(a->chunks[1].replicas[1].address, 0u);
+    EXPECT_EQ(residency_->counters(gpu).current_bytes, unit);
+    EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u);
     residency_->unpin(pinned, nullptr);
     EXPECT_EQ(place(t), Placement::granted);
     EXPECT_EQ(script_.copies.size(), 1u);
@@ -285,10 +291,10 @@ TEST_F(ResidencyTest, a_task_waits_for_the_pin_of_a_writer_and_is_woken_when_it_
     start({64 * unit, 64 * unit});
     auto a = make_array(1);
     Chunk& c = a->chunks[0];
-    Task& writer = make_task(0, {{&c, true, true}});
+    Task& writer = make_task(host, {{&c, true, true}});
     ASSERT_EQ(place(writer), Placement::granted);
     residency_->pin(writer);
-    Task& reader = make_task(1, {{&c, false, false}});
+    Task& reader = make_task(gpu, {{&c, false, false}});
     EXPECT_EQ(place(reader), Placement::busy_chunk);
     EXPECT_TRUE(script_.woken.empty());
     residency_->unpin(writer, nullptr);
@@ -300,15 +306,15 @@ TEST_F(ResidencyTest, a_task_waits_for_the_pin_of_a_writer_and_is_woken_when_it_
 TEST_F(ResidencyTest, when_nothing_can_leave_any_tier_the_answer_is_full_and_nothing_is_lost) {
     start({unit, unit});
     auto a = make_array(3);
-    overwrite_on(1, a->chunks[0]);
-    overwrite_on(1, a->chunks[1]);  // the first went to the host
-    Task& t = make_task(1, {{&a->chunks[2], true, true}});
+    overwrite_on(gpu, a->chunks[0]);
+    overwrite_on(gpu, a->chunks[1]);  // the first went to the host
+    Task& t = make_task(gpu, {{&a->chunks[2], true, true}});
     EXPECT_EQ(place(t), Placement::full);
-    EXPECT_EQ(a->chunks[0].replicas[0].version, a->chunks[0].version);
-    EXPECT_EQ(a->chunks[1].replicas[1].version, a->chunks[1].version);
+    EXPECT_EQ(a->chunks[0].replicas[host].version, a->chunks[0].version);
+    EXPECT_EQ(a->chunks[1].replicas[gpu].version, a->chunks[1].version);
     residency_->free_array(*a);
     auto b = make_array(1);
-    overwrite_on(1, b->chunks[0]);
+    overwrite_on(gpu, b->chunks[0]);
 }
 
 // Row 108: the search for a place on the host changes the order of victims that is being walked.
@@ -318,19 +324,18 @@ class FullTiers : public ResidencyTest {
   protected:
     std::uint64_t looked_at(std::size_t n, std::size_t failing) {
         script_ = {};
-        base_.clear();
         tasks_.clear();
         start({n * unit, n * unit});
         auto a = make_array(2 * n + failing);
-        for (std::size_t i = 0; i < 2 * n; i++) overwrite_on(1, a->chunks[i]);
+        for (std::size_t i = 0; i < 2 * n; i++) overwrite_on(gpu, a->chunks[i]);
         const auto tried = [&] {
-            return residency_->counters(0).victims_tried + residency_->counters(1).victims_tried;
+            return residency_->counters(host).victims_tried + residency_->counters(gpu).victims_tried;
         };
         const std::uint64_t before = tried();
         for (std::size_t i = 0; i < failing; i++)
-            EXPECT_EQ(place(make_task(1, {{&a->chunks[2 * n + i], true, true}})), Placement::full);
+            EXPECT_EQ(place(make_task(gpu, {{&a->chunks[2 * n + i], true, true}})), Placement::full);
         for (std::size_t i = 0; i < 2 * n; i++)
-            EXPECT_NE(a->chunks[i].replicas[0].address + a->chunks[i].replicas[1].address, 0u);
+            EXPECT_NE(a->chunks[i].replicas[host].address + a->chunks[i].replicas[gpu].address, 0u);
         return tried() - before;
     }
 };
@@ -345,17 +350,17 @@ TEST_F(FullTiers, a_task_that_finds_both_tiers_full_does_not_look_at_all_that_is
 TEST_F(FullTiers, what_becomes_free_on_the_host_is_found_by_the_next_task) {
     start({4 * unit, 2 * unit});
     auto a = make_array(8);
-    for (std::size_t i = 0; i < 6; i++) overwrite_on(1, a->chunks[i]);
-    Task& t = make_task(1, {{&a->chunks[6], true, true}});
+    for (std::size_t i = 0; i < 6; i++) overwrite_on(gpu, a->chunks[i]);
+    Task& t = make_task(gpu, {{&a->chunks[6], true, true}});
     EXPECT_EQ(place(t), Placement::full);
     EXPECT_EQ(place(t), Placement::full);
     // What has a copy on the device may lose its place on the host.
     Chunk& saved = a->chunks[0];
-    ASSERT_NE(saved.replicas[0].address, 0u);
+    ASSERT_NE(saved.replicas[host].address, 0u);
     auto b = make_array(1);
-    write_on(0, saved);
+    write_on(host, saved);
     EXPECT_EQ(place(t), Placement::full);
-    EXPECT_EQ(place(make_task(1, {{&b->chunks[0], true, true}})), Placement::full);
+    EXPECT_EQ(place(make_task(gpu, {{&b->chunks[0], true, true}})), Placement::full);
     residency_->free_array(*a);
     EXPECT_EQ(place(t), Placement::granted);
 }
@@ -363,17 +368,16 @@ TEST_F(FullTiers, what_becomes_free_on_the_host_is_found_by_the_next_task) {
 TEST_F(FullTiers, smaller_chunks_that_still_find_a_place_are_found_behind_any_number_of_larger_ones) {
     const auto tried_with = [&](std::size_t n) {
         script_ = {};
-        base_.clear();
         tasks_.clear();
         start({6 * unit, 4 * n * unit + unit});
         auto small = make_array(1, unit);
         auto large = make_array(n, 4 * unit);
-        for (Chunk& c : large->chunks) overwrite_on(1, c);
-        overwrite_on(1, small->chunks[0]);
-        const std::uint64_t before = residency_->counters(1).victims_tried;
+        for (Chunk& c : large->chunks) overwrite_on(gpu, c);
+        overwrite_on(gpu, small->chunks[0]);
+        const std::uint64_t before = residency_->counters(gpu).victims_tried;
         auto more = make_array(4, 4 * unit);
-        for (Chunk& c : more->chunks) (void)place(make_task(1, {{&c, true, true}}));
-        return residency_->counters(1).victims_tried - before;
+        for (Chunk& c : more->chunks) (void)place(make_task(gpu, {{&c, true, true}}));
+        return residency_->counters(gpu).victims_tried - before;
     };
     EXPECT_LE(tried_with(40), 12u);
     EXPECT_LE(tried_with(80), 12u);
@@ -385,14 +389,13 @@ TEST_F(ResidencyTest, memory_that_the_heap_hears_of_late_serves_what_did_not_fit
     int num_failed_twice = 0;
     for (int first = 0; first < 8; ++first)
         for (int second = 0; second < 8; ++second) {
-            base_.clear();
             start({8 * unit, 4 * unit});
             auto a = make_array(1, 4 * unit);
-            Task& t = make_task(1, {{&a->chunks[0], true, true}});
+            Task& t = make_task(gpu, {{&a->chunks[0], true, true}});
             ASSERT_EQ(residency_->place(t), Placement::wait_growth);
             rmm_test::has_failed = false;
             rmm_test::allocations_left = first;
-            residency_->grown(1, base_[1], script_.growths.back().second);
+            residency_->grown(gpu, base_[gpu], script_.growths.back().second);
             const bool failed = std::exchange(rmm_test::has_failed, false);
             rmm_test::allocations_left = second;
             Placement now = residency_->place(t);
@@ -410,56 +413,56 @@ TEST_F(ResidencyTest, a_chunk_that_fits_nowhere_on_the_host_does_not_spoil_the_w
     auto big = make_array(1, 10 * unit);
     auto more = make_array(1, 5 * unit);
     for (Chunk& c : small->chunks) {
-        overwrite_on(0, c);
-        read_on(1, c);
+        overwrite_on(host, c);
+        read_on(gpu, c);
     }
-    overwrite_on(1, big->chunks[0]);
-    for (Chunk& c : small->chunks) make_task(1, {{&c, false, false}});
-    Task& t = make_task(1, {{&more->chunks[0], true, true}});
+    overwrite_on(gpu, big->chunks[0]);
+    for (Chunk& c : small->chunks) make_task(gpu, {{&c, false, false}});
+    Task& t = make_task(gpu, {{&more->chunks[0], true, true}});
     EXPECT_EQ(place(t), Placement::granted);
     for (Chunk& c : small->chunks) {
         bool somewhere = false;
         for (const auto& r : c.replicas) somewhere = somewhere || (r.address != 0 && r.version == c.version);
         EXPECT_TRUE(somewhere) << "chunk " << c.index << " is nowhere";
     }
-    EXPECT_NE(big->chunks[0].replicas[1].address, 0u);
+    EXPECT_NE(big->chunks[0].replicas[gpu].address, 0u);
 }
 
 TEST_F(ResidencyTest, a_dirty_chunk_that_is_too_large_for_the_host_does_not_keep_smaller_ones_from_leaving) {
     start({2 * unit, 6 * unit});
     auto big = make_array(1, 4 * unit);
     auto small = make_array(3);
-    overwrite_on(1, big->chunks[0]);
-    overwrite_on(1, small->chunks[0]);
-    overwrite_on(1, small->chunks[1]);
-    overwrite_on(1, small->chunks[2]);  // the big one is older, but has nowhere to go
-    EXPECT_NE(big->chunks[0].replicas[1].address, 0u);
+    overwrite_on(gpu, big->chunks[0]);
+    overwrite_on(gpu, small->chunks[0]);
+    overwrite_on(gpu, small->chunks[1]);
+    overwrite_on(gpu, small->chunks[2]);  // the big one is older, but has nowhere to go
+    EXPECT_NE(big->chunks[0].replicas[gpu].address, 0u);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_linked_device_is_preferred_as_a_source_to_the_host) {
     start({64 * unit, 64 * unit, 64 * unit});
     auto a = make_array(1);
-    overwrite_on(1, a->chunks[0]);
-    read_on(0, a->chunks[0]);
+    overwrite_on(gpu, a->chunks[0]);
+    read_on(host, a->chunks[0]);
     script_.all_linked = true;
     script_.copies.clear();
-    read_on(2, a->chunks[0]);
+    read_on(gpu_1, a->chunks[0]);
     ASSERT_EQ(script_.copies.size(), 1u);
-    EXPECT_EQ(script_.copies[0].from, 1u);
+    EXPECT_EQ(script_.copies[0].from, gpu);
 }
 
 TEST_F(ResidencyTest, a_refused_growth_lowers_the_limit_and_leads_to_eviction) {
     start({64 * unit, 64 * unit});
     auto a = make_array(2);
-    overwrite_on(1, a->chunks[0]);
-    Task& t = make_task(1, {{&a->chunks[1], true, true}});
+    overwrite_on(gpu, a->chunks[0]);
+    Task& t = make_task(gpu, {{&a->chunks[1], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    residency_->grown(1, 0, 0);
+    residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);  // the host's memory for the write-back
     const auto [memory, bytes] = script_.growths.back();
-    EXPECT_EQ(memory, 0u);
-    residency_->grown(0, base_[0], bytes);
+    EXPECT_EQ(memory, host);
+    residency_->grown(host, base_[host], bytes);
     EXPECT_EQ(residency_->place(t), Placement::granted);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
@@ -467,16 +470,16 @@ TEST_F(ResidencyTest, a_refused_growth_lowers_the_limit_and_leads_to_eviction) {
 TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) {
     start({64 * unit, unit});
     auto a = make_array(2);
-    overwrite_on(1, a->chunks[0]);
-    overwrite_on(1, a->chunks[1]);
+    overwrite_on(gpu, a->chunks[0]);
+    overwrite_on(gpu, a->chunks[1]);
     ASSERT_EQ(script_.copies.size(), 1u);
     auto cause = std::make_shared<kmm::graph::RootFailure>();
-    EXPECT_EQ(residency_->copy_failed(a->chunks[0], 1, 0, a->chunks[0].copied_at, cause),
+    EXPECT_EQ(residency_->copy_failed(a->chunks[0], gpu, host, a->chunks[0].copied_at, cause),
               kmm::memory::Spoiled::everywhere);
-    Task& reader = make_task(0, {{&a->chunks[0], false, false}});
+    Task& reader = make_task(host, {{&a->chunks[0], false, false}});
     EXPECT_EQ(place(reader), Placement::lost);
     EXPECT_EQ(residency_->lost_cause(), cause);
-    overwrite_on(0, a->chunks[0]);
+    overwrite_on(host, a->chunks[0]);
     EXPECT_EQ(place(reader), Placement::granted);
 }
 
@@ -486,38 +489,38 @@ TEST_F(ResidencyTest, steps_that_cannot_be_used_as_one_are_exchanged_for_a_step_
     auto small = make_array(4);
     auto large = make_array(1, 3 * unit);
     // Four steps, side by side and sealed.
-    for (int i = 0; i < 4; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, true);
-    for (Chunk& c : small->chunks) overwrite_on(1, c);
-    Task& t = make_task(1, {{&large->chunks[0], true, true}, {&small->chunks[0], false, false}});
-    residency_->grown(0, base_[0], 50 * unit);
+    for (int i = 0; i < 4; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
+    for (Chunk& c : small->chunks) overwrite_on(gpu, c);
+    Task& t = make_task(gpu, {{&large->chunks[0], true, true}, {&small->chunks[0], false, false}});
+    residency_->grown(host, base_[host], 50 * unit);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     ASSERT_EQ(script_.exchanges.size(), 1u);
-    EXPECT_EQ(script_.exchanges[0], (std::pair<MemoryIndex, std::size_t>{1, 4 * unit}));
+    EXPECT_EQ(script_.exchanges[0], (std::pair<MemoryIndex, std::size_t>{gpu, 4 * unit}));
     EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "while the answer is awaited";
     EXPECT_EQ(script_.exchanges.size(), 1u);
     // All of it is free; what still leaves is handed to whoever takes it.
     FenceSet users;
     for (int i = 0; i < 4; i++) {
-        EXPECT_FALSE(residency_->take_back(1, base_[1] + static_cast<std::size_t>(i) * unit, unit));
-        EXPECT_TRUE(residency_->take_back(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, &users));
+        EXPECT_FALSE(residency_->take_back(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit));
+        EXPECT_TRUE(residency_->take_back(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, &users));
     }
     EXPECT_NE(users.begin(), users.end());
-    residency_->grown(1, std::uintptr_t{9} << 40, 4 * unit, true);
+    residency_->grown(gpu, std::uintptr_t{9} << 40, 4 * unit, true);
     EXPECT_EQ(residency_->place(t), Placement::granted);
-    EXPECT_EQ(residency_->counters(1).capacity_bytes, 4 * unit);
+    EXPECT_EQ(residency_->counters(gpu).capacity_bytes, 4 * unit);
 }
 
 TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_something_changes) {
     start({100 * unit, 2 * unit});
     script_.can_exchange = true;
-    residency_->grown(0, base_[0], 50 * unit);
-    for (int i = 0; i < 2; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, true);
+    residency_->grown(host, base_[host], 50 * unit);
+    for (int i = 0; i < 2; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
     auto large = make_array(1, 2 * unit);
-    Task& t = make_task(1, {{&large->chunks[0], true, true}});
+    Task& t = make_task(gpu, {{&large->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    EXPECT_TRUE(residency_->take_back(1, base_[1], unit));
-    residency_->given_again(1, base_[1], unit, true);
-    residency_->grown(1, 0, 0);
+    EXPECT_TRUE(residency_->take_back(gpu, base_[gpu], unit));
+    residency_->given_again(gpu, base_[gpu], unit, true);
+    residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::full);
     EXPECT_EQ(script_.exchanges.size(), 1u);
     auto other = make_array(1);
@@ -529,17 +532,17 @@ TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_
 TEST_F(ResidencyTest, an_exchange_that_another_task_got_in_the_way_of_is_asked_for_again_when_its_chunk_has_left) {
     start({100 * unit, 2 * unit});
     script_.can_exchange = true;
-    residency_->grown(0, base_[0], 50 * unit);
-    for (int i = 0; i < 2; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit, true);
+    residency_->grown(host, base_[host], 50 * unit);
+    for (int i = 0; i < 2; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
     auto large = make_array(1, 2 * unit);
     auto small = make_array(1);
-    Task& t = make_task(1, {{&large->chunks[0], true, true}});
+    Task& t = make_task(gpu, {{&large->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    overwrite_on(1, small->chunks[0]);  // before anybody has taken the memory back
-    residency_->grown(1, 0, 0);
+    overwrite_on(gpu, small->chunks[0]);  // before anybody has taken the memory back
+    residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     EXPECT_EQ(script_.exchanges.size(), 2u);
-    residency_->grown(1, 0, 0);
+    residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::full) << "with nothing in the way the answer holds";
     EXPECT_EQ(script_.exchanges.size(), 2u);
 }
@@ -547,13 +550,13 @@ TEST_F(ResidencyTest, an_exchange_that_another_task_got_in_the_way_of_is_asked_f
 TEST_F(ResidencyTest, memory_that_may_be_used_as_one_is_never_exchanged) {
     start({100 * unit, 4 * unit});
     script_.can_exchange = true;
-    residency_->grown(0, base_[0], 50 * unit);
+    residency_->grown(host, base_[host], 50 * unit);
     auto small = make_array(4);
     auto large = make_array(1, 3 * unit);
-    for (int i = 0; i < 4; i++) residency_->grown(1, base_[1] + static_cast<std::size_t>(i) * unit, unit);
+    for (int i = 0; i < 4; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit);
     for (int round = 0; round < 3; round++) {
-        for (Chunk& c : small->chunks) write_on(1, c);
-        run(make_task(1, {{&large->chunks[0], true, false}, {&small->chunks[2], true, false}}));
+        for (Chunk& c : small->chunks) write_on(gpu, c);
+        run(make_task(gpu, {{&large->chunks[0], true, false}, {&small->chunks[2], true, false}}));
     }
     EXPECT_TRUE(script_.exchanges.empty());
 }
@@ -565,127 +568,127 @@ using kmm::memory::AddressRange;
 
 TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     start({100 * unit, 4 * unit});
-    residency_->grown(0, base_[0], 50 * unit);
+    residency_->grown(host, base_[host], 50 * unit);
     std::vector<AddressRange> regions;
     for (std::size_t i = 0; i < 4; i++) {
-        regions.push_back({base_[1] + i * unit, unit});
-        residency_->grown(1, regions[i].address, unit, true);
+        regions.push_back({base_[gpu] + i * unit, unit});
+        residency_->grown(gpu, regions[i].address, unit, true);
     }
     auto a = make_array(3);
-    for (Chunk& c : a->chunks) overwrite_on(1, c);  // the fourth region is free
-    make_task(1, {{&a->chunks[0], false, false}});  // will be used again
-    const Reclaimed first = residency_->reclaim(1, regions, unit, false);
+    for (Chunk& c : a->chunks) overwrite_on(gpu, c);  // the fourth region is free
+    make_task(gpu, {{&a->chunks[0], false, false}});  // will be used again
+    const Reclaimed first = residency_->reclaim(gpu, regions, unit, false);
     ASSERT_EQ(first.taken.size(), 1u);
     const std::size_t free_one = first.taken[0].region;
     for (const Chunk& c : a->chunks)
-        EXPECT_NE(c.replicas[1].address, regions[free_one].address) << "free memory goes first";
+        EXPECT_NE(c.replicas[gpu].address, regions[free_one].address) << "free memory goes first";
     EXPECT_TRUE(script_.copies.empty());
     regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(free_one));
 
     script_.completed = script_.position;
-    const Reclaimed second = residency_->reclaim(1, regions, 2 * unit, false);
+    const Reclaimed second = residency_->reclaim(gpu, regions, 2 * unit, false);
     ASSERT_EQ(second.taken.size(), 2u);
     for (const Reclaimed::Taken& t : second.taken)
         EXPECT_NE(t.users.begin(), t.users.end()) << "the copies down are still on their way";
     EXPECT_EQ(script_.copies.size(), 2u);
-    EXPECT_NE(a->chunks[0].replicas[1].address, 0u) << "what is used next stays";
-    EXPECT_EQ(residency_->counters(1).capacity_bytes, unit);
+    EXPECT_NE(a->chunks[0].replicas[gpu].address, 0u) << "what is used next stays";
+    EXPECT_EQ(residency_->counters(gpu).capacity_bytes, unit);
     // The driver is left alone while the runtime gets on with what it has.
     const std::size_t growths = script_.growths.size();
-    read_on(1, a->chunks[1]);
+    read_on(gpu, a->chunks[1]);
     EXPECT_EQ(script_.growths.size(), growths);
-    EXPECT_TRUE(residency_->refused(1));
+    EXPECT_TRUE(residency_->refused(gpu));
 }
 
 TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_once) {
     start({100 * unit, 3 * unit});
-    residency_->grown(0, base_[0], 50 * unit);
+    residency_->grown(host, base_[host], 50 * unit);
     std::vector<AddressRange> regions;
     for (std::size_t i = 0; i < 3; i++) {
-        regions.push_back({base_[1] + i * unit, unit});
-        residency_->grown(1, regions[i].address, unit, true);
+        regions.push_back({base_[gpu] + i * unit, unit});
+        residency_->grown(gpu, regions[i].address, unit, true);
     }
     auto a = make_array(3);
-    overwrite_on(1, a->chunks[0]);
-    overwrite_on(1, a->chunks[1]);
+    overwrite_on(gpu, a->chunks[0]);
+    overwrite_on(gpu, a->chunks[1]);
     script_.completed = script_.position;
-    overwrite_on(1, a->chunks[2]);
-    read_on(1, a->chunks[0]);  // the least recently used one is busy too
-    const Reclaimed r = residency_->reclaim(1, regions, 3 * unit, true);
+    overwrite_on(gpu, a->chunks[2]);
+    read_on(gpu, a->chunks[0]);  // the least recently used one is busy too
+    const Reclaimed r = residency_->reclaim(gpu, regions, 3 * unit, true);
     ASSERT_EQ(r.taken.size(), 1u);
-    EXPECT_EQ(a->chunks[1].replicas[1].address, 0u);
+    EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u);
     regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(r.taken[0].region));
-    EXPECT_EQ(residency_->reclaim(1, regions, 3 * unit, false).taken.size(), 2u);
+    EXPECT_EQ(residency_->reclaim(gpu, regions, 3 * unit, false).taken.size(), 2u);
 }
 
 TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
     start({100 * unit, 2 * unit});
-    residency_->grown(0, base_[0], 50 * unit);
-    const std::vector<AddressRange> regions{{base_[1], 2 * unit}};
-    residency_->grown(1, base_[1], 2 * unit);
+    residency_->grown(host, base_[host], 50 * unit);
+    const std::vector<AddressRange> regions{{base_[gpu], 2 * unit}};
+    residency_->grown(gpu, base_[gpu], 2 * unit);
     auto a = make_array(2);
-    overwrite_on(1, a->chunks[0]);
-    Task& running = make_task(1, {{&a->chunks[1], true, true}});
+    overwrite_on(gpu, a->chunks[0]);
+    Task& running = make_task(gpu, {{&a->chunks[1], true, true}});
     ASSERT_EQ(place(running), Placement::granted);
     residency_->pin(running);
-    EXPECT_TRUE(residency_->reclaim(1, regions, unit, false).taken.empty());
-    EXPECT_NE(a->chunks[0].replicas[1].address, 0u) << "and nothing leaves in vain";
+    EXPECT_TRUE(residency_->reclaim(gpu, regions, unit, false).taken.empty());
+    EXPECT_NE(a->chunks[0].replicas[gpu].address, 0u) << "and nothing leaves in vain";
     residency_->unpin(running, nullptr);
-    EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
     start({100 * unit, 3 * unit});
-    residency_->grown(0, base_[0], 50 * unit);
-    const std::vector<AddressRange> regions{{base_[1], 3 * unit / 2}, {base_[1] + 3 * unit / 2, 3 * unit / 2}};
-    for (const AddressRange& r : regions) residency_->grown(1, r.address, r.bytes);
+    residency_->grown(host, base_[host], 50 * unit);
+    const std::vector<AddressRange> regions{{base_[gpu], 3 * unit / 2}, {base_[gpu] + 3 * unit / 2, 3 * unit / 2}};
+    for (const AddressRange& r : regions) residency_->grown(gpu, r.address, r.bytes);
     auto a = make_array(1, 3 * unit);
-    overwrite_on(1, a->chunks[0]);
-    EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
-    EXPECT_EQ(a->chunks[0].replicas[1].address, 0u);
+    overwrite_on(gpu, a->chunks[0]);
+    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(a->chunks[0].replicas[gpu].address, 0u);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
 
 TEST_F(ResidencyTest, what_cannot_be_saved_yet_says_that_the_host_grows) {
     start({100 * unit, unit});
-    residency_->grown(1, base_[1], unit);
+    residency_->grown(gpu, base_[gpu], unit);
     auto a = make_array(1);
-    overwrite_on(1, a->chunks[0]);
-    const std::vector<AddressRange> regions{{base_[1], unit}};
-    const Reclaimed r = residency_->reclaim(1, regions, unit, false);
+    overwrite_on(gpu, a->chunks[0]);
+    const std::vector<AddressRange> regions{{base_[gpu], unit}};
+    const Reclaimed r = residency_->reclaim(gpu, regions, unit, false);
     EXPECT_TRUE(r.taken.empty());
     EXPECT_TRUE(r.host_growing);
-    residency_->grown(0, base_[0], 10 * unit);
-    EXPECT_EQ(residency_->reclaim(1, regions, unit, false).taken.size(), 1u);
+    residency_->grown(host, base_[host], 10 * unit);
+    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much_it_lacks_and_drives_nobody_out) {
     start({100 * unit, 8 * unit});
-    residency_->grown(0, base_[0], 50 * unit);
-    residency_->grown(1, base_[1], 2 * unit);
+    residency_->grown(host, base_[host], 50 * unit);
+    residency_->grown(gpu, base_[gpu], 2 * unit);
     auto a = make_array(6);
     std::vector<Use> uses;
     for (Chunk& c : a->chunks) uses.push_back({&c, true, true});
-    Task& t = make_task(1, uses);
+    Task& t = make_task(gpu, uses);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    residency_->grown(1, 0, 0);
+    residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "asked once more";
-    residency_->grown(1, 0, 0);
+    residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::lacks);
     EXPECT_EQ(residency_->lacking_bytes(), 4 * unit);
 
     auto other = make_array(2);
-    for (Chunk& c : other->chunks) overwrite_on(1, c);
+    for (Chunk& c : other->chunks) overwrite_on(gpu, c);
     EXPECT_EQ(residency_->place(t), Placement::lacks);
-    for (const Chunk& c : other->chunks) EXPECT_NE(c.replicas[1].address, 0u);
+    for (const Chunk& c : other->chunks) EXPECT_NE(c.replicas[gpu].address, 0u);
 
     auto small = make_array(1, unit / 2);
     Task& modest = make_task(
-        1, {{&other->chunks[0], false, false}, {&other->chunks[1], false, false}, {&small->chunks[0], true, true}});
+        gpu, {{&other->chunks[0], false, false}, {&other->chunks[1], false, false}, {&small->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(modest), Placement::wait_growth) << "less may still be had";
-    EXPECT_EQ(script_.growths.back(), (std::pair<MemoryIndex, std::size_t>{1, unit / 2}));
-    residency_->grown(1, 0, 0);
-    residency_->awaited(1, base_[1] + 2 * unit, 4 * unit, false);
+    EXPECT_EQ(script_.growths.back(), (std::pair<MemoryIndex, std::size_t>{gpu, unit / 2}));
+    residency_->grown(gpu, 0, 0);
+    residency_->awaited(gpu, base_[gpu] + 2 * unit, 4 * unit, false);
     EXPECT_EQ(residency_->place(t), Placement::granted);
 }
 

@@ -18,6 +18,7 @@ using kmm::detail::AccessKind;
 using kmm::detail::Box;
 using kmm::detail::ChunkGeometry;
 using kmm::graph::ChunkHistory;
+using kmm::memory::MemoryIndex;
 using kmm::plan::Form;
 using kmm::plan::Layout;
 using kmm::plan::Need;
@@ -28,6 +29,9 @@ using kmm_test::box;
 using kmm_test::line;
 using Reason = Refusal::Reason;
 
+constexpr MemoryIndex host = MemoryIndex::host();
+constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
+constexpr MemoryIndex gpu_1 = MemoryIndex::of_device(1);
 constexpr AccessKind read = AccessKind::read;
 constexpr AccessKind write = AccessKind::write;
 constexpr AccessKind overwrite = AccessKind::overwrite;
@@ -63,7 +67,7 @@ struct TestArray {
 };
 
 Request request(const TestArray& array, AccessKind kind, const Box& region, std::uint32_t task = 0,
-                std::uint32_t memory = 0) {
+                MemoryIndex memory = host) {
     Request r;
     r.region = region;
     r.layout = &array.layout;
@@ -238,12 +242,12 @@ TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_is_refused_in_either_orde
 TEST(SubmitPlan, parts_of_one_chunk_are_written_from_one_memory_only) {
     TestArray a(20, 10);
     SubmitPlan plan;
-    ASSERT_FALSE(plan.make({request(a, overwrite, line(0, 5), 0, 1), request(a, overwrite, line(5, 10), 1, 2)}));
+    ASSERT_FALSE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, overwrite, line(5, 10), 1, gpu_1)}));
     expect_refused(plan, Reason::several_memories, 0, 1);
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, 1), request(a, overwrite, line(5, 10), 1, 1)}));
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 10), 0, 1), request(a, overwrite, line(10, 20), 1, 2)}));
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, overwrite, line(5, 10), 1, gpu)}));
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 10), 0, gpu), request(a, overwrite, line(10, 20), 1, gpu_1)}));
     a.all_written();
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, 1), request(a, read, line(5, 10), 1, 2)}));
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, read, line(5, 10), 1, gpu_1)}));
 }
 
 TEST(SubmitPlan, a_read_of_what_nothing_wrote_is_refused_with_the_part_that_is_missing) {
@@ -292,7 +296,7 @@ std::vector<std::uint32_t> all_of(const std::vector<Request>& requests) {
     for (std::uint32_t i = 0; i < requests.size(); i++) positions.push_back(i);
     return positions;
 }
-Request unbound(AccessKind kind, const Box& region, std::uint32_t task, std::uint32_t memory = 0) {
+Request unbound(AccessKind kind, const Box& region, std::uint32_t task, MemoryIndex memory = host) {
     Request r;
     r.region = region;
     r.kind = kind;
@@ -303,8 +307,9 @@ Request unbound(AccessKind kind, const Box& region, std::uint32_t task, std::uin
 }
 
 TEST(FirstWrite, gives_a_chunk_for_each_region_at_home_where_it_is_written) {
-    const std::vector<Request> requests{unbound(overwrite, line(20, 30), 0, 2), unbound(write, line(0, 5), 1, 0),
-                                        unbound(overwrite, line(9, 9), 2, 1), unbound(overwrite, line(5, 20), 3, 1)};
+    const std::vector<Request> requests{unbound(overwrite, line(20, 30), 0, gpu_1), unbound(write, line(0, 5), 1, host),
+                                        unbound(overwrite, line(9, 9), 2, gpu),
+                                        unbound(overwrite, line(5, 20), 3, gpu)};
     SubmitPlan plan;
     std::vector<ChunkGeometry> chunks;
     ASSERT_TRUE(plan.first_write(line(0, 30), requests, all_of(requests), chunks));
@@ -401,7 +406,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
         std::vector<std::size_t> array_of;
         const std::int64_t tasks = pick(1, pick(0, 5) == 0 ? 12 : 3);
         for (std::int64_t task = 0; task < tasks; task++) {
-            const auto memory = static_cast<std::uint32_t>(pick(0, 1));
+            const MemoryIndex memory = pick(0, 1) == 0 ? host : gpu;
             for (std::int64_t i = pick(1, 3); i > 0; i--) {
                 const auto a = static_cast<std::size_t>(pick(0, 1));
                 const auto& chunks = arrays[a]->layout.chunks();

@@ -24,6 +24,7 @@ using kmm::graph::TaskTable;
 using kmm::memory::Array;
 using kmm::memory::Chunk;
 using kmm::memory::MemoryIndex;
+using kmm::memory::PerMemory;
 using kmm::schedule::Instruction;
 using kmm::schedule::LaneRole;
 using kmm::schedule::Outbox;
@@ -31,15 +32,17 @@ using kmm::schedule::Scheduler;
 using kmm::schedule::SchedulerOptions;
 
 constexpr std::size_t unit = 4096;
+constexpr MemoryIndex host = MemoryIndex::host();
+constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
 
 /// Plays memory service, devices and host pool; nothing happens before the test says so.
 class Stage final : public Outbox {
   public:
-    explicit Stage(std::vector<std::size_t> limits, SchedulerOptions options = {}) {
-        options.num_devices = static_cast<std::uint32_t>(limits.size()) - 1;
+    explicit Stage(PerMemory<std::size_t> limits, SchedulerOptions options = {}) {
+        options.num_devices = static_cast<std::uint32_t>(limits.num_devices());
         options.compute_lanes = 2;
         options.launcher_lanes = 1;
-        num_memories_ = limits.size();
+        num_devices_ = limits.num_devices();
         scheduler = std::make_unique<Scheduler>(*this, table, options, limits);
     }
 
@@ -51,7 +54,7 @@ class Stage final : public Outbox {
             a.chunks[i].array = &a;
             a.chunks[i].index = static_cast<std::uint32_t>(i);
             a.chunks[i].size_bytes = bytes;
-            a.chunks[i].replicas.resize(num_memories_);
+            a.chunks[i].replicas.resize_for_devices(num_devices_);
         }
         return a;
     }
@@ -96,8 +99,8 @@ class Stage final : public Outbox {
                 scheduler->dispatch();
                 continue;
             }
-            if (memory != 0) driver_has -= bytes;
-            next_address_[memory] = std::max(next_address_[memory], (std::uintptr_t{memory} + 1) << 32);
+            if (memory.is_device()) driver_has -= bytes;
+            next_address_[memory] = std::max(next_address_[memory], (std::uintptr_t{memory.index()} + 1) << 32);
             scheduler->grown(memory, next_address_[memory], bytes);
             next_address_[memory] += bytes;
             scheduler->dispatch();
@@ -188,7 +191,7 @@ class Stage final : public Outbox {
     std::vector<TaskNumber> waits_ended;
 
   private:
-    std::size_t num_memories_ = 0;
+    std::size_t num_devices_ = 0;
     std::size_t finished_ = 0;
     std::map<MemoryIndex, std::uintptr_t> next_address_;
     std::vector<std::unique_ptr<Array>> arrays_;
@@ -198,8 +201,8 @@ class Stage final : public Outbox {
 TEST(Scheduler, a_kernel_is_handed_out_behind_its_predecessor_without_waiting_for_it) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(1);
-    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
-    Task& second = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, false}}, {first.number});
+    Task& first = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
+    Task& second = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, false}}, {first.number});
     s.dispatch();
     ASSERT_EQ(s.instructions.size(), 2u);
     EXPECT_EQ(s.instructions[1].task, &second);
@@ -214,8 +217,8 @@ TEST(Scheduler, a_device_function_is_launched_at_once_unless_it_touches_memory_b
         options.functions_touch_memory = touches;
         Stage s({64 * unit, 64 * unit}, options);
         Array& a = s.make_array(1);
-        Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
-        Task& second = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, false}}, {first.number});
+        Task& first = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
+        Task& second = s.submit(TaskKind::device_function, gpu, {{&a.chunks[0], true, false}}, {first.number});
         s.dispatch();
         EXPECT_EQ(s.launches.empty(), touches);
         s.scheduler->advance(s.instructions[0].lane, 1);
@@ -234,8 +237,8 @@ TEST(Scheduler, a_device_function_that_left_nothing_on_its_lane_is_not_watched_a
     options.functions_touch_memory = true;
     Stage s({64 * unit, 64 * unit}, options);
     Array& a = s.make_array(1);
-    Task& first = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, true}});
-    Task& second = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, false}}, {first.number});
+    Task& first = s.submit(TaskKind::device_function, gpu, {{&a.chunks[0], true, true}});
+    Task& second = s.submit(TaskKind::device_function, gpu, {{&a.chunks[0], true, false}}, {first.number});
     s.dispatch();
     ASSERT_EQ(s.launches, std::vector<Task*>{&first});
     const LaneId launcher = s.scheduler->lane(0, LaneRole::launcher);
@@ -253,9 +256,9 @@ TEST(Scheduler, a_device_function_that_waits_for_memory_that_is_lost_is_never_la
     options.functions_touch_memory = true;
     Stage s({64 * unit, 64 * unit}, options);
     Array& a = s.make_array(1);
-    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
-    Task& second = s.submit(TaskKind::device_function, 1, {{&a.chunks[0], true, false}}, {first.number});
-    Task& third = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, false}}, {second.number});
+    Task& first = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
+    Task& second = s.submit(TaskKind::device_function, gpu, {{&a.chunks[0], true, false}}, {first.number});
+    Task& third = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, false}}, {second.number});
     s.dispatch();
     const auto error = std::make_exception_ptr(std::runtime_error("on purpose"));
     s.scheduler->task_failed(second, error);
@@ -270,8 +273,8 @@ TEST(Scheduler, a_device_function_that_waits_for_memory_that_is_lost_is_never_la
 TEST(Scheduler, a_host_task_starts_when_everything_before_it_is_done_and_its_copy_has_arrived) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(1);
-    Task& first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
-    s.submit(TaskKind::host, 0, {{&a.chunks[0], false, false}}, {first.number});
+    Task& first = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
+    s.submit(TaskKind::host, host, {{&a.chunks[0], false, false}}, {first.number});
     s.dispatch();
     EXPECT_TRUE(s.on_host.empty());
     ASSERT_EQ(s.instructions.size(), 1u);
@@ -292,29 +295,30 @@ TEST(Scheduler, passes_over_more_data_than_fits_run_chunk_by_chunk) {
     Stage s({64 * unit, 4 * unit});
     Array& a = s.make_array(chunks);
     std::vector<TaskNumber> last(chunks);
-    for (std::size_t c = 0; c < chunks; c++) last[c] = s.submit(TaskKind::host, 0, {{&a.chunks[c], true, true}}).number;
-    Task& gate = s.make_task(TaskKind::host, 0, {});
+    for (std::size_t c = 0; c < chunks; c++)
+        last[c] = s.submit(TaskKind::host, host, {{&a.chunks[c], true, true}}).number;
+    Task& gate = s.make_task(TaskKind::host, host, {});
     for (std::size_t p = 0; p < passes; p++)
         for (std::size_t c = 0; c < chunks; c++)
-            last[c] = s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, false}}, {last[c], gate.number}).number;
+            last[c] = s.submit(TaskKind::kernel, gpu, {{&a.chunks[c], true, false}}, {last[c], gate.number}).number;
     s.finish();
     ASSERT_TRUE(s.ran.size() == chunks) << "nothing may run before the gate";
     s.scheduler->submit(gate);
     s.finish();
     EXPECT_TRUE(s.scheduler->idle());
-    EXPECT_EQ(s.copies(0, 1), chunks);
-    EXPECT_LE(s.copies(1, 0), chunks);
+    EXPECT_EQ(s.copies(host, gpu), chunks);
+    EXPECT_LE(s.copies(gpu, host), chunks);
     EXPECT_EQ(s.scheduler->counters().succeeded, chunks + passes * chunks + 1);
 }
 
 TEST(Scheduler, a_failure_cancels_what_needs_its_result_and_nothing_else) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(3);
-    Task& root = s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
+    Task& root = s.submit(TaskKind::host, host, {{&a.chunks[0], true, true}});
     Task& needs =
-        s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {root.number});
-    Task& other = s.submit(TaskKind::kernel, 1, {{&a.chunks[2], true, true}});
-    Task& order_only = s.make_task(TaskKind::kernel, 1, {{&a.chunks[0], true, true}});
+        s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {root.number});
+    Task& other = s.submit(TaskKind::kernel, gpu, {{&a.chunks[2], true, true}});
+    Task& order_only = s.make_task(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
     order_only.predecessors = {{root.number, false}, {needs.number, false}};
     s.scheduler->submit(order_only);
     s.dispatch();
@@ -332,7 +336,7 @@ TEST(Scheduler, a_failure_cancels_what_needs_its_result_and_nothing_else) {
     EXPECT_EQ(s.scheduler->counters().failed, 1u);
     EXPECT_EQ(s.scheduler->counters().cancelled, 1u);
     // One that comes later finds the failure of a task that is gone.
-    Task& later = s.submit(TaskKind::kernel, 1, {{&a.chunks[1], true, false}}, {needs.number});
+    Task& later = s.submit(TaskKind::kernel, gpu, {{&a.chunks[1], true, false}}, {needs.number});
     s.finish();
     EXPECT_EQ(s.failures.count(later.number), 1u);
 }
@@ -340,7 +344,7 @@ TEST(Scheduler, a_failure_cancels_what_needs_its_result_and_nothing_else) {
 TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_on) {
     Stage s({unit, unit});
     Array& a = s.make_array(4);
-    for (std::size_t c = 0; c < 4; c++) s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, true}});
+    for (std::size_t c = 0; c < 4; c++) s.submit(TaskKind::kernel, gpu, {{&a.chunks[c], true, true}});
     s.finish();
     EXPECT_TRUE(s.scheduler->idle());
     EXPECT_EQ(s.scheduler->counters().succeeded, 2u);
@@ -348,7 +352,7 @@ TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_o
     s.scheduler->release(a);
     ASSERT_EQ(s.scheduler->freed_arrays().size(), 1u);
     Array& b = s.make_array(2);
-    for (std::size_t c = 0; c < 2; c++) s.submit(TaskKind::kernel, 1, {{&b.chunks[c], true, true}});
+    for (std::size_t c = 0; c < 2; c++) s.submit(TaskKind::kernel, gpu, {{&b.chunks[c], true, true}});
     s.finish();
     EXPECT_EQ(s.scheduler->counters().succeeded, 4u);
 }
@@ -356,17 +360,18 @@ TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_o
 TEST(Scheduler, a_task_that_lacks_memory_of_others_keeps_nobody_waiting_and_is_served_first) {
     Stage s({100 * unit, 8 * unit});
     s.driver_has = 2 * unit;
-    const TaskNumber large = s.submit(TaskKind::kernel, 1, {{&s.make_array(1, 6 * unit).chunks[0], true, true}}).number;
+    const TaskNumber large =
+        s.submit(TaskKind::kernel, gpu, {{&s.make_array(1, 6 * unit).chunks[0], true, true}}).number;
     s.finish();
     ASSERT_EQ(s.waits.size(), 1u);
     EXPECT_EQ(s.waits[0], (std::pair<std::size_t, bool>{6 * unit, true}));
     Array& small = s.make_array(2);
-    for (Chunk& c : small.chunks) s.submit(TaskKind::kernel, 1, {{&c, true, true}});
+    for (Chunk& c : small.chunks) s.submit(TaskKind::kernel, gpu, {{&c, true, true}});
     s.finish();
     EXPECT_EQ(s.ran.size(), 2u);
     EXPECT_TRUE(s.scheduler->waits_for_memory(*s.table.find(large)));
     EXPECT_EQ(s.waits.size(), 1u) << "one wait at a time";
-    s.scheduler->awaited(1, std::uintptr_t{9} << 40, 6 * unit, false);
+    s.scheduler->awaited(gpu, std::uintptr_t{9} << 40, 6 * unit, false);
     s.finish();
     EXPECT_EQ(s.ran.back(), large);
     EXPECT_TRUE(s.scheduler->idle());
@@ -376,22 +381,22 @@ TEST(Scheduler, a_wait_in_vain_fails_those_who_were_ready_before_it_and_the_othe
     Stage s({100 * unit, 8 * unit});
     s.driver_has = 0;
     Array& a = s.make_array(30, 6 * unit);
-    for (std::size_t c = 0; c < 20; c++) s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, true}});
+    for (std::size_t c = 0; c < 20; c++) s.submit(TaskKind::kernel, gpu, {{&a.chunks[c], true, true}});
     s.finish();
     ASSERT_EQ(s.waits.size(), 1u);
-    const TaskNumber late = s.submit(TaskKind::kernel, 1, {{&a.chunks[20], true, true}}).number;
+    const TaskNumber late = s.submit(TaskKind::kernel, gpu, {{&a.chunks[20], true, true}}).number;
     s.finish();
     std::size_t num_waits = 1;
     for (; s.failures.size() < 20; num_waits++) {
         ASSERT_EQ(s.waits.size(), num_waits);
         EXPECT_EQ(s.waits.back().second, num_waits == 1) << "they have waited long enough";
-        s.scheduler->awaited(1, 0, 0, false);
+        s.scheduler->awaited(gpu, 0, 0, false);
         s.finish();
     }
     EXPECT_EQ(s.failures.count(late), 0u);
     ASSERT_EQ(s.waits.size(), num_waits);
     EXPECT_TRUE(s.waits.back().second);
-    s.scheduler->awaited(1, 0, 0, false);
+    s.scheduler->awaited(gpu, 0, 0, false);
     s.finish();
     EXPECT_EQ(s.failures.count(late), 1u);
     EXPECT_TRUE(s.scheduler->idle());
@@ -400,14 +405,14 @@ TEST(Scheduler, a_wait_in_vain_fails_those_who_were_ready_before_it_and_the_othe
 TEST(Scheduler, a_wait_for_memory_begins_once_and_ends_with_the_grant_or_the_failure) {
     Stage s({unit, unit});
     Array& a = s.make_array(4);
-    const TaskNumber first = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], true, true}}).number;
+    const TaskNumber first = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}}).number;
     s.scheduler->dispatch();
     ASSERT_EQ(s.waits_began, std::vector<TaskNumber>{first});  // for the memory service
     EXPECT_TRUE(s.scheduler->waits_for_memory(*s.table.find(first)));
     s.dispatch();
     EXPECT_EQ(s.waits_ended, std::vector<TaskNumber>{first});
     EXPECT_FALSE(s.scheduler->waits_for_memory(*s.table.find(first)));
-    for (std::size_t c = 1; c < 4; c++) s.submit(TaskKind::kernel, 1, {{&a.chunks[c], true, true}});
+    for (std::size_t c = 1; c < 4; c++) s.submit(TaskKind::kernel, gpu, {{&a.chunks[c], true, true}});
     s.finish();
     EXPECT_EQ(s.scheduler->counters().failed, 2u);
     std::sort(s.waits_began.begin(), s.waits_began.end());
@@ -420,11 +425,11 @@ TEST(Scheduler, a_wait_for_memory_begins_once_and_ends_with_the_grant_or_the_fai
 TEST(Scheduler, a_barrier_is_done_when_everything_before_it_is_settled) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(2);
-    s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
-    Task& barrier = s.make_task(TaskKind::join, 0, {});
+    s.submit(TaskKind::host, host, {{&a.chunks[0], true, true}});
+    Task& barrier = s.make_task(TaskKind::join, host, {});
     barrier.is_barrier = true;
     s.scheduler->submit(barrier);
-    Task& after = s.submit(TaskKind::kernel, 1, {{&a.chunks[1], true, true}});
+    Task& after = s.submit(TaskKind::kernel, gpu, {{&a.chunks[1], true, true}});
     s.dispatch();
     s.scheduler->advance(s.instructions.at(0).lane, s.instructions.at(0).position);
     EXPECT_EQ(s.table.find(after.number), nullptr);
@@ -440,9 +445,12 @@ TEST(Scheduler, debug_runs_in_the_order_of_submission) {
     Stage s({64 * unit, 64 * unit, 64 * unit}, options);
     Array& a = s.make_array(6);
     std::vector<TaskNumber> expected;
-    for (std::uint32_t c = 0; c < 6; c++)
-        expected.push_back(
-            s.submit(c % 3 == 0 ? TaskKind::host : TaskKind::kernel, c % 3, {{&a.chunks[c], true, true}}).number);
+    std::size_t c = 0;
+    for (int round = 0; round < 2; round++)
+        for (const MemoryIndex m : kmm::memory::memories(2)) {
+            const TaskKind kind = m.is_host() ? TaskKind::host : TaskKind::kernel;
+            expected.push_back(s.submit(kind, m, {{&a.chunks[c++], true, true}}).number);
+        }
     s.dispatch();
     EXPECT_EQ(s.on_host.size() + s.instructions.size(), 1u);
     s.finish();
@@ -452,25 +460,25 @@ TEST(Scheduler, debug_runs_in_the_order_of_submission) {
 TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_it) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(3);
-    Task& source = s.submit(TaskKind::host, 0, {{&a.chunks[0], true, true}});
+    Task& source = s.submit(TaskKind::host, host, {{&a.chunks[0], true, true}});
     s.finish();
     Task& first =
-        s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {source.number});
+        s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], false, false}, {&a.chunks[1], true, true}}, {source.number});
     Task& second =
-        s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}, {&a.chunks[2], true, true}}, {source.number});
+        s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], false, false}, {&a.chunks[2], true, true}}, {source.number});
     s.dispatch();
-    ASSERT_EQ(s.copies(0, 1), 1u);
+    ASSERT_EQ(s.copies(host, gpu), 1u);
     const auto error = std::make_exception_ptr(std::runtime_error("the link is gone"));
     s.scheduler->task_failed(first, error);
-    s.scheduler->copy_failed(a.chunks[0], 0, 1, a.chunks[0].copied_at, error);
+    s.scheduler->copy_failed(a.chunks[0], host, gpu, a.chunks[0].copied_at, error);
     s.finish();
     EXPECT_EQ(s.failures.count(first.number), 1u);
     EXPECT_EQ(s.failures.count(second.number), 1u) << "it ran on what never arrived";
     // The host still has the content.
-    Task& third = s.submit(TaskKind::kernel, 1, {{&a.chunks[0], false, false}}, {source.number});
+    Task& third = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], false, false}}, {source.number});
     s.finish();
     EXPECT_EQ(s.failures.count(third.number), 0u);
-    EXPECT_EQ(s.copies(0, 1), 2u);
+    EXPECT_EQ(s.copies(host, gpu), 2u);
 }
 
 }  // namespace

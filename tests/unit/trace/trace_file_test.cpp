@@ -16,10 +16,13 @@ using kmm::trace::Fence;
 using kmm::trace::LaneId;
 using kmm::trace::LaneRole;
 using kmm::trace::Machine;
+using kmm::trace::Memory;
 using kmm::trace::Task;
 using kmm::trace::TaskKind;
 using kmm::trace::TraceWriter;
 using kmm::trace::What;
+
+constexpr Memory gpu = Memory::of_device(0);
 
 /// A trace of one device whose events the test tells, at the times that it says.
 class Written {
@@ -39,7 +42,7 @@ class Written {
         Task t;
         t.number = number;
         t.kind = TaskKind::kernel;
-        t.memory = 1;
+        t.memory = gpu;
         t.name = name;
         writer->submitted(t, begin_ns);
     }
@@ -82,7 +85,13 @@ TEST(TraceFile, work_that_is_seen_to_be_done_together_shares_the_time) {
 TEST(TraceFile, work_begins_when_what_it_comes_after_was_seen_to_be_done) {
     Written w;
     w.kernel(1, "k");
-    w.tell(0, {.what = What::copy, .lane = Written::up, .from = 0, .to = 1, .position = 1, .task = 1, .array = 1});
+    w.tell(0, {.what = What::copy,
+               .lane = Written::up,
+               .from = Memory::host(),
+               .to = gpu,
+               .position = 1,
+               .task = 1,
+               .array = 1});
     w.tell(0, {.what = What::launch, .lane = Written::compute, .position = 1, .task = 1}, {{Written::up, 1}});
     w.tell(5, {.what = What::fed, .lane = Written::up, .position = 1});
     w.tell(5, {.what = What::fed, .lane = Written::compute, .position = 1});
@@ -118,7 +127,7 @@ TEST(TraceFile, what_has_not_ended_ends_with_the_trace) {
     Written w;
     w.kernel(1, "k");
     w.tell(0, {.what = What::launch, .lane = Written::compute, .position = 1, .task = 1});
-    w.tell(1, {.what = What::wait_begins, .from = 1, .task = 1, .bytes = 7});
+    w.tell(1, {.what = What::wait_begins, .from = gpu, .task = 1, .bytes = 7});
     const kmm::tools::Trace trace = w.read();
     EXPECT_EQ(trace.slices.size(), 1u);
     EXPECT_EQ(trace.waits.size(), 1u);
@@ -127,7 +136,13 @@ TEST(TraceFile, what_has_not_ended_ends_with_the_trace) {
 TEST(TraceFile, what_was_submitted_before_it_began_is_called_by_its_number) {
     Written w;
     w.tell(0, {.what = What::launch, .lane = Written::compute, .position = 9, .task = 8});
-    w.tell(0, {.what = What::copy, .lane = Written::up, .chunk = 2, .from = 0, .to = 1, .position = 5, .array = 3});
+    w.tell(0, {.what = What::copy,
+               .lane = Written::up,
+               .chunk = 2,
+               .from = Memory::host(),
+               .to = gpu,
+               .position = 5,
+               .array = 3});
     w.tell(9, {.what = What::completed, .lane = Written::compute, .position = 9});
     w.tell(9, {.what = What::completed, .lane = Written::up, .position = 5});
     const kmm::tools::Trace trace = w.read();

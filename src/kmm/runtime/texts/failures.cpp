@@ -142,7 +142,7 @@ void RuntimeCore::kernel_failed(Task& task, std::exception_ptr thrown) {
     if (task.has_failed()) return;
     task.unworded =
         std::allocate_shared<ThrownByKernel>(graph::ReservedAllocator<ThrownByKernel>(), std::move(thrown),
-                                             driver_kind(driver_->kind()), static_cast<int>(task.memory) - 1);
+                                             driver_kind(driver_->kind()), static_cast<int>(task.memory.device()));
 }
 
 // ---------------------------------------------------------------------------------------------------- words

@@ -59,13 +59,13 @@ std::string RuntimeCore::setting_for(memory::MemoryIndex m, std::size_t wanted) 
     const RuntimeConfig defaults;
     const std::size_t machine = info_->host_memory_size();
     const std::string enough = enough_text(wanted) + " or more";
-    if (m == 0) {
+    if (m.is_host()) {
         if (wanted <= part_of(machine, defaults.host_memory_fraction)) return "KMM_HOST_MEM=" + enough;
         constexpr std::size_t most_percent = 95;  // a machine must keep some for itself
         const std::size_t percent = wanted / (machine / 100) + 1;
         return percent > most_percent ? "" : "KMM_HOST_MEM=" + std::to_string(percent) + "% or more";
     }
-    const std::size_t total = info_->devices()[m - 1].total_memory_size();
+    const std::size_t total = info_->devices()[m.device()].total_memory_size();
     const std::size_t keep_free = std::min(config_.device_memory_keep_free, most_sensible);
     std::string limit = "KMM_DEVICE_MEM=" + enough;
     const std::size_t most = part_of(total, defaults.device_memory_fraction);
@@ -89,7 +89,7 @@ std::string RuntimeCore::setting_on_host_driver(memory::MemoryIndex m, std::size
     const auto add = [&](const char* variable, std::size_t bytes) {
         settings += (settings.empty() ? "" : " with ") + std::string(variable) + "=" + enough_text(bytes) + " or more";
     };
-    if (m == 0) {
+    if (m.is_host()) {
         // The devices take part of whatever the tier gets: a third of it if their size is left to it, else what they
         // may use of their size; three quarters at most.
         std::size_t needed_tier = 0;
@@ -97,9 +97,8 @@ std::string RuntimeCore::setting_on_host_driver(memory::MemoryIndex m, std::size
             needed_tier = wanted + wanted / 2 + 3;
         } else {
             needed_tier = wanted;
-            for (std::size_t d = 1; d < limits_.size(); ++d) {
-                const std::size_t part =
-                    part_of(info_->devices()[d - 1].total_memory_size(), config_.device_memory_fraction);
+            for (const auto& device : info_->devices()) {
+                const std::size_t part = part_of(device.total_memory_size(), config_.device_memory_fraction);
                 needed_tier += std::min(part - std::min(part, keep_free), config_.device_memory_limit);
             }
         }
@@ -110,7 +109,7 @@ std::string RuntimeCore::setting_on_host_driver(memory::MemoryIndex m, std::size
     }
     const std::size_t needed_tier = (wanted / 3 + 1) * 4 * num_devices();
     if (needed_tier > largest_tier) return "";
-    const std::size_t total = info_->devices()[m - 1].total_memory_size();
+    const std::size_t total = info_->devices()[m.device()].total_memory_size();
     if (wanted + keep_free > part_of(total, config_.device_memory_fraction))
         add("KMM_VIRTUAL_DEVICE_MEM",
             static_cast<std::size_t>(static_cast<double>(wanted + keep_free) / config_.device_memory_fraction) + 1);
@@ -123,7 +122,7 @@ std::string RuntimeCore::memory_remedy(memory::MemoryIndex m, std::size_t wanted
     const std::string setting = setting_for(m, wanted);
     if (!setting.empty()) return "smaller chunks | " + setting;
     return std::string("smaller chunks, or ") +
-           (m == 0 || on_host_driver_ ? "a machine with more memory" : "a larger device") + ": no setting helps";
+           (m.is_host() || on_host_driver_ ? "a machine with more memory" : "a larger device") + ": no setting helps";
 }
 
 // ---------------------------------------------------------------------------------------------------- figures
@@ -134,9 +133,8 @@ class RuntimeCore::Shortage final : public graph::Unworded {
   public:
     explicit Shortage(const RuntimeCore& core) noexcept : core_(core) {}
     std::exception_ptr words() const override {
-        return std::make_exception_ptr(OutOfMemory(core_.memory_id(memory), needed_bytes, in_use_bytes,
-                                                   core_.limits_[memory], core_.shortage_text(*this, false),
-                                                   task.info->location));
+        return std::make_exception_ptr(OutOfMemory(memory.id(), needed_bytes, in_use_bytes, core_.limits_[memory],
+                                                   core_.shortage_text(*this, false), task.info->location));
     }
     bool is_logged() const noexcept override { return true; }
 
@@ -155,7 +153,7 @@ class RuntimeCore::Shortage final : public graph::Unworded {
     static constexpr std::size_t most_running = 5;
 
     graph::TaskTrace task;
-    memory::MemoryIndex memory = 0;
+    memory::MemoryIndex memory;
     std::size_t needed_bytes = 0;
     std::size_t usable_bytes = 0;
     std::vector<Need> needs;
@@ -211,7 +209,7 @@ void RuntimeCore::describe_running(Shortage& s) {
 // so that thousands of tasks that fail one behind the other do not each look at all.
 const RuntimeCore::KnownHolders& RuntimeCore::holders_now(memory::MemoryIndex m) {
     const memory::Residency& r = scheduler_->residency();
-    known_holders_.resize(limits_.size());
+    known_holders_.resize_for_devices(limits_.num_devices());
     KnownHolders& known = known_holders_[m];
     const std::uint64_t changes = r.ticks() - known.ticks;
     if (known.holders == nullptr || (changes != 0 && changes >= r.num_resident(m) / 16)) {
@@ -238,12 +236,12 @@ std::shared_ptr<const graph::Unworded> RuntimeCore::look_at_shortage(Task& task)
     describe_needs(task, *s);
     // Where other programs hold the memory, what was got is all there is, whatever the limit says.
     s->refused = r.refused(m);
-    s->host_refused = r.refused(0);
+    s->host_refused = r.refused(memory::MemoryIndex::host());
     if (s->refused) s->usable_bytes = k.capacity_bytes;
     s->in_use_bytes = k.current_bytes;
     s->capacity_bytes = k.capacity_bytes;
-    if (m != 0) s->taken_bytes = memory_service_->taken_bytes(m - 1);
-    s->host_in_use_bytes = r.counters(0).current_bytes;
+    if (m.is_device()) s->taken_bytes = memory_service_->taken_bytes(m.device());
+    s->host_in_use_bytes = r.counters(memory::MemoryIndex::host()).current_bytes;
     describe_running(*s);
     const KnownHolders& known = holders_now(m);
     s->holders = known.holders;
@@ -257,9 +255,9 @@ std::string RuntimeCore::memory_text(const Shortage& s) const {
     std::size_t total = info_->host_memory_size();
     std::size_t free_now = 0;
     std::string others;
-    if (s.memory == 0) {
+    if (s.memory.is_host()) {
         free_now = std::min(driver::available_memory_bytes(), total);
-    } else if (driver_->memory_info(ordinals_[s.memory - 1], &free_now, &total).ok()) {
+    } else if (driver_->memory_info(ordinals_[s.memory.device()], &free_now, &total).ok()) {
         // Ours is what was taken from the driver, used or not.
         const std::size_t taken = total - std::min(total, free_now);
         others = ", others (programs, runtimes, the driver) " +
@@ -274,7 +272,7 @@ std::string RuntimeCore::memory_text(const Shortage& s) const {
 /// The field that made the limit what it is.
 std::string RuntimeCore::limit_text(memory::MemoryIndex m) const {
     const char* field = nullptr;
-    if (m == 0) {
+    if (m.is_host()) {
         const bool by_limit =
             config_.host_memory_limit <= part_of(info_->host_memory_size(), config_.host_memory_fraction);
         field = on_host_driver_ ? (by_limit ? "host_memory_limit less virtual devices "
@@ -285,13 +283,15 @@ std::string RuntimeCore::limit_text(memory::MemoryIndex m) const {
     } else if (!on_host_driver_) {
         field = "device_memory_fraction ";
     } else {
-        const std::size_t part = part_of(info_->devices()[m - 1].total_memory_size(), config_.device_memory_fraction);
+        const std::size_t part =
+            part_of(info_->devices()[m.device()].total_memory_size(), config_.device_memory_fraction);
         field = limits_[m] + config_.device_memory_keep_free == part ? "virtual_device_memory "
                                                                      : "its part of the host tier ";
     }
     return field + driver::byte_size_text(limits_[m]) +
-           (m == 0 ? " (machine total " + driver::byte_size_text(info_->host_memory_size()) + ")"
-                   : " (device total " + driver::byte_size_text(info_->devices()[m - 1].total_memory_size()) + ")");
+           (m.is_host()
+                ? " (machine total " + driver::byte_size_text(info_->host_memory_size()) + ")"
+                : " (device total " + driver::byte_size_text(info_->devices()[m.device()].total_memory_size()) + ")");
 }
 
 std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const {
@@ -325,17 +325,18 @@ std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const 
         text += "  memory: " + memory_text(s) +
                 "\n  held by: " + (running.empty() ? "no running task, arrays only" : running) +
                 "\n  arrays: " + text_of(*s.holders) + "\n  tiers: host " +
-                driver::byte_size_text(s.host_in_use_bytes) + " of " + driver::byte_size_text(limits_[0]) +
-                ", no disk tier\n";
+                driver::byte_size_text(s.host_in_use_bytes) + " of " +
+                driver::byte_size_text(limits_[memory::MemoryIndex::host()]) + ", no disk tier\n";
         // With so much more there is room whatever else is there. Where the driver refused, a limit changes nothing.
         std::string settings;
-        for (memory::MemoryIndex tier : {m, memory::MemoryIndex{0}}) {
+        for (const memory::MemoryIndex tier : {m, memory::MemoryIndex::host()}) {
             const std::string setting = setting_for(tier, limits_[tier] + s.needed_bytes);
-            if (tier == 0 ? s.host_refused : s.refused)
-                settings += " | memory that others give back to " + std::string(tier == 0 ? "the machine" : who.place);
+            if (tier.is_host() ? s.host_refused : s.refused)
+                settings +=
+                    " | memory that others give back to " + std::string(tier.is_host() ? "the machine" : who.place);
             else if (!setting.empty())
                 settings += " | " + setting;
-            if (m == 0) break;
+            if (m.is_host()) break;
         }
         remedies = "smaller chunks | release arrays that are not needed" +
                    (settings.empty() ? " (no setting helps)" : settings);
@@ -346,8 +347,7 @@ std::string RuntimeCore::shortage_text(const Shortage& s, bool at_submit) const 
 OutOfMemory RuntimeCore::never_fits(const Task& task, std::size_t bytes) const {
     Shortage s(*this);
     describe_needs(task, s);
-    return OutOfMemory(memory_id(task.memory), bytes, 0, limits_[task.memory], shortage_text(s, true),
-                       task.info->location);
+    return OutOfMemory(task.memory.id(), bytes, 0, limits_[task.memory], shortage_text(s, true), task.info->location);
 }
 
 }  // namespace kmm::detail

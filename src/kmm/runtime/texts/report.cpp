@@ -15,7 +15,7 @@ namespace kmm::detail {
 namespace {
 
 using driver::byte_size_text;
-using engine::Link;
+using memory::Link;
 
 constexpr double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
 
@@ -104,7 +104,7 @@ RuntimeStats RuntimeCore::read_stats() const {
                       user_copies_[2].copies.load(std::memory_order_relaxed)};
     s.threads_started = threads_started_ + host_pool_->threads_started();
     for (const auto& launchers : launchers_) s.threads_started += launchers->threads_started();
-    for (memory::MemoryIndex m = 0; m < scheduler_->residency().num_memories(); ++m) {
+    for (const memory::MemoryIndex m : scheduler_->residency().memories()) {
         const memory::MemoryCounters& k = scheduler_->residency().counters(m);
         s.evictions += k.evictions;
         s.evicted_bytes += k.evicted_bytes;
@@ -112,7 +112,7 @@ RuntimeStats RuntimeCore::read_stats() const {
         s.allocations += k.allocations;
         s.frees += k.frees;
         MemoryStats entry;
-        entry.memory = m == 0 ? MemoryId::host() : MemoryId(DeviceId(static_cast<std::uint8_t>(m - 1)));
+        entry.memory = m.id();
         entry.current_bytes = k.current_bytes;
         entry.peak_bytes = k.peak_bytes;
         entry.limit_bytes = limits_[m];
@@ -222,7 +222,7 @@ std::string RuntimeCore::ReportFigures::text() const {
 void RuntimeCore::read_figures(ReportFigures& f) const {
     f.stats = read_stats();
     const memory::Residency& r = scheduler_->residency();
-    for (memory::MemoryIndex m = 0; m < r.num_memories(); ++m) {
+    for (const memory::MemoryIndex m : r.memories()) {
         f.memories.push_back({r.counters(m), r.largest_free(m), holders_of(r, m)});
         f.refetches += r.counters(m).refetches;
         f.refetched_bytes += r.counters(m).refetched_bytes;
@@ -244,7 +244,7 @@ std::string RuntimeCore::report(ReportFormat format) {
                {"host_to_host", "host to host    ", s.host_to_host},
                {"host_to_disk", "host to disk    ", s.host_to_disk},
                {"disk_to_host", "disk to host    ", s.disk_to_host}};
-    for (std::size_t i = 0; i < engine::num_links; ++i)
+    for (std::size_t i = 0; i < memory::num_links; ++i)
         for (const auto& thread : device_threads_)
             f.links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
     for (const auto& [user, link] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{2, 3}})
