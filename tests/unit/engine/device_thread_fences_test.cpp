@@ -73,7 +73,7 @@ class Machine {
         i.position = position;
         for (const Fence& f : after) i.waits.add(f);
         i.chunk = &chunk;
-        i.to = 1;
+        i.to = kmm::memory::MemoryIndex::of_device(0);
         i.source = reinterpret_cast<std::uintptr_t>(host_memory.data() + num_copies);
         i.destination = reinterpret_cast<std::uintptr_t>(device_memory) + num_copies;
         ++num_copies;
