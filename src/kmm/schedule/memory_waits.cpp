@@ -83,7 +83,7 @@ bool Scheduler::stand_aside(Task& task) {
     Queue& q = queues_[task.memory];
     if (q.lacking.size() >= max_lacking) return false;
     if (!q.waits) {
-        const bool patient = task.waits_at_ready >= q.in_vain;
+        const bool patient = task.waits_at_ready >= q.timed_out;
         if (!outbox_.await_memory(task.memory, residency_.lacking_bytes(), patient)) return false;
         q.waits = true;
         q.patient = patient;
@@ -100,7 +100,7 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
     graph::TaskList tasks;
     tasks.swap(q.lacking);
     if (bytes != 0) {
-        q.in_vain = 0;
+        q.timed_out = 0;
         residency_.awaited(memory, address, bytes, sealed);
         // The oldest, before tasks that need less take it away.
         const auto oldest = std::min_element(tasks.begin(), tasks.end(),
@@ -113,10 +113,10 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
             try_issue(*first);
         }
     } else if (q.patient) {
-        q.in_vain = q.num_waits;
+        q.timed_out = q.num_waits;
     }
     for (Task* t : tasks) {
-        if (bytes == 0 && t->waits_at_ready < q.in_vain)
+        if (bytes == 0 && t->waits_at_ready < q.timed_out)
             fail_for_memory(*t);
         else
             unblocked(*t);

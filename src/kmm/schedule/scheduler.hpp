@@ -219,11 +219,13 @@ class Scheduler final : private memory::Requests {
         /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that
         /// are blocked.
         graph::TaskList lacking;
-        std::uint64_t num_waits = 0;  ///< for such memory, so far
-        bool waits = false;           ///< the latest is not over
-        bool patient = false;         ///< the latest
-        std::uint64_t in_vain =
-            0;  ///< the latest patient one, if it was in vain: whoever was ready before has waited enough
+        // The memory service awaits such memory on their behalf, one wait at a time, numbered from 1.
+        std::uint64_t num_waits = 0;  ///< begun so far
+        bool waits = false;           ///< the latest has not been answered
+        bool patient = false;         ///< the latest tries until its timeout, and not only once
+        /// Number of the latest patient wait that timed out; 0: memory has come since. A task fails that became ready
+        /// before that wait began. One that became ready later gets a patient wait of its own.
+        std::uint64_t timed_out = 0;
         bool stalled = false;
         std::uint32_t in_flight = 0;
         std::uint64_t fetched_bytes = 0;

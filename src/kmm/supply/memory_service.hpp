@@ -42,8 +42,8 @@ class MemoryService {
 
     /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and
     /// other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds,
-    /// or nobody else has held any since. Answered by engine::Message::awaited, with 0 bytes in vain. One at a time for
-    /// each memory. Not `patient`: tries once.
+    /// or nobody else has held any since. Answered by engine::Message::awaited, with 0 bytes where nobody gave any. One
+    /// at a time for each memory. Not `patient`: tries once.
     void await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient);
     /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for
     /// kernels. Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not
