@@ -1,0 +1,399 @@
+// The thread that feeds the lanes of a device: kmm/engine/device_thread.hpp on the scripted driver, with the test in
+// the scheduler's place.
+#include "kmm/engine/device_thread.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fake_mailbox.hpp"
+#include "kmm/driver/host_kernel.hpp"
+#include "scripted_driver.hpp"
+
+namespace {
+
+using kmm::driver::Code;
+using kmm::driver::Status;
+using kmm::driver::StreamHandle;
+using kmm::driver::testing::ScriptedDriver;
+using kmm::driver::testing::ScriptedOptions;
+using kmm::engine::DeviceThread;
+using kmm::engine::ErrorMaker;
+using kmm::engine::FailedTasks;
+using kmm::engine::Lanes;
+using kmm::engine::Link;
+using kmm::engine::Message;
+using kmm::engine::testing::FakeMailbox;
+using kmm::graph::LaneId;
+using kmm::graph::Position;
+using kmm::graph::Task;
+using kmm::memory::Chunk;
+using kmm::schedule::Instruction;
+using Instructions = kmm::graph::Vector<Instruction>;
+
+constexpr LaneId compute{0};
+constexpr LaneId other_compute{1};
+constexpr LaneId up{2};
+constexpr LaneId launcher{3};
+constexpr Position events_every = 16;
+
+/// Says which call failed, and with what.
+struct Errors : ErrorMaker {
+    std::exception_ptr device_error(std::uint32_t, Status status, const char* attempted) override {
+        return std::make_exception_ptr(
+            std::runtime_error(std::string(attempted) + ": " + std::to_string(static_cast<int>(status.code))));
+    }
+    static std::string of(const char* attempted, Code code) {
+        return std::string(attempted) + ": " + std::to_string(static_cast<int>(code));
+    }
+};
+
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        if (error != nullptr) std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "";
+}
+
+/// A kernel whose parameter is a counter that it raises.
+void count_one(const kmm::driver::HostKernel&, const kmm::driver::HostLaunchGeometry&, const void* parameters,
+               std::uint64_t, std::uint64_t) {
+    std::atomic<int>* counter = nullptr;
+    std::memcpy(&counter, parameters, sizeof(counter));
+    ++*counter;
+}
+const kmm::driver::HostKernel counting_kernel{&count_one, nullptr, "count"};
+
+/// One device with four lanes, the last of which launchers feed.
+struct Fixture {
+    ScriptedDriver driver;
+    Lanes lanes{driver, {0}, 4};
+    FailedTasks failed;
+    FakeMailbox mailbox;
+    Errors errors;
+    int runtime = 0;
+    std::atomic<int> num_run{0};
+    std::deque<Task> tasks;
+    std::array<Position, 4> last{};
+    Chunk chunk;
+    std::array<std::byte, 256> host{};
+    std::optional<DeviceThread> thread;
+
+    explicit Fixture(bool automatic = true) : driver(ScriptedOptions{.automatic = automatic}) {
+        thread.emplace(0u, 1u, lanes, failed, &runtime, mailbox, errors, kmm::trace::nobody_listens, false, false);
+    }
+    ~Fixture() {
+        driver.release_all();
+        driver.set_automatic(true);
+        thread.reset();
+    }
+    StreamHandle stream(LaneId lane) {
+        Status status;
+        return lanes.stream(lane, &status);
+    }
+    Instruction kernel(LaneId lane) {
+        Task& task = tasks.emplace_back();
+        task.number = tasks.size();
+        task.kernel.function = &counting_kernel;
+        std::atomic<int>* const counter = &num_run;
+        task.kernel.parameter_bytes = sizeof(counter);
+        task.kernel.parameters = static_cast<std::byte*>(task.allocate_storage(sizeof(counter), alignof(void*)));
+        std::memcpy(task.kernel.parameters, &counter, sizeof(counter));
+        Instruction i;
+        i.lane = lane;
+        i.position = ++last[kmm::graph::index_of(lane)];
+        i.task = &task;
+        return i;
+    }
+    /// Of the host's memory to the device's, as far as the thread knows.
+    Instruction copy(Task* task = nullptr) {
+        Instruction i;
+        i.op = Instruction::Op::copy;
+        i.lane = up;
+        i.position = ++last[kmm::graph::index_of(up)];
+        i.task = task;
+        i.chunk = &chunk;
+        i.from = kmm::memory::MemoryIndex::host();
+        i.to = kmm::memory::MemoryIndex::of_device(0);
+        i.source = reinterpret_cast<std::uintptr_t>(host.data());
+        i.destination = reinterpret_cast<std::uintptr_t>(host.data() + host.size() / 2);
+        i.bytes = host.size() / 2;
+        i.copied_at = 40 + i.position;
+        return i;
+    }
+    void push(Instructions instructions) {
+        thread->push(instructions);
+        EXPECT_TRUE(instructions.empty());
+    }
+    void push_kernels(LaneId lane, std::size_t count) {
+        Instructions instructions;
+        for (std::size_t i = 0; i < count; ++i) instructions.push_back(kernel(lane));
+        push(std::move(instructions));
+    }
+    /// Until the thread has made so many calls of this name.
+    void await_calls(const char* call, std::size_t count) {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (driver.count(call) < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+        EXPECT_EQ(driver.count(call), count) << call;
+    }
+    void expect_advance(LaneId lane, Position position) {
+        const Message m = mailbox.next();
+        EXPECT_EQ(m.what, Message::What::advance);
+        EXPECT_EQ(m.lane, lane);
+        EXPECT_EQ(m.position, position);
+        EXPECT_EQ(text_of(m.error), "");
+        EXPECT_TRUE(lanes.passed({lane, position}));
+        EXPECT_FALSE(lanes.passed({lane, position + 1}));
+    }
+    /// Takes messages of this lane until it has come so far; each goes on from the one before.
+    void await_advance(LaneId lane, Position position) {
+        for (Position seen = 0; seen < position;) {
+            const Message m = mailbox.next();
+            ASSERT_EQ(m.what, Message::What::advance);
+            ASSERT_EQ(m.lane, lane);
+            ASSERT_GT(m.position, seen);
+            seen = m.position;
+            ASSERT_LE(seen, position);
+        }
+    }
+};
+
+TEST(DeviceThread, kernels_cost_one_event_for_sixteen_of_them_and_nothing_else_that_grows_with_their_number) {
+    struct Costs {
+        std::size_t records, events, preparations, launches;
+    };
+    const auto costs_of = [](std::size_t kernels) {
+        Fixture f;
+        f.push_kernels(compute, kernels);
+        f.await_advance(compute, kernels);
+        EXPECT_EQ(f.num_run.load(), static_cast<int>(kernels));
+        return Costs{f.driver.count("record_event"), f.driver.count("create_event"), f.driver.count("prepare_kernel"),
+                     f.driver.count("launch")};
+    };
+    constexpr std::size_t n = 10 * events_every;
+    const Costs one = costs_of(n);
+    const Costs two = costs_of(2 * n);
+    EXPECT_EQ(one.launches, n);
+    EXPECT_EQ(two.launches, 2 * n);
+    EXPECT_EQ(one.records, n / events_every);
+    EXPECT_EQ(two.records, 2 * n / events_every);
+    EXPECT_EQ(one.events, 1u) << "an event that has passed is used again";
+    EXPECT_EQ(two.events, 1u);
+    EXPECT_EQ(one.preparations, 1u);
+    EXPECT_EQ(two.preparations, 1u);
+    EXPECT_EQ(costs_of(n + 1).records, n / events_every + 1) << "and one for what is left at the end";
+}
+
+TEST(DeviceThread, each_copy_has_an_event_of_its_own) {
+    for (const std::size_t copies : {20u, 40u}) {
+        Fixture f;
+        Instructions instructions;
+        for (std::size_t i = 0; i < copies; ++i) instructions.push_back(f.copy());
+        f.push(std::move(instructions));
+        f.await_advance(up, copies);
+        EXPECT_EQ(f.driver.count("record_event"), copies);
+        EXPECT_EQ(f.driver.count("copy"), copies);
+    }
+}
+
+TEST(DeviceThread, a_lane_advances_to_the_events_that_have_passed_and_no_further) {
+    Fixture f(false);
+    const std::size_t kernels = 2 * events_every + 8;
+    f.push_kernels(compute, kernels);
+    f.await_calls("record_event", 3);
+    std::size_t ran = 0;
+    for (const Position position : {events_every, 2 * events_every, Position{kernels}}) {
+        for (; ran < position; ++ran) ASSERT_TRUE(f.driver.step());
+        EXPECT_TRUE(f.mailbox.empty()) << "the event has not passed";
+        EXPECT_FALSE(f.lanes.passed({compute, position}));
+        ASSERT_TRUE(f.driver.step());
+        f.expect_advance(compute, position);
+    }
+    EXPECT_EQ(f.num_run.load(), static_cast<int>(kernels));
+}
+
+TEST(DeviceThread, lanes_advance_independently) {
+    Fixture f;
+    f.driver.hold(f.stream(compute));
+    f.push({f.kernel(compute), f.kernel(other_compute), f.copy()});
+    Position seen[2] = {0, 0};
+    for (int i = 0; i < 2; ++i) {
+        const Message m = f.mailbox.next();
+        ASSERT_EQ(m.what, Message::What::advance);
+        ASSERT_TRUE(m.lane == other_compute || m.lane == up);
+        seen[m.lane == up] = m.position;
+    }
+    EXPECT_EQ(seen[0], 1u);
+    EXPECT_EQ(seen[1], 1u);
+    EXPECT_TRUE(f.mailbox.empty());
+    f.driver.release_all();
+    f.expect_advance(compute, 1);
+}
+
+TEST(DeviceThread, work_comes_after_its_fences_on_the_device) {
+    Fixture f;
+    f.driver.hold(f.stream(compute));
+    Instruction second = f.kernel(other_compute);
+    second.waits.add({compute, 1});
+    f.push({f.kernel(compute), std::move(second)});
+    f.await_calls("launch", 2);
+    EXPECT_EQ(f.num_run.load(), 0);
+    f.driver.release_all();
+    const LaneId first = f.mailbox.next().lane;
+    EXPECT_NE(f.mailbox.next().lane, first);
+    EXPECT_EQ(f.num_run.load(), 2);
+}
+
+TEST(DeviceThread, what_a_launcher_put_on_its_lane_is_watched) {
+    Fixture f;
+    const StreamHandle stream = f.stream(launcher);
+    f.driver.hold(stream);
+    ASSERT_TRUE(f.driver.host_callback(stream, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &f.num_run).ok());
+    f.lanes.enqueued(launcher, 7);
+    Instruction watch;
+    watch.op = Instruction::Op::watch;
+    watch.lane = launcher;
+    watch.position = 7;
+    f.push({watch});
+    f.await_calls("record_event", 1);
+    EXPECT_TRUE(f.mailbox.empty());
+    f.driver.release_all();
+    f.expect_advance(launcher, 7);
+    EXPECT_EQ(f.num_run.load(), 1);
+    EXPECT_EQ(f.driver.count("launch") + f.driver.count("copy"), 0u);
+}
+
+TEST(DeviceThread, a_copy_that_the_driver_refuses_is_tried_again) {
+    Fixture f;
+    for (std::byte& b : f.host) b = std::byte{0};
+    f.host[5] = std::byte{42};
+    f.driver.fail_call("copy", 1, Code::unknown);
+    f.driver.fail_call("copy", 2, Code::unknown);
+    f.push({f.copy()});
+    f.expect_advance(up, 1);
+    EXPECT_EQ(f.driver.count("copy"), 3u);
+    EXPECT_EQ(f.host[f.host.size() / 2 + 5], std::byte{42});
+    EXPECT_FALSE(f.failed.any());
+    EXPECT_GT(f.thread->busy_ns(Link::host_to_device), 0);
+    EXPECT_EQ(f.thread->busy_ns(Link::device_to_host), 0);
+}
+
+TEST(DeviceThread, a_copy_that_fails_for_good_is_told_before_the_lane_advances_past_it) {
+    Fixture f;
+    for (std::uint64_t attempt = 1; attempt <= 3; ++attempt) f.driver.fail_call("copy", attempt, Code::unknown);
+    Task task;
+    task.number = 9;
+    f.push({f.copy(&task), f.copy()});
+    const std::string text = Errors::of("copying a chunk", Code::unknown);
+    const Message first = f.mailbox.next();
+    EXPECT_EQ(first.what, Message::What::task_failed);
+    EXPECT_EQ(first.task, &task);
+    EXPECT_EQ(text_of(first.error), text);
+    const Message second = f.mailbox.next();
+    EXPECT_EQ(second.what, Message::What::copy_failed);
+    EXPECT_EQ(second.object, &f.chunk);
+    EXPECT_EQ(second.from, kmm::memory::MemoryIndex::host());
+    EXPECT_EQ(second.to, kmm::memory::MemoryIndex::of_device(0));
+    EXPECT_EQ(second.copied_at, 41u);
+    EXPECT_EQ(text_of(second.error), text);
+    f.await_advance(up, 2);
+    EXPECT_EQ(f.driver.count("copy"), 4u) << "three attempts, and the copy behind it is not concerned";
+    EXPECT_TRUE(f.failed.contains(9));
+}
+
+TEST(DeviceThread, a_kernel_that_cannot_be_launched_fails_its_task_and_skips_those_that_need_it) {
+    Fixture f;
+    f.driver.fail_call("launch", 1, Code::launch_failed);
+    Instructions instructions{f.kernel(compute), f.kernel(compute), f.kernel(compute)};
+    f.tasks[1].open_data_predecessors = {1};
+    f.push(std::move(instructions));
+    const Message m = f.mailbox.next();
+    EXPECT_EQ(m.what, Message::What::task_failed);
+    EXPECT_EQ(m.task, &f.tasks[0]);
+    EXPECT_EQ(text_of(m.error), Errors::of("launching the kernel", Code::launch_failed));
+    f.expect_advance(compute, 3);
+    EXPECT_EQ(f.num_run.load(), 1);
+    EXPECT_EQ(f.driver.count("launch"), 2u) << "the second is not even handed to the driver";
+    EXPECT_TRUE(f.failed.contains(2)) << "so that those behind it are skipped too";
+    EXPECT_FALSE(f.failed.contains(3));
+}
+
+TEST(DeviceThread, where_the_driver_gives_no_event_the_lane_is_waited_for) {
+    Fixture f;
+    f.driver.hold(f.stream(compute));
+    f.driver.fail_call("record_event", 1, Code::out_of_memory);
+    f.push_kernels(compute, 1);
+    f.await_calls("synchronize_stream", 1);
+    EXPECT_TRUE(f.mailbox.empty());
+    EXPECT_FALSE(f.lanes.passed({compute, 1}));
+    f.driver.release_all();
+    f.expect_advance(compute, 1);
+}
+
+TEST(DeviceThread, an_error_that_stays_is_told_with_all_that_was_put_on_the_lane) {
+    Fixture f;
+    f.driver.fail_call("query_event", 1, Code::device_lost);
+    f.push_kernels(compute, 5);
+    const Message m = f.mailbox.next();
+    EXPECT_EQ(m.what, Message::What::advance);
+    EXPECT_EQ(m.lane, compute);
+    EXPECT_EQ(m.position, 5u);
+    EXPECT_EQ(text_of(m.error), Errors::of("waiting for work of the device", Code::device_lost));
+    EXPECT_TRUE(f.lanes.passed({compute, 5})) << "nobody waits for it";
+    f.push_kernels(compute, 1);
+    f.expect_advance(compute, 6);
+}
+
+TEST(DeviceThread, ends_when_all_that_was_handed_in_is_done) {
+    Fixture f;
+    f.driver.hold(f.stream(compute));
+    f.push_kernels(compute, 100);
+    f.push({f.copy()});
+    f.await_calls("launch", 100);
+    f.await_calls("host_callback", 1);  // it is about to sleep until the device calls, and should not end when woken
+    const auto let_others_run = [] {
+        for (int i = 0; i < 5000; ++i) std::this_thread::yield();
+    };
+    let_others_run();
+    auto end = std::async(std::launch::async, [&] { f.thread.reset(); });
+    let_others_run();
+    f.driver.release_all();
+    end.get();
+    EXPECT_EQ(f.num_run.load(), 100);
+    EXPECT_TRUE(f.lanes.passed({compute, 100}));
+    EXPECT_TRUE(f.lanes.passed({up, 1}));
+    EXPECT_EQ(f.driver.count("destroy_event"), f.driver.count("create_event"));
+    EXPECT_EQ(f.mailbox.num_lost(), 0u);
+}
+
+TEST(DeviceThread, once_no_instruction_comes_nobody_waits_for_positions_that_never_will) {
+    Fixture f;
+    f.driver.hold(f.stream(compute));
+    f.push_kernels(compute, 1);
+    f.await_calls("launch", 1);
+    f.thread->no_more_instructions();
+    kmm::graph::FenceSet never;
+    never.add({other_compute, 99});
+    f.lanes.wait_on_host(never);
+    EXPECT_FALSE(f.lanes.passed({compute, 1})) << "what is on its way is waited for";
+    EXPECT_EQ(f.lanes.enqueued(compute), Lanes::end_of_lane);
+    f.driver.release_all();
+    never.add({compute, 99});
+    f.lanes.wait_on_host(never);
+    EXPECT_EQ(f.num_run.load(), 1);
+    EXPECT_FALSE(f.lanes.passed({launcher, 1})) << "functions that run may still put something there";
+}
+
+}  // namespace

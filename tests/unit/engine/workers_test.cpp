@@ -1,0 +1,351 @@
+// Threads that run tasks of one queue: kmm/engine/workers.hpp with threads of the test's, and what host pool and
+// launchers (kmm/engine/host_pool.hpp) do with a task and tell.
+#include "kmm/engine/workers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fake_mailbox.hpp"
+#include "kmm/engine/host_pool.hpp"
+#include "scripted_driver.hpp"
+
+namespace {
+
+using kmm::engine::HostPool;
+using kmm::engine::Lanes;
+using kmm::engine::LauncherThreads;
+using kmm::engine::Message;
+using kmm::engine::Workers;
+using kmm::engine::testing::FakeMailbox;
+using kmm::graph::LaneId;
+using kmm::graph::Position;
+using kmm::graph::Task;
+
+/// Threads wait until it is opened; for a minute at most, so that a test fails instead of hanging.
+class Gate {
+  public:
+    void open() {
+        {
+            const std::lock_guard guard(mutex_);
+            open_ = true;
+        }
+        opened_.notify_all();
+    }
+    bool wait() {
+        std::unique_lock lock(mutex_);
+        return opened_.wait_for(lock, std::chrono::minutes(1), [&] { return open_; });
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable opened_;
+    bool open_ = false;
+};
+
+class TestWorkers final : public Workers {
+  public:
+    using Function = std::function<void(TestWorkers&, Task&)>;
+    TestWorkers(std::size_t num_threads, Function function, std::chrono::milliseconds patience = {})
+        : function_(std::move(function)) {
+        start(num_threads, patience);
+    }
+    ~TestWorkers() { end_threads(); }
+    void push(Task& task) { enqueue(task, false); }
+    /// Threads that ran and have no more to do.
+    std::size_t threads_ended() const noexcept { return ended_.load(); }
+
+  private:
+    void run() override {
+        while (Task* const task = take()) {
+            const UserCode user_code(*this);
+            function_(*this, *task);
+        }
+        ++ended_;
+    }
+    const Function function_;
+    std::atomic<std::size_t> ended_{0};
+};
+
+/// Numbered from 1.
+struct Tasks {
+    std::deque<Task> records;
+    explicit Tasks(std::size_t count) : records(count) {
+        for (std::size_t i = 0; i < count; ++i) records[i].number = i + 1;
+    }
+    void push_to(auto& threads) {
+        for (Task& t : records) threads.push(t);
+    }
+};
+
+TEST(Workers, one_thread_runs_tasks_in_the_order_of_queueing) {
+    Tasks tasks(500);
+    std::vector<kmm::graph::TaskNumber> ran;
+    {
+        TestWorkers workers(1, [&](TestWorkers&, const Task& t) { ran.push_back(t.number); });
+        tasks.push_to(workers);
+        EXPECT_EQ(workers.size(), 1u);
+    }
+    ASSERT_EQ(ran.size(), 500u) << "what is queued at the end is run";
+    for (std::size_t i = 0; i < ran.size(); ++i) EXPECT_EQ(ran[i], i + 1);
+}
+
+TEST(Workers, what_a_task_queues_while_the_threads_end_is_still_run) {
+    Tasks tasks(11);
+    std::atomic<int> ran{0};
+    Gate begun;
+    bool other_ended = false;
+    {
+        TestWorkers workers(2, [&](TestWorkers& self, const Task& t) {
+            ++ran;
+            if (t.number != 1) return;
+            begun.open();
+            // The other thread finds an empty queue and ends, so that the end has certainly begun.
+            const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+            while (self.threads_ended() == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+            other_ended = self.threads_ended() == 1;
+            for (std::size_t i = 1; i < tasks.records.size(); ++i) self.push(tasks.records[i]);
+        });
+        workers.push(tasks.records[0]);
+        ASSERT_TRUE(begun.wait());
+    }
+    EXPECT_TRUE(other_ended);
+    EXPECT_EQ(ran.load(), 11);
+}
+
+TEST(Workers, a_task_that_waits_gives_its_place_to_a_thread_that_ends_afterwards) {
+    Tasks tasks(20);
+    std::vector<Gate> gates(10);
+    std::atomic<int> gave_up{0};
+    TestWorkers workers(1, [&](TestWorkers&, const Task& t) {
+        Gate& gate = gates[(t.number - 1) / 2];
+        if (t.number % 2 == 0) return gate.open();
+        const Workers::Wait wait;
+        if (wait.refused() || !gate.wait()) ++gave_up;
+    });
+    EXPECT_EQ(Workers::of_this_thread(), nullptr);
+    const Workers::Wait nobody_minds;
+    EXPECT_FALSE(nobody_minds.refused()) << "the program's own threads have no place to give";
+    for (std::size_t pair = 0; pair < gates.size(); ++pair) {
+        workers.push(tasks.records[2 * pair]);
+        workers.push(tasks.records[2 * pair + 1]);
+        ASSERT_TRUE(gates[pair].wait()) << pair;
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (workers.threads_ended() + 1 < workers.threads_started() && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+    EXPECT_EQ(workers.threads_ended() + 1, workers.threads_started()) << "as many are left as there were";
+    EXPECT_GE(workers.threads_started(), 2u);
+    EXPECT_LE(workers.threads_started(), 11u);
+    EXPECT_EQ(gave_up.load(), 0);
+}
+
+TEST(Workers, so_many_may_wait_and_the_next_is_refused_until_one_goes_on) {
+    constexpr std::size_t most = Workers::most_waiting;
+    Tasks tasks(most + 3);
+    Gate all_there;
+    Gate one_was_refused;
+    std::atomic<std::size_t> refused{0};
+    std::atomic<std::size_t> waited{0};
+    {
+        TestWorkers workers(1, [&](TestWorkers&, const Task& t) {
+            const Workers::Wait wait;
+            refused += wait.refused();
+            if (t.number == most + 1) return one_was_refused.open();
+            if (t.number <= most) {
+                EXPECT_TRUE(one_was_refused.wait());
+            }
+            if (++waited == most) all_there.open();
+        });
+        for (std::size_t i = 0; i <= most; ++i) workers.push(tasks.records[i]);
+        ASSERT_TRUE(all_there.wait());
+        EXPECT_EQ(workers.threads_started(), most + 1);
+        // Those that were refused no more have gone on, or are about to.
+        const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (workers.threads_ended() != most && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+        workers.push(tasks.records[most + 1]);
+        workers.push(tasks.records[most + 2]);
+    }
+    EXPECT_EQ(refused.load(), 1u);
+    EXPECT_EQ(waited.load(), most + 2);
+}
+
+TEST(Workers, more_threads_come_where_all_wait_for_what_the_library_does_not_see) {
+    constexpr std::size_t deep = 6;
+    Tasks tasks(deep);
+    std::vector<Gate> gates(deep);
+    std::atomic<int> gave_up{0};
+    {
+        TestWorkers workers(
+            1,
+            [&](TestWorkers&, const Task& t) {
+                gates[t.number - 1].open();
+                if (t.number < deep && !gates[t.number].wait()) ++gave_up;
+            },
+            std::chrono::milliseconds(1));
+        tasks.push_to(workers);
+        EXPECT_TRUE(gates[deep - 1].wait());
+    }
+    EXPECT_EQ(gave_up.load(), 0);
+}
+
+// ---- the host pool
+
+/// A task with a function that is destroyed when it has run.
+struct HostTask {
+    Task record;
+    bool destroyed = false;
+    std::function<void()> function;
+
+    explicit HostTask(std::function<void()> f = [] {}) : function(std::move(f)) {
+        record.payload = this;
+        record.body.run = [](void* self, kmm::detail::TaskContext&) { static_cast<HostTask*>(self)->function(); };
+        record.body.destroy = [](void* self) noexcept { static_cast<HostTask*>(self)->destroyed = true; };
+    }
+};
+
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        if (error != nullptr) std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(HostPool, runs_functions_in_order_and_tells_of_each_when_what_it_captured_is_gone) {
+    FakeMailbox mailbox;
+    int runtime = 0;
+    std::deque<HostTask> tasks;
+    std::vector<std::size_t> ran;
+    bool in_task = true;
+    for (std::size_t i = 0; i < 100; ++i)
+        tasks.emplace_back([&, i] {
+            ran.push_back(i);
+            in_task &= kmm::engine::TaskScope::current() == &runtime && Workers::of_this_thread() != nullptr;
+            if (i % 10 == 3) throw std::runtime_error("task " + std::to_string(i));
+        });
+    std::atomic<std::size_t> helps{0};
+    mailbox.on_help = [&] { ++helps; };
+    {
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false);
+        for (HostTask& t : tasks) pool.push(t.record);
+        for (std::size_t i = 0; i < tasks.size(); ++i) {
+            const Message m = mailbox.next();
+            EXPECT_EQ(m.what, Message::What::host_done);
+            ASSERT_EQ(m.task, &tasks[i].record);
+            EXPECT_EQ(text_of(m.error), i % 10 == 3 ? "task " + std::to_string(i) : "");
+            EXPECT_TRUE(tasks[i].destroyed);
+            EXPECT_FALSE(tasks[i].record.in_user_code.load());
+        }
+    }
+    ASSERT_EQ(ran.size(), 100u);
+    for (std::size_t i = 0; i < ran.size(); ++i) EXPECT_EQ(ran[i], i);
+    EXPECT_TRUE(in_task);
+    EXPECT_EQ(helps.load(), 100u) << "who has told of something helps the scheduler";
+    EXPECT_TRUE(mailbox.empty());
+}
+
+TEST(HostPool, of_a_task_that_was_cancelled_only_what_it_captured_is_destroyed) {
+    FakeMailbox mailbox;
+    int runtime = 0;
+    bool ran = false;
+    HostTask task([&] { ran = true; });
+    task.record.state = kmm::graph::TaskState::settled;
+    {
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false);
+        pool.push(task.record);
+    }
+    EXPECT_FALSE(ran);
+    EXPECT_TRUE(task.destroyed);
+    EXPECT_TRUE(mailbox.empty());
+    EXPECT_EQ(mailbox.discarded(), std::vector<Task*>{&task.record});
+}
+
+// ---- launchers
+
+struct LauncherFixture : LauncherThreads::Runner {
+    kmm::driver::testing::ScriptedDriver driver;
+    Lanes lanes{driver, {0}, 3};  // the first is somebody else's
+    kmm::engine::FailedTasks failed;
+    FakeMailbox mailbox;
+    int runtime = 0;
+    std::function<void(Task&, kmm::driver::StreamHandle)> function = [](Task&, kmm::driver::StreamHandle) {};
+    std::optional<LauncherThreads> threads;
+
+    void start(std::vector<LaneId> own, bool device_views = false) {
+        threads.emplace(0, own, lanes, failed, &runtime, device_views, *this, mailbox, kmm::trace::nobody_listens,
+                        false);
+    }
+    void run_device_function(Task& task, std::uint32_t, kmm::driver::StreamHandle stream) override {
+        function(task, stream);
+    }
+};
+
+TEST(LauncherThreads, each_function_has_the_next_position_of_its_lane_and_is_told_in_this_order) {
+    LauncherFixture f;
+    Tasks tasks(40);
+    f.function = [](const Task& t, kmm::driver::StreamHandle) {
+        if (t.number == 5) throw std::runtime_error("the fifth");
+    };
+    f.start({LaneId{1}, LaneId{2}});
+    tasks.push_to(*f.threads);
+    Position last[3] = {0, 0, 0};
+    for (std::size_t i = 0; i < tasks.records.size(); ++i) {
+        const Message m = f.mailbox.next();
+        ASSERT_EQ(m.what, Message::What::launched);
+        ASSERT_TRUE(m.lane == LaneId{1} || m.lane == LaneId{2});
+        Position& position = last[kmm::graph::index_of(m.lane)];
+        EXPECT_EQ(m.position, ++position);
+        EXPECT_GE(f.lanes.enqueued(m.lane), m.position);
+        EXPECT_FALSE(m.finished) << "on a GPU only the lane's event says so";
+        EXPECT_EQ(text_of(m.error), m.task->number == 5 ? "the fifth" : "");
+    }
+    EXPECT_EQ(last[1] + last[2], 40u);
+    EXPECT_TRUE(f.failed.contains(5));
+    EXPECT_FALSE(f.failed.contains(6));
+}
+
+TEST(LauncherThreads, a_function_comes_after_its_inputs_and_is_not_called_behind_a_failure) {
+    LauncherFixture f;
+    Tasks tasks(2);
+    Task& first = tasks.records[0];
+    Task& second = tasks.records[1];
+    kmm::driver::Status status;
+    const kmm::driver::StreamHandle input = f.lanes.stream(LaneId{0}, &status);
+    f.driver.hold(input);
+    std::string ran;
+    f.function = [&](Task&, kmm::driver::StreamHandle stream) {
+        (void)f.driver.host_callback(stream, [](void* s) { *static_cast<std::string*>(s) += 'f'; }, &ran);
+    };
+    (void)f.driver.host_callback(input, [](void* s) { *static_cast<std::string*>(s) += 'i'; }, &ran);
+    f.lanes.enqueued(LaneId{0}, 1);
+    first.waits.add({LaneId{0}, 1});
+    second.open_data_predecessors = {77};
+    f.failed.add(77);
+    f.start({LaneId{1}}, true);
+    tasks.push_to(*f.threads);
+    EXPECT_FALSE(f.mailbox.next().finished) << "its work waits on the device";
+    EXPECT_EQ(f.mailbox.next().error, nullptr) << "the cause is told by the task that failed";
+    EXPECT_EQ(ran, "");
+    EXPECT_TRUE(f.failed.contains(second.number));
+    f.driver.release_all();
+    EXPECT_EQ(ran, "if");
+    f.function = [](Task&, kmm::driver::StreamHandle) {};
+    f.threads->push(first);
+    const Message last = f.mailbox.next();
+    EXPECT_TRUE(last.finished) << "nothing is left on the stream";
+    EXPECT_TRUE(f.lanes.passed({LaneId{1}, last.position}));
+}
+
+}  // namespace

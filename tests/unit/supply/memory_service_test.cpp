@@ -1,0 +1,355 @@
+// The thread that gets memory for the heaps: kmm/supply/memory_service.hpp on the host driver, with the test in the
+// scheduler's place. Nothing touches the memory of the devices, so that gigabytes cost nothing.
+#include "kmm/supply/memory_service.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "driver/registry.hpp"
+#include "fake_mailbox.hpp"
+#include "forwarding_driver.hpp"
+
+namespace {
+
+using kmm::DeviceMemoryKind;
+using kmm::HostMemoryKind;
+using kmm::engine::Lanes;
+using kmm::engine::Message;
+using kmm::engine::testing::FakeMailbox;
+using kmm::graph::FenceSet;
+using kmm::graph::LaneId;
+using kmm::memory::AddressRange;
+using kmm::memory::MemoryIndex;
+using kmm::memory::Reclaimed;
+using kmm::supply::MemoryService;
+
+constexpr std::size_t mib = std::size_t{1} << 20;
+constexpr std::size_t gib = std::size_t{1} << 30;
+constexpr MemoryIndex host = MemoryIndex::host();
+constexpr MemoryIndex device = MemoryIndex::of_device(0);
+constexpr LaneId lane{0};
+
+/// Counts calls by name.
+class CountingDriver final : public kmm::driver::testing::ForwardingDriver {
+  public:
+    explicit CountingDriver(std::shared_ptr<kmm::driver::Driver> inner)
+        : ForwardingDriver(*inner), inner_(std::move(inner)) {}
+    std::size_t count(const std::string& call) const {
+        const std::lock_guard guard(mutex_);
+        const auto at = counts_.find(call);
+        return at == counts_.end() ? 0 : at->second;
+    }
+    /// Before each `free`.
+    std::function<void()> on_free = [] {};
+
+  private:
+    void called(const char* call) noexcept override {
+        {
+            const std::lock_guard guard(mutex_);
+            ++counts_[call];
+        }
+        if (std::string(call) == "free") on_free();
+    }
+    std::shared_ptr<kmm::driver::Driver> inner_;
+    mutable std::mutex mutex_;
+    std::map<std::string, std::size_t> counts_;
+};
+
+/// A service for the host and one device.
+struct Fixture {
+    CountingDriver driver;
+    Lanes lanes{driver, {0}, 1};
+    FakeMailbox mailbox;
+    kmm::RuntimeConfig config;
+    int runtime = 0;
+    DeviceMemoryKind kind;
+    std::optional<MemoryService> service;
+
+    explicit Fixture(std::size_t device_bytes, DeviceMemoryKind memory_kind = DeviceMemoryKind::CachingPool)
+        : driver(kmm::driver::make_host_driver({1, device_bytes, 1})), kind(memory_kind) {
+        config.device_memory_kind = kind;
+    }
+    void start(std::size_t host_limit, std::size_t device_limit) {
+        service.emplace(lanes, std::vector<int>{0}, std::vector<std::size_t>{host_limit, device_limit}, config, kind,
+                        &runtime, mailbox);
+    }
+    std::size_t taken_from_driver() {
+        std::size_t free_bytes = 0;
+        std::size_t total_bytes = 0;
+        EXPECT_TRUE(driver.memory_info(0, &free_bytes, &total_bytes).ok());
+        return total_bytes - free_bytes;
+    }
+    /// The answer of the service to a wish.
+    Message answer(Message::What what, MemoryIndex memory) {
+        const Message m = mailbox.next();
+        EXPECT_EQ(m.what, what);
+        EXPECT_EQ(m.to, memory);
+        EXPECT_EQ(m.address == 0, m.bytes == 0);
+        return m;
+    }
+    Message grow(MemoryIndex memory, std::size_t bytes) {
+        service->grow(memory, bytes);
+        return answer(Message::What::grown, memory);
+    }
+    std::vector<std::size_t> grow_until_refused(MemoryIndex memory, std::size_t bytes) {
+        std::vector<std::size_t> steps;
+        while (steps.size() < 100) {
+            const std::size_t step = grow(memory, bytes).bytes;
+            if (step == 0) break;
+            steps.push_back(step / mib);
+        }
+        return steps;
+    }
+};
+
+FenceSet fence_at(kmm::graph::Position position) {
+    FenceSet users;
+    users.add({lane, position});
+    return users;
+}
+
+TEST(MemoryService, steps_of_a_device_double_what_there_is_up_to_a_bound_and_end_at_the_limit) {
+    for (const DeviceMemoryKind kind : {DeviceMemoryKind::CachingPool, DeviceMemoryKind::Vmm}) {
+        Fixture f(16 * gib, kind);
+        f.start(0, 9 * gib);
+        EXPECT_EQ(f.grow_until_refused(device, 256),
+                  (std::vector<std::size_t>{64, 64, 128, 256, 512, 1024, 2048, 2048, 2048, 1024}));
+        EXPECT_EQ(f.service->taken_bytes(0), 9 * gib);
+        EXPECT_EQ(f.service->figures().steps, 10u);
+        EXPECT_EQ(f.taken_from_driver(), 9 * gib);
+        f.service.reset();
+        EXPECT_EQ(f.taken_from_driver(), 0u) << "everything is given back";
+    }
+}
+
+TEST(MemoryService, steps_of_the_host_begin_small_and_leave_no_sliver_below_the_limit) {
+    Fixture f(64 * mib);
+    f.start(70 * mib, 0);
+    EXPECT_EQ(f.grow_until_refused(host, 256), (std::vector<std::size_t>{32, 38}));
+    EXPECT_EQ(f.service->figures().pinned_bytes, 70 * mib);
+    f.service.reset();
+    EXPECT_EQ(f.driver.count("unregister_host") + f.driver.count("free_pinned"),
+              f.driver.count("register_host") + f.driver.count("allocate_pinned"));
+}
+
+TEST(MemoryService, a_step_is_as_large_as_what_is_needed_and_never_above_the_limit) {
+    Fixture f(gib);
+    f.start(0, 500 * mib);
+    EXPECT_EQ(f.grow(device, 200 * mib).bytes, 200 * mib);
+    // Chunks of 90 MiB: two of them fit into a step of twice what there is, and none lies across two steps.
+    const Message second = f.grow(device, 90 * mib);
+    EXPECT_EQ(second.bytes, 180 * mib);
+    EXPECT_TRUE(second.sealed);
+    EXPECT_EQ(f.grow(device, 300 * mib).bytes, 120 * mib) << "what is left";
+    EXPECT_EQ(f.grow(device, 256).bytes, 0u);
+    EXPECT_EQ(f.driver.count("allocate"), 3u) << "beyond the limit the driver is not even asked";
+}
+
+TEST(MemoryService, what_the_driver_refuses_is_asked_for_by_halves_and_then_refused) {
+    Fixture f(168 * mib);
+    f.start(0, gib);
+    EXPECT_EQ(f.grow_until_refused(device, 8 * mib), (std::vector<std::size_t>{64, 64, 32, 8}));
+    EXPECT_EQ(f.taken_from_driver(), 168 * mib);
+    EXPECT_EQ(f.grow(device, 8 * mib).bytes, 0u) << "each wish is answered";
+}
+
+TEST(MemoryService, blocks_and_single_calls_are_as_large_as_they_were_asked_for) {
+    Fixture blocks(gib);
+    blocks.config.device_memory_block_size = 10 * mib + 1;
+    blocks.start(0, gib);
+    EXPECT_EQ(blocks.grow(device, 256).bytes, 10 * mib + 256);
+    EXPECT_EQ(blocks.grow(device, 30 * mib).bytes, 30 * mib);
+    Fixture singles(gib, DeviceMemoryKind::NoPool);
+    singles.config.host_memory_kind = HostMemoryKind::NoPool;
+    singles.start(gib, gib);
+    EXPECT_EQ(singles.grow(device, mib).bytes, mib);
+    EXPECT_EQ(singles.grow(host, mib).bytes, mib);
+    EXPECT_EQ(singles.driver.count("allocate_pinned"), 1u);
+    singles.service.reset();
+    EXPECT_EQ(singles.driver.count("free_pinned"), 1u);
+    EXPECT_EQ(singles.taken_from_driver(), 0u);
+}
+
+TEST(MemoryService, a_trim_gives_back_what_the_scheduler_hands_over_and_no_more) {
+    Fixture f(gib);
+    std::vector<AddressRange> asked;  // the service's thread, and the test's when that is idle
+    std::uintptr_t idle = 0;
+    f.mailbox.on_take_back = [&](MemoryIndex memory, const void* address, std::size_t bytes, FenceSet*) {
+        EXPECT_EQ(memory, device);
+        asked.push_back({reinterpret_cast<std::uintptr_t>(address), bytes});
+        return asked.back().address == idle;
+    };
+    f.start(0, gib);
+    std::vector<Message> steps;
+    for (int i = 0; i < 3; ++i) steps.push_back(f.grow(device, 256));
+    f.service->trim();
+    ASSERT_EQ(asked.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(asked[i].address, steps[i].address);
+        EXPECT_EQ(asked[i].bytes, steps[i].bytes);
+    }
+    EXPECT_EQ(f.taken_from_driver(), 256 * mib);
+    asked.clear();
+    idle = steps[1].address;
+    f.service->trim();
+    EXPECT_EQ(f.taken_from_driver(), 192 * mib);
+    EXPECT_EQ(f.service->taken_bytes(0), 192 * mib);
+    asked.clear();
+    f.service->trim();
+    EXPECT_EQ(asked.size(), 2u) << "what was given back is not asked for again";
+    EXPECT_EQ(f.taken_from_driver(), 192 * mib);
+    EXPECT_EQ(f.grow(device, 256).bytes, 192 * mib) << "steps follow what there is now";
+    EXPECT_TRUE(f.mailbox.empty()) << "a trim tells nothing";
+}
+
+TEST(MemoryService, a_trim_waits_for_the_last_users_on_the_device) {
+    Fixture f(gib);
+    std::promise<void> handed_over;
+    f.mailbox.on_take_back = [&](MemoryIndex, const void*, std::size_t, FenceSet* users) {
+        users->add({lane, 5});
+        handed_over.set_value();
+        return true;
+    };
+    std::atomic<bool> too_early{false};
+    f.driver.on_free = [&] { too_early = too_early || !f.lanes.passed({lane, 5}); };
+    f.start(0, gib);
+    (void)f.grow(device, 256);
+    auto trim = std::async(std::launch::async, [&] { f.service->trim(); });
+    handed_over.get_future().wait();
+    for (kmm::graph::Position p = 1; p <= 5; ++p) {
+        for (int i = 0; i < 100; ++i) std::this_thread::yield();
+        f.lanes.completed(lane, p);
+    }
+    trim.get();
+    EXPECT_FALSE(too_early.load());
+    EXPECT_EQ(f.taken_from_driver(), 0u);
+}
+
+TEST(MemoryService, an_exchange_makes_one_step_of_what_is_free) {
+    Fixture f(128 * mib);
+    f.mailbox.on_take_back = [](MemoryIndex, const void*, std::size_t, FenceSet*) { return true; };
+    f.start(0, 128 * mib);
+    (void)f.grow(device, 256);
+    (void)f.grow(device, 256);
+    f.service->exchange(device, 100 * mib);
+    EXPECT_EQ(f.answer(Message::What::grown, device).bytes, 128 * mib);
+    EXPECT_EQ(f.taken_from_driver(), 128 * mib) << "the driver had no more: first it got back what there was";
+}
+
+TEST(MemoryService, an_exchange_in_vain_leaves_what_there_was) {
+    Fixture f(128 * mib);
+    f.mailbox.on_take_back = [](MemoryIndex, const void*, std::size_t, FenceSet*) { return true; };
+    f.start(0, 300 * mib);
+    (void)f.grow(device, 256);
+    (void)f.grow(device, 256);
+    // Above the limit the driver is not asked; below it has no more.
+    for (const std::size_t wanted : {400 * mib, 200 * mib}) {
+        f.service->exchange(device, wanted);
+        EXPECT_EQ(f.answer(Message::What::given_again, device).bytes, 64 * mib);
+        EXPECT_EQ(f.answer(Message::What::given_again, device).bytes, 64 * mib);
+        EXPECT_EQ(f.answer(Message::What::grown, device).bytes, 0u);
+        EXPECT_EQ(f.taken_from_driver(), 128 * mib);
+    }
+}
+
+TEST(MemoryService, memory_that_nobody_gives_back_is_awaited_once_by_who_has_no_patience) {
+    Fixture f(64 * mib);
+    f.start(0, gib);
+    f.service->await(device, 64 * mib, false);
+    EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 64 * mib);
+    f.service->await(device, 64 * mib, false);
+    EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 0u);
+    EXPECT_EQ(f.driver.count("allocate"), 2u);
+}
+
+TEST(MemoryService, what_is_reclaimed_goes_back_when_its_users_have_passed) {
+    Fixture f(gib);
+    std::size_t wanted = 0;
+    f.mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t bytes) {
+        wanted = bytes;
+        Reclaimed reclaimed;
+        EXPECT_EQ(regions.size(), 3u);
+        reclaimed.taken.push_back({0, fence_at(1)});
+        reclaimed.taken.push_back({2, fence_at(2)});
+        return reclaimed;
+    };
+    std::atomic<std::size_t> freed_before{0};
+    f.driver.on_free = [&] { freed_before += !f.lanes.passed({lane, 1}); };
+    f.start(0, gib);
+    const Message first = f.grow(device, 256);
+    const Message second = f.grow(device, 256);
+    const Message third = f.grow(device, 256);
+    EXPECT_EQ(f.service->sample(device), reinterpret_cast<const void*>(third.address));
+    auto given = std::async(std::launch::async, [&] {
+        return f.service->reclaim(device, 100 * mib, false, std::chrono::steady_clock::now() + std::chrono::minutes(1));
+    });
+    // Told of each step of the device, it answers when it has given what was wanted.
+    for (kmm::graph::Position p = 1; given.wait_for(std::chrono::seconds(0)) != std::future_status::ready; ++p) {
+        f.lanes.completed(lane, std::min<kmm::graph::Position>(p, 2));
+        f.service->device_advanced();
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(given.get(), first.bytes + third.bytes);
+    EXPECT_EQ(wanted, 100 * mib);
+    EXPECT_EQ(freed_before.load(), 0u);
+    EXPECT_EQ(f.taken_from_driver(), second.bytes);
+    EXPECT_EQ(f.service->sample(device), reinterpret_cast<const void*>(second.address));
+}
+
+TEST(MemoryService, what_is_on_its_way_out_at_the_end_goes_back_after_its_users) {
+    Fixture f(gib, DeviceMemoryKind::NoPool);  // each step goes back by itself
+    f.mailbox.on_reclaim = [&](const std::vector<AddressRange>&, std::size_t) {
+        Reclaimed reclaimed;
+        reclaimed.taken.push_back({0, {}});
+        reclaimed.taken.push_back({1, fence_at(3)});
+        return reclaimed;
+    };
+    std::atomic<std::size_t> freed{0};
+    std::atomic<std::size_t> freed_early{0};
+    f.driver.on_free = [&] {
+        ++freed;
+        freed_early += !f.lanes.passed({lane, 3});
+    };
+    f.start(0, gib);
+    for (int i = 0; i < 3; ++i) (void)f.grow(device, 64 * mib);
+    const auto in_a_minute = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    EXPECT_EQ(f.service->reclaim(device, 64 * mib, false, in_a_minute), 64 * mib) << "answered without the second";
+    EXPECT_EQ(f.taken_from_driver(), 128 * mib);
+    auto end = std::async(std::launch::async, [&] { f.service.reset(); });
+    for (kmm::graph::Position p = 1; p <= 3; ++p) {
+        for (int i = 0; i < 100; ++i) std::this_thread::yield();
+        f.lanes.completed(lane, p);
+    }
+    end.get();
+    EXPECT_EQ(freed.load(), 3u);
+    EXPECT_EQ(freed_early.load(), 1u) << "the first alone";
+    EXPECT_EQ(f.taken_from_driver(), 0u);
+}
+
+TEST(MemoryService, whatever_was_wished_for_when_the_end_comes_nothing_stays_taken) {
+    Fixture f(16 * gib);
+    // How many of the wishes are served before the end is the threads' own affair.
+    f.start(256 * mib, 16 * gib);
+    for (int i = 0; i < 50; ++i) f.service->grow(device, 256);
+    f.service->grow(host, 256);
+    (void)f.mailbox.next();
+    f.service.reset();
+    const std::size_t taken = f.driver.count("allocate");
+    EXPECT_EQ(f.driver.count("free"), taken);
+    EXPECT_EQ(f.driver.count("unregister_host") + f.driver.count("free_pinned"),
+              f.driver.count("register_host") + f.driver.count("allocate_pinned"));
+    EXPECT_EQ(f.taken_from_driver(), 0u);
+}
+
+}  // namespace
