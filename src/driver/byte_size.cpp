@@ -4,9 +4,10 @@
 // fractions come out as they are written.
 #include "driver/byte_size.hpp"
 
+#include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 
@@ -130,14 +131,18 @@ std::optional<std::size_t> parse_byte_size(std::string_view text, std::size_t wh
     return static_cast<std::size_t>(*bytes);
 }
 
+std::string fixed_text(double value, int decimals) {
+    char text[std::numeric_limits<double>::max_exponent10 + 16];
+    const auto end = std::to_chars(text, std::end(text), value, std::chars_format::fixed, std::min(decimals, 9)).ptr;
+    return {text, end};
+}
+
 std::string byte_size_text(std::size_t bytes) {
     constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     auto value = static_cast<double>(bytes);
     std::size_t unit = 0;
     for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-    char text[32];
-    std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-    return text;
+    return fixed_text(value, unit == 0 ? 0 : 2) + " " + units[unit];
 }
 
 }  // namespace kmm::driver

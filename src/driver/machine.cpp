@@ -16,8 +16,6 @@
 namespace kmm::driver {
 namespace {
 
-constexpr std::size_t unlimited = ~std::size_t{0};
-
 /// The first number that `format` finds in a line of the file, in the file's unit; nothing where there is none ("max").
 std::optional<std::size_t> number_in(const char* path, const char* format) noexcept {
     const auto close = [](std::FILE* file) { std::fclose(file); };
@@ -44,7 +42,7 @@ constexpr ControlGroup control_groups[] = {
 
 std::size_t limit_of(const ControlGroup& group) noexcept {
     const auto limit = number_in(group.limit_path, "%llu");
-    return limit && *limit != 0 ? *limit : unlimited;
+    return limit && *limit != 0 ? *limit : unknown_bytes;
 }
 
 }  // namespace
@@ -61,10 +59,10 @@ std::size_t machine_memory_bytes() noexcept {
 
 std::size_t available_memory_bytes() noexcept {
     const auto kib = number_in("/proc/meminfo", "MemAvailable: %llu kB");
-    std::size_t bytes = kib ? *kib * 1024 : unlimited;
+    std::size_t bytes = kib ? *kib * 1024 : unknown_bytes;
     for (const ControlGroup& group : control_groups) {
         const std::size_t limit = limit_of(group);
-        if (limit == unlimited) continue;
+        if (limit == unknown_bytes) continue;
         const std::size_t used = number_in(group.use_path, group.use_format).value_or(0);
         bytes = std::min(bytes, limit - std::min(limit, used));
     }

@@ -10,8 +10,10 @@ namespace kmm::driver {
 /// Bytes of physical memory, or the limit of the container (cgroup version 2 or 1) if that is smaller. Read once.
 std::size_t machine_memory_bytes() noexcept;
 
-/// Bytes that the machine and the container can give now, pages of files that would be dropped included; the largest
-/// number where neither tells. Reads three small files of the kernel: some 50 microseconds.
+inline constexpr std::size_t unknown_bytes = ~std::size_t{0};
+
+/// Bytes that the machine and the container can give now, pages of files that would be dropped included;
+/// `unknown_bytes` where neither tells. Reads three small files of the kernel: some 50 microseconds.
 std::size_t available_memory_bytes() noexcept;
 
 /// Processors that this thread may run on, at least 1.

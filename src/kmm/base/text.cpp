@@ -1,7 +1,9 @@
 // Texts of the value types; see text.hpp.
 #include "kmm/base/text.hpp"
 
-#include <cstdio>
+#include <string>
+
+#include "driver/byte_size.hpp"
 
 namespace kmm::detail {
 
@@ -53,19 +55,18 @@ std::string text_of(const TaskLabel& task) {
 }
 
 std::string seconds_text(double seconds) {
-    char text[64];
-    if (seconds >= 100) {
-        std::snprintf(text, sizeof(text), "%.0f s", seconds);
-    } else if (seconds >= 1) {
-        std::snprintf(text, sizeof(text), "%.3g s", seconds);
-    } else if (seconds >= 1e-3) {
-        std::snprintf(text, sizeof(text), "%.3g ms", seconds * 1e3);
-    } else if (seconds > 0) {
-        std::snprintf(text, sizeof(text), "%.3g us", seconds * 1e6);
-    } else {
-        return "0 s";
-    }
-    return text;
+    const auto three_digits = [](double value) {
+        const int before_point = value >= 100 ? 3 : value >= 10 ? 2 : 1;
+        std::string text = driver::fixed_text(value, 3 - before_point);
+        if (text.find('.') == std::string::npos) return text;
+        text.erase(text.find_last_not_of('0') + 1);
+        if (text.back() == '.') text.pop_back();
+        return text;
+    };
+    if (seconds >= 1) return three_digits(seconds) + " s";
+    if (seconds >= 1e-3) return three_digits(seconds * 1e3) + " ms";
+    if (seconds >= 1e-6) return three_digits(seconds * 1e6) + " us";
+    return seconds > 0 ? driver::fixed_text(seconds * 1e6, 3) + " us" : "0 s";
 }
 
 std::string text_of_chunk(const DomainPoint& offset, const DomainDim& size) {

@@ -112,7 +112,7 @@ class LauncherThreads final : public Workers {
     Mailbox& mailbox_;
     const trace::Emitter& emitter_;
     const bool nvtx_;
-    locks::Mutex lanes_mutex_;  ///< nothing is called under it but the inbox
+    locks::Mutex lanes_mutex_;  ///< nothing is called under it but the message queue
     std::vector<Lane> own_lanes_ KMM_GUARDED_BY(lanes_mutex_);
     std::size_t next_preferred_ KMM_GUARDED_BY(lanes_mutex_) = 0;
 };

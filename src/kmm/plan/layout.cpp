@@ -5,6 +5,34 @@
 
 namespace kmm::plan {
 
+namespace {
+
+/// The axis on which the chunks are cut finest: swept along it, few of them are open at a time.
+std::size_t finest_axis(const std::vector<ChunkGeometry>& chunks) {
+    std::size_t axis = 0, most = 0;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        std::vector<std::int64_t> begins;
+        begins.reserve(chunks.size());
+        for (const ChunkGeometry& c : chunks) begins.push_back(c.box.begin[k]);
+        std::sort(begins.begin(), begins.end());
+        const auto distinct = static_cast<std::size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
+        if (distinct > most) most = distinct, axis = k;
+    }
+    return axis;
+}
+
+/// Positions of the chunks, by where they begin on the axis, then by position.
+std::vector<std::size_t> order_along(std::size_t axis, const std::vector<ChunkGeometry>& chunks) {
+    std::vector<std::size_t> order(chunks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return chunks[a].box.begin[axis] < chunks[b].box.begin[axis];
+    });
+    return order;
+}
+
+}  // namespace
+
 Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks)
     : rank_(rank), array_(array), chunks_(std::move(chunks)) {
     regular_ = detect_grid();
@@ -75,12 +103,13 @@ bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks
     std::int64_t covered = 0;
     for (const ChunkGeometry& c : chunks) covered += graph::volume(graph::intersection(c.box, array));
     if (covered >= graph::volume(array)) return false;  // exact for disjoint chunks, which is checked apart
+    // What no chunk so far covers; in order along an axis the chunks leave few such boxes.
     std::vector<Box> open{array};
-    for (const ChunkGeometry& c : chunks) {
+    for (const std::size_t i : order_along(finest_axis(chunks), chunks)) {
         std::vector<Box> next;
         for (const Box& b : open) {
-            if (graph::overlaps(b, c.box))
-                graph::subtract(b, c.box, [&](const Box& piece) { next.push_back(piece); });
+            if (graph::overlaps(b, chunks[i].box))
+                graph::subtract(b, chunks[i].box, [&](const Box& piece) { next.push_back(piece); });
             else
                 next.push_back(b);
         }
@@ -92,25 +121,9 @@ bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks
 }
 
 bool Layout::find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second) {
-    // Swept along the axis on which the chunks are cut finest, so that few of them are open at a time.
-    std::size_t axis = 0, most = 0;
-    for (std::size_t k = 0; k < max_rank; ++k) {
-        std::vector<std::int64_t> begins;
-        begins.reserve(chunks.size());
-        for (const ChunkGeometry& c : chunks) begins.push_back(c.box.begin[k]);
-        std::sort(begins.begin(), begins.end());
-        const auto distinct = static_cast<std::size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-        if (distinct > most) most = distinct, axis = k;
-    }
-    std::vector<std::size_t> order(chunks.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return chunks[a].box.begin[axis] != chunks[b].box.begin[axis]
-                   ? chunks[a].box.begin[axis] < chunks[b].box.begin[axis]
-                   : a < b;
-    });
+    const std::size_t axis = finest_axis(chunks);
     std::vector<std::size_t> open;
-    for (const std::size_t i : order) {
+    for (const std::size_t i : order_along(axis, chunks)) {
         std::size_t kept = 0;
         for (const std::size_t j : open) {
             if (chunks[j].box.end[axis] <= chunks[i].box.begin[axis]) continue;

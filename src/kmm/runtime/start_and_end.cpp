@@ -16,7 +16,7 @@ namespace kmm::detail {
 
 namespace {
 
-// LauncherThreads of each device: device functions may block in a library, and two of them rarely do at once.
+// Launcher threads of each device: device functions may block in a library, and two of them rarely do at once.
 constexpr std::uint32_t launchers_per_device = 2;
 
 std::atomic<std::uint16_t> next_runtime_number{1};

@@ -54,7 +54,8 @@ void RuntimeCore::let_go_of_baton() noexcept {
     }
 }
 
-// Whoever lets go of the baton looks at the inbox again, so that a message posted meanwhile is never left lying.
+// Whoever lets go of the baton looks at the message queue again, so that a message posted meanwhile is never left
+// lying.
 void RuntimeCore::help() noexcept {
     while (!messages_in_.empty())
         if (!take_turn()) return;

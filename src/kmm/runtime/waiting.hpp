@@ -25,6 +25,8 @@ class UnfinishedTasks {
         wake_.notify_all();
     }
     std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+    /// Threads in `wait_until_below`, for tests.
+    std::uint32_t num_waiting() const noexcept { return num_waiting_.load(std::memory_order_acquire); }
     /// Blocks until there are fewer than `most`.
     void wait_until_below(std::uint64_t most) {
         if (count() < most) return;

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <clocale>
 #include <limits>
 
 namespace {
 
 using kmm::driver::byte_size_text;
+using kmm::driver::fixed_text;
 using kmm::driver::parse_byte_size;
 
 std::size_t parsed(std::string_view text, std::size_t whole = 0) {
@@ -87,6 +89,19 @@ TEST(ByteSize, texts_have_the_largest_unit_that_is_not_above_the_size) {
     EXPECT_EQ(byte_size_text(std::size_t{1000} << 30), "1000.00 GiB");
     EXPECT_EQ(byte_size_text(std::size_t{2048} << 30), "2.00 TiB");
     EXPECT_EQ(byte_size_text(std::numeric_limits<std::size_t>::max()), "16.00 EiB");
+}
+
+TEST(ByteSize, texts_have_a_point_whatever_the_locale) {
+    const std::string before = std::setlocale(LC_ALL, nullptr);
+    const char* with_comma = nullptr;
+    for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8", "nl_NL.UTF-8"})
+        if (with_comma == nullptr) with_comma = std::setlocale(LC_ALL, name);
+    EXPECT_EQ(fixed_text(1.5, 2), "1.50");
+    EXPECT_EQ(byte_size_text(std::size_t{3} << 19), "1.50 MiB");
+    std::setlocale(LC_ALL, before.c_str());
+    EXPECT_EQ(fixed_text(-0.125, 9), "-0.125000000");
+    EXPECT_EQ(fixed_text(1e300, 0).size(), 301u);
+    if (with_comma == nullptr) GTEST_SKIP() << "no locale with a comma is installed";
 }
 
 TEST(ByteSize, a_percentage_of_nothing_known_is_refused) { refused("5%", 0); }

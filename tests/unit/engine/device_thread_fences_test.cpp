@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -23,6 +24,16 @@ constexpr LaneId first{0};
 constexpr LaneId second{1};
 constexpr LaneId third{2};
 
+/// Within a minute.
+template<typename Condition> bool comes_true(Condition&& condition) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() > until) return false;
+        std::this_thread::yield();
+    }
+    return true;
+}
+
 /// Notes how far the lanes are said to be.
 class Listener final : public Mailbox, public ErrorMaker {
   public:
@@ -42,8 +53,11 @@ class Listener final : public Mailbox, public ErrorMaker {
         ADD_FAILURE() << attempted;
         return {};
     }
+    /// For a minute at most.
     void await(LaneId lane, Position position) {
-        while (done_[kmm::graph::index_of(lane)].load(std::memory_order_acquire) < position) std::this_thread::yield();
+        const auto& done = done_[kmm::graph::index_of(lane)];
+        EXPECT_TRUE(comes_true([&] { return done.load(std::memory_order_acquire) >= position; }))
+            << "lane " << kmm::graph::index_of(lane) << " is not done with " << position;
     }
 
   private:
@@ -80,11 +94,11 @@ class Machine {
         i.bytes = 1;
         instructions.push_back(std::move(i));
     }
-    /// Hands the copies out, and returns when all of them are on the device's queues.
+    /// Hands the copies out, and returns when all of them and the events behind them are on the device's queues.
     void feed() {
-        const auto last = instructions.back();
+        const std::size_t events = driver.count("record_event") + instructions.size();
         thread->push(instructions);
-        while (lanes.enqueued(last.lane) < last.position) std::this_thread::yield();
+        EXPECT_TRUE(comes_true([&] { return driver.count("record_event") >= events; }));
     }
     bool is_copied(std::size_t copy) const {
         return static_cast<const std::byte*>(device_memory)[copy] == std::byte{1};

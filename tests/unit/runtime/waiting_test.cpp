@@ -86,14 +86,11 @@ TEST(SettledWaits, a_deadline_ends_the_wait_and_leaves_no_waiter_behind) {
 TEST(SettledWaits, one_who_loses_patience_looks_until_it_has_seen_enough_and_waits_on) {
     Tasks tasks;
     const TaskNumber number = tasks.add();
-    std::atomic<int> looks{0};
-    auto waiter = std::async(std::launch::async, [&] {
-        return tasks.waits.wait(number, nullptr, std::chrono::milliseconds(1), [&] { return ++looks < 3; });
-    });
-    while (looks.load() < 3) std::this_thread::yield();
-    tasks.settle(number);
-    EXPECT_TRUE(waiter.get());
-    EXPECT_EQ(looks.load(), 3) << "once it has seen enough it is not asked again";
+    int looks = 0;
+    // Long enough for dozens of looks.
+    const auto deadline = clock_type::now() + std::chrono::milliseconds(50);
+    EXPECT_FALSE(tasks.waits.wait(number, &deadline, std::chrono::milliseconds(1), [&] { return ++looks < 3; }));
+    EXPECT_EQ(looks, 3) << "once it has seen enough it is not asked again";
 }
 
 TEST(SettledWaits, a_look_holds_no_lock_so_that_the_task_may_settle_in_it) {
@@ -145,9 +142,13 @@ TEST(UnfinishedTasks, a_thread_goes_on_when_there_are_fewer_than_it_waits_for) {
         went_on = true;
         return unfinished.count();
     });
+    while (unfinished.num_waiting() == 0) std::this_thread::yield();
     unfinished.end_one();
     unfinished.end_one();
-    EXPECT_FALSE(went_on.load()) << "as many as are allowed is not fewer";
+    // It has been woken twice, and has had time to go on if it were to.
+    EXPECT_EQ(waiter.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout)
+        << "as many as are allowed is not fewer";
+    EXPECT_FALSE(went_on.load());
     unfinished.end_one();
     EXPECT_LT(waiter.get(), most);
 }

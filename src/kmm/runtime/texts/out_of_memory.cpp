@@ -256,7 +256,7 @@ std::string RuntimeCore::memory_text(const Shortage& s) const {
     std::size_t free_now = 0;
     std::string others;
     if (s.memory.is_host()) {
-        free_now = std::min(driver::available_memory_bytes(), total);
+        free_now = driver::available_memory_bytes();
     } else if (driver_->memory_info(ordinals_[s.memory.device()], &free_now, &total).ok()) {
         // Ours is what was taken from the driver, used or not.
         const std::size_t taken = total - std::min(total, free_now);
@@ -266,7 +266,8 @@ std::string RuntimeCore::memory_text(const Shortage& s) const {
     return "total " + driver::byte_size_text(total) + ", limit " + driver::byte_size_text(limits_[s.memory]) +
            ", in use " + driver::byte_size_text(s.in_use_bytes) + ", cached but free " +
            driver::byte_size_text(s.capacity_bytes - s.in_use_bytes) + ", largest free piece " +
-           driver::byte_size_text(s.largest_free_bytes) + others + ", free now " + driver::byte_size_text(free_now);
+           driver::byte_size_text(s.largest_free_bytes) + others +
+           (free_now == driver::unknown_bytes ? "" : ", free now " + driver::byte_size_text(free_now));
 }
 
 /// The field that made the limit what it is.

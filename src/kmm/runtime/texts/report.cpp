@@ -2,7 +2,6 @@
 //
 // Owns: nothing. Everything is read at once while nobody else has the baton, so that the numbers belong together;
 // worded afterwards.
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "driver/byte_size.hpp"
@@ -39,11 +38,9 @@ struct LinkFigures {
     std::string text() const {
         std::string line = std::string("  link       ") + name + "  " + byte_size_text(copies.bytes) + " in " +
                            std::to_string(copies.copies) + (copies.copies == 1 ? " copy" : " copies");
-        if (busy_seconds > 0) {
-            char rate[64];
-            std::snprintf(rate, sizeof rate, ", %.2f GB/s while busy (", gigabytes_per_second());
-            line += rate + seconds_text(busy_seconds) + ")";
-        }
+        if (busy_seconds > 0)
+            line += ", " + driver::fixed_text(gigabytes_per_second(), 2) + " GB/s while busy (" +
+                    seconds_text(busy_seconds) + ")";
         return line + "\n";
     }
 };
