@@ -51,7 +51,7 @@ void Scheduler::try_issue(Task& task) {
     }
     end_memory_wait(task);
     ++num_issued_;
-    ++executing_;
+    ++in_flight_;
     ++q.in_flight;
     switch (task.kind) {
     case TaskKind::kernel: issue_kernel(task); break;
@@ -183,6 +183,7 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
         if (f.lane != id && !passed(f)) instruction.waits.add(f);
     l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, from, to, chunk.copied_at});
     l.bytes_in_flight += chunk.size_bytes;
+    ++in_flight_;
     ++chunk.array->users;
     const auto direction = static_cast<std::size_t>(link);
     for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
@@ -218,6 +219,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
             executed(*done.task);
         } else {
             l.bytes_in_flight -= done.bytes;
+            --in_flight_;
             drop_user(*done.chunk->array, 1);
         }
     }

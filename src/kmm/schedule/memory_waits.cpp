@@ -59,18 +59,18 @@ void Scheduler::end_memory_wait(Task& task) {
 // -------------------------------------------------------------------------------------------------------- more memory
 
 void Scheduler::grow(MemoryIndex memory, std::size_t bytes) {
-    ++growing_;
+    ++in_flight_;
     outbox_.grow(memory, bytes);
 }
 
 bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
     if (!outbox_.exchange(memory, bytes)) return false;
-    ++growing_;
+    ++in_flight_;
     return true;
 }
 
 void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    --growing_;
+    --in_flight_;
     residency_.grown(memory, address, bytes, sealed);
     retry_all();
 }

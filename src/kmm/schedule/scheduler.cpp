@@ -130,7 +130,7 @@ void Scheduler::dispatch() {
             retried = false;
             continue;
         }
-        if (executing_ != 0 || growing_ != 0 || num_blocked_ == 0) break;
+        if (in_flight_ != 0 || num_blocked_ == 0) break;
         // A task may have been blocked when memory was on its way from one place to another: nothing fails that fits
         // now.
         if (!retried) {
@@ -184,7 +184,8 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
 }
 
 void Scheduler::dispatch_in_order() {
-    if (executing_ != 0) return;
+    for (const Queue& q : queues_)
+        if (q.in_flight != 0) return;
     const TaskNumber next = table_.settled_up_to() + 1;
     Task* task = table_.find(next);
     if (task == nullptr || task->state.load(std::memory_order_relaxed) != TaskState::ready || task->blocked) return;

@@ -299,8 +299,9 @@ class Scheduler final : private memory::Requests {
     std::uint64_t num_issued_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
-    std::uint64_t executing_ = 0;  ///< tasks issued or launching, not executed
-    std::uint32_t growing_ = 0;
+    /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,
+    /// memory that was asked for. While there is any, no task fails for want of memory.
+    std::uint64_t in_flight_ = 0;
     SchedulerCounters counters_;
     std::vector<std::uint32_t> next_lane_;
     memory::Residency residency_;

@@ -101,7 +101,7 @@ void Scheduler::announce(Task& task) {
 void Scheduler::executed(Task& task) {
     if (task.kernel_failure.error != nullptr)
         outbox_.kernel_failed(task, std::exchange(task.kernel_failure.error, nullptr));
-    --executing_;
+    --in_flight_;
     --queues_[task.memory].in_flight;
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     if (task.unsettled_predecessors == 0) steps_.push_back({Step::What::settle, &task});

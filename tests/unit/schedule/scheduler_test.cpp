@@ -357,6 +357,37 @@ TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_o
     EXPECT_EQ(s.scheduler->counters().succeeded, 4u);
 }
 
+TEST(Scheduler, no_task_fails_for_memory_while_a_copy_is_on_its_way_that_frees_some_when_it_is_done) {
+    constexpr std::size_t others = 14;
+    Stage s({unit, (2 + others) * unit});
+    Array& a = s.make_array(1);
+    Array& b = s.make_array(1);
+    Array& x = s.make_array(others);
+    std::vector<Stage::Use> all_of_x;
+    for (Chunk& chunk : x.chunks) all_of_x.push_back({&chunk, true, true});
+    s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
+    s.submit(TaskKind::kernel, gpu, {{&b.chunks[0], true, true}});
+    s.submit(TaskKind::kernel, gpu, all_of_x);
+    s.finish();
+    Task& function = s.submit(TaskKind::device_function, gpu, all_of_x);
+    s.dispatch();
+    ASSERT_EQ(s.launches.size(), 1u);
+    // Both of the others would have to leave; the host has room for one.
+    Array& c = s.make_array(2);
+    s.submit(TaskKind::kernel, gpu, {{&c.chunks[0], true, true}, {&c.chunks[1], true, true}});
+    s.dispatch();
+    ASSERT_EQ(s.copies(gpu, host), 1u);
+    s.scheduler->release(a);
+    ASSERT_TRUE(s.scheduler->freed_arrays().empty()) << "its copy to the host is on its way";
+    s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), 1, nullptr, true);
+    s.dispatch();
+    EXPECT_EQ(s.scheduler->counters().failed, 0u);
+    s.finish();
+    EXPECT_EQ(s.scheduler->counters().failed, 0u);
+    EXPECT_EQ(s.scheduler->counters().succeeded, 5u);
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
 TEST(Scheduler, a_task_that_lacks_memory_of_others_keeps_nobody_waiting_and_is_served_first) {
     Stage s({100 * unit, 8 * unit});
     s.driver_has = 2 * unit;
