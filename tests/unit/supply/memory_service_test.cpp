@@ -66,7 +66,7 @@ class CountingDriver final : public kmm::driver::testing::ForwardingDriver {
     std::map<std::string, std::size_t> counts_;
 };
 
-/// A service for the host and one device.
+/// A service for the host and one device. What its hooks use is declared before it: the service calls them to its end.
 struct Fixture {
     CountingDriver driver;
     Lanes lanes{driver, {0}, 1};
@@ -182,9 +182,9 @@ TEST(MemoryService, blocks_and_single_calls_are_as_large_as_they_were_asked_for)
 }
 
 TEST(MemoryService, a_trim_gives_back_what_the_scheduler_hands_over_and_no_more) {
-    Fixture f(gib);
     std::vector<AddressRange> asked;  // the service's thread, and the test's when that is idle
     std::uintptr_t idle = 0;
+    Fixture f(gib);
     f.mailbox.on_take_back = [&](MemoryIndex memory, const void* address, std::size_t bytes, FenceSet*) {
         EXPECT_EQ(memory, device);
         asked.push_back({reinterpret_cast<std::uintptr_t>(address), bytes});
@@ -214,14 +214,14 @@ TEST(MemoryService, a_trim_gives_back_what_the_scheduler_hands_over_and_no_more)
 }
 
 TEST(MemoryService, a_trim_waits_for_the_last_users_on_the_device) {
-    Fixture f(gib);
     std::promise<void> handed_over;
+    std::atomic<bool> too_early{false};
+    Fixture f(gib);
     f.mailbox.on_take_back = [&](MemoryIndex, const void*, std::size_t, FenceSet* users) {
         users->add({lane, 5});
         handed_over.set_value();
         return true;
     };
-    std::atomic<bool> too_early{false};
     f.driver.on_free = [&] { too_early = too_early || !f.lanes.passed({lane, 5}); };
     f.start(0, gib);
     (void)f.grow(device, 256);
@@ -274,8 +274,9 @@ TEST(MemoryService, memory_that_nobody_gives_back_is_awaited_once_by_who_has_no_
 }
 
 TEST(MemoryService, what_is_reclaimed_goes_back_when_its_users_have_passed) {
-    Fixture f(gib);
     std::size_t wanted = 0;
+    std::atomic<std::size_t> freed_before{0};
+    Fixture f(gib);
     f.mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t bytes) {
         wanted = bytes;
         Reclaimed reclaimed;
@@ -284,7 +285,6 @@ TEST(MemoryService, what_is_reclaimed_goes_back_when_its_users_have_passed) {
         reclaimed.taken.push_back({2, fence_at(2)});
         return reclaimed;
     };
-    std::atomic<std::size_t> freed_before{0};
     f.driver.on_free = [&] { freed_before += !f.lanes.passed({lane, 1}); };
     f.start(0, gib);
     const Message first = f.grow(device, 256);
@@ -308,6 +308,8 @@ TEST(MemoryService, what_is_reclaimed_goes_back_when_its_users_have_passed) {
 }
 
 TEST(MemoryService, what_is_on_its_way_out_at_the_end_goes_back_after_its_users) {
+    std::atomic<std::size_t> freed{0};
+    std::atomic<std::size_t> freed_early{0};
     Fixture f(gib, DeviceMemoryKind::NoPool);  // each step goes back by itself
     f.mailbox.on_reclaim = [&](const std::vector<AddressRange>&, std::size_t) {
         Reclaimed reclaimed;
@@ -315,8 +317,6 @@ TEST(MemoryService, what_is_on_its_way_out_at_the_end_goes_back_after_its_users)
         reclaimed.taken.push_back({1, fence_at(3)});
         return reclaimed;
     };
-    std::atomic<std::size_t> freed{0};
-    std::atomic<std::size_t> freed_early{0};
     f.driver.on_free = [&] {
         ++freed;
         freed_early += !f.lanes.passed({lane, 3});
