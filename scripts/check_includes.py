@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Includes go downwards only: driver <- rmm <- kmm <- tools, tests, examples, benchmarks, bindings; inside kmm
-graph <- trace <- plan <- memory <- schedule <- engine <- supply <- runtime <- api. include/ never includes src/, and names no vendor, fmt, spdlog,
-<iostream> or <thread> header outside interoperability headers and code guarded for a vendor's compiler."""
+graph <- trace <- plan <- memory <- schedule <- engine <- supply <- runtime <- api. include/ never includes src/, and
+names no vendor, fmt, spdlog, <iostream> or <thread> header outside interoperability headers and code guarded for a vendor's compiler."""
 
 import re
 import sys

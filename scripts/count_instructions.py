@@ -22,7 +22,8 @@ SHAPES = ("independent", "chain", "stencil")
 FEW, MANY = 1000, 3000
 TOLERANCE = 0.02
 OURS = re.compile(r"^(\S+ )?(kmm::|main\b)")
-# Records of tasks and the message queue take memory and locks; the rest is what whoever has the baton, or ends the runtime, does on this thread.
+# Records of tasks and the message queue take memory and locks; the rest is what whoever has the baton, or ends the
+# runtime, does on this thread.
 NOT_COUNTED = re.compile(
     r"^(\S+ )?(kmm::(memory|schedule|engine|supply|driver|log|locks|trace)::|kmm::detail::RuntimeCore::"
     r"|kmm::graph::(TaskPool|Task::|HostReserve|Failures))"

@@ -13,7 +13,7 @@ std::size_t machine_memory_bytes() noexcept;
 inline constexpr std::size_t unknown_bytes = ~std::size_t{0};
 
 /// Bytes that the machine and the container can give now, pages of files that would be dropped included;
-/// `unknown_bytes` where neither tells. Reads three small files of the kernel: some 50 microseconds.
+/// `unknown_bytes` where neither tells. Reads three small files of the kernel: some 30 microseconds.
 std::size_t available_memory_bytes() noexcept;
 
 /// Processors that this thread may run on, at least 1.

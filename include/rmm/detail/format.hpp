@@ -19,7 +19,10 @@ inline std::string format_bytes(std::size_t value) {
         size /= 1024;
         ++index;
     }
-    return std::to_string(size) + ' ' + units[index];
+    std::string text = std::to_string(size);
+    for (char& c : text)
+        if (c < '0' || c > '9') c = '.';  // whatever the program's locale has there
+    return text + ' ' + units[index];
 }
 
 /// The handle as an ostream prints a pointer.

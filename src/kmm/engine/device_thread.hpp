@@ -135,7 +135,8 @@ class DeviceThread {
     const bool nvtx_;
     DeviceClock clock_;
 
-    // Written by the scheduler for each batch; what follows is written by this thread for each instruction.
+    // In cache lines of their own: what the scheduler writes for each batch, what this thread writes for each
+    // instruction, and what both look at to sleep and wake.
     alignas(64) locks::TinyLock queue_lock_;
     graph::Vector<Instruction> queue_ KMM_GUARDED_BY(queue_lock_);
     std::atomic<bool> queue_filled_{false};

@@ -25,9 +25,11 @@ class Layout {
     /// The chunk that contains all of `region`, or `none` if it crosses chunks. O(1) for regular grids and for regions
     /// that are chunks; O(chunks) else.
     std::size_t find(const Box& region) const noexcept;
-    /// One element of the array that no chunk holds, as a region; false if the chunks cover it. O(chunks log chunks).
+    /// A region of the array that no chunk holds; false if the chunks cover it, which for disjoint chunks is known from
+    /// their sizes. Else O(chunks x regions that are open at a time) along the axis that is cut finest.
     static bool find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap);
-    /// Two chunks that share elements; false if there are none. O(chunks log chunks) for grids, else sorted by axis 0.
+    /// Two chunks that share elements; false if there are none. Sorts, then O(chunks x chunks that are open at a time)
+    /// along the axis that is cut finest: of a grid of columns one, of a square grid the root of their number.
     static bool find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second);
 
     /// Whether the chunks are the cells of a regular grid.

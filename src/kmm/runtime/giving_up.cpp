@@ -67,7 +67,7 @@ void RuntimeCore::read_after_giving_up() noexcept {
         next_message_ = 0;
     };
     read(next_message_);
-    messages_in_.take(messages_);
+    message_queue_.take(messages_);
     read(0);
 }
 

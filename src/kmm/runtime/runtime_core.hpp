@@ -321,7 +321,7 @@ class RuntimeCore final : public Runtime,
     SettledWaits waits_{table_};
 
     // ---- scheduler
-    engine::MessageQueue messages_in_;
+    engine::MessageQueue message_queue_;
     engine::Baton baton_;
     graph::Vector<engine::Message> messages_ KMM_GUARDED_BY(baton_);
     std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
@@ -383,7 +383,7 @@ template<typename F> auto RuntimeCore::with_baton(F&& f) KMM_UNCHECKED_LOCKS {
         RuntimeCore& core;
         ~Release() {
             core.let_go_of_baton();
-            if (!core.messages_in_.empty()) core.scheduler_sleeper_.wake();
+            if (!core.message_queue_.empty()) core.scheduler_sleeper_.wake();
         }
     } release{*this};
     return f();

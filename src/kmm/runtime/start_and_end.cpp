@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "driver/byte_size.hpp"
 #include "driver/check.hpp"
 #include "driver/machine.hpp"
 #include "driver/nvtx_ranges.hpp"
@@ -64,13 +65,13 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
 
 void check_fraction(double value, const char* name) {
     if (!(value > 0 && value <= 1))
-        throw InvalidArgument(std::string(name) + " is " + std::to_string(value) +
+        throw InvalidArgument(std::string(name) + " is " + driver::fixed_text(value, 6) +
                               ": use a value above 0 and at most 1");
 }
 
 void check_seconds(double value, const char* name, const char* what_zero_is) {
     if (!(value >= 0))
-        throw InvalidArgument(std::string(name) + " is " + std::to_string(value) + ": use seconds from 0 (" +
+        throw InvalidArgument(std::string(name) + " is " + driver::fixed_text(value, 6) + ": use seconds from 0 (" +
                               what_zero_is + ") up; infinity is never");
 }
 
@@ -330,7 +331,7 @@ RuntimeCore::~RuntimeCore() {
     if (scheduler_thread_.joinable()) {
         // Every task has to finish, and every message (the release of the last array) has to be read.
         closed_.store(true);
-        while (!idle() || !messages_in_.empty() || baton_.is_taken()) {
+        while (!idle() || !message_queue_.empty() || baton_.is_taken()) {
             if (!idle()) wait_idle();
             help();
             std::this_thread::yield();

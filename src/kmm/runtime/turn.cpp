@@ -24,7 +24,7 @@ constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 }  // namespace
 
 bool RuntimeCore::take_turn() noexcept {
-    if (messages_in_.empty() || !baton_.try_take()) return false;
+    if (message_queue_.empty() || !baton_.try_take()) return false;
     turn_or_give_up();
     let_go_of_baton();
     return true;
@@ -57,7 +57,7 @@ void RuntimeCore::let_go_of_baton() noexcept {
 // Whoever lets go of the baton looks at the message queue again, so that a message posted meanwhile is never left
 // lying.
 void RuntimeCore::help() noexcept {
-    while (!messages_in_.empty())
+    while (!message_queue_.empty())
         if (!take_turn()) return;
 }
 
@@ -65,7 +65,7 @@ void RuntimeCore::scheduler_loop() {
     while (!stop_scheduler_.load()) {
         help();
         scheduler_sleeper_.wait(
-            [this] { return (!messages_in_.empty() && !baton_.is_taken()) || stop_scheduler_.load(); });
+            [this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_scheduler_.load(); });
     }
 }
 
@@ -74,7 +74,7 @@ void RuntimeCore::turn() {
     const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     messages_.clear();
     next_message_ = 0;
-    messages_in_.take(messages_);
+    message_queue_.take(messages_);
     if (must_give_up_.load())
         return;  // a message before these may be lost, and they would tell another story without it
     std::size_t handled = 0;
@@ -241,7 +241,7 @@ void RuntimeCore::memory_wait_ends(Task& task) noexcept {
 
 void RuntimeCore::post(Message&& message) {
     try {
-        messages_in_.push(std::move(message));
+        message_queue_.push(std::move(message));
     } catch (const std::bad_alloc&) {
         came_back(message);
         lost();
@@ -250,14 +250,14 @@ void RuntimeCore::post(Message&& message) {
 
 void RuntimeCore::lost() noexcept {
     must_give_up_.store(true);
-    messages_in_.ring();
+    message_queue_.ring();
     scheduler_sleeper_.wake();
 }
 
 bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                             graph::FenceSet* users) {
     return with_baton([&]() KMM_REQUIRES(baton_) {
-        if (!messages_in_.empty()) turn_or_give_up();  // arrays that were released just now
+        if (!message_queue_.empty()) turn_or_give_up();  // arrays that were released just now
         if (gave_up_from_.load() != 0) return false;
         return scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
     });
@@ -266,7 +266,7 @@ bool RuntimeCore::take_back(memory::MemoryIndex memory, const void* address, std
 memory::Reclaimed RuntimeCore::reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
                                        std::size_t wanted_bytes, bool at_once) {
     return with_baton([&]() KMM_REQUIRES(baton_) {
-        if (!messages_in_.empty()) turn_or_give_up();  // arrays that were released just now
+        if (!message_queue_.empty()) turn_or_give_up();  // arrays that were released just now
         memory::Reclaimed reclaimed;
         if (gave_up_from_.load() != 0 || ends_) return reclaimed;
         struct Flush {
@@ -392,7 +392,7 @@ bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const 
         tell_submitted(*s, tasks, joins, requests, begin_ns);
     const std::uint64_t before = unfinished_.add(tasks.size() + joins.size());
     try {
-        messages_in_.push(tasks, joins);
+        message_queue_.push(tasks, joins);
     } catch (const std::bad_alloc&) {
         lost();
     }
@@ -404,7 +404,7 @@ bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const 
 void RuntimeCore::schedule_published(bool was_idle) {
     // An idle runtime schedules on the submitting thread, which saves two wake-ups; once at most, so that a submit
     // stays short.
-    if (was_idle && take_turn() && messages_in_.empty()) return;
+    if (was_idle && take_turn() && message_queue_.empty()) return;
     scheduler_sleeper_.wake();
 }
 

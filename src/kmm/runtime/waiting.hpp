@@ -62,7 +62,7 @@ class SettledWaits {
     }
 
     /// Blocks until the task is settled, or the deadline (null: none) is there: false. Whenever another `patience` has
-    /// gone by, `look` is called without a lock, until it returns false.
+    /// gone by, `look` is called without a lock, until it returns false; it must not throw.
     template<typename Look>
     bool wait(graph::TaskNumber number, const clock::time_point* deadline, clock::duration patience, Look&& look);
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "fake_mailbox.hpp"
 #include "kmm/engine/device_thread.hpp"
 #include "scripted_driver.hpp"
 
@@ -34,34 +35,11 @@ template<typename Condition> bool comes_true(Condition&& condition) {
     return true;
 }
 
-/// Notes how far the lanes are said to be.
-class Listener final : public Mailbox, public ErrorMaker {
-  public:
-    void post(Message&& message) override {
-        if (message.what == Message::What::advance)
-            done_[kmm::graph::index_of(message.lane)].store(message.position, std::memory_order_release);
-    }
-    void lost() noexcept override { ADD_FAILURE() << "host memory ran out"; }
-    void help() noexcept override {}
-    bool take_back(kmm::memory::MemoryIndex, const void*, std::size_t, FenceSet*) override { return false; }
-    kmm::memory::Reclaimed reclaim(kmm::memory::MemoryIndex, const std::vector<kmm::memory::AddressRange>&, std::size_t,
-                                   bool) override {
-        return {};
-    }
-    void discard(kmm::graph::Task&) noexcept override {}
+struct NoErrors final : ErrorMaker {
     std::exception_ptr device_error(std::uint32_t, Status, const char* attempted) override {
         ADD_FAILURE() << attempted;
         return {};
     }
-    /// For a minute at most.
-    void await(LaneId lane, Position position) {
-        const auto& done = done_[kmm::graph::index_of(lane)];
-        EXPECT_TRUE(comes_true([&] { return done.load(std::memory_order_acquire) >= position; }))
-            << "lane " << kmm::graph::index_of(lane) << " is not done with " << position;
-    }
-
-  private:
-    std::atomic<Position> done_[num_lanes] = {};
 };
 
 /// A device's thread whose lanes copy a byte of the host to the device, one for each instruction.
@@ -100,6 +78,13 @@ class Machine {
         thread->push(instructions);
         EXPECT_TRUE(comes_true([&] { return driver.count("record_event") >= events; }));
     }
+    /// Until the thread says that the lane is there; fails after a minute.
+    void await(LaneId lane, Position position) {
+        while (done[kmm::graph::index_of(lane)] < position) {
+            const Message message = mailbox.next();
+            if (message.what == Message::What::advance) done[kmm::graph::index_of(message.lane)] = message.position;
+        }
+    }
     bool is_copied(std::size_t copy) const {
         return static_cast<const std::byte*>(device_memory)[copy] == std::byte{1};
     }
@@ -117,14 +102,16 @@ class Machine {
     ScriptedDriver driver;
     Lanes lanes{driver, {0}, num_lanes};
     FailedTasks failed;
-    Listener listener;
+    kmm::engine::testing::FakeMailbox mailbox;
+    NoErrors errors;
+    Position done[num_lanes] = {};  // what the thread has said
     kmm::memory::Array array;
     kmm::memory::Chunk chunk;
     std::vector<std::byte> host_memory = std::vector<std::byte>(bytes, std::byte{1});
     std::size_t num_copies = 0;
     void* device_memory = nullptr;
     kmm::graph::Vector<Instruction> instructions;
-    std::unique_ptr<DeviceThread> thread = std::make_unique<DeviceThread>(0, 0, lanes, failed, this, listener, listener,
+    std::unique_ptr<DeviceThread> thread = std::make_unique<DeviceThread>(0, 0, lanes, failed, this, mailbox, errors,
                                                                           kmm::trace::nobody_listens, false, false);
 };
 
@@ -137,11 +124,11 @@ TEST(DeviceThreadFences, a_copy_waits_for_its_fence_and_not_for_what_was_put_beh
     m.run_one_copy();
     m.driver.hold(m.stream(first));
     m.driver.run_all();
-    m.listener.await(second, 1);  // for ever, if it waits for the second copy
+    m.await(second, 1);  // for ever, if it waits for the second copy
     EXPECT_FALSE(m.lanes.passed({first, 2}));
     m.driver.release_all();
     m.driver.run_all();
-    m.listener.await(first, 2);
+    m.await(first, 2);
 }
 
 TEST(DeviceThreadFences, a_copy_does_not_begin_before_its_fence) {
@@ -157,7 +144,7 @@ TEST(DeviceThreadFences, a_copy_does_not_begin_before_its_fence) {
     EXPECT_FALSE(m.is_copied(2)) << "the second copy of the first lane stands still";
     m.driver.release_all();
     m.driver.run_all();
-    m.listener.await(second, 1);
+    m.await(second, 1);
     EXPECT_TRUE(m.is_copied(1) && m.is_copied(2));
 }
 
@@ -172,7 +159,7 @@ TEST(DeviceThreadFences, waiting_records_no_event_where_the_lane_has_one_and_non
         m.driver.clear_log();
         m.feed();
         m.driver.set_automatic(true);
-        for (const LaneId lane : {first, second, third}) m.listener.await(lane, n);
+        for (const LaneId lane : {first, second, third}) m.await(lane, n);
         EXPECT_EQ(m.driver.count("record_event"), 3 * n) << "one for each copy";
         // Two of the third lane, one of the second; a watch of each lane's oldest event at times.
         EXPECT_LE(m.driver.count("wait_event"), 3 * n + m.driver.count("host_callback"));

@@ -82,7 +82,7 @@ std::string RuntimeCore::waits_for_text(const Task& task) {
 
 std::string RuntimeCore::stuck_text(TaskNumber awaited) {
     return with_baton([&]() KMM_REQUIRES(baton_) {
-        if (!messages_in_.empty())
+        if (!message_queue_.empty())
             turn_or_give_up();  // from here on every task up to the awaited one is known to the schedule
         const Task* const task = table_.find(awaited);
         if (task == nullptr) return std::string();
