@@ -577,6 +577,7 @@ Status ScriptedDriver::wait_event(StreamHandle handle, EventHandle event_handle)
     const Event* event = find(event_handle);
     LogEntry entry = entry_of("wait_event", stream != nullptr ? stream->device : -1);
     entry.stream = handle;
+    entry.event = event_handle;
     if (const Status status = enter(std::move(entry)); !status.ok()) return status;
     if (stream == nullptr || event == nullptr) return finish({Code::invalid_handle});
     Work work;
@@ -606,6 +607,7 @@ Status ScriptedDriver::record_event(EventHandle handle, StreamHandle stream_hand
     Event* event = find(handle);
     LogEntry entry = entry_of("record_event", stream != nullptr ? stream->device : -1);
     entry.stream = stream_handle;
+    entry.event = handle;
     if (const Status status = enter(std::move(entry)); !status.ok()) return status;
     if (stream == nullptr || event == nullptr) return finish({Code::invalid_handle});
     append(*stream, {});

@@ -33,6 +33,7 @@ struct LogEntry {
     std::string call;  ///< the name in driver.hpp, e.g. "copy"
     int device = -1;   ///< of the stream or the argument, where there is one
     StreamHandle stream;
+    EventHandle event;  ///< that is recorded or waited for
     std::size_t bytes = 0;
     Direction direction = Direction::none;
     const void* destination = nullptr;

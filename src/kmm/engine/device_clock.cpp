@@ -73,8 +73,8 @@ bool DeviceClock::set_base() noexcept {
     return base_ns_ != 0;
 }
 
-TimedWork DeviceClock::begin(driver::StreamHandle stream) noexcept {
-    if (trace::clock_ns() - base_ns_ > longest_since_base_ns && !set_base()) return {};
+TimedWork DeviceClock::begin(driver::StreamHandle stream, bool with_times) noexcept {
+    if (with_times && trace::clock_ns() - base_ns_ > longest_since_base_ns && !set_base()) return {};
     TimedWork work{take(), take()};
     if (work.begin.native != nullptr && work.end.native != nullptr && driver_.record_event(work.begin, stream).ok())
         return work;
@@ -105,6 +105,15 @@ DeviceTimes DeviceClock::read(const TimedWork& work) noexcept {
     times.begin_ns = base_ns_ + ns_of(since_base_ms);
     times.end_ns = times.begin_ns + ns_of(duration_ms);
     return times;
+}
+
+std::int64_t DeviceClock::duration_ns(const TimedWork& work) noexcept {
+    if (work.begin.native == nullptr) return -1;
+    float duration_ms = 0;
+    const bool known = driver_.elapsed_ms(work.begin, work.end, &duration_ms).ok();
+    drop(work);
+    if (!known) (void)driver_.take_last_error();
+    return known ? ns_of(duration_ms) : -1;
 }
 
 void DeviceClock::drop(const TimedWork& work) noexcept {

@@ -1,8 +1,9 @@
 // When work on a device began and ended, by the device's own clock, told in the host's.
 //
 // Owns: timed events of one device, and a stream on which a base is recorded: an event whose time is known on the host.
-// Must not know: lanes, tasks. One thread. Costs two events for each piece of work, and at most once a second a wait
-// for a new base: some ten microseconds, or until the device gets round to it. Nothing until the first work is timed.
+// Must not know: lanes, tasks. One thread. Costs two events for each piece of work, and for times at most once a second
+// a wait for a new base: some ten microseconds, or until the device gets round to it. Nothing until the first work is
+// timed.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +32,13 @@ class DeviceClock {
     DeviceClock& operator=(const DeviceClock&) = delete;
 
     /// What is put on the stream between the two calls is timed. What the driver refuses is not timed.
-    TimedWork begin(driver::StreamHandle stream) noexcept;
+    /// `with_times`: `read` is going to be asked for; otherwise only `duration_ns`, which needs no base.
+    TimedWork begin(driver::StreamHandle stream, bool with_times) noexcept;
     void end(TimedWork& work, driver::StreamHandle stream) noexcept;
     /// Of work that is done. Its events are used again.
     DeviceTimes read(const TimedWork& work) noexcept;
+    /// Likewise; -1: not known.
+    std::int64_t duration_ns(const TimedWork& work) noexcept;
     /// The work never came to the stream, or is not known to be done.
     void drop(const TimedWork& work) noexcept;
 

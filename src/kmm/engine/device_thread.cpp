@@ -216,7 +216,7 @@ void DeviceThread::feed(Instruction& i) {
         l.touched = true;
         touched_.push_back(i.lane);
     }
-    if (i.op == Instruction::Op::copy || i.position - l.recorded >= events_every) record(i.lane);
+    if (i.mark || i.op == Instruction::Op::copy || i.position - l.recorded >= events_every) record(i.lane);
 }
 
 /// Behind what it comes after.
@@ -225,13 +225,14 @@ Status DeviceThread::put_on_stream(Instruction& i, Lane& l) {
     const StreamHandle stream = lanes_.stream(i.lane, &status);
     if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, &own_events_);
     if (!status.ok()) return status;
-    const bool timed = device_times_ && emitter_.sink() != nullptr;
+    const bool for_trace = device_times_ && emitter_.sink() != nullptr;
+    const bool timed = for_trace || i.measure;
     TimedWork work;
-    if (timed) work = clock_.begin(stream);
+    if (timed) work = clock_.begin(stream, for_trace);
     status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream) : feed_copy(i, stream, l);
     if (timed) {
         clock_.end(work, stream);
-        l.timed.push_back({i.position, work});
+        l.timed.push_back({i.position, work, for_trace, i.measure, i.kernel_times});
     }
     return status;
 }
@@ -277,14 +278,27 @@ void DeviceThread::report_failure(const Instruction& i, Status status) {
 /// Of what has been seen to be done.
 void DeviceThread::tell_times(LaneId id, Lane& lane, Position done) {
     for (; !lane.timed.empty() && lane.timed.front().position <= done; lane.timed.pop_front()) {
-        const DeviceTimes times = clock_.read(lane.timed.front().work);
-        trace::Sink* const s = emitter_.sink();
-        if (s == nullptr || times.begin_ns == 0) continue;
-        s->note({.what = trace::What::ran,
-                 .lane = id,
-                 .position = lane.timed.front().position,
-                 .begin_ns = times.begin_ns,
-                 .end_ns = times.end_ns});
+        const Timed& timed = lane.timed.front();
+        DeviceTimes times;
+        std::int64_t duration_ns = -1;
+        if (timed.for_trace) {
+            times = clock_.read(timed.work);
+            if (times.begin_ns != 0) duration_ns = times.end_ns - times.begin_ns;
+        } else {
+            duration_ns = clock_.duration_ns(timed.work);
+        }
+        if (trace::Sink* const s = emitter_.sink(); s != nullptr && times.begin_ns != 0)
+            s->note({.what = trace::What::ran,
+                     .lane = id,
+                     .position = timed.position,
+                     .begin_ns = times.begin_ns,
+                     .end_ns = times.end_ns});
+        if (!timed.is_measured || duration_ns < 0) continue;
+        Message m;
+        m.what = Message::What::measured;
+        m.kernel_times = timed.kernel_times;
+        m.duration_ns = duration_ns;
+        mailbox_.post(std::move(m));
     }
 }
 
@@ -351,10 +365,13 @@ void DeviceThread::record(LaneId lane) {
     if (!waited.ok() && waited.code != driver::Code::launch_failed) lane_lost(lane, waited);
 }
 
-Lanes::Recorded DeviceThread::OwnEvents::at(graph::Fence fence) const noexcept {
+Lanes::Recorded DeviceThread::OwnEvents::at(graph::Fence fence) {
     const std::size_t slot = graph::index_of(fence.lane) - graph::index_of(thread_.first_lane_);
     if (slot >= thread_.states_.size()) return {};
-    const graph::Deque<Pending>& pending = thread_.states_[slot].pending;
+    const Lane& lane = thread_.states_[slot];
+    // What the schedule did not mark: an event at the end of what is there, which later waits find as well.
+    if (lane.recorded < fence.position && fence.position <= lane.fed) thread_.record(fence.lane);
+    const graph::Deque<Pending>& pending = lane.pending;
     const auto found = std::lower_bound(pending.begin(), pending.end(), fence.position,
                                         [](const Pending& p, Position position) { return p.position < position; });
     if (found == pending.end()) return {};

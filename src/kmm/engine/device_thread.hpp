@@ -87,6 +87,9 @@ class DeviceThread {
     struct Timed {
         Position position;
         TimedWork work;
+        bool for_trace;
+        bool is_measured;
+        schedule::KernelTimes::Id kernel_times;  ///< if it is measured
     };
     struct Lane {
         graph::Deque<Pending> pending;  ///< recorded, not seen to have passed
@@ -151,14 +154,14 @@ class DeviceThread {
     std::size_t num_own_lanes_;  ///< the first ones: this thread feeds them
     graph::Vector<LaneId> touched_;
     graph::Vector<EventHandle> events_;  ///< free
-    /// What this thread has recorded on its lanes. Those of other threads may be recycled at any time.
+    /// What this thread records on its lanes. Events of other threads may be recycled at any time.
     class OwnEvents final : public Lanes::RecordedEvents {
       public:
-        explicit OwnEvents(const DeviceThread& thread) noexcept : thread_(thread) {}
-        Lanes::Recorded at(graph::Fence fence) const noexcept override;
+        explicit OwnEvents(DeviceThread& thread) noexcept : thread_(thread) {}
+        Lanes::Recorded at(graph::Fence fence) override;
 
       private:
-        const DeviceThread& thread_;
+        DeviceThread& thread_;
     };
     struct PreparedKernel {
         const void* function = nullptr;

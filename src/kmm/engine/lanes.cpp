@@ -87,8 +87,7 @@ Status Lanes::wait_for_lane(StreamHandle stream, LaneId lane, Scratch& scratch) 
     return status.ok() ? driver_.wait_event(stream, event) : status;
 }
 
-Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch,
-                         const RecordedEvents* recorded) noexcept {
+Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch, RecordedEvents* recorded) {
     Lane& mine = lanes_[index(lane)];
     for (const graph::Fence& f : fences) {
         std::atomic<Position>& known = mine.known[index(f.lane)];

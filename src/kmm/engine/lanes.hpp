@@ -80,11 +80,11 @@ class Lanes {
         EventHandle event{};
         Position position = 0;
     };
-    /// What the caller has recorded itself, and has not seen pass.
+    /// What the caller records itself, and has not seen pass.
     class RecordedEvents {
       public:
-        /// The earliest one at or behind the fence. O(log events).
-        virtual Recorded at(graph::Fence fence) const noexcept = 0;
+        /// The earliest one at or behind the fence, which may be recorded now. O(log events).
+        virtual Recorded at(graph::Fence fence) = 0;
 
       protected:
         ~RecordedEvents() = default;
@@ -93,8 +93,7 @@ class Lanes {
     /// it has one, which is at or soon after the fence, otherwise after what is on the other lane now. If another
     /// thread has not put the work there yet, waits until it has (it never waits for us: work is handed out in an order
     /// that agrees with the dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
-    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch,
-                      const RecordedEvents* recorded = nullptr) noexcept;
+    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch, RecordedEvents* recorded = nullptr);
     /// The same for a stream of the calling thread's that is no lane.
     Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
     /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that

@@ -26,6 +26,7 @@ struct Message {
         grown,        ///< memory, address, bytes, sealed
         given_again,  ///< memory, address, bytes, sealed
         awaited,      ///< memory, address, bytes, sealed
+        measured,     ///< kernel_times, duration_ns: a launch of that kernel took so long
         release,      ///< array: no handle is left
         look,         ///< nothing; the scheduler looks again
     };
@@ -39,6 +40,8 @@ struct Message {
     std::uintptr_t address = 0;
     std::size_t bytes = 0;
     std::uint64_t copied_at = 0;
+    std::uint32_t kernel_times = 0;  ///< schedule::KernelTimes::Id
+    std::int64_t duration_ns = 0;
     bool sealed = false;    ///< see memory::Residency::grown
     bool finished = false;  ///< the lane is done up to `position`
     std::exception_ptr error;

@@ -93,8 +93,7 @@ void Task::recycle() noexcept {
     completion.clear();
     lane = LaneId::none;
     position = 0;
-    latest_predecessor = 0;
-    latest_predecessor_lane = LaneId::none;
+    awaited_predecessor = 0;
     unpassed_fences = 0;
     executed = false;
     missing_bytes = 0;

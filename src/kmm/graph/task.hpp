@@ -246,9 +246,12 @@ struct Task {
     FenceSet waits;                             ///< what its work must come after
     FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
     Position position = 0;
-    TaskNumber latest_predecessor = 0;
+    TaskNumber awaited_predecessor = 0;  ///< once the runtime gives up: what it waited for at the last look
     LaneId lane = LaneId::none;
-    LaneId latest_predecessor_lane = LaneId::none;
+    // For kernels: what the choice of a lane hangs on.
+    std::uint32_t kernel_times = 0;     ///< schedule::KernelTimes::Id
+    std::uint32_t written_chunk = 0;    ///< index of the first one
+    std::uint32_t written_chunks = 1;   ///< how many its array has
     std::uint32_t unpassed_fences = 0;  ///< fences that a function on the host still waits for
     bool announced = false;             ///< its successors know its positions
     bool executed = false;

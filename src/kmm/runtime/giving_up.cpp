@@ -135,10 +135,10 @@ bool RuntimeCore::is_over(Task& task) noexcept {
     if (may_run(task)) return false;
     if (task.is_barrier) return table_.settled_up_to() + 1 >= task.number;
     // What it waited for at the last look, so that very many predecessors are not all asked each time.
-    if (task.latest_predecessor != 0 && !is_settled(task.latest_predecessor)) return false;
+    if (task.awaited_predecessor != 0 && !is_settled(task.awaited_predecessor)) return false;
     for (const graph::Predecessor& p : task.predecessors) {
         if (is_settled(p.number)) continue;
-        task.latest_predecessor = p.number;
+        task.awaited_predecessor = p.number;
         return false;
     }
     return true;

@@ -237,6 +237,7 @@ void RuntimeCore::describe() {
     for (std::size_t i = 0; i < n; ++i) {
         driver::DeviceProperties p;
         driver::check(*driver_, driver_->properties(ordinals_[i], &p), "ask a device for its properties");
+        multiprocessors_ = i == 0 ? p.multiprocessors : std::min(multiprocessors_, p.multiprocessors);
         DeviceDescription d;
         d.name = p.name;
         d.device_id = DeviceId(static_cast<std::uint8_t>(i));
@@ -279,6 +280,7 @@ void RuntimeCore::start_threads() {
     options.compute_lanes = static_cast<std::uint32_t>(config_.device_concurrent_streams);
     options.launcher_lanes = launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
+    options.multiprocessors = static_cast<std::uint32_t>(std::max(1, multiprocessors_));
     options.debug = config_.debug_mode;
     options.functions_touch_memory = on_host_driver_;
     options.trace = &trace_;

@@ -61,30 +61,53 @@ void Scheduler::try_issue(Task& task) {
     }
 }
 
-// A successor stays in its predecessor's lane, where order is free; tasks with several converge on the latest one's.
-LaneId Scheduler::choose_lane(Task& task) noexcept {
+void Scheduler::note_lane_wish(Task& task) {
+    task.kernel_times = kernel_times_.find(task.kernel);
+    for (const Access& a : task.accesses) {
+        if (a.chunk == nullptr || !a.first_of_chunk || !a.writes_chunk) continue;
+        task.written_chunk = a.chunk->index;
+        task.written_chunks = static_cast<std::uint32_t>(a.chunk->array->chunks.size());
+        return;
+    }
+    task.written_chunk = 0;
+    task.written_chunks = 1;
+}
+
+LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
+    LaneWish wish;
+    wish.chunk = task.written_chunk;
+    wish.num_chunks = task.written_chunks;
+    wish.num_blocks = std::uint64_t{task.kernel.grid[0]} * task.kernel.grid[1] * task.kernel.grid[2];
+    wish.is_short = kernel_times_.is_short(task.kernel_times);
+    return wish;
+}
+
+/// Of the tasks that come after a kernel some will be on another lane, or wait on the host. A join waits for as much of
+/// each lane as there is by then: a mark for each of the many tasks before it would cost more than it saves.
+bool Scheduler::is_awaited_elsewhere(const Task& task) const noexcept {
     const std::uint32_t device = task.memory.device();
-    if (task.latest_predecessor_lane != LaneId::none) {
-        const Lane& l = lanes_[index_of(task.latest_predecessor_lane)];
-        if (l.info.device == device && l.info.role == LaneRole::compute && l.completed < l.issued)
-            return task.latest_predecessor_lane;
+    const auto lane = static_cast<std::uint32_t>(index_of(task.lane) - index_of(this->lane(device, LaneRole::compute)));
+    bool is_first = true;
+    for (const Task::Successor& s : task.successors) {
+        const Task& next = *s.task;
+        if (next.kind == TaskKind::join) continue;
+        if (next.kind != TaskKind::kernel || next.memory != task.memory) return true;
+        if (policies_[device].will_leave(lane, lane_wish(next), next.waits, is_first, compute_lanes(device)))
+            return true;
+        is_first = false;
     }
-    std::uint32_t best = 0;
-    std::size_t least = ~std::size_t{0};
-    const std::uint32_t first = next_lane_[device]++;
-    for (std::uint32_t i = 0; i < options_.compute_lanes; ++i) {
-        const std::uint32_t candidate = (first + i) % options_.compute_lanes;
-        const Lane& l = lanes_[index_of(lane(device, LaneRole::compute, candidate))];
-        if (l.in_flight.size() < least) best = candidate, least = l.in_flight.size();
-        if (least == 0) break;
-    }
-    return lane(device, LaneRole::compute, best);
+    return false;
 }
 
 void Scheduler::issue_kernel(Task& task) {
-    const LaneId id = choose_lane(task);
+    const std::uint32_t device = task.memory.device();
+    LanePolicy& policy = policies_[device];
+    const LaneWish wish = lane_wish(task);
+    const std::uint32_t index = policy.choose(wish, task.waits, compute_lanes(device));
+    const LaneId id = lane(device, LaneRole::compute, index);
     Lane& l = lanes_[index_of(id)];
-    const Fence fence{id, ++l.issued};
+    const Fence fence{id, ++progress_[index_of(id)].issued};
+    policy.put(index, fence.position, wish.is_short);
     task.lane = id;
     task.position = fence.position;
     task.completion.clear();
@@ -97,6 +120,9 @@ void Scheduler::issue_kernel(Task& task) {
     instruction.lane = id;
     instruction.position = fence.position;
     instruction.task = &task;
+    instruction.mark = is_awaited_elsewhere(task);
+    instruction.measure = kernel_times_.count_launch(task.kernel_times);
+    instruction.kernel_times = task.kernel_times;
     for (const Fence& f : task.waits)
         if (f.lane != id && !passed(f)) instruction.waits.add(f);
     residency_.issued(task, fence);
@@ -106,7 +132,7 @@ void Scheduler::issue_kernel(Task& task) {
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::launch, .lane = id, .position = fence.position, .task = task.number},
                 &instruction.waits);
-    outbox_.instruct(task.memory.device(), std::move(instruction));
+    outbox_.instruct(device, std::move(instruction));
     announce(task);
 }
 
@@ -166,7 +192,7 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     const std::uint32_t device = memory::Tiers::device_of_link(from, to);
     const LaneId id = lane(device, memory::Tiers::lane_role(link));
     Lane& l = lanes_[index_of(id)];
-    const Fence fence{id, ++l.issued};
+    const Fence fence{id, ++progress_[index_of(id)].issued};
     Instruction instruction;
     instruction.op = Instruction::Op::copy;
     instruction.lane = id;
@@ -208,8 +234,9 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 
 void Scheduler::advance(LaneId lane_id, Position completed) {
     Lane& l = lanes_[index_of(lane_id)];
-    if (completed <= l.completed) return;
-    l.completed = completed;
+    LaneProgress& progress = progress_[index_of(lane_id)];
+    if (completed <= progress.completed) return;
+    progress.completed = completed;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::completed, .lane = lane_id, .position = completed});
     while (!l.in_flight.empty() && l.in_flight.front().position <= completed) {
@@ -236,7 +263,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown, bool finished) {
     Lane& l = lanes_[index_of(lane_id)];
     const Fence fence{lane_id, position};
-    l.issued = position;
+    progress_[index_of(lane_id)].issued = position;
     l.in_flight.push_back({position, &task});
     task.lane = lane_id;
     task.position = position;

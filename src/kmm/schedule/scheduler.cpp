@@ -24,9 +24,9 @@ Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOpt
       options_(options),
       lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
       queues_(memory::PerMemory<Queue>::of_devices(limits_bytes.num_devices())),
-      next_lane_(options.num_devices, 0),
       residency_(*this, std::move(limits_bytes), options.debug, *options.trace) {
     counters_.by_device.resize(options.num_devices);
+    progress_.resize(std::size_t{options.num_devices} * lanes_per_device_);
     for (std::uint32_t d = 0; d < options.num_devices; ++d) {
         for (std::uint32_t i = 0; i < lanes_per_device_; ++i) {
             Lane lane;
@@ -39,6 +39,8 @@ Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOpt
                 lane.info = {d, LaneRole::launcher, i - k - 3};
             lanes_.push_back(std::move(lane));
         }
+        policies_.emplace_back(lane(d, LaneRole::compute), options.compute_lanes, options.multiprocessors,
+                               options.num_devices);
     }
 }
 

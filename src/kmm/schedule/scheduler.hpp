@@ -13,12 +13,15 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/residency.hpp"
 #include "kmm/memory/tiers.hpp"
+#include "kmm/schedule/kernel_times.hpp"
+#include "kmm/schedule/lane_policy.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::schedule {
@@ -51,7 +54,10 @@ struct Instruction {
     std::uintptr_t source = 0;
     std::uintptr_t destination = 0;
     std::size_t bytes = 0;
-    std::uint64_t copied_at = 0;  ///< when residency requested the copy
+    std::uint64_t copied_at = 0;       ///< when residency requested the copy
+    bool mark = false;                 ///< another lane, or the host, will wait for exactly this position
+    bool measure = false;              ///< answer: `measured`
+    KernelTimes::Id kernel_times = 0;  ///< with `measure`
 };
 
 /// What the schedule hands to those who execute. Called under the scheduler's baton; must not block.
@@ -99,7 +105,8 @@ struct SchedulerOptions {
     std::uint32_t compute_lanes = 8;
     std::uint32_t launcher_lanes = 2;
     std::uint32_t host_threads = 1;
-    bool debug = false;  ///< one task at a time, in the order of submission; Task::unset is filled in
+    std::uint32_t multiprocessors = 1;  ///< of a device, the least of all
+    bool debug = false;                 ///< one task at a time, in the order of submission; Task::unset is filled in
     /// Device functions touch memory of the device by themselves: one is launched when what it waits for has passed.
     bool functions_touch_memory = false;
     // Two or three milliseconds of a link at 50 GB/s: enough to keep it busy, little enough that what is submitted a
@@ -142,6 +149,8 @@ class Scheduler final : private memory::Requests {
     /// lane is done up to there, so that nobody needs to watch it.
     void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown, bool finished = false);
     void host_done(Task& task, std::exception_ptr thrown);
+    /// A launch that was to be measured took so long.
+    void measured(KernelTimes::Id kernel, std::int64_t ns) noexcept { kernel_times_.measured(kernel, ns); }
     /// Nothing that was put on the lane can be trusted: its tasks up to `position` fail. Comes before the lane
     /// advances.
     void lane_failed(LaneId lane, Position position, std::exception_ptr error);
@@ -199,8 +208,6 @@ class Scheduler final : private memory::Requests {
     };
     struct Lane {
         LaneInfo info;
-        Position issued = 0;
-        Position completed = 0;
         std::size_t bytes_in_flight = 0;
         graph::Deque<InFlight> in_flight;
         graph::Vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
@@ -242,7 +249,7 @@ class Scheduler final : private memory::Requests {
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
     bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }
     bool passed(Fence fence) const noexcept override {
-        return fence.position <= lanes_[static_cast<std::size_t>(fence.lane)].completed;
+        return fence.position <= progress_[graph::index_of(fence.lane)].completed;
     }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override { return outbox_.linked(from, to); }
     void residency_changed(Task& task) override;
@@ -271,7 +278,12 @@ class Scheduler final : private memory::Requests {
     bool may_fetch(MemoryIndex memory) const noexcept;
     void dispatch_memory(MemoryIndex memory);
     void dispatch_in_order();
-    LaneId choose_lane(Task& task) noexcept;
+    void note_lane_wish(Task& task);
+    LaneWish lane_wish(const Task& task) const noexcept;
+    std::span<const LaneProgress> compute_lanes(std::uint32_t device) const noexcept {
+        return {progress_.data() + std::size_t{device} * lanes_per_device_, options_.compute_lanes};
+    }
+    bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
     bool fail_stuck_task();
@@ -289,6 +301,9 @@ class Scheduler final : private memory::Requests {
     SchedulerOptions options_;
     std::uint32_t lanes_per_device_;
     std::vector<Lane> lanes_;
+    std::vector<LaneProgress> progress_;  ///< by lane
+    std::vector<LanePolicy> policies_;    ///< by device
+    KernelTimes kernel_times_;
     memory::PerMemory<Queue> queues_;
     graph::Vector<Step> steps_;
     graph::Deque<Task*> barriers_;
@@ -303,7 +318,6 @@ class Scheduler final : private memory::Requests {
     /// memory that was asked for. While there is any, no task fails for want of memory.
     std::uint64_t in_flight_ = 0;
     SchedulerCounters counters_;
-    std::vector<std::uint32_t> next_lane_;
     memory::Residency residency_;
 };
 

@@ -20,6 +20,7 @@ void Scheduler::submit(Task& task) {
         if (a.first_of_chunk)
             residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
     }
+    if (task.kind == TaskKind::kernel) note_lane_wish(task);
     table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
         if (before == nullptr) {
             if (p.data)
@@ -34,10 +35,6 @@ void Scheduler::submit(Task& task) {
         }
         for (const Fence& f : before->completion)
             if (!passed(f)) task.waits.add(f);
-        if (before->kind == TaskKind::kernel && before->number > task.latest_predecessor) {
-            task.latest_predecessor = before->number;
-            task.latest_predecessor_lane = before->lane;
-        }
     });
     if (task.is_barrier) {
         auto at = barriers_.end();
@@ -90,10 +87,6 @@ void Scheduler::announce(Task& task) {
         Task& next = *s.task;
         for (const Fence& f : task.completion)
             if (!passed(f)) next.waits.add(f);
-        if (task.kind == TaskKind::kernel && task.number > next.latest_predecessor) {
-            next.latest_predecessor = task.number;
-            next.latest_predecessor_lane = task.lane;
-        }
         if (--next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
     }
 }

@@ -1,0 +1,86 @@
+// Which compute lane of its device a kernel goes to.
+//
+// Owns: what was put last on the lanes of one device. Pure: must not know tasks, residency or drivers.
+//
+// Kernels that follow each other on one lane need no event between them, and kernels on different lanes run side by
+// side. So a kernel goes to the lane of the chunk that it writes, and neighbouring chunks share a lane: a stencil waits
+// for other lanes only at the ends of its rows of chunks. How many lanes an array's chunks are spread over follows from
+// the grid: two for kernels that fill the device, more for smaller ones. A kernel that waits for one lane alone, and
+// for the end of that, stays there; one that waits for no kernel takes the lane with least on it. Short kernels
+// (KernelTimes) gain nothing by running side by side, since handing them out takes as long as they do: they share one
+// lane.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kmm/graph/position.hpp"
+
+namespace kmm::schedule {
+
+/// How far a lane is.
+struct LaneProgress {
+    graph::Position issued = 0;
+    graph::Position completed = 0;
+    bool idle() const noexcept { return issued == completed; }
+};
+
+/// What the choice for a kernel hangs on.
+struct LaneWish {
+    std::uint32_t chunk = 0;       ///< index of the first chunk that it writes
+    std::uint32_t num_chunks = 1;  ///< of that chunk's array
+    std::uint64_t num_blocks = 1;  ///< of its grid
+    bool is_short = false;
+};
+
+class LanePolicy {
+  public:
+    /// `first`: the device's first compute lane; at most 64 follow each other. `num_devices`: over how many the chunks
+    /// of arrays may be distributed, in rows of neighbours or in turn.
+    LanePolicy(graph::LaneId first, std::uint32_t num_lanes, std::uint32_t multiprocessors,
+               std::uint32_t num_devices) noexcept
+        : first_(static_cast<std::uint32_t>(graph::index_of(first))),
+          num_lanes_(num_lanes),
+          multiprocessors_(multiprocessors),
+          num_devices_(num_devices) {}
+
+    /// Index of the lane among `lanes`, the device's compute lanes. `waits`: what the kernel comes after, on any lanes.
+    /// O(fences + lanes).
+    std::uint32_t choose(const LaneWish& wish, const graph::FenceSet& waits,
+                         std::span<const LaneProgress> lanes) noexcept;
+    /// The kernel is at `position` of the lane that was chosen.
+    void put(std::uint32_t lane, graph::Position position, bool is_short) noexcept {
+        if (!is_short) long_until_[lane] = position;
+    }
+    /// Whether a kernel that comes after what was just put on `lane`, and after `waits`, is going to be on another
+    /// one. `is_first`: of those that come after it. True for some that stay: an event more. False for some that leave:
+    /// these wait for a little more than they need.
+    bool will_leave(std::uint32_t lane, const LaneWish& wish, const graph::FenceSet& waits, bool is_first,
+                    std::span<const LaneProgress> lanes) const noexcept;
+
+  private:
+    using Mask = std::uint64_t;
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    /// Over how many lanes the chunks of an array are spread.
+    std::uint32_t spread(const LaneWish& wish) const noexcept;
+    std::uint32_t home(const LaneWish& wish) const noexcept {
+        const std::uint64_t lanes = spread(wish);
+        return static_cast<std::uint32_t>(wish.chunk * lanes * num_devices_ / wish.num_chunks % lanes);
+    }
+    /// The lanes on which something of `waits` has not passed.
+    Mask awaited(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
+    std::uint32_t right_behind(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
+    std::uint32_t for_short(std::span<const LaneProgress> lanes) noexcept;
+    static std::uint32_t least_filled(std::uint32_t from, std::uint32_t count,
+                                      std::span<const LaneProgress> lanes) noexcept;
+
+    std::uint32_t first_;
+    std::uint32_t num_lanes_;
+    std::uint32_t multiprocessors_;
+    std::uint32_t num_devices_;
+    std::uint32_t next_ = 0;               ///< where the search for a lane begins, for kernels that have none
+    std::uint32_t short_ = 0;              ///< the lane of short kernels that wait for nothing
+    graph::Position long_until_[64] = {};  ///< by lane: the latest kernel that is not short
+};
+
+}  // namespace kmm::schedule
