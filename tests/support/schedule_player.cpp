@@ -126,10 +126,10 @@ void SchedulePlayer::answer_growth() {
 
 bool SchedulePlayer::complete_oldest() {
     if (instructions_.empty()) return false;
-    const schedule::Instruction i = std::move(instructions_.front());
+    const schedule::Instruction i = instructions_.front();
     instructions_.pop_front();
-    if (i.op == schedule::Instruction::Op::kernel && program_.failed.count(i.task->number) != 0)
-        scheduler_->task_failed(*i.task, std::make_exception_ptr(std::runtime_error("as recorded")));
+    if (i.op == schedule::Instruction::Op::kernel && program_.failed.count(i.task) != 0)
+        scheduler_->task_failed(i.task, std::make_exception_ptr(std::runtime_error("as recorded")));
     scheduler_->advance(i.lane, i.position);
     scheduler_->dispatch();
     return true;
@@ -151,8 +151,8 @@ bool SchedulePlayer::run_oldest() {
     return true;
 }
 
-void SchedulePlayer::instruct(std::uint32_t, schedule::Instruction&& instruction) {
-    instructions_.push_back(std::move(instruction));
+void SchedulePlayer::instruct(std::uint32_t, const schedule::Instruction& instruction) {
+    instructions_.push_back(instruction);  // what it points to is not looked at
 }
 
 void SchedulePlayer::launch(std::uint32_t, graph::Task& task) { functions_.push_back(&task); }

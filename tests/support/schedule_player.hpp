@@ -48,7 +48,7 @@ class SchedulePlayer final : private schedule::Outbox, private trace::Sink {
     bool run_oldest();
 
     // schedule::Outbox
-    void instruct(std::uint32_t device, schedule::Instruction&& instruction) override;
+    void instruct(std::uint32_t device, const schedule::Instruction& instruction) override;
     void launch(std::uint32_t device, graph::Task& task) override;
     void run_on_host(graph::Task& task) override { functions_.push_back(&task); }
     void grow(memory::MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }

@@ -1,11 +1,13 @@
-// Debug mode: what a task finds without content (Task::unset) is filled with a pattern before the task runs, so that a
-// kernel which reads what nobody wrote gives values that show it.
+// Debug mode: what a task finds without content (Task::unset, schedule::Fill) is filled with a pattern before the task
+// runs, so that a kernel which reads what nobody wrote gives values that show it.
 //
 // Owns: nothing. Must not know: lanes, threads. Costs one fill for each contiguous run of a region.
 #pragma once
 
+#include <span>
+
 #include "driver/driver.hpp"
-#include "kmm/graph/task.hpp"
+#include "kmm/schedule/instruction.hpp"
 
 namespace kmm::engine {
 
@@ -13,7 +15,9 @@ namespace kmm::engine {
 /// integers negative and easy to recognise. Elements of odd size get single bytes 0xFC.
 inline constexpr std::uint32_t debug_pattern = 0xFFFCFFEE;
 
-/// For a task on a device: enqueues the fills on `stream`.
+/// Enqueues the fills on `stream`.
+driver::Status fill_unset(std::span<const schedule::Fill> fills, driver::Driver& driver, driver::StreamHandle stream);
+/// For a device function.
 driver::Status fill_unset(const graph::Task& task, driver::Driver& driver, driver::StreamHandle stream);
 /// For a task on the host: fills now.
 void fill_unset_on_host(const graph::Task& task);

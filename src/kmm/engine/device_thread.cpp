@@ -41,6 +41,7 @@ DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lane
       emitter_(emitter),
       device_times_(device_times),
       nvtx_(nvtx),
+      asks_about_kernels_(driver_.capabilities().asynchronous_kernel_errors),
       clock_(driver_, lanes.ordinal(device)),
       states_(lanes.size() / lanes.num_devices()),
       num_own_lanes_(states_.size() - num_launcher_lanes),
@@ -61,17 +62,12 @@ DeviceThread::~DeviceThread() {
     for (const EventHandle e : events_) (void)driver_.destroy_event(e);
 }
 
-void DeviceThread::push(graph::Vector<Instruction>& instructions) {
+void DeviceThread::push(schedule::InstructionList& instructions) {
     {
         const locks::Guard guard(queue_lock_);
-        if (queue_.empty())
-            queue_.swap(instructions);
-        else
-            queue_.insert(queue_.end(), std::make_move_iterator(instructions.begin()),
-                          std::make_move_iterator(instructions.end()));
+        queue_.take(instructions);
         queue_filled_.store(true, std::memory_order_seq_cst);
     }
-    instructions.clear();
     sleeper_.wake();
 }
 
@@ -164,10 +160,10 @@ bool DeviceThread::step() {
     const bool stopping = stop_.load();
     if (take()) {
         std::size_t fed = 0;
-        for (Instruction& i : batch_) {
+        batch_.for_each([&](const Instruction& i) {
             feed(i);
             if (++fed % feed_between_polls == 0 && poll()) mailbox_.help();
-        }
+        });
         batch_.clear();
         if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
     }
@@ -202,7 +198,7 @@ bool DeviceThread::step() {
     return true;
 }
 
-void DeviceThread::feed(Instruction& i) {
+void DeviceThread::feed(const Instruction& i) {
     const std::size_t slot = static_cast<std::size_t>(i.lane) - static_cast<std::size_t>(first_lane_);
     Lane& l = states_[slot];
     if (i.op != Instruction::Op::watch) {
@@ -220,7 +216,7 @@ void DeviceThread::feed(Instruction& i) {
 }
 
 /// Behind what it comes after.
-Status DeviceThread::put_on_stream(Instruction& i, Lane& l) {
+Status DeviceThread::put_on_stream(const Instruction& i, Lane& l) {
     Status status;
     const StreamHandle stream = lanes_.stream(i.lane, &status);
     if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, &own_events_);
@@ -229,7 +225,7 @@ Status DeviceThread::put_on_stream(Instruction& i, Lane& l) {
     const bool timed = for_trace || i.measure;
     TimedWork work;
     if (timed) work = clock_.begin(stream, for_trace);
-    status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream) : feed_copy(i, stream, l);
+    status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream, l) : feed_copy(i, stream, l);
     if (timed) {
         clock_.end(work, stream);
         l.timed.push_back({i.position, work, for_trace, i.measure, i.kernel_times});
@@ -260,10 +256,10 @@ void DeviceThread::report_failure(const Instruction& i, Status status) {
     Message m;
     m.error = errors_.device_error(device_, status,
                                    i.op == Instruction::Op::kernel ? "launching the kernel" : "copying a chunk");
-    if (i.task != nullptr) {
-        failed_.add(i.task->number);
+    if (i.task != 0) {
+        failed_.add(i.task);
         m.what = Message::What::task_failed;
-        m.task = i.task;
+        m.task_number = i.task;
         mailbox_.post(Message(m));
     }
     if (i.op != Instruction::Op::copy) return;
@@ -302,23 +298,38 @@ void DeviceThread::tell_times(LaneId id, Lane& lane, Position done) {
     }
 }
 
-Status DeviceThread::feed_kernel(Instruction& i, StreamHandle stream) {
-    graph::Task& task = *i.task;
-    if (failed_.concern(task)) {
-        failed_.add(task.number);
+/// Kernels that threw are told before the lane advances past them.
+void DeviceThread::end_tickets(Lane& lane, Position done) {
+    for (; !lane.tickets.empty() && lane.tickets.front().first <= done; lane.tickets.pop_front()) {
+        KernelTicket& ticket = lane.tickets.front().second;
+        if (ticket.failure.error == nullptr) continue;
+        Message m;
+        m.what = Message::What::kernel_threw;
+        m.task_number = ticket.task;
+        m.error = std::exchange(ticket.failure.error, nullptr);
+        mailbox_.post(std::move(m));
+    }
+}
+
+Status DeviceThread::feed_kernel(const Instruction& i, StreamHandle stream, Lane& l) {
+    if (failed_.concern(i.task, i.needed_tasks)) {
+        failed_.add(i.task);
         return {};
     }
-    if (task.kernel.function == nullptr) return {};  // an empty chunk launches nothing
-    if (const Status status = fill_unset(task, driver_, stream); !status.ok()) return status;
+    if (i.function == nullptr) return {};  // an empty chunk launches nothing
+    if (const Status status = fill_unset(i.fills, driver_, stream); !status.ok()) return status;
     driver::KernelLaunch launch;
-    launch.function = task.kernel.function;
-    launch.grid = {task.kernel.grid[0], task.kernel.grid[1], task.kernel.grid[2]};
-    launch.block = {task.kernel.block[0], task.kernel.block[1], task.kernel.block[2]};
-    launch.shared_bytes = task.kernel.shared_bytes;
-    launch.parameters = task.kernel.parameters;
-    launch.parameter_bytes = task.kernel.parameter_bytes;
-    launch.hooks = failed_.hooks_of(task);
-    const NamedRange range(nvtx_, task);
+    launch.function = i.function;
+    launch.grid = {i.grid[0], i.grid[1], i.grid[2]};
+    launch.block = {i.block[0], i.block[1], i.block[2]};
+    launch.shared_bytes = i.shared_bytes;
+    launch.parameters = i.parameters.data();
+    launch.parameter_bytes = i.parameters.size();
+    if (asks_about_kernels_) {
+        l.tickets.push_back({i.position, {&failed_, i.task, {i.needed_tasks.begin(), i.needed_tasks.end()}, {}}});
+        launch.hooks = l.tickets.back().second.hooks();
+    }
+    const NamedRange range(nvtx_, i.info);
     // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory
     // it must be told that it may use that much. Both are asked for once, before the launch.
     const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};
@@ -412,6 +423,7 @@ bool DeviceThread::poll() {
         progress = true;
         if (l.copying != nullptr && done == l.fed) std::exchange(l.copying, nullptr)->end();
         lanes_.completed(lane, done);
+        if (!l.tickets.empty()) end_tickets(l, done);
         if (!l.timed.empty()) [[unlikely]]
             tell_times(lane, l, done);
         Message m;

@@ -68,9 +68,9 @@ class DeviceThread {
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
-    /// Appends instructions (and empties the vector, whose memory it keeps): all of them, or none if it throws.
+    /// Appends instructions and empties the list, which keeps its memory: all of them, or none if it throws.
     /// Scheduler only.
-    void push(graph::Vector<Instruction>& instructions);
+    void push(schedule::InstructionList& instructions);
     /// No instruction comes any more, and every task counts as failed: nobody waits for a position that was not handed
     /// in, and the thread looks by itself how far the launchers' lanes are. To be called again when a device function
     /// has returned. Scheduler only.
@@ -94,6 +94,8 @@ class DeviceThread {
     struct Lane {
         graph::Deque<Pending> pending;  ///< recorded, not seen to have passed
         graph::Deque<Timed> timed;      ///< of work that was fed and is not seen to be done
+        /// Of kernels that were fed and are not seen to be done, for a driver that asks about them.
+        graph::Deque<std::pair<Position, KernelTicket>> tickets;
         Position recorded = 0;
         Position fed = 0;
         Position watched = 0;  ///< a callback is armed for this position
@@ -108,9 +110,10 @@ class DeviceThread {
     void lose_track() noexcept;
     void look_at_all_lanes();
     bool take() noexcept;
-    void feed(Instruction& instruction);
-    Status put_on_stream(Instruction& instruction, Lane& lane);
-    Status feed_kernel(Instruction& instruction, StreamHandle stream);
+    void feed(const Instruction& instruction);
+    Status put_on_stream(const Instruction& instruction, Lane& lane);
+    Status feed_kernel(const Instruction& instruction, StreamHandle stream, Lane& lane);
+    void end_tickets(Lane& lane, Position done);
     Status feed_copy(const Instruction& instruction, StreamHandle stream, Lane& lane);
     void report_failure(const Instruction& instruction, Status status);
     void tell_times(LaneId id, Lane& lane, Position done);
@@ -136,14 +139,15 @@ class DeviceThread {
     const trace::Emitter& emitter_;
     const bool device_times_;
     const bool nvtx_;
+    const bool asks_about_kernels_;
     DeviceClock clock_;
 
     // In cache lines of their own: what the scheduler writes for each batch, what this thread writes for each
     // instruction, and what both look at to sleep and wake.
     alignas(64) locks::TinyLock queue_lock_;
-    graph::Vector<Instruction> queue_ KMM_GUARDED_BY(queue_lock_);
+    schedule::InstructionList queue_ KMM_GUARDED_BY(queue_lock_);
     std::atomic<bool> queue_filled_{false};
-    alignas(64) graph::Vector<Instruction> batch_;
+    alignas(64) schedule::InstructionList batch_;
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
     std::atomic<bool> no_more_instructions_{false};

@@ -40,21 +40,19 @@ void Lanes::make_streams(std::uint32_t device) noexcept {
     }
 }
 
-driver::KernelHooks FailedTasks::hooks_of(graph::Task& task) noexcept {
-    task.failed_tasks = this;
+driver::KernelHooks KernelTicket::hooks() noexcept {
     driver::KernelHooks hooks;
-    hooks.failure = &task.kernel_failure;
-    hooks.user = &task;
+    hooks.failure = &failure;
+    hooks.user = this;
     hooks.skip = [](void* user) {
-        auto& t = *static_cast<graph::Task*>(user);
-        auto& failed = *static_cast<FailedTasks*>(t.failed_tasks);
-        const bool skip = failed.concern(t);
-        if (skip) failed.add(t.number);
+        const auto& ticket = *static_cast<const KernelTicket*>(user);
+        const bool skip = ticket.failed_tasks->concern(ticket.task, ticket.needed);
+        if (skip) ticket.failed_tasks->add(ticket.task);
         return skip;
     };
     hooks.failed = [](void* user) {
-        auto& t = *static_cast<graph::Task*>(user);
-        static_cast<FailedTasks*>(t.failed_tasks)->add(t.number);
+        const auto& ticket = *static_cast<const KernelTicket*>(user);
+        ticket.failed_tasks->add(ticket.task);
     };
     return hooks;
 }
@@ -87,7 +85,8 @@ Status Lanes::wait_for_lane(StreamHandle stream, LaneId lane, Scratch& scratch) 
     return status.ok() ? driver_.wait_event(stream, event) : status;
 }
 
-Status Lanes::come_after(LaneId lane, const FenceSet& fences, Scratch& scratch, RecordedEvents* recorded) {
+Status Lanes::come_after(LaneId lane, std::span<const graph::Fence> fences, Scratch& scratch,
+                         RecordedEvents* recorded) {
     Lane& mine = lanes_[index(lane)];
     for (const graph::Fence& f : fences) {
         std::atomic<Position>& known = mine.known[index(f.lane)];

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "driver/driver.hpp"
@@ -93,7 +94,8 @@ class Lanes {
     /// it has one, which is at or soon after the fence, otherwise after what is on the other lane now. If another
     /// thread has not put the work there yet, waits until it has (it never waits for us: work is handed out in an order
     /// that agrees with the dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
-    Status come_after(LaneId lane, const FenceSet& fences, Scratch& scratch, RecordedEvents* recorded = nullptr);
+    Status come_after(LaneId lane, std::span<const graph::Fence> fences, Scratch& scratch,
+                      RecordedEvents* recorded = nullptr);
     /// The same for a stream of the calling thread's that is no lane.
     Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
     /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that
@@ -157,22 +159,32 @@ class FailedTasks {
     }
 
     /// Whether the task has failed, or one that it needs: then its work must not run on what is not there.
-    bool concern(const graph::Task& task) const {
+    bool concern(TaskNumber task, std::span<const TaskNumber> needed) const {
         if (!any()) return false;
-        if (contains(task.number)) return true;
-        for (const TaskNumber n : task.open_data_predecessors)
+        if (contains(task)) return true;
+        for (const TaskNumber n : needed)
             if (contains(n)) return true;
         return false;
     }
-    /// The hooks of a kernel of the task: skipped behind a failure, and a failure of its own is known before what comes
-    /// after it begins. The task's record must outlive the kernel.
-    driver::KernelHooks hooks_of(graph::Task& task) noexcept;
+    bool concern(const graph::Task& task) const { return concern(task.number, task.open_data_predecessors); }
 
   private:
     mutable locks::Mutex mutex_;
     graph::UnorderedSet<TaskNumber> numbers_ KMM_GUARDED_BY(mutex_);
     bool all_ KMM_GUARDED_BY(mutex_) = false;
     std::atomic<std::size_t> count_{0};  ///< 0: none failed
+};
+
+/// A kernel on its way, for a driver that asks and tells about single ones.
+struct KernelTicket {
+    FailedTasks* failed_tasks;
+    TaskNumber task;
+    graph::Vector<TaskNumber> needed;  ///< tasks
+    driver::KernelFailure failure;
+
+    /// Skipped behind a failure, and a failure of its own is known before what comes after it begins. The ticket must
+    /// outlive the kernel.
+    driver::KernelHooks hooks() noexcept;
 };
 
 }  // namespace kmm::engine

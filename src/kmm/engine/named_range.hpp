@@ -17,13 +17,15 @@ class NamedRange {
   public:
     /// By the name of the task, or the place of its submit. Nothing if not `wanted`, or if the host has no memory for
     /// the name.
-    NamedRange(bool wanted, const graph::Task& task) noexcept {
+    NamedRange(bool wanted, const graph::Task& task) noexcept : NamedRange(wanted, task.info.get()) {}
+    /// Of a task with this information, or null: it has none.
+    NamedRange(bool wanted, const graph::SubmitInfo* info) noexcept {
         if (!wanted) return;
         try {
-            if (!task.info)
+            if (info == nullptr)
                 open("task");
             else
-                open(task.info->name.empty() ? to_string(task.info->location).c_str() : task.info->name.c_str());
+                open(info->name.empty() ? to_string(info->location).c_str() : info->name.c_str());
         } catch (const std::bad_alloc&) {
             // A profiler misses a name; the task goes on.
         }

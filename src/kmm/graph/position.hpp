@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kmm/graph/host_reserve.hpp"
 
@@ -55,6 +56,7 @@ class FenceSet {
     }
     void clear() noexcept { size_ = 0; }
     bool empty() const noexcept { return size_ == 0; }
+    std::span<const Fence> view() const noexcept { return {begin(), size_}; }
     std::size_t size() const noexcept { return size_; }
     Fence* begin() noexcept { return size_ <= inline_capacity ? inline_ : spilled_.data(); }
     Fence* end() noexcept { return begin() + size_; }

@@ -104,11 +104,11 @@ void Task::recycle() noexcept {
     waits_at_ready = 0;
     waited_for_memory = false;
     in_user_code.store(false, std::memory_order_relaxed);
+    kernel_failure.reset();
     custody.store(Custody::scheduler, std::memory_order_relaxed);
     failure.reset();
     thrown = nullptr;
     unworded.reset();
-    kernel_failure.error = nullptr;
     waiters.store(0, std::memory_order_relaxed);
 }
 

@@ -1,8 +1,8 @@
 // The record of one task, from submit to result, and the table that finds records by number.
 //
 // Owns: Task, TaskPool (free records), TaskTable (number -> record). Built by the submitting thread; after it is
-// published, every field but the atomics belongs to whoever holds the scheduler's baton, but for `kernel` and `body`,
-// which the thread that executes the task reads.
+// published, every field but the atomics belongs to whoever holds the scheduler's baton, but for `body` and what a
+// function is given, which the thread that executes the task reads.
 #pragma once
 
 #include <algorithm>
@@ -114,6 +114,7 @@ class SubmitInfoRef {
         reset();
         info_ = info;
     }
+    const SubmitInfo* get() const noexcept { return info_; }
     const SubmitInfo* operator->() const noexcept { return info_; }
     const SubmitInfo& operator*() const noexcept { return *info_; }
     explicit operator bool() const noexcept { return info_ != nullptr; }
@@ -274,8 +275,9 @@ struct Task {
     std::shared_ptr<Failure> failure;
     std::exception_ptr thrown;                 ///< what the task itself ended with, as far as it is known
     std::shared_ptr<const Unworded> unworded;  ///< likewise
-    void* failed_tasks = nullptr;              ///< engine::FailedTasks, for a kernel that looks at its turn
-    driver::KernelFailure kernel_failure;      ///< written by the driver before the launch counts as completed
+    /// Of kernels that a device function launched, on a driver that asks about them: written before they count as
+    /// completed.
+    std::shared_ptr<driver::KernelFailure> kernel_failure;
     std::atomic<std::uint32_t> waiters{0};
 
     Task() = default;

@@ -45,8 +45,10 @@ void RuntimeCore::give_up() noexcept {
 
 void RuntimeCore::take_back_what_is_not_on_its_way() noexcept {
     for (auto& instructions : outgoing_) {
-        for (const schedule::Instruction& i : instructions)
-            if (i.op == schedule::Instruction::Op::kernel) i.task->custody.store(Custody::scheduler);
+        instructions.for_each([this](const schedule::Instruction& i) {
+            if (i.op != schedule::Instruction::Op::kernel) return;
+            if (Task* const t = table_.find(i.task)) t->custody.store(Custody::scheduler);
+        });
         instructions.clear();
     }
     for (Task* const t : to_host_) {

@@ -187,7 +187,7 @@ class RuntimeCore final : public Runtime,
     void wait_idle();
 
     // schedule::Outbox
-    void instruct(std::uint32_t device, schedule::Instruction&& instruction) override KMM_REQUIRES(baton_);
+    void instruct(std::uint32_t device, const schedule::Instruction& instruction) override KMM_REQUIRES(baton_);
     void launch(std::uint32_t device, Task& task) override;
     void run_on_host(Task& task) override KMM_REQUIRES(baton_);
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
@@ -327,7 +327,7 @@ class RuntimeCore final : public Runtime,
     graph::Vector<engine::Message> messages_ KMM_GUARDED_BY(baton_);
     std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
     std::unique_ptr<schedule::Scheduler> scheduler_ KMM_POINTEE_GUARDED_BY(baton_);
-    std::vector<graph::Vector<schedule::Instruction>> outgoing_ KMM_GUARDED_BY(baton_);
+    std::vector<schedule::InstructionList> outgoing_ KMM_GUARDED_BY(baton_);
     graph::TaskList to_host_ KMM_GUARDED_BY(baton_);
 
     // ---- results

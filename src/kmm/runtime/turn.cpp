@@ -129,7 +129,8 @@ void RuntimeCore::handle(Message& m) {
         if (m.finished) memory_service_->device_advanced();
         break;
     case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
-    case Message::What::task_failed: scheduler_->task_failed(*m.task, m.error); break;
+    case Message::What::task_failed: scheduler_->task_failed(m.task_number, m.error); break;
+    case Message::What::kernel_threw: scheduler_->kernel_threw(m.task_number, m.error); break;
     case Message::What::copy_failed:
         scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
         break;
@@ -160,11 +161,8 @@ void RuntimeCore::flush() {
 
 // ---------------------------------------------------------------------------------------------------- Outbox
 
-void RuntimeCore::instruct(std::uint32_t device, schedule::Instruction&& instruction) {
-    const bool kernel = instruction.op == schedule::Instruction::Op::kernel;
-    Task* const task = instruction.task;
-    outgoing_[device].push_back(std::move(instruction));
-    if (kernel) task->custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+void RuntimeCore::instruct(std::uint32_t device, const schedule::Instruction& instruction) {
+    outgoing_[device].push(instruction);
 }
 
 void RuntimeCore::launch(std::uint32_t device, Task& task) {
@@ -320,7 +318,15 @@ void RuntimeCore::run_device_function(Task& task, std::uint32_t device, engine::
     if (at == resources.end())
         at = resources.insert(at, DeviceResourceAccess::make(info_->device(DeviceId(device)), *driver_, stream));
     DeviceResource* const resource = at->get();
-    const driver::KernelHooks hooks = failed_tasks_.hooks_of(task);
+    driver::KernelHooks hooks;
+    if (on_host_driver_) {
+        using engine::KernelTicket;
+        const auto ticket = std::allocate_shared<KernelTicket>(
+            graph::ReservedAllocator<KernelTicket>(),
+            KernelTicket{&failed_tasks_, task.number, task.open_data_predecessors, {}});
+        hooks = ticket->hooks();
+        task.kernel_failure = {ticket, &ticket->failure};
+    }
     DeviceResourceAccess::begin_task(*resource, task.chunk, &hooks);
     TaskContext context;
     context.addresses = task.addresses.data();

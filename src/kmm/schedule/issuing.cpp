@@ -115,25 +115,42 @@ void Scheduler::issue_kernel(Task& task) {
     for (const graph::AddressPatch& p : task.patches)
         std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
     list_open_predecessors(task);
+    list_fills(task);
+    instruction_waits_.clear();
+    for (const Fence& f : task.waits)
+        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
     Instruction instruction;
     instruction.op = Instruction::Op::kernel;
     instruction.lane = id;
     instruction.position = fence.position;
-    instruction.task = &task;
     instruction.mark = is_awaited_elsewhere(task);
     instruction.measure = kernel_times_.count_launch(task.kernel_times);
     instruction.kernel_times = task.kernel_times;
-    for (const Fence& f : task.waits)
-        if (f.lane != id && !passed(f)) instruction.waits.add(f);
+    instruction.waits = instruction_waits_.view();
+    instruction.task = task.number;
+    instruction.function = task.kernel.function;
+    std::copy_n(task.kernel.grid, 3, instruction.grid);
+    std::copy_n(task.kernel.block, 3, instruction.block);
+    instruction.shared_bytes = task.kernel.shared_bytes;
+    instruction.parameters = {task.kernel.parameters, task.kernel.parameter_bytes};
+    instruction.needed_tasks = task.open_data_predecessors;
+    instruction.fills = fills_;
+    instruction.info = task.info.get();
     residency_.issued(task, fence);
     l.in_flight.push_back({fence.position, &task});
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     ++counters_.kernels;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::launch, .lane = id, .position = fence.position, .task = task.number},
-                &instruction.waits);
-    outbox_.instruct(device, std::move(instruction));
+                &instruction_waits_);
+    outbox_.instruct(device, instruction);
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
     announce(task);
+}
+
+void Scheduler::list_fills(const Task& task) {
+    fills_.clear();
+    for (const graph::Unset& unset : task.unset) fills_.push_back(fill_of(task, unset));
 }
 
 void Scheduler::list_open_predecessors(Task& task) {
@@ -197,7 +214,7 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     instruction.op = Instruction::Op::copy;
     instruction.lane = id;
     instruction.position = fence.position;
-    instruction.task = task;
+    instruction.task = task != nullptr ? task->number : 0;
     instruction.chunk = &chunk;
     instruction.from = from;
     instruction.to = to;
@@ -205,8 +222,10 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     instruction.destination = destination;
     instruction.bytes = chunk.size_bytes;
     instruction.copied_at = chunk.copied_at;
+    instruction_waits_.clear();
     for (const Fence& f : waits)
-        if (f.lane != id && !passed(f)) instruction.waits.add(f);
+        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
+    instruction.waits = instruction_waits_.view();
     l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, from, to, chunk.copied_at});
     l.bytes_in_flight += chunk.size_bytes;
     ++in_flight_;
@@ -227,8 +246,8 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
                  .task = task != nullptr ? task->number : 0,
                  .array = chunk.array->number,
                  .bytes = chunk.size_bytes},
-                &instruction.waits);
-    outbox_.instruct(device, std::move(instruction));
+                &instruction_waits_);
+    outbox_.instruct(device, instruction);
     return fence;
 }
 
@@ -282,7 +301,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
     watch.op = Instruction::Op::watch;
     watch.lane = lane_id;
     watch.position = position;
-    outbox_.instruct(l.info.device, std::move(watch));
+    outbox_.instruct(l.info.device, watch);
     run_steps();
     retry_all();
 }

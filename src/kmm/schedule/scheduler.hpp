@@ -20,6 +20,7 @@
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/residency.hpp"
 #include "kmm/memory/tiers.hpp"
+#include "kmm/schedule/instruction.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 #include "kmm/schedule/lane_policy.hpp"
 #include "kmm/trace/events.hpp"
@@ -36,34 +37,11 @@ using graph::Task;
 using graph::TaskNumber;
 using memory::MemoryIndex;
 
-/// Work for one lane. Copied by value into a device's queue.
-struct Instruction {
-    enum class Op : std::uint8_t {
-        kernel,  ///< launch `task->kernel`
-        copy,    ///< `bytes` from `source` to `destination`
-        watch,   ///< nothing to do: report when `position`, which another thread put there, is done
-    };
-    Op op = Op::kernel;
-    LaneId lane = LaneId::none;
-    Position position = 0;
-    FenceSet waits;        ///< fences of other lanes that had not passed when it was issued
-    Task* task = nullptr;  ///< for copies: whom the copy is for, or null
-    memory::Chunk* chunk = nullptr;
-    MemoryIndex from{};
-    MemoryIndex to{};
-    std::uintptr_t source = 0;
-    std::uintptr_t destination = 0;
-    std::size_t bytes = 0;
-    std::uint64_t copied_at = 0;       ///< when residency requested the copy
-    bool mark = false;                 ///< another lane, or the host, will wait for exactly this position
-    bool measure = false;              ///< answer: `measured`
-    KernelTimes::Id kernel_times = 0;  ///< with `measure`
-};
-
 /// What the schedule hands to those who execute. Called under the scheduler's baton; must not block.
 class Outbox {
   public:
-    virtual void instruct(std::uint32_t device, Instruction&& instruction) = 0;
+    /// Copies the instruction. If it throws, nothing was handed out.
+    virtual void instruct(std::uint32_t device, const Instruction& instruction) = 0;
     virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
     virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
@@ -156,6 +134,10 @@ class Scheduler final : private memory::Requests {
     void lane_failed(LaneId lane, Position position, std::exception_ptr error);
     /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
     void task_failed(Task& task, std::exception_ptr error);
+    /// The same for whoever has only the number, by which the task is found until its lane has advanced past it.
+    void task_failed(TaskNumber number, std::exception_ptr error);
+    /// The task's kernel threw while it ran. Likewise.
+    void kernel_threw(TaskNumber number, std::exception_ptr thrown);
     /// The copy requested at `copied_at` did not happen. Comes before the lane advances past it.
     void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
                      std::exception_ptr error);
@@ -270,6 +252,7 @@ class Scheduler final : private memory::Requests {
     void executed(Task& task);
     void issue_launch(Task& task);
     void list_open_predecessors(Task& task);
+    void list_fills(const Task& task);
     void start_when_passed(Task& task);
     void start(Task& task);
     void retry_all();
@@ -306,6 +289,8 @@ class Scheduler final : private memory::Requests {
     KernelTimes kernel_times_;
     memory::PerMemory<Queue> queues_;
     graph::Vector<Step> steps_;
+    FenceSet instruction_waits_;  ///< of the instruction that is being made; keeps its memory
+    graph::Vector<Fill> fills_;   ///< likewise
     graph::Deque<Task*> barriers_;
     graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
     graph::TaskList changed_;   ///< in a fetch queue, with missing bytes that may have changed

@@ -92,8 +92,8 @@ void Scheduler::announce(Task& task) {
 }
 
 void Scheduler::executed(Task& task) {
-    if (task.kernel_failure.error != nullptr)
-        outbox_.kernel_failed(task, std::exchange(task.kernel_failure.error, nullptr));
+    if (task.kernel_failure != nullptr && task.kernel_failure->error != nullptr)
+        outbox_.kernel_failed(task, std::exchange(task.kernel_failure->error, nullptr));
     --in_flight_;
     --queues_[task.memory].in_flight;
     task.state.store(TaskState::executed, std::memory_order_relaxed);
@@ -167,6 +167,14 @@ void Scheduler::recycle_finished() {
 
 void Scheduler::task_failed(Task& task, std::exception_ptr error) {
     if (task.thrown == nullptr) task.thrown = error;
+}
+
+void Scheduler::task_failed(TaskNumber number, std::exception_ptr error) {
+    if (Task* const task = table_.find(number)) task_failed(*task, std::move(error));
+}
+
+void Scheduler::kernel_threw(TaskNumber number, std::exception_ptr thrown) {
+    if (Task* const task = table_.find(number)) outbox_.kernel_failed(*task, std::move(thrown));
 }
 
 void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_ptr error) {

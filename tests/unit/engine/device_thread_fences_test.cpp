@@ -63,14 +63,14 @@ class Machine {
         i.op = Instruction::Op::copy;
         i.lane = lane;
         i.position = position;
-        for (const Fence& f : after) i.waits.add(f);
+        i.waits = after;
         i.chunk = &chunk;
         i.to = kmm::memory::MemoryIndex::of_device(0);
         i.source = reinterpret_cast<std::uintptr_t>(host_memory.data() + num_copies);
         i.destination = reinterpret_cast<std::uintptr_t>(device_memory) + num_copies;
         ++num_copies;
         i.bytes = 1;
-        instructions.push_back(std::move(i));
+        instructions.push(i);
     }
     /// Hands the copies out, and returns when all of them and the events behind them are on the device's queues.
     void feed() {
@@ -110,7 +110,7 @@ class Machine {
     std::vector<std::byte> host_memory = std::vector<std::byte>(bytes, std::byte{1});
     std::size_t num_copies = 0;
     void* device_memory = nullptr;
-    kmm::graph::Vector<Instruction> instructions;
+    kmm::schedule::InstructionList instructions;
     std::unique_ptr<DeviceThread> thread = std::make_unique<DeviceThread>(0, 0, lanes, failed, this, mailbox, errors,
                                                                           kmm::trace::nobody_listens, false, false);
 };

@@ -38,8 +38,11 @@ using kmm::graph::LaneId;
 using kmm::graph::Position;
 using kmm::graph::Task;
 using kmm::memory::Chunk;
+using kmm::graph::Fence;
+using kmm::graph::TaskNumber;
 using kmm::schedule::Instruction;
-using Instructions = kmm::graph::Vector<Instruction>;
+using kmm::schedule::InstructionList;
+using Instructions = std::vector<Instruction>;
 
 constexpr LaneId compute{0};
 constexpr LaneId other_compute{1};
@@ -85,7 +88,8 @@ struct Fixture {
     Errors errors;
     int runtime = 0;
     std::atomic<int> num_run{0};
-    std::deque<Task> tasks;
+    std::atomic<int>* const counter = &num_run;  ///< the parameter of each kernel
+    TaskNumber num_kernels = 0;
     std::array<Position, 4> last{};
     Chunk chunk;
     std::array<std::byte, 256> host{};
@@ -104,21 +108,16 @@ struct Fixture {
         return lanes.stream(lane, &status);
     }
     Instruction kernel(LaneId lane) {
-        Task& task = tasks.emplace_back();
-        task.number = tasks.size();
-        task.kernel.function = &counting_kernel;
-        std::atomic<int>* const counter = &num_run;
-        task.kernel.parameter_bytes = sizeof(counter);
-        task.kernel.parameters = static_cast<std::byte*>(task.allocate_storage(sizeof(counter), alignof(void*)));
-        std::memcpy(task.kernel.parameters, &counter, sizeof(counter));
         Instruction i;
         i.lane = lane;
         i.position = ++last[kmm::graph::index_of(lane)];
-        i.task = &task;
+        i.task = ++num_kernels;
+        i.function = &counting_kernel;
+        i.parameters = std::as_bytes(std::span(&counter, 1));
         return i;
     }
     /// Of the host's memory to the device's, as far as the thread knows.
-    Instruction copy(Task* task = nullptr) {
+    Instruction copy(TaskNumber task = 0) {
         Instruction i;
         i.op = Instruction::Op::copy;
         i.lane = up;
@@ -134,8 +133,10 @@ struct Fixture {
         return i;
     }
     void push(Instructions instructions) {
-        thread->push(instructions);
-        EXPECT_TRUE(instructions.empty());
+        InstructionList list;
+        for (const Instruction& i : instructions) list.push(i);
+        thread->push(list);
+        EXPECT_TRUE(list.empty());
     }
     void push_kernels(LaneId lane, std::size_t count) {
         Instructions instructions;
@@ -246,7 +247,8 @@ TEST(DeviceThread, work_comes_after_its_fences_on_the_device) {
     Fixture f;
     f.driver.hold(f.stream(compute));
     Instruction second = f.kernel(other_compute);
-    second.waits.add({compute, 1});
+    const Fence fence{compute, 1};
+    second.waits = {&fence, 1};
     f.push({f.kernel(compute), std::move(second)});
     f.await_calls("launch", 2);
     EXPECT_EQ(f.num_run.load(), 0);
@@ -293,13 +295,11 @@ TEST(DeviceThread, a_copy_that_the_driver_refuses_is_tried_again) {
 TEST(DeviceThread, a_copy_that_fails_for_good_is_told_before_the_lane_advances_past_it) {
     Fixture f;
     for (std::uint64_t attempt = 1; attempt <= 3; ++attempt) f.driver.fail_call("copy", attempt, Code::unknown);
-    Task task;
-    task.number = 9;
-    f.push({f.copy(&task), f.copy()});
+    f.push({f.copy(9), f.copy()});
     const std::string text = Errors::of("copying a chunk", Code::unknown);
     const Message first = f.mailbox.next();
     EXPECT_EQ(first.what, Message::What::task_failed);
-    EXPECT_EQ(first.task, &task);
+    EXPECT_EQ(first.task_number, 9u);
     EXPECT_EQ(text_of(first.error), text);
     const Message second = f.mailbox.next();
     EXPECT_EQ(second.what, Message::What::copy_failed);
@@ -317,11 +317,12 @@ TEST(DeviceThread, a_kernel_that_cannot_be_launched_fails_its_task_and_skips_tho
     Fixture f;
     f.driver.fail_call("launch", 1, Code::launch_failed);
     Instructions instructions{f.kernel(compute), f.kernel(compute), f.kernel(compute)};
-    f.tasks[1].open_data_predecessors = {1};
+    const TaskNumber needed = 1;
+    instructions[1].needed_tasks = {&needed, 1};
     f.push(std::move(instructions));
     const Message m = f.mailbox.next();
     EXPECT_EQ(m.what, Message::What::task_failed);
-    EXPECT_EQ(m.task, &f.tasks[0]);
+    EXPECT_EQ(m.task_number, 1u);
     EXPECT_EQ(text_of(m.error), Errors::of("launching the kernel", Code::launch_failed));
     f.expect_advance(compute, 3);
     EXPECT_EQ(f.num_run.load(), 1);

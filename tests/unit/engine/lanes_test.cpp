@@ -25,6 +25,7 @@ using kmm::driver::testing::ForwardingDriver;
 using kmm::driver::testing::ScriptedDriver;
 using kmm::driver::testing::ScriptedOptions;
 using kmm::engine::FailedTasks;
+using kmm::engine::KernelTicket;
 using kmm::engine::Lanes;
 using kmm::graph::Fence;
 using kmm::graph::FenceSet;
@@ -73,7 +74,7 @@ struct Fixture {
         lanes.enqueued(lane, position);
     }
     bool come_after(LaneId lane, std::initializer_list<Fence> fences) {
-        return lanes.come_after(lane, set_of(fences), scratch).ok();
+        return lanes.come_after(lane, set_of(fences).view(), scratch).ok();
     }
     std::size_t num_records() const { return driver.count("record_event"); }
     std::size_t num_waits() const { return driver.count("wait_event"); }
@@ -309,18 +310,13 @@ TEST(FailedTasks, concern_themselves_and_those_that_need_their_data) {
 
 TEST(FailedTasks, a_kernel_is_skipped_behind_a_failure_and_then_counts_as_failed) {
     FailedTasks failed;
-    Task first;
-    first.number = 1;
-    Task second;
-    second.number = 2;
-    second.open_data_predecessors = {1};
-    Task third;
-    third.number = 3;
-    third.open_data_predecessors = {2};
-    const auto hooks = failed.hooks_of(first);
-    EXPECT_EQ(hooks.failure, &first.kernel_failure);
-    const auto next = failed.hooks_of(second);
-    const auto last = failed.hooks_of(third);
+    KernelTicket first{&failed, 1, {}, {}};
+    KernelTicket second{&failed, 2, {1}, {}};
+    KernelTicket third{&failed, 3, {2}, {}};
+    const auto hooks = first.hooks();
+    EXPECT_EQ(hooks.failure, &first.failure);
+    const auto next = second.hooks();
+    const auto last = third.hooks();
     EXPECT_FALSE(next.skip(next.user));
     hooks.failed(hooks.user);
     EXPECT_TRUE(next.skip(next.user));

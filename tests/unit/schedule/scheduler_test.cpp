@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -49,6 +50,7 @@ class Stage final : public Outbox {
     Array& make_array(std::size_t chunks, std::size_t bytes = unit) {
         arrays_.push_back(std::make_unique<Array>());
         Array& a = *arrays_.back();
+        a.element_bytes = 4;
         a.chunks = std::vector<Chunk>(chunks);
         for (std::size_t i = 0; i < chunks; i++) {
             a.chunks[i].array = &a;
@@ -114,7 +116,7 @@ class Stage final : public Outbox {
                 const Instruction& i = instructions[finished_++];
                 for (const Fence& f : i.waits) EXPECT_TRUE(done(f)) << "work was handed out before what it waits for";
                 completed[i.lane] = i.position;
-                if (i.op == Instruction::Op::kernel) ran.push_back(i.task->number);
+                if (i.op == Instruction::Op::kernel) ran.push_back(i.task);
                 scheduler->advance(i.lane, i.position);
             } else {
                 Task* t = on_host.front();
@@ -137,7 +139,10 @@ class Stage final : public Outbox {
     }
 
     // Outbox
-    void instruct(std::uint32_t, Instruction&& i) override { instructions.push_back(std::move(i)); }
+    void instruct(std::uint32_t, const Instruction& i) override {
+        instructions.push_back(i);
+        instructions.back().waits = fences_.emplace_back(i.waits.begin(), i.waits.end());
+    }
     void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
     void run_on_host(Task& t) override { on_host.push_back(&t); }
     void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
@@ -191,6 +196,7 @@ class Stage final : public Outbox {
     std::vector<TaskNumber> waits_ended;
 
   private:
+    std::deque<std::vector<Fence>> fences_;  // that instructions point to
     std::size_t num_devices_ = 0;
     std::size_t finished_ = 0;
     std::map<MemoryIndex, std::uintptr_t> next_address_;
@@ -205,7 +211,7 @@ TEST(Scheduler, a_kernel_is_handed_out_behind_its_predecessor_without_waiting_fo
     Task& second = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, false}}, {first.number});
     s.dispatch();
     ASSERT_EQ(s.instructions.size(), 2u);
-    EXPECT_EQ(s.instructions[1].task, &second);
+    EXPECT_EQ(s.instructions[1].task, second.number);
     EXPECT_EQ(s.instructions[1].lane, s.instructions[0].lane) << "a successor stays in its predecessor's lane";
     s.finish();
     EXPECT_TRUE(s.scheduler->idle());

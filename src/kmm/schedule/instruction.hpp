@@ -1,0 +1,158 @@
+// Work for one lane, as the schedule hands it to a device's thread.
+//
+// Owns: plain values, and lists of them. Must not know: drivers, threads. An instruction points into no task: a
+// device's thread that runs through a list reads memory that was written in one piece, and touches no record that the
+// scheduler and the program's threads write.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "kmm/graph/task.hpp"
+#include "kmm/schedule/kernel_times.hpp"
+
+namespace kmm::schedule {
+
+/// Debug mode: memory that is filled with a pattern before a kernel runs (engine/debug_pattern.hpp).
+struct Fill {
+    std::uintptr_t address = 0;
+    std::size_t element_bytes = 0;
+    std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+    std::int64_t strides[detail::max_rank] = {};  ///< in elements
+};
+
+/// What the task finds without content, once it has addresses.
+Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept;
+
+/// What lists of instructions are made of, and what their spans point to, is copied by `InstructionList::push`.
+struct Instruction {
+    enum class Op : std::uint8_t {
+        kernel,  ///< launch `kernel`
+        copy,    ///< `bytes` from `source` to `destination`
+        watch,   ///< nothing to do: report when `position`, which another thread put there, is done
+    };
+    Op op = Op::kernel;
+    bool mark = false;     ///< another lane, or the host, will wait for exactly this position
+    bool measure = false;  ///< of a kernel; answer: `Scheduler::measured`
+    graph::LaneId lane = graph::LaneId::none;
+    KernelTimes::Id kernel_times = 0;  ///< with `measure`
+    graph::Position position = 0;
+    std::span<const graph::Fence> waits;  ///< fences of other lanes that had not passed when it was issued
+    graph::TaskNumber task = 0;           ///< whose kernel it is, or whom the copy is for; 0: nobody
+
+    // ---- of a kernel
+    const void* function = nullptr;  ///< null: an empty chunk, which launches nothing
+    std::uint32_t grid[3] = {1, 1, 1};
+    std::uint32_t block[3] = {1, 1, 1};
+    std::uint32_t shared_bytes = 0;
+    std::span<const std::byte> parameters;
+    std::span<const graph::TaskNumber> needed_tasks;  ///< not settled when it was issued: a failure there skips it
+    std::span<const Fill> fills;
+    const graph::SubmitInfo* info = nullptr;  ///< for names; valid until the task is settled
+
+    // ---- of a copy
+    memory::Chunk* chunk = nullptr;
+    memory::MemoryIndex from{};
+    memory::MemoryIndex to{};
+    std::uintptr_t source = 0;
+    std::uintptr_t destination = 0;
+    std::size_t bytes = 0;
+    std::uint64_t copied_at = 0;  ///< when residency requested the copy
+};
+
+/// Instructions in the order in which they are to be carried out, with all that their spans point to. Keeps its memory
+/// when it is emptied. Not thread-safe.
+class InstructionList {
+  public:
+    bool empty() const noexcept { return instructions_.empty(); }
+    std::size_t size() const noexcept { return instructions_.size(); }
+    /// Copies it. Nothing is changed if it throws. O(what its spans point to).
+    void push(const Instruction& instruction) {
+        const std::size_t bytes = parameters_.size();
+        const std::size_t fences = fences_.size();
+        const std::size_t tasks = tasks_.size();
+        const std::size_t fills = fills_.size();
+        try {
+            append(fences_, instruction.waits);
+            append(tasks_, instruction.needed_tasks);
+            append(fills_, instruction.fills);
+            append(parameters_, instruction.parameters);
+            parameters_.resize(aligned(parameters_.size()));
+            instructions_.push_back(instruction);
+        } catch (...) {
+            parameters_.resize(bytes);
+            fences_.resize(fences);
+            tasks_.resize(tasks);
+            fills_.resize(fills);
+            throw;
+        }
+    }
+    /// Moves all of `other` to the end, and leaves it empty. Neither is changed if it throws.
+    void take(InstructionList& other) {
+        if (empty()) return swap(other);
+        reserve(instructions_, other.instructions_.size());
+        reserve(parameters_, other.parameters_.size());
+        reserve(fences_, other.fences_.size());
+        reserve(tasks_, other.tasks_.size());
+        reserve(fills_, other.fills_.size());
+        append(instructions_, std::span<const Instruction>(other.instructions_));
+        append(parameters_, std::span<const std::byte>(other.parameters_));
+        append(fences_, std::span<const graph::Fence>(other.fences_));
+        append(tasks_, std::span<const graph::TaskNumber>(other.tasks_));
+        append(fills_, std::span<const Fill>(other.fills_));
+        other.clear();
+    }
+    void swap(InstructionList& other) noexcept {
+        instructions_.swap(other.instructions_);
+        parameters_.swap(other.parameters_);
+        fences_.swap(other.fences_);
+        tasks_.swap(other.tasks_);
+        fills_.swap(other.fills_);
+    }
+    void clear() noexcept {
+        instructions_.clear();
+        parameters_.clear();
+        fences_.clear();
+        tasks_.clear();
+        fills_.clear();
+    }
+    /// Calls `f(const Instruction&)` for each, in order; spans are valid until the list is changed.
+    template<typename F> void for_each(F&& f) {
+        const std::byte* parameters = parameters_.data();
+        const graph::Fence* fence = fences_.data();
+        const graph::TaskNumber* task = tasks_.data();
+        const Fill* fill = fills_.data();
+        for (Instruction& i : instructions_) {
+            i.parameters = {parameters, i.parameters.size()};
+            i.waits = {fence, i.waits.size()};
+            i.needed_tasks = {task, i.needed_tasks.size()};
+            i.fills = {fill, i.fills.size()};
+            parameters += aligned(i.parameters.size());
+            fence += i.waits.size();
+            task += i.needed_tasks.size();
+            fill += i.fills.size();
+            f(static_cast<const Instruction&>(i));
+        }
+    }
+
+  private:
+    /// Parameters begin at multiples of what any of them may be aligned to.
+    static constexpr std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
+    template<typename T> static void append(graph::Vector<T>& to, std::span<const T> what) {
+        to.insert(to.end(), what.begin(), what.end());
+    }
+    /// Grows as push_back does, so that many small lists behind each other cost no more than one.
+    template<typename T> static void reserve(graph::Vector<T>& v, std::size_t more) {
+        if (v.capacity() - v.size() < more) v.reserve(std::max(v.size() + more, 2 * v.capacity()));
+    }
+
+    graph::Vector<Instruction> instructions_;
+    graph::Vector<std::byte> parameters_;
+    graph::Vector<graph::Fence> fences_;
+    graph::Vector<graph::TaskNumber> tasks_;
+    graph::Vector<Fill> fills_;
+};
+
+}  // namespace kmm::schedule
