@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include "driver/locks.hpp"
 #include "rapids_logger/logger.hpp"
 #include "rmm/process_events.hpp"
+#include "rmm/status.hpp"
 
 namespace rapids_logger {
 inline namespace kmm_v0 {
@@ -55,7 +55,7 @@ struct output {
         pending.clear();
         if (error == 0 || reported) return;
         reported = true;
-        std::fprintf(stderr, "rmm: could not write to the log file '%s': %s\n", name.c_str(), std::strerror(error));
+        rmm::detail::report_misuse("could not write to the log file '", name, "': ", std::strerror(error));
     }
 };
 
