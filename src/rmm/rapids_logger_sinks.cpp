@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <new>
 #include <ostream>
 #include <stdexcept>
 #include <system_error>
@@ -75,9 +76,12 @@ struct sink::state final : process_observer {
         file.write_out();
     }
     void after_fork(bool in_child) noexcept override KMM_RELEASE(mutex) {
-        if (in_child && !delivers_here()) {  // whoever did is not here
-            waiting.clear();
-            delivering = false;
+        if (in_child) {
+            if (!delivers_here()) {  // whoever did is not here
+                waiting.clear();
+                delivering = false;
+            }
+            new (&free_again) kmm::locks::Condition;  // nor who waited there
         }
         mutex.unlock();
     }

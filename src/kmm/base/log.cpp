@@ -80,6 +80,7 @@ void Destination::after_fork(bool in_child) noexcept {
         last_words = nullptr;
         delivering = delivers_here;
         calling = delivers_here;
+        new (&progress) locks::Condition;  // who waited there does not exist here
     }
     mutex.unlock();
 }
