@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <exception>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "driver/locks.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -221,7 +221,7 @@ void allocation_log::attempt(Work work) noexcept {
 }
 
 void allocation_log::report(const char* what) noexcept {
-    if (!std::exchange(reported_, true)) std::fprintf(stderr, "rmm: a sink of a logging adaptor failed: %s\n", what);
+    if (!std::exchange(reported_, true)) rmm::detail::report_misuse("a sink of a logging adaptor failed: ", what);
 }
 
 void allocation_log::hand_over() noexcept {

@@ -38,7 +38,7 @@ class open_file {
 };
 
 void report_no_dump() noexcept {
-    std::fprintf(stderr, "rmm: could not write %s; is the working directory writable?\n", dump_file);
+    rmm::detail::report_misuse("could not write ", dump_file, "; is the working directory writable?");
 }
 
 }  // namespace

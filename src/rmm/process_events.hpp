@@ -11,6 +11,7 @@ namespace detail {
 /// so that whoever locks in that order cannot get stuck; after the fork in the reverse order.
 class process_observer {
   public:
+    /// Who writes to loggers or sinks; loggers; sinks. The log of kmm writes to the program's handler.
     enum class place { log, logger, sink };
 
     process_observer(const process_observer&) = delete;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "driver/locks.hpp"
+#include "driver/log_level.hpp"
 #include "rmm/process_events.hpp"
 
 namespace rapids_logger {
@@ -20,19 +21,10 @@ namespace {
 
 using rmm::detail::process_observer;
 
-const char* name_of(level_enum level) noexcept {
-    switch (level) {
-    case level_enum::trace: return "trace";
-    case level_enum::debug: return "debug";
-    case level_enum::info: return "info";
-    case level_enum::warn: return "warning";
-    case level_enum::error: return "error";
-    case level_enum::critical: return "critical";
-    case level_enum::off:
-    case level_enum::n_levels: break;
-    }
-    return "off";
-}
+static_assert(static_cast<int>(level_enum::trace) == kmm::log::trace &&
+                  static_cast<int>(level_enum::warn) == kmm::log::warn &&
+                  static_cast<int>(level_enum::off) == kmm::log::off,
+              "a level has one number");
 
 /// Levels that a message can have.
 bool is_loggable(level_enum level) noexcept { return level < level_enum::off; }
@@ -68,7 +60,7 @@ struct message {
 bool append_field(std::string* field, char letter, const message& m) {
     switch (letter) {
     case 'v': *field += m.text; return true;
-    case 'l': *field += name_of(m.level); return true;
+    case 'l': *field += kmm::log::name_of(static_cast<kmm::log::Level>(m.level)); return true;
     case 'n': *field += m.logger_name; return true;
     case 't': append_number(field, rmm::detail::thread_id(), 1); return true;
     case 'P': append_number(field, getpid(), 1); return true;

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <new>
 #include <ostream>
 #include <stdexcept>
 #include <system_error>
@@ -19,6 +19,7 @@
 #include "driver/locks.hpp"
 #include "rapids_logger/logger.hpp"
 #include "rmm/process_events.hpp"
+#include "rmm/status.hpp"
 
 namespace rapids_logger {
 inline namespace kmm_v0 {
@@ -55,7 +56,7 @@ struct output {
         pending.clear();
         if (error == 0 || reported) return;
         reported = true;
-        std::fprintf(stderr, "rmm: could not write to the log file '%s': %s\n", name.c_str(), std::strerror(error));
+        rmm::detail::report_misuse("could not write to the log file '", name, "': ", std::strerror(error));
     }
 };
 
@@ -75,9 +76,12 @@ struct sink::state final : process_observer {
         file.write_out();
     }
     void after_fork(bool in_child) noexcept override KMM_RELEASE(mutex) {
-        if (in_child && !delivers_here()) {  // whoever did is not here
-            waiting.clear();
-            delivering = false;
+        if (in_child) {
+            if (!delivers_here()) {  // whoever did is not here
+                waiting.clear();
+                delivering = false;
+            }
+            new (&free_again) kmm::locks::Condition;  // nor who waited there
         }
         mutex.unlock();
     }

@@ -308,6 +308,18 @@ TEST(KernelHandle, is_one_for_each_kernel_on_every_thread) {
     EXPECT_EQ(handle->function, reinterpret_cast<const void*>(&do_nothing));
 }
 
+TEST(KernelHandle, stays_the_same_however_many_kernels_there_are) {
+    static char functions[5000][16];  // addresses of kernels that nobody launches
+    const auto run = kmm::emulation::kernel_handle(&do_nothing)->run_blocks;
+    std::vector<const kmm::driver::HostKernel*> handles;
+    for (const auto& function : functions) {
+        handles.push_back(kmm::emulation::detail::find_kernel(function, run));
+        ASSERT_EQ(handles.back()->function, function);
+    }
+    for (std::size_t i = 0; i < handles.size(); ++i)
+        ASSERT_EQ(kmm::emulation::detail::find_kernel(functions[i], run), handles[i]);
+}
+
 TEST(KernelHandle, of_a_kernel_known_at_compile_time_runs_it) {
     Data<int> out(64);
     const auto* const handle = kmm::emulation::kernel_handle<&meet_at_two_barriers>();

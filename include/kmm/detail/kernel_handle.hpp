@@ -3,11 +3,10 @@
 // Owns: the cache of native handles of this process's user code. Must not know: the runtime. Any thread. C++17.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
 
 #include "kmm/core/backends.hpp"
+#include "kmm/detail/kernel_handle_table.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/emulation.hpp"
 #include "kmm/emulation/vector_types.hpp"
@@ -30,50 +29,8 @@ struct FileKind {};
 #if KMM_USE_CUDA
 inline constexpr LauncherInfo::Mode kernel_mode = LauncherInfo::Mode::cuda;
 
-/// Handles already asked for, by kernel and device. Lock-free: an entry is published by its kernel, once, and never
-/// changes; when the table is full it is searched, and the driver asked (0.2 µs), each time.
-class KernelHandleCache {
-  public:
-    const void* find(const void* kernel, int device) const noexcept {
-        for (std::size_t probe = 0; probe < num_entries; probe++) {
-            const Entry& entry = entries_[slot(kernel, device, probe)];
-            const int state = entry.state.load(std::memory_order_acquire);
-            if (state == empty) return nullptr;
-            if (state == ready && entry.kernel == kernel && entry.device == device) return entry.handle;
-        }
-        return nullptr;
-    }
-    void insert(const void* kernel, int device, const void* handle) noexcept {
-        for (std::size_t probe = 0; probe < num_entries; probe++) {
-            Entry& entry = entries_[slot(kernel, device, probe)];
-            int expected = empty;
-            if (!entry.state.compare_exchange_strong(expected, filling, std::memory_order_acquire)) continue;
-            entry.kernel = kernel;
-            entry.device = device;
-            entry.handle = handle;
-            entry.state.store(ready, std::memory_order_release);
-            return;
-        }
-    }
-
-  private:
-    enum : int { empty, filling, ready };
-    struct Entry {
-        std::atomic<int> state{empty};
-        int device = 0;
-        const void* kernel = nullptr;
-        const void* handle = nullptr;
-    };
-    static constexpr std::size_t num_entries = 1024;  // kernels times devices of a large program; 24 KiB
-    static std::size_t slot(const void* kernel, int device, std::size_t probe) noexcept {
-        // Functions are 16-byte aligned at least: the low bits say nothing.
-        return ((reinterpret_cast<std::uintptr_t>(kernel) >> 4) * 31 + static_cast<std::size_t>(device) + probe) %
-               num_entries;
-    }
-    Entry entries_[num_entries];
-};
-
-inline KernelHandleCache kernel_handle_cache;
+/// Handles already asked for, by kernel and ordinal of the device.
+inline KernelHandleTable<> kernel_handles;
 
 /// Makes a device current in the user's copy of the CUDA runtime for a scope.
 class UserDeviceScope {
@@ -98,7 +55,8 @@ class UserDeviceScope {
 template<typename... P>
 const void* kernel_handle(void (*kernel)(P...), int ordinal) {
     const void* symbol = reinterpret_cast<const void*>(kernel);
-    if (const void* known = kernel_handle_cache.find(symbol, ordinal)) return known;
+    const auto variant = static_cast<std::uintptr_t>(ordinal);
+    if (const void* known = kernel_handles.find(symbol, variant)) return known;
     UserDeviceScope scope(ordinal);
     cudaFunction_t function = nullptr;
     const cudaError_t status = cudaGetFuncBySymbol(&function, symbol);
@@ -107,8 +65,9 @@ const void* kernel_handle(void (*kernel)(P...), int ordinal) {
         throw_kernel_not_found(LauncherInfo::Mode::cuda, ordinal, static_cast<int>(status), cudaGetErrorName(status),
                                cudaGetErrorString(status));
     }
-    kernel_handle_cache.insert(symbol, ordinal, reinterpret_cast<const void*>(function));
-    return reinterpret_cast<const void*>(function);
+    const void* handle = reinterpret_cast<const void*>(function);
+    (void)kernel_handles.insert(symbol, variant, handle);  // without memory for it, the driver is asked again
+    return handle;
 }
 
 #elif KMM_USE_HIP

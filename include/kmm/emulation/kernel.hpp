@@ -13,25 +13,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "kmm/detail/kernel_parameters.hpp"
 #include "kmm/driver/host_kernel.hpp"
 #include "kmm/emulation/engine.hpp"
 
 namespace kmm::emulation {
 namespace detail {
-
-/// Where parameter `index` lies in the packed parameters: in order, each at its natural alignment. With index ==
-/// sizeof...(P): the size of all.
-template<class... P>
-constexpr std::size_t parameter_offset(std::size_t index) {
-    const std::size_t sizes[] = {sizeof(P)..., 0};
-    const std::size_t alignments[] = {alignof(P)..., 1};
-    std::size_t at = 0;
-    for (std::size_t i = 0;; i++) {
-        at = (at + alignments[i] - 1) / alignments[i] * alignments[i];
-        if (i == index) return at;
-        at += sizes[i];
-    }
-}
 
 template<class... P>
 constexpr std::size_t parameter_alignment() {
@@ -67,8 +54,9 @@ template<class... P>
 struct AnyKernel {
     template<std::size_t... I>
     static void call(void (*kernel)(P...), const char* bytes, std::index_sequence<I...>) {
+        [[maybe_unused]] constexpr auto offsets = kmm::detail::parameter_offsets<P...>();
         (void)bytes;
-        kernel(*reinterpret_cast<const P*>(bytes + parameter_offset<P...>(I))...);
+        kernel(*reinterpret_cast<const P*>(bytes + offsets[I])...);
     }
     static void start(Block& block) {
         const auto kernel = reinterpret_cast<void (*)(P...)>(const_cast<void*>(block.function));
@@ -93,7 +81,7 @@ void run_kernel(const driver::HostKernel& kernel, const driver::HostLaunchGeomet
                 std::uint64_t first, std::uint64_t last) {
     static_assert((std::is_object_v<P> && ...), "a kernel takes its parameters by value");
     constexpr std::size_t alignment = parameter_alignment<P...>();
-    constexpr std::size_t size = parameter_offset<P...>(sizeof...(P));
+    constexpr std::size_t size = kmm::detail::parameter_offsets<P...>()[sizeof...(P)];
     if (reinterpret_cast<std::uintptr_t>(parameters) % alignment == 0) {
         run_blocks(kernel, geometry, parameters, first, last, &Kernel::start);
     } else {

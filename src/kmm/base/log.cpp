@@ -5,9 +5,6 @@
 // which ends when nothing is left.
 #include "kmm/base/log.hpp"
 
-#include <pthread.h>
-
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -22,29 +20,13 @@
 #include "driver/never_destroyed.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/error.hpp"
+#include "rmm/process_events.hpp"
 
 namespace kmm {
 
 namespace log {
 
 namespace {
-
-constexpr const char* accepted_names = "trace, debug, info, warn, error, critical, off";
-
-std::optional<int> parse_level(const std::string& name) {
-    static constexpr struct {
-        const char* name;
-        int level;
-    } known[] = {{"trace", trace}, {"debug", debug}, {"info", info},         {"warn", warn}, {"warning", warn},
-                 {"err", error},   {"error", error}, {"critical", critical}, {"off", off}};
-    for (const auto& entry : known) {
-        const std::string lower = entry.name;
-        std::string upper = lower;
-        for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-        if (name == lower || name == upper) return entry.level;
-    }
-    return std::nullopt;
-}
 
 // So many lines wait for a handler that blocks, or for a pipe that nobody reads; what comes after them is counted.
 constexpr std::size_t most_waiting = 1024;
@@ -56,7 +38,18 @@ struct Line {
     std::string text;
 };
 
-struct Destination {
+struct Destination final : rmm::detail::process_observer {
+    Destination() {
+        enlist(place::log);
+        // Not in at_exit(), which the list of observers is locked for: the handler may make a sink, and enlist it.
+        (void)std::atexit([] { flush(); });
+    }
+    ~Destination() { withdraw(place::log); }
+
+    void before_fork() noexcept override KMM_ACQUIRE(mutex) { mutex.lock(); }
+    void after_fork(bool in_child) noexcept override KMM_RELEASE(mutex);
+    void at_exit() noexcept override {}
+
     locks::Mutex mutex;
     locks::Condition progress;
     std::deque<Line> waiting KMM_GUARDED_BY(mutex);
@@ -78,40 +71,31 @@ Destination& destination() { return driver::never_destroyed<Destination>(); }
 
 thread_local bool delivers_here = false;
 
+/// The parent delivers what it has; the child begins with nothing, and without the thread that was at it.
+void Destination::after_fork(bool in_child) noexcept {
+    if (in_child) {
+        waiting.clear();
+        delivered = written;
+        dropped = 0;
+        last_words = nullptr;
+        delivering = delivers_here;
+        calling = delivers_here;
+        new (&progress) locks::Condition;  // who waited there does not exist here
+    }
+    mutex.unlock();
+}
+
 int level_from_environment() noexcept {
     const char* text = std::getenv("KMM_LOG_LEVEL");
     if (text == nullptr || *text == '\0') return warn;
-    try {
-        if (std::optional<int> parsed = parse_level(text)) return *parsed;
-    } catch (...) {
-        return warn;
-    }
-    std::fprintf(stderr, "[kmm] [warning] KMM_LOG_LEVEL=%s is not understood: use %s\n", text, accepted_names);
+    if (const std::optional<Level> level = level_named(text)) return *level;
+    std::fprintf(stderr, "[kmm] [warning] KMM_LOG_LEVEL=%s is not understood: use %s\n", text, accepted_level_names);
     return warn;
 }
-
-}  // namespace
-
-const char* refuse_level(const std::string& name) { return parse_level(name) ? nullptr : accepted_names; }
-
-namespace {
 
 std::atomic<int>& current_level() noexcept {
     static std::atomic<int> level{level_from_environment()};
     return level;
-}
-
-const char* label(Level level) noexcept {
-    switch (level) {
-    case trace: return "trace";
-    case debug: return "debug";
-    case info: return "info";
-    case warn: return "warning";
-    case error: return "error";
-    case critical:
-    case off: break;
-    }
-    return "critical";
 }
 
 }  // namespace
@@ -125,7 +109,7 @@ void hand_out(int level, const char* text, void (*handler)(int, const char*, voi
         if (handler != nullptr)
             handler(level, text, user);
         else
-            std::fprintf(stderr, "[kmm] [%s] %s\n", label(static_cast<Level>(level)), text);
+            std::fprintf(stderr, "[kmm] [%s] %s\n", name_of(static_cast<Level>(level)), text);
     } catch (...) {
         // A handler that throws breaks its contract; a log line is no reason to end a thread.
         std::fprintf(stderr, "[kmm] [error] the log handler threw; the message was: %s\n", text);
@@ -174,30 +158,8 @@ void deliver() noexcept {
     to.progress.notify_all();
 }
 
-/// The parent delivers what it has; the child begins with nothing, and without the thread that was at it.
-void watch_forks() noexcept {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        // Unchecked: what the first takes the others let go, in other calls of the system.
-        (void)pthread_atfork([]() KMM_UNCHECKED_LOCKS { destination().mutex.lock(); },
-                             []() KMM_UNCHECKED_LOCKS { destination().mutex.unlock(); },
-                             []() KMM_UNCHECKED_LOCKS {
-                                 Destination& to = destination();
-                                 to.waiting.clear();
-                                 to.delivered = to.written;
-                                 to.dropped = 0;
-                                 to.last_words = nullptr;
-                                 to.delivering = delivers_here;
-                                 to.calling = delivers_here;
-                                 to.mutex.unlock();
-                             });
-        (void)std::atexit([] { flush(); });
-    });
-}
-
 /// Returns whether the caller must see to the delivery. `stays`: the text is there until the process ends.
 bool queue(Level level, const char* text, bool stays) noexcept {
-    watch_forks();
     Destination& to = destination();
     const locks::Guard lock(to.mutex);
     ++to.written;
@@ -290,11 +252,12 @@ bool& of_library_thread() noexcept {
 }  // namespace log
 
 void set_global_log_level(const std::string& name) {
-    const std::optional<int> parsed = log::parse_level(name);
-    if (!parsed) {
-        throw InvalidArgument("set_global_log_level: \"" + name + "\" is not a level: use " + log::accepted_names);
+    const std::optional<log::Level> level = log::level_named(name);
+    if (!level) {
+        throw InvalidArgument("set_global_log_level: \"" + name + "\" is not a level: use " +
+                              log::accepted_level_names);
     }
-    log::current_level().store(*parsed, std::memory_order_relaxed);
+    log::current_level().store(*level, std::memory_order_relaxed);
 }
 
 void set_log_handler(void (*handler)(int level, const char* text, void* user), void* user) {

@@ -5,16 +5,13 @@
 #include <atomic>
 #include <string>
 
-namespace kmm::log {
+#include "driver/log_level.hpp"
 
-enum Level : int { trace = 0, debug, info, warn, error, critical, off };
+namespace kmm::log {
 
 /// The current level; messages below it are dropped.
 int level() noexcept;
 inline bool wants(Level wanted) noexcept { return wanted >= level(); }
-
-/// What KMM_LOG_LEVEL may say; null if `name` is one of these.
-const char* refuse_level(const std::string& name);
 
 /// One line, without a newline at the end. Never throws; a failure to write is ignored. Handed out when it returns,
 /// unless some thread is in the handler just now or the caller is a thread of the library: then a little later, in

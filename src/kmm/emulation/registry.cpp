@@ -1,18 +1,19 @@
-// The handles of emulated kernels: one for each pair of function and loop, made on first use, never freed. Owns a table
-// that is read without locks at every submit. Must not know the driver beyond HostKernel. Any thread.
+// The handles of emulated kernels: one for each pair of function and loop, made on first use, never freed.
+//
+// Owns: the handles, and their table, which every submit reads without a lock. Must not know: the driver beyond
+// HostKernel. Any thread.
 #include <cxxabi.h>
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
-#include <map>
+#include <new>
 #include <string>
-#include <utility>
 
 #include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
+#include "kmm/detail/kernel_handle_table.hpp"
 #include "kmm/emulation/kernel.hpp"
 
 namespace kmm::emulation::detail {
@@ -21,25 +22,18 @@ namespace {
 using driver::HostKernel;
 
 struct Registry {
-    locks::Mutex mutex;
+    locks::Mutex mutex;                                    // of who makes one
     std::deque<HostKernel> kernels KMM_GUARDED_BY(mutex);  // a deque, for stable addresses
     std::deque<std::string> names KMM_GUARDED_BY(mutex);
-    std::map<std::pair<std::uintptr_t, std::uintptr_t>, const HostKernel*> by_key KMM_GUARDED_BY(mutex);
 };
 
 // Never destroyed: kernels may be launched while static objects are destroyed.
 Registry& registry() { return driver::never_destroyed<Registry>(); }
 
-// Open addressing, filled up to half, so that a search that ends in an empty slot is short. Programs have tens of
-// kernels; those beyond half the table are found in the map, under the lock.
-constexpr std::size_t table_size = 4096;
-std::atomic<const HostKernel*> table[table_size];
+constinit kmm::detail::KernelHandleTable<> table;
 
-std::size_t slot_of(const void* function) noexcept {
-    // Functions are aligned to 16 bytes; the multiplier is 2^64 divided by the golden ratio, which spreads what is
-    // left.
-    const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(function) >> 4;
-    return static_cast<std::size_t>((bits * 0x9e3779b97f4a7c15u) >> 32) % table_size;
+const HostKernel* find(const void* function, RunBlocks run) noexcept {
+    return static_cast<const HostKernel*>(table.find(function, reinterpret_cast<std::uintptr_t>(run)));
 }
 
 const char* symbol_of(const void* function, std::deque<std::string>& names) {
@@ -55,26 +49,20 @@ const char* symbol_of(const void* function, std::deque<std::string>& names) {
 const HostKernel* find_or_make(const void* function, RunBlocks run) {
     Registry& all = registry();
     const locks::Guard lock(all.mutex);
-    const HostKernel*& known =
-        all.by_key[{reinterpret_cast<std::uintptr_t>(function), reinterpret_cast<std::uintptr_t>(run)}];
-    if (known != nullptr) return known;
-    known = &all.kernels.emplace_back(HostKernel{run, function, symbol_of(function, all.names)});
-    if (all.kernels.size() <= table_size / 2) {
-        std::size_t slot = slot_of(function);
-        while (table[slot].load(std::memory_order_relaxed) != nullptr) slot = (slot + 1) % table_size;
-        table[slot].store(known, std::memory_order_release);
+    if (const HostKernel* const known = find(function, run)) return known;  // another thread was faster
+    const HostKernel* const made = &all.kernels.emplace_back(HostKernel{run, function, symbol_of(function, all.names)});
+    if (!table.insert(function, reinterpret_cast<std::uintptr_t>(run), made)) {
+        all.kernels.pop_back();
+        throw std::bad_alloc();
     }
-    return known;
+    return made;
 }
 
 }  // namespace
 
 const HostKernel* find_kernel(const void* function, RunBlocks run) {
-    for (std::size_t slot = slot_of(function);; slot = (slot + 1) % table_size) {
-        const HostKernel* const found = table[slot].load(std::memory_order_acquire);
-        if (found == nullptr) return find_or_make(function, run);
-        if (found->function == function && found->run_blocks == run) return found;
-    }
+    const HostKernel* const known = find(function, run);
+    return known != nullptr ? known : find_or_make(function, run);
 }
 
 }  // namespace kmm::emulation::detail

@@ -228,9 +228,8 @@ RuntimeConfig default_config_from_environment() {
     read_choice("KMM_TRACE_DEVICE_TIMES", {{"1", true}, {"true", true}, {"0", false}, {"false", false}},
                 config.trace_device_times);
     // The log reads it by itself, at the first message; here it is only checked, so that a slip is known at the start.
-    if (const auto level = read("KMM_LOG_LEVEL"))
-        if (const char* const accepted = log::refuse_level(*level))
-            refuse("KMM_LOG_LEVEL", *level, std::string("use ") + accepted);
+    if (const auto level = read("KMM_LOG_LEVEL"); level && !log::level_named(*level))
+        refuse("KMM_LOG_LEVEL", *level, std::string("use ") + log::accepted_level_names);
     static std::once_flag warned;
     std::call_once(warned, warn_about_unknown_variables);
     return config;

@@ -4,12 +4,16 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "asleep.hpp"
+#include "forked.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/core/config.hpp"
+#include "rapids_logger/logger.hpp"
 
 namespace {
 
@@ -121,6 +125,81 @@ TEST(Log, last_words_are_said_where_no_line_has_room_and_nothing_is_lost_but_the
     ASSERT_EQ(b.lines.size(), 1027u);
     EXPECT_EQ(b.lines[1025], "the end");
     EXPECT_EQ(b.lines[1026].rfind("1 messages more were dropped", 0), 0u) << b.lines.back();
+}
+
+#if !defined(__SANITIZE_THREAD__)  // it has no threads in the child of a process with threads
+/// What a handler waits for, again and again.
+std::atomic<int> num_calls{0};
+std::atomic<bool> is_open{false};
+
+/// A thread is in the handler, and another waits in flush() until the first comes out.
+template<typename Meanwhile>
+void flush_beside_a_handler_that_blocks(Meanwhile meanwhile) {
+    is_open = false;
+    num_calls = 0;
+    std::thread writes([] { kmm::log::write(kmm::log::error, "line"); });
+    num_calls.wait(0);
+    kmm::test::Sleepyhead sleepyhead;
+    std::thread flushes([&sleepyhead] {
+        sleepyhead.here();
+        kmm::log::flush();
+    });
+    sleepyhead.wait_until_asleep();
+    meanwhile();
+    is_open = true;
+    is_open.notify_all();
+    writes.join();
+    flushes.join();
+}
+
+TEST(Log, wakes_who_waits_in_the_child_of_a_fork_though_somebody_waited_in_the_parent) {
+    const Handles handles(
+        [](int, const char*, void*) {
+            ++num_calls;
+            num_calls.notify_all();
+            is_open.wait(false);
+        },
+        nullptr);
+    std::string wrong = "no fork";
+    flush_beside_a_handler_that_blocks([&wrong] {
+        wrong = kmm::test::in_child([] {
+            for (int i = 0; i < 3; ++i) flush_beside_a_handler_that_blocks([] {});
+            return "";
+        });
+    });
+    EXPECT_EQ(wrong, "");
+}
+#endif
+
+TEST(Log, names_a_level_as_a_logger_of_rmm_does_and_takes_that_name_for_it) {
+    static std::string of_logger;
+    rapids_logger::logger logger("test",
+                                 std::vector<rapids_logger::sink_ptr>{std::make_shared<rapids_logger::callback_sink_mt>(
+                                     [](int, const char* line) { of_logger = line; })});
+    logger.set_pattern("[kmm] [%l] %v");
+    logger.set_level(rapids_logger::level_enum::trace);
+    kmm::set_global_log_level("trace");
+    for (int level = kmm::log::trace; level < kmm::log::off; ++level) {
+        SCOPED_TRACE(level);
+        logger.log(static_cast<rapids_logger::level_enum>(level), "text");
+        testing::internal::CaptureStderr();
+        kmm::log::write(static_cast<kmm::log::Level>(level), "text");
+        EXPECT_EQ(testing::internal::GetCapturedStderr(), of_logger);
+        const std::string name = kmm::log::name_of(static_cast<kmm::log::Level>(level));
+        EXPECT_EQ(kmm::log::level_named(name), level) << name;
+    }
+    kmm::set_global_log_level("warn");
+}
+
+TEST(Log, takes_names_of_levels_in_one_case_and_nothing_else) {
+    using kmm::log::level_named;
+    EXPECT_EQ(level_named("warn"), kmm::log::warn);
+    EXPECT_EQ(level_named("WARNING"), kmm::log::warn);
+    EXPECT_EQ(level_named("ERR"), kmm::log::error);
+    EXPECT_EQ(level_named("off"), kmm::log::off);
+    for (const char* name : {"", "Warn", "warnin", "warnings", "tracE", "3", " info", "o&&"}) {
+        EXPECT_FALSE(level_named(name)) << name;
+    }
 }
 
 TEST(Log, what_was_written_before_is_for_the_handler_that_is_replaced) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -16,6 +17,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "asleep.hpp"
+#include "forked.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
@@ -291,6 +294,47 @@ TEST(Logger, a_forked_child_repeats_nothing_and_can_log) {
     log.flush();
     EXPECT_EQ(lines_of(name), (std::vector<std::string>{"parent", "child", "parent again"}));
 }
+
+#if !defined(__SANITIZE_THREAD__)  // it has no threads in the child of a process with threads
+std::atomic<int> num_calls{0};
+std::atomic<bool> is_open{false};
+
+/// A thread is in a callback, and another waits for its turn there.
+template<typename Meanwhile>
+void log_beside_a_callback_that_blocks(const sink_ptr& callback, Meanwhile meanwhile) {
+    is_open = false;
+    num_calls = 0;
+    std::thread first([&callback] { callback->write(level_enum::info, "first\n"); });
+    num_calls.wait(0);
+    kmm::test::Sleepyhead sleepyhead;
+    std::thread second([&] {
+        sleepyhead.here();
+        callback->write(level_enum::info, "second\n");
+    });
+    sleepyhead.wait_until_asleep();
+    meanwhile();
+    is_open = true;
+    is_open.notify_all();
+    first.join();
+    second.join();
+}
+
+TEST(CallbackSink, gives_turns_in_the_child_of_a_fork_though_somebody_waited_for_one_in_the_parent) {
+    const sink_ptr callback = std::make_shared<callback_sink_mt>([](int, const char*) {
+        ++num_calls;
+        num_calls.notify_all();
+        is_open.wait(false);
+    });
+    std::string wrong = "no fork";
+    log_beside_a_callback_that_blocks(callback, [&] {
+        wrong = kmm::test::in_child([&] {
+            for (int i = 0; i < 4; ++i) log_beside_a_callback_that_blocks(callback, [] {});
+            return "";
+        });
+    });
+    EXPECT_EQ(wrong, "");
+}
+#endif
 
 TEST(DefaultLogger, is_as_documented) {
     EXPECT_EQ(rmm::default_pattern(), "[%6t][%H:%M:%S:%f][%-6l] %v");
