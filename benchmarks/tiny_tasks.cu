@@ -1,5 +1,12 @@
-// What one task costs: 100 000 kernels and empty host tasks over 4 KiB each, in three shapes, and one task waited for.
-// Raw: the same kernels launched by hand on streams and events. Output: common.hpp.
+// What one task costs: 100 000 kernels and empty host tasks over 4 KiB each, in three shapes, and one task waited for;
+// how soon a burst of host tasks has as many threads. Raw: the same kernels launched by hand on streams and events;
+// threads at a condition variable. Output: common.hpp.
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
 #include "kmm_runtime.hpp"
 
 namespace {
@@ -230,9 +237,126 @@ void measure_host_tasks(Report& report) {
                {std::nullopt, std::nullopt, "one empty task, host driver"});
 }
 
+constexpr int burst_tasks = 16;
+constexpr double burst_seconds = 100e-6;
+
+/// When functions of 100 us each began, and when the last had ended, from the first submit on.
+struct Burst {
+    Samples last_start;
+    Samples total;
+};
+
+/// No thread of this process but the calling one runs or wants to: what the system says.
+bool all_others_sleep() {
+    int awake = 0;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream file(thread.path() / "stat");
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        const std::size_t name_end = text.rfind(") ");
+        if (name_end != std::string::npos && text[name_end + 2] == 'R') ++awake;
+    }
+    return awake <= 1;
+}
+
+/// `submit(f)` has f run on one of 16 threads that sleep; `wait()` returns when all have.
+template<typename Submit, typename Wait>
+Burst measure_burst(int repetitions, Submit submit, Wait wait) {
+    Burst burst;
+    for (int i = 0; i <= repetitions; ++i) {
+        while (!all_others_sleep()) std::this_thread::yield();
+        double starts[burst_tasks];
+        const auto begin = Clock::now();
+        for (double& start : starts) {
+            submit([begin, &start] {
+                start = seconds_since(begin);
+                while (seconds_since(begin) < start + burst_seconds) {}
+            });
+        }
+        wait();
+        const double total = seconds_since(begin);
+        if (i == 0) continue;  // it warms up
+        burst.last_start.push_back(*std::max_element(starts, starts + burst_tasks));
+        burst.total.push_back(total);
+    }
+    return burst;
+}
+
+/// Threads that wait for functions at a condition variable, each of which is told of with one call.
+class RawThreads {
+  public:
+    explicit RawThreads(int num_threads) {
+        for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { run(); });
+    }
+    ~RawThreads() {
+        {
+            const std::lock_guard<std::mutex> guard(mutex_);
+            stop_ = true;
+        }
+        wake_.notify_all();
+        for (std::thread& t : threads_) t.join();
+    }
+    void push(std::function<void()> function) {
+        {
+            const std::lock_guard<std::mutex> guard(mutex_);
+            functions_.push_back(std::move(function));
+            ++unfinished_;
+        }
+        wake_.notify_one();
+    }
+    void wait() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        all_done_.wait(lock, [&] { return unfinished_ == 0; });
+    }
+
+  private:
+    void run() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return stop_ || !functions_.empty(); });
+            if (functions_.empty()) return;
+            const std::function<void()> function = std::move(functions_.back());
+            functions_.pop_back();
+            lock.unlock();
+            function();
+            lock.lock();
+            if (--unfinished_ == 0) all_done_.notify_one();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::condition_variable all_done_;
+    std::vector<std::function<void()>> functions_;
+    int unfinished_ = 0;
+    bool stop_ = false;
+    std::vector<std::thread> threads_;
+};
+
+/// Independent functions that find the whole pool asleep.
+void measure_bursts(Report& report) {
+    const std::string name = "tiny_tasks/burst/16x100us";
+    if (!report.wants(name + "/last_start") && !report.wants(name + "/total")) return;
+    kmm::RuntimeConfig config = config_for(1, std::size_t{64} << 20);
+    config.driver = kmm::DriverKind::Host;
+    config.devices.clear();
+    config.host_threads = burst_tasks;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    const int repetitions = report.repetitions(200);
+    const Burst ours = measure_burst(
+        repetitions, [&](auto function) { rt.submit(ResourceId::host(), Host(function)); }, [&] { rt.synchronize(); });
+    RawThreads threads(burst_tasks);
+    const Burst raw =
+        measure_burst(repetitions, [&](auto function) { threads.push(function); }, [&] { threads.wait(); });
+    report.add(name + "/last_start", ours.last_start, microseconds(),
+               {raw.last_start, std::nullopt, "16 host tasks, idle pool of 16 threads, first submit to last begin"});
+    report.add(name + "/total", ours.total, microseconds(),
+               {raw.total, std::nullopt, "16 host tasks, idle pool of 16 threads, until synchronize returns"});
+}
+
 void run(Report& report) {
     measure_kernels(report);
     measure_host_tasks(report);
+    measure_bursts(report);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace kmm::engine {
@@ -11,7 +12,8 @@ namespace kmm::engine {
 namespace {
 
 thread_local Workers* these_workers = nullptr;
-thread_local bool has_task = false;  // a thread of a queue, between two calls of `take`
+// A thread of a queue has a task between two calls of `take`: what WakeUps::task_ends wants to know.
+thread_local std::optional<std::uint64_t> task_begun;
 
 // Where the system gives no more threads, so many are left to whoever asks next.
 constexpr std::size_t most_left_to_others = 16;
@@ -68,24 +70,25 @@ void Workers::end_threads() noexcept KMM_UNCHECKED_LOCKS {
 }
 
 void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
-    bool wake = false;
+    std::size_t num_woken = 0;
     {
         const locks::Guard guard(mutex_);
+        if (takes_one_itself) end_task();
         queue_.push_back(&task);
-        wake = (!takes_one_itself || queue_.size() > 1) && may_wake_one();
+        num_woken = wake_ups_.for_tasks(queue_.size() - static_cast<std::size_t>(takes_one_itself));
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();
     }
-    if (wake) wake_.notify_one();
+    wake(num_woken);
 }
 
 graph::Task* Workers::take() {
     locks::Lock lock(mutex_);
-    ended_ += std::exchange(has_task, false);
+    end_task();
+    std::size_t num_woken = 0;
     while (queue_.empty() && !stop_ && surplus_ == 0) {
-        ++sleeping_;
+        wake_ups_.falls_asleep();
         wake_.wait(lock);
-        --sleeping_;
-        one_wakes_ = false;
+        num_woken = wake_ups_.arrives(queue_.size());
     }
     if (queue_.empty()) {
         if (surplus_ > 0 && !stop_) leave();
@@ -93,19 +96,20 @@ graph::Task* Workers::take() {
     }
     graph::Task* const task = queue_.front();
     queue_.pop_front();
-    has_task = true;
-    const bool wake = !queue_.empty() && may_wake_one();
+    task_begun = wake_ups_.task_begins();
+    num_woken += wake_ups_.for_tasks(queue_.size());
     lock.unlock();
-    if (wake) wake_.notify_one();
+    wake(num_woken);
     return task;
 }
 
-// One thread at a time is on its way: it wakes the next if it finds more than one task. Whoever hands out many short
-// tasks would otherwise pay a call of the system for each, for threads that come too late.
-bool Workers::may_wake_one() noexcept {
-    if (sleeping_ == 0 || one_wakes_) return false;
-    one_wakes_ = true;
-    return true;
+/// Under the lock.
+void Workers::end_task() noexcept {
+    if (const auto begun = std::exchange(task_begun, std::nullopt)) wake_ups_.task_ends(*begun);
+}
+
+void Workers::wake(std::size_t num_threads) noexcept {
+    for (; num_threads > 0; --num_threads) wake_.notify_one();
 }
 
 /// Under the lock. Where the system gives no thread, the queue is looked at again with its next task.
@@ -129,14 +133,14 @@ void Workers::supervise() noexcept {
             alarm_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return watched_ || stop_; });
             continue;
         }
-        const std::uint64_t seen = ended_;
+        const std::uint64_t seen = wake_ups_.tasks_ended();
         const std::chrono::nanoseconds used = processor_time();
         alarm_.wait_for(lock, patience_, [this]() KMM_REQUIRES(mutex_) { return stop_; });
         if (stop_) return;
         std::list<std::thread> gone;
         gone.swap(gone_);
         watched_ = stands_still();
-        if (!watched_ || ended_ != seen) {
+        if (!watched_ || wake_ups_.tasks_ended() != seen) {
             step = 1;
             busy_for = 0;
         } else if (processor_time() - used < patience_ / 10) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "driver/locks.hpp"
+#include "kmm/engine/wake_ups.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::engine {
@@ -88,10 +89,11 @@ class Workers {
 
   private:
     void leave() noexcept KMM_REQUIRES(mutex_);
-    /// True: the caller must wake one of those that sleep.
-    bool may_wake_one() noexcept KMM_REQUIRES(mutex_);
+    /// If the calling thread has one of these tasks, it has ended.
+    void end_task() noexcept KMM_REQUIRES(mutex_);
+    void wake(std::size_t num_threads) noexcept KMM_EXCLUDES(mutex_);
     /// There is a task for which no thread is awake or about to be.
-    bool stands_still() const noexcept KMM_REQUIRES(mutex_) { return queue_.size() > sleeping_; }
+    bool stands_still() const noexcept KMM_REQUIRES(mutex_) { return queue_.size() > wake_ups_.sleeping(); }
     void watch() noexcept KMM_REQUIRES(mutex_);
     void supervise() noexcept;
     std::chrono::nanoseconds processor_time() const noexcept KMM_REQUIRES(mutex_);
@@ -100,13 +102,11 @@ class Workers {
     mutable locks::Mutex mutex_;
     locks::Condition wake_;
     graph::Deque<graph::Task*> queue_ KMM_GUARDED_BY(mutex_);
-    std::size_t sleeping_ KMM_GUARDED_BY(mutex_) = 0;
-    bool one_wakes_ KMM_GUARDED_BY(mutex_) = false;   ///< a thread was woken and has not looked at the queue yet
+    WakeUps wake_ups_ KMM_GUARDED_BY(mutex_);
     std::size_t waiting_ KMM_GUARDED_BY(mutex_) = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ KMM_GUARDED_BY(mutex_) =
         0;  ///< threads that were added for them, or for want of progress, and should end
-    std::uint64_t ended_ KMM_GUARDED_BY(mutex_) = 0;  ///< tasks
-    std::chrono::milliseconds patience_{0};           ///< constant after the start
+    std::chrono::milliseconds patience_{0};  ///< constant after the start
     locks::Condition alarm_;
     bool watched_ KMM_GUARDED_BY(mutex_) = false;    ///< the supervisor looks whether tasks are taken
     std::thread supervisor_ KMM_GUARDED_BY(mutex_);  ///< from the first time on that the queue stood still

@@ -1,4 +1,4 @@
-// That every task finds a thread though only one is woken at a time: kmm/engine/workers.hpp.
+// That every task finds a thread though few are woken at a time: kmm/engine/workers.hpp. How few: wake_ups_test.cpp.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -44,17 +44,53 @@ class Pool final : public Workers {
     std::atomic<std::size_t> num_pushed_{0};
 };
 
+/// So many tasks that wait for each other: for ever, if one finds no thread.
+void run_at_the_same_time(Pool& pool, std::ptrdiff_t num_tasks) {
+    std::latch all_run(num_tasks);
+    std::latch done(num_tasks);
+    for (std::ptrdiff_t i = 0; i < num_tasks; ++i)
+        pool.push([&] {
+            all_run.arrive_and_wait();
+            done.count_down();
+        });
+    done.wait();
+}
+
 TEST(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time) {
-    constexpr std::size_t num_threads = 8;
+    for (const std::ptrdiff_t num_threads : {8, 16, 32}) {
+        Pool pool(static_cast<std::size_t>(num_threads));
+        for (int round = 0; round < 100; ++round) run_at_the_same_time(pool, num_threads);
+    }
+}
+
+TEST(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time_after_very_short_ones) {
+    constexpr int num_threads = 16;
     Pool pool(num_threads);
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < 50; ++round) {
+        constexpr int num_short = 200;
+        std::latch done(num_short);
+        for (int i = 0; i < num_short; ++i) pool.push([&] { done.count_down(); });
+        if (round % 2 == 0) done.wait();
+        run_at_the_same_time(pool, num_threads);
+        done.wait();
+    }
+}
+
+TEST(WorkersWake, tasks_that_a_task_leaves_find_all_threads_and_its_own) {
+    constexpr int num_threads = 16;
+    Pool pool(num_threads);
+    for (int round = 0; round < 100; ++round) {
         std::latch all_run(num_threads);
         std::latch done(num_threads);
-        for (std::size_t i = 0; i < num_threads; ++i)
-            pool.push([&] {
-                all_run.arrive_and_wait();  // for ever, if a task found no thread
-                done.count_down();
-            });
+        pool.push([&] {
+            for (int i = 0; i < num_threads; ++i)
+                pool.push(
+                    [&] {
+                        all_run.arrive_and_wait();
+                        done.count_down();
+                    },
+                    true);
+        });
         done.wait();
     }
 }
