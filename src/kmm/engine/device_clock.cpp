@@ -1,5 +1,6 @@
 #include "kmm/engine/device_clock.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "kmm/trace/events.hpp"
@@ -75,16 +76,25 @@ bool DeviceClock::set_base() noexcept {
 
 TimedWork DeviceClock::begin(driver::StreamHandle stream, bool with_times) noexcept {
     if (with_times && trace::clock_ns() - base_ns_ > longest_since_base_ns && !set_base()) return {};
-    TimedWork work{take(), take()};
-    if (work.begin.native != nullptr && work.end.native != nullptr && driver_.record_event(work.begin, stream).ok())
+    TimedWork work;
+    work.begin = take();
+    work.end = take();
+    if (work.begin.native != nullptr && work.end.native != nullptr && driver_.record_event(work.begin, stream).ok()) {
+        work.begun_ns = trace::clock_ns();
         return work;
+    }
     (void)driver_.take_last_error();
     drop(work);
     return {};
 }
 
-void DeviceClock::end(TimedWork& work, driver::StreamHandle stream) noexcept {
-    if (work.begin.native == nullptr || driver_.record_event(work.end, stream).ok()) return;
+void DeviceClock::end(TimedWork& work, driver::StreamHandle stream, bool asks) noexcept {
+    if (work.begin.native == nullptr) return;
+    if (driver_.record_event(work.end, stream).ok()) {
+        const std::int64_t took_ns = trace::clock_ns() - work.begun_ns;
+        if (asks && driver_.query_event(work.begin).ok()) work.waited_ns = took_ns;
+        return;
+    }
     (void)driver_.take_last_error();
     drop(work);
     work = {};
@@ -113,7 +123,7 @@ std::int64_t DeviceClock::duration_ns(const TimedWork& work) noexcept {
     const bool known = driver_.elapsed_ms(work.begin, work.end, &duration_ms).ok();
     drop(work);
     if (!known) (void)driver_.take_last_error();
-    return known ? ns_of(duration_ms) : -1;
+    return known ? std::max<std::int64_t>(0, ns_of(duration_ms) - work.waited_ns) : -1;
 }
 
 void DeviceClock::drop(const TimedWork& work) noexcept {

@@ -17,6 +17,8 @@ namespace kmm::engine {
 struct TimedWork {
     driver::EventHandle begin;
     driver::EventHandle end;
+    std::int64_t begun_ns = 0;   ///< when `begin` was on the stream
+    std::int64_t waited_ns = 0;  ///< how long the device, with nothing else to do, waited for the host to put it there
 };
 
 struct DeviceTimes {
@@ -34,10 +36,11 @@ class DeviceClock {
     /// What is put on the stream between the two calls is timed. What the driver refuses is not timed.
     /// `with_times`: `read` is going to be asked for; otherwise only `duration_ns`, which needs no base.
     TimedWork begin(driver::StreamHandle stream, bool with_times) noexcept;
-    void end(TimedWork& work, driver::StreamHandle stream) noexcept;
+    /// `asks`: whether the device had nothing else to do, for `duration_ns`.
+    void end(TimedWork& work, driver::StreamHandle stream, bool asks) noexcept;
     /// Of work that is done. Its events are used again.
     DeviceTimes read(const TimedWork& work) noexcept;
-    /// Likewise; -1: not known.
+    /// Likewise, without what the device waited for the host; -1: not known.
     std::int64_t duration_ns(const TimedWork& work) noexcept;
     /// The work never came to the stream, or is not known to be done.
     void drop(const TimedWork& work) noexcept;

@@ -227,7 +227,7 @@ Status DeviceThread::put_on_stream(const Instruction& i, Lane& l) {
     if (timed) work = clock_.begin(stream, for_trace);
     status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream, l) : feed_copy(i, stream, l);
     if (timed) {
-        clock_.end(work, stream);
+        clock_.end(work, stream, i.measure);
         l.timed.push_back({i.position, work, for_trace, i.measure, i.kernel_times});
     }
     return status;
@@ -279,7 +279,8 @@ void DeviceThread::tell_times(LaneId id, Lane& lane, Position done) {
         std::int64_t duration_ns = -1;
         if (timed.for_trace) {
             times = clock_.read(timed.work);
-            if (times.begin_ns != 0) duration_ns = times.end_ns - times.begin_ns;
+            if (times.begin_ns != 0)
+                duration_ns = std::max<std::int64_t>(0, times.end_ns - times.begin_ns - timed.work.waited_ns);
         } else {
             duration_ns = clock_.duration_ns(timed.work);
         }

@@ -197,6 +197,44 @@ TEST(DeviceThread, kernels_cost_one_event_for_sixteen_of_them_and_nothing_else_t
     EXPECT_EQ(costs_of(n + 1).records, n / events_every + 1) << "and one for what is left at the end";
 }
 
+TEST(DeviceThread, a_kernel_for_which_another_lane_will_wait_has_an_event_right_behind_it) {
+    Fixture f;
+    f.driver.hold(f.stream(compute));
+    Instructions instructions{f.kernel(compute), f.kernel(compute), f.kernel(compute), f.kernel(compute)};
+    instructions[1].mark = true;
+    f.push(std::move(instructions));
+    f.await_calls("record_event", 2);
+    f.driver.release_all();
+    f.await_advance(compute, 4);
+    std::vector<std::string> calls;
+    for (const auto& entry : f.driver.log())
+        if (entry.call == "launch" || entry.call == "record_event") calls.push_back(entry.call);
+    EXPECT_EQ(calls,
+              (std::vector<std::string>{"launch", "launch", "record_event", "launch", "launch", "record_event"}));
+}
+
+TEST(DeviceThread, a_launch_that_is_to_be_measured_is_told_without_what_the_device_waited_for_the_host) {
+    // A kernel and an event take a millisecond each on this driver.
+    for (const bool busy : {true, false}) {
+        Fixture f;
+        if (busy) f.driver.hold(f.stream(compute));
+        Instruction measured = f.kernel(compute);
+        measured.measure = true;
+        measured.kernel_times = 5;
+        f.push({measured, f.kernel(compute)});
+        f.await_calls("record_event", 3);
+        f.driver.release_all();
+        const Message m = f.mailbox.next();
+        EXPECT_EQ(m.what, Message::What::measured);
+        EXPECT_EQ(m.kernel_times, 5u);
+        if (busy)
+            EXPECT_EQ(m.duration_ns, 2'000'000);
+        else
+            EXPECT_LT(m.duration_ns, 2'000'000);
+        f.expect_advance(compute, 2);
+    }
+}
+
 TEST(DeviceThread, each_copy_has_an_event_of_its_own) {
     for (const std::size_t copies : {20u, 40u}) {
         Fixture f;
