@@ -5,6 +5,14 @@
 
 namespace kmm::schedule {
 
+namespace {
+
+// Where a program works on few chunks of many, their lane may be the same: so much more than twice the emptiest lane
+// has may be there. Neighbours of a step come one after the other, so that some more is no sign of that.
+constexpr graph::Position most_more_at_home = 16;
+
+}  // namespace
+
 std::uint32_t LanePolicy::spread(const LaneWish& wish) const noexcept {
     // Twice what fills the device, so that one kernel's last blocks run beside the next one's first.
     const std::uint64_t blocks = std::max<std::uint64_t>(wish.num_blocks, 1);
@@ -27,7 +35,7 @@ std::uint32_t LanePolicy::least_filled(std::uint32_t from, std::uint32_t count,
     graph::Position least = ~graph::Position{0};
     for (std::uint32_t i = 0; i < count && least != 0; ++i) {
         const std::uint32_t lane = (from + i) % count;
-        const graph::Position filled = lanes[lane].issued - lanes[lane].completed;
+        const graph::Position filled = lanes[lane].filled();
         if (filled < least) best = lane, least = filled;
     }
     return best;
@@ -41,29 +49,35 @@ std::uint32_t LanePolicy::for_short(std::span<const LaneProgress> lanes) noexcep
     return short_ = least_filled(0, num_lanes_, lanes);
 }
 
-/// The lane that ends with what is waited for, so that nothing is between; else none.
-std::uint32_t LanePolicy::right_behind(const graph::FenceSet& waits,
+/// Of the lanes that are waited for the one with least behind what is waited for.
+LanePolicy::Follow LanePolicy::closest(const graph::FenceSet& waits,
                                        std::span<const LaneProgress> lanes) const noexcept {
+    Follow best;
     for (const graph::Fence& f : waits) {
         const std::size_t lane = graph::index_of(f.lane) - first_;
-        if (lane < lanes.size() && !lanes[lane].idle() && lanes[lane].issued == f.position)
-            return static_cast<std::uint32_t>(lane);
+        if (lane >= lanes.size() || lanes[lane].completed >= f.position) continue;
+        const graph::Position between = lanes[lane].issued - f.position;
+        if (between < best.between) best = {static_cast<std::uint32_t>(lane), between};
     }
-    return none;
+    return best;
 }
 
 std::uint32_t LanePolicy::choose(const LaneWish& wish, const graph::FenceSet& waits,
                                  std::span<const LaneProgress> lanes) noexcept {
     const Mask behind = awaited(waits, lanes);
     if (wish.is_short) return behind != 0 ? static_cast<std::uint32_t>(std::countr_zero(behind)) : for_short(lanes);
-    const std::uint32_t count = spread(wish);
-    const std::uint32_t follows = right_behind(waits, lanes);
-    if (wish.num_chunks > 1) {
-        const std::uint32_t own = home(wish);
-        if (std::has_single_bit(behind) && follows != none) return follows;
-        return behind != 0 ? own : least_filled(own, count, lanes);
+    const bool has_home = wish.num_chunks > 1;
+    const std::uint32_t own = has_home ? home(wish) : next_;
+    const std::uint32_t emptiest = least_filled(own, spread(wish), lanes);
+    const graph::Position least = lanes[emptiest].filled();
+    // To stay costs no event, and a wait for what was put between.
+    if (!has_home || std::has_single_bit(behind)) {
+        const Follow follow = closest(waits, lanes);
+        if (follow.between <= least) return follow.lane;
     }
-    return follows != none ? follows : least_filled(next_++, count, lanes);
+    if (has_home && behind != 0 && lanes[own].filled() <= 2 * least + most_more_at_home) return own;
+    next_ = emptiest + 1;
+    return emptiest;
 }
 
 bool LanePolicy::will_leave(std::uint32_t lane, const LaneWish& wish, const graph::FenceSet& waits, bool is_first,

@@ -3,12 +3,12 @@
 // Owns: what was put last on the lanes of one device. Pure: must not know tasks, residency or drivers.
 //
 // Kernels that follow each other on one lane need no event between them, and kernels on different lanes run side by
-// side. So a kernel goes to the lane of the chunk that it writes, and neighbouring chunks share a lane: a stencil waits
-// for other lanes only at the ends of its rows of chunks. How many lanes an array's chunks are spread over follows from
-// the grid: two for kernels that fill the device, more for smaller ones. A kernel that waits for one lane alone, and
-// for the end of that, stays there; one that waits for no kernel takes the lane with least on it. Short kernels
-// (KernelTimes) gain nothing by running side by side, since handing them out takes as long as they do: they share one
-// lane.
+// side. So a kernel goes to the lane of the chunk that it writes, and neighbouring chunks share a lane: a stencil
+// waits for other lanes only at the ends of its rows of chunks. How many lanes an array's chunks are spread over
+// follows from the grid: two for kernels that fill the device, more for smaller ones. A kernel that waits for one lane
+// alone stays there, if no more was put behind what it waits for than the emptiest lane has; one that waits for no
+// kernel takes the emptiest lane. Short kernels (KernelTimes) gain nothing by running side by side, since handing them
+// out takes as long as they do: they share one lane.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace kmm::schedule {
 struct LaneProgress {
     graph::Position issued = 0;
     graph::Position completed = 0;
-    bool idle() const noexcept { return issued == completed; }
+    graph::Position filled() const noexcept { return issued - completed; }
 };
 
 /// What the choice for a kernel hangs on.
@@ -60,7 +60,11 @@ class LanePolicy {
 
   private:
     using Mask = std::uint64_t;
-    static constexpr std::uint32_t none = ~std::uint32_t{0};
+    /// A lane, and how much was put there behind what is waited for.
+    struct Follow {
+        std::uint32_t lane = 0;
+        graph::Position between = ~graph::Position{0};
+    };
     /// Over how many lanes the chunks of an array are spread.
     std::uint32_t spread(const LaneWish& wish) const noexcept;
     std::uint32_t home(const LaneWish& wish) const noexcept {
@@ -69,7 +73,7 @@ class LanePolicy {
     }
     /// The lanes on which something of `waits` has not passed.
     Mask awaited(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
-    std::uint32_t right_behind(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
+    Follow closest(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
     std::uint32_t for_short(std::span<const LaneProgress> lanes) noexcept;
     static std::uint32_t least_filled(std::uint32_t from, std::uint32_t count,
                                       std::span<const LaneProgress> lanes) noexcept;

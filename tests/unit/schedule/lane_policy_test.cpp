@@ -131,6 +131,40 @@ TEST(LanePolicy, of_many_kernels_behind_one_the_first_stays_and_the_others_sprea
     EXPECT_EQ(lanes.size(), 4u);
 }
 
+TEST(LanePolicy, chains_of_more_arrays_than_lanes_stay_where_they_are) {
+    for (const std::uint32_t num_chunks : {1u, 1000u}) {  // of one array the first chunks alone: one lane's
+        Device device(4);
+        std::vector<Fence> latest;
+        for (std::uint32_t c = 0; c < 12; ++c) latest.push_back(device.put(long_kernel(c, num_chunks, 10)));
+        std::vector<int> chains(4);
+        for (const Fence& f : latest) ++chains[Device::lane_of(f)];
+        EXPECT_EQ(chains, (std::vector<int>{3, 3, 3, 3}));
+        for (int step = 0; step < 5; ++step) {
+            for (std::uint32_t c = 0; c < latest.size(); ++c) {
+                const Fence next = device.put(long_kernel(c, num_chunks, 10), {latest[c]});
+                EXPECT_EQ(next.lane, latest[c].lane) << "step " << step << ", chain " << c;
+                latest[c] = next;
+            }
+        }
+    }
+}
+
+TEST(LanePolicy, a_few_chunks_of_many_do_not_all_wait_on_their_lane) {
+    Device device(4);
+    std::vector<Fence> latest;
+    for (std::uint32_t c = 0; c < 12; ++c) latest.push_back(device.put(long_kernel(c, 1000, 10)));
+    std::vector<int> kernels(4);
+    for (int step = 0; step < 50; ++step) {
+        std::vector<Fence> next;
+        for (std::uint32_t c = 0; c < latest.size(); ++c) {
+            next.push_back(device.put(long_kernel(c, 1000, 10), {latest[c], latest[(c + 1) % latest.size()]}));
+            ++kernels[Device::lane_of(next.back())];
+        }
+        latest = next;
+    }
+    EXPECT_LE(*std::max_element(kernels.begin(), kernels.end()), 600 / 2);
+}
+
 TEST(LanePolicy, what_has_passed_and_lanes_of_others_do_not_count) {
     Device device;
     const Fence a = device.put(long_kernel(0, 1));
