@@ -14,13 +14,14 @@ namespace detail {
 /// What a table tells of each entry that it looks at: nothing. Tests count them.
 struct UncountedSteps {
     void operator()() const noexcept {}
+    static void is_taken() noexcept {}  ///< a place, by `insert`, which has not filled it yet
 };
 
 /// Handles by {function, variant}: the variant tells apart what one function has several handles for, such as devices.
 ///
 /// Lock-free. A key has `most_probes` places in each segment, and a segment is four times as large as the one before:
-/// where the places of a key are taken in all that there are, the next is added. So a search takes 8 steps at most, and
-/// 8 more for each time that the number of kernels beyond 1024 is four times as large.
+/// where the places of a key are taken in all that there are, the next is added. So a search takes
+/// 8 steps for each segment at most: mostly one or two among 1024 kernels, and 8 more for four times as many.
 ///
 /// For static objects: needs no constructor at run time, and keeps its segments for ever.
 template<typename OnStep = UncountedSteps>
@@ -35,9 +36,13 @@ class KernelHandleTable {
             for (std::size_t probe = 0; probe < most_probes; probe++) {
                 const Entry& entry = entries[place_of(hash, s, probe)];
                 OnStep()();
-                // Places are taken in this order, and for good: behind a free one there is nothing.
                 const void* handle = entry.handle.load(std::memory_order_acquire);
-                if (handle == nullptr) return nullptr;
+                if (handle == nullptr) {
+                    // Places are taken in this order, and for good: behind a free one there is nothing. Behind one that
+                    // another thread has taken and not filled yet there may be.
+                    if (!entry.is_taken.load(std::memory_order_relaxed)) return nullptr;
+                    continue;
+                }
                 if (entry.function == function && entry.variant == variant) return handle;
             }
         }
@@ -56,6 +61,7 @@ class KernelHandleTable {
                 OnStep()();
                 if (entry.is_taken.load(std::memory_order_relaxed)) continue;
                 if (entry.is_taken.exchange(true, std::memory_order_relaxed)) continue;
+                OnStep::is_taken();
                 entry.function = function;
                 entry.variant = variant;
                 entry.handle.store(handle, std::memory_order_release);
@@ -72,8 +78,7 @@ class KernelHandleTable {
         std::uintptr_t variant = 0;
         std::atomic<bool> is_taken{false};
     };
-    static constexpr std::size_t most_probes =
-        8;  // they are 256 bytes, and first come 99 of 100 keys of half a segment
+    static constexpr std::size_t most_probes = 8;    // neighbours: 256 bytes
     static constexpr std::size_t first_size = 1024;  // kernels times devices of a large program; 32 KiB
     static constexpr std::size_t num_segments = 12;  // the last would have 128 GiB
 

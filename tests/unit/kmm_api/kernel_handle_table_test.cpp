@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kmm/detail/kernel_handle_table.hpp"
@@ -12,8 +13,12 @@
 namespace {
 
 thread_local int steps = 0;
+thread_local void (*when_taken)() = nullptr;
 struct CountedSteps {
     void operator()() const noexcept { ++steps; }
+    static void is_taken() noexcept {
+        if (auto* const f = std::exchange(when_taken, nullptr)) f();
+    }
 };
 using Table = kmm::detail::KernelHandleTable<CountedSteps>;
 
@@ -53,6 +58,19 @@ Most steps_of(Table& handles, std::size_t num_kernels, std::size_t spacing) {
         most.average_find += static_cast<double>(steps) / static_cast<double>(num_kernels);
     }
     return most;
+}
+
+TEST(KernelHandleTable, finds_what_lies_behind_a_place_that_another_thread_has_not_filled_yet) {
+    static Table& handles = new_table();
+    when_taken = [] {
+        for (std::size_t i = 1; i < 3000; ++i) {
+            EXPECT_EQ(handles.find(kernel(i, 16), 0), nullptr);
+            EXPECT_TRUE(handles.insert(kernel(i, 16), 0, handle(i)));
+            EXPECT_EQ(handles.find(kernel(i, 16), 0), handle(i)) << i;
+        }
+    };
+    EXPECT_TRUE(handles.insert(kernel(0, 16), 0, handle(0)));
+    for (std::size_t i = 0; i < 3000; ++i) EXPECT_EQ(handles.find(kernel(i, 16), 0), handle(i)) << i;
 }
 
 TEST(KernelHandleTable, takes_at_most_eight_steps_more_for_four_times_as_many_kernels) {
