@@ -41,6 +41,7 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
     array->set_name(told.name);
     array->rank = told.rank;
     array->element_bytes = static_cast<std::uint32_t>(told.element_bytes);
+    array->written_by.resize_for_devices(num_devices);
     array->boxes = told.chunks;
     array->chunks = std::vector<memory::Chunk>(told.chunks.size());
     for (std::size_t i = 0; i < told.chunks.size(); ++i) {

@@ -69,6 +69,7 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
     data->number = runtime->next_array_number();
     data->rank = array.rank();
     data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
+    data->written_by.resize_for_devices(runtime->num_devices());
     data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
     for (std::size_t i = 0; i < data->chunks.size(); ++i) {
         const Box& box = layout.chunks()[i].box;

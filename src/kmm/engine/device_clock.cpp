@@ -14,6 +14,8 @@ constexpr std::int64_t longest_since_base_ns = 1'000'000'000;
 // The base is somewhere between two looks at the host's clock: of a few attempts the narrowest counts.
 constexpr int base_attempts = 3;
 constexpr std::int64_t narrow_enough_ns = 20'000;
+// A launch takes a few microseconds.
+constexpr std::int64_t longest_call_ns = 20'000;
 
 std::int64_t ns_of(float ms) noexcept { return static_cast<std::int64_t>(static_cast<double>(ms) * 1e6); }
 
@@ -88,13 +90,17 @@ TimedWork DeviceClock::begin(driver::StreamHandle stream, bool with_times) noexc
     return {};
 }
 
-void DeviceClock::end(TimedWork& work, driver::StreamHandle stream, bool asks) noexcept {
+/// A device that has not come to `begin` yet has the work in time. One that has may have waited for it since, or may
+/// just have come there: in a call that took long the difference is too large to tell anything.
+void DeviceClock::put(TimedWork& work) noexcept {
     if (work.begin.native == nullptr) return;
-    if (driver_.record_event(work.end, stream).ok()) {
-        const std::int64_t took_ns = trace::clock_ns() - work.begun_ns;
-        if (asks && driver_.query_event(work.begin).ok()) work.waited_ns = took_ns;
-        return;
-    }
+    const std::int64_t took_ns = trace::clock_ns() - work.begun_ns;
+    if (!driver_.query_event(work.begin).ok()) return;
+    work.waited_ns = took_ns <= longest_call_ns ? took_ns : -1;
+}
+
+void DeviceClock::end(TimedWork& work, driver::StreamHandle stream) noexcept {
+    if (work.begin.native == nullptr || driver_.record_event(work.end, stream).ok()) return;
     (void)driver_.take_last_error();
     drop(work);
     work = {};
@@ -123,7 +129,7 @@ std::int64_t DeviceClock::duration_ns(const TimedWork& work) noexcept {
     const bool known = driver_.elapsed_ms(work.begin, work.end, &duration_ms).ok();
     drop(work);
     if (!known) (void)driver_.take_last_error();
-    return known ? std::max<std::int64_t>(0, ns_of(duration_ms) - work.waited_ns) : -1;
+    return known && work.waited_ns >= 0 ? std::max<std::int64_t>(0, ns_of(duration_ms) - work.waited_ns) : -1;
 }
 
 void DeviceClock::drop(const TimedWork& work) noexcept {

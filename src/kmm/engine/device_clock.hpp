@@ -18,7 +18,7 @@ struct TimedWork {
     driver::EventHandle begin;
     driver::EventHandle end;
     std::int64_t begun_ns = 0;   ///< when `begin` was on the stream
-    std::int64_t waited_ns = 0;  ///< how long the device, with nothing else to do, waited for the host to put it there
+    std::int64_t waited_ns = 0;  ///< how long the device may have waited for the host in between; -1: nobody can say
 };
 
 struct DeviceTimes {
@@ -36,8 +36,9 @@ class DeviceClock {
     /// What is put on the stream between the two calls is timed. What the driver refuses is not timed.
     /// `with_times`: `read` is going to be asked for; otherwise only `duration_ns`, which needs no base.
     TimedWork begin(driver::StreamHandle stream, bool with_times) noexcept;
-    /// `asks`: whether the device had nothing else to do, for `duration_ns`.
-    void end(TimedWork& work, driver::StreamHandle stream, bool asks) noexcept;
+    /// The work that is measured for `duration_ns` has just been put on the stream.
+    void put(TimedWork& work) noexcept;
+    void end(TimedWork& work, driver::StreamHandle stream) noexcept;
     /// Of work that is done. Its events are used again.
     DeviceTimes read(const TimedWork& work) noexcept;
     /// Likewise, without what the device waited for the host; -1: not known.

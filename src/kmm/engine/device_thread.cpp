@@ -47,6 +47,7 @@ DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lane
       num_own_lanes_(states_.size() - num_launcher_lanes),
       first_lane_(static_cast<LaneId>(device * (lanes.size() / lanes.num_devices()))),
       scratch_(lanes) {
+    lanes_.set_feeder(device_, this);
     thread_ = std::thread([this] { run(); });
 }
 
@@ -54,6 +55,7 @@ DeviceThread::~DeviceThread() {
     stop_.store(true);
     sleeper_.wake();
     thread_.join();
+    lanes_.set_feeder(device_, nullptr);
     for (const Lane& l : states_) {
         if (l.watch_stream.native == nullptr) continue;
         (void)driver_.synchronize_stream(l.watch_stream);  // its callbacks name this object
@@ -111,7 +113,9 @@ void DeviceThread::lose_track() noexcept {
         l.pending.clear();
         for (; !l.timed.empty(); l.timed.pop_front()) clock_.drop(l.timed.front().work);
         if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
+        l.held.clear();
     }
+    num_holding_ = 0;
 }
 
 /// What is on the lanes is waited for without books, and nothing more is put there. False: the thread should stop.
@@ -146,6 +150,7 @@ void DeviceThread::look_at_all_lanes() {
         Lane& l = states_[slot];
         const LaneId lane = lane_at(slot);
         const bool own = slot < num_own_lanes_;
+        if (!l.held.empty()) continue;  // these are fed as soon as others have said the same of what they wait for
         if (own)
             lanes_.enqueued(lane, Lanes::end_of_lane);
         else
@@ -161,22 +166,23 @@ bool DeviceThread::step() {
     if (take()) {
         std::size_t fed = 0;
         batch_.for_each([&](const Instruction& i) {
-            feed(i);
+            feed_or_hold(i);
             if (++fed % feed_between_polls == 0 && poll()) mailbox_.help();
         });
         batch_.clear();
-        if (!queue_filled_.load(std::memory_order_seq_cst)) record_touched();
     }
+    if (num_holding_ != 0 || came_further_.load(std::memory_order_relaxed)) feed_held();
+    if (!touched_.empty() && !queue_filled_.load(std::memory_order_seq_cst)) record_touched();
     if (poll()) mailbox_.help();
     // In this order: what was handed in before the flag was set is still fed.
     const bool is_over = no_more_instructions_.load(std::memory_order_seq_cst);
-    if (queue_filled_.load(std::memory_order_seq_cst)) return true;
+    if (has_news()) return true;
     if (is_over) look_at_all_lanes();
     const bool pending = anything_pending();
     if (stopping && !pending) return false;
     signalled_.store(false, std::memory_order_seq_cst);
     if (!pending) {
-        sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
+        sleeper_.wait([this] { return has_news() || stop_.load(); });
         return true;
     }
     // Looks for completions itself for a while (fast answers to short kernels), then lets the device call.
@@ -187,20 +193,43 @@ bool DeviceThread::step() {
             mailbox_.help();
             busy = true;
         }
-        if (queue_filled_.load(std::memory_order_seq_cst)) busy = true;
+        if (has_news()) busy = true;
         if (!busy && !many_cores()) std::this_thread::yield();
     } while (!busy && std::chrono::steady_clock::now() < until);
     if (busy) return true;
     arm_watches();
-    sleeper_.wait(
-        [this] { return signalled_.load(std::memory_order_seq_cst) || queue_filled_.load(std::memory_order_seq_cst); },
-        look_again);
+    sleeper_.wait([this] { return signalled_.load(std::memory_order_seq_cst) || has_news(); }, look_again);
     return true;
 }
 
+/// What waits for work that another thread has not put on its lane yet is held, and all that follows it on its own
+/// lane; the other lanes go on. It comes in the end: work is handed out in an order that agrees with the dependencies.
+void DeviceThread::feed_or_hold(const Instruction& i) {
+    Lane& l = state(i.lane);
+    if (l.held.empty() && lanes_.are_enqueued(i.waits, device_)) return feed(i);
+    if (l.held.empty()) ++num_holding_;
+    l.held.push(i);
+}
+
+void DeviceThread::feed_held() {
+    came_further_.store(false, std::memory_order_seq_cst);
+    for (bool any = true; any && num_holding_ != 0;) {  // what one lane held may be what another one waits for
+        any = false;
+        for (Lane& l : states_) {
+            if (l.held.empty()) continue;
+            l.held.consume([&](const Instruction& i) {
+                if (!lanes_.are_enqueued(i.waits, device_)) return false;
+                feed(i);
+                any = true;
+                return true;
+            });
+            if (l.held.empty()) --num_holding_;
+        }
+    }
+}
+
 void DeviceThread::feed(const Instruction& i) {
-    const std::size_t slot = static_cast<std::size_t>(i.lane) - static_cast<std::size_t>(first_lane_);
-    Lane& l = states_[slot];
+    Lane& l = state(i.lane);
     if (i.op != Instruction::Op::watch) {
         if (const Status status = put_on_stream(i, l); !status.ok()) report_failure(i, status);
         lanes_.enqueued(i.lane, i.position);
@@ -221,14 +250,21 @@ Status DeviceThread::put_on_stream(const Instruction& i, Lane& l) {
     const StreamHandle stream = lanes_.stream(i.lane, &status);
     if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, &own_events_);
     if (!status.ok()) return status;
+    const bool is_kernel = i.op == Instruction::Op::kernel;
+    if (is_kernel) {
+        if (!may_run(i)) return {};
+        status = prepare(i, stream);
+        if (!status.ok()) return status;
+    }
     const bool for_trace = device_times_ && emitter_.sink() != nullptr;
     const bool timed = for_trace || i.measure;
     TimedWork work;
     if (timed) work = clock_.begin(stream, for_trace);
-    status = i.op == Instruction::Op::kernel ? feed_kernel(i, stream, l) : feed_copy(i, stream, l);
+    status = is_kernel ? launch(i, stream, l) : feed_copy(i, stream, l);
     if (timed) {
-        clock_.end(work, stream, i.measure);
-        l.timed.push_back({i.position, work, for_trace, i.measure, i.kernel_times});
+        if (i.measure) clock_.put(work);
+        clock_.end(work, stream);
+        l.timed.push_back({i.position, work, for_trace, i.measure && status.ok(), i.kernel_times});
     }
     return status;
 }
@@ -279,7 +315,7 @@ void DeviceThread::tell_times(LaneId id, Lane& lane, Position done) {
         std::int64_t duration_ns = -1;
         if (timed.for_trace) {
             times = clock_.read(timed.work);
-            if (times.begin_ns != 0)
+            if (times.begin_ns != 0 && timed.work.waited_ns >= 0)
                 duration_ns = std::max<std::int64_t>(0, times.end_ns - times.begin_ns - timed.work.waited_ns);
         } else {
             duration_ns = clock_.duration_ns(timed.work);
@@ -312,13 +348,30 @@ void DeviceThread::end_tickets(Lane& lane, Position done) {
     }
 }
 
-Status DeviceThread::feed_kernel(const Instruction& i, StreamHandle stream, Lane& l) {
-    if (failed_.concern(i.task, i.needed_tasks)) {
-        failed_.add(i.task);
-        return {};
-    }
-    if (i.function == nullptr) return {};  // an empty chunk launches nothing
+/// False: what the kernel needs is not there, or it is one of an empty chunk.
+bool DeviceThread::may_run(const Instruction& i) {
+    const bool skip = failed_.concern(i.task, i.needed_tasks);
+    if (skip) failed_.add(i.task);
+    return !skip && i.function != nullptr;
+}
+
+/// The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory it
+/// must be told that it may use that much. Both are asked for once, before the launch.
+Status DeviceThread::prepare(const Instruction& i, StreamHandle stream) {
     if (const Status status = fill_unset(i.fills, driver_, stream); !status.ok()) return status;
+    const PreparedKernel wanted{i.function, i.shared_bytes > default_shared_bytes ? i.shared_bytes : 0};
+    if (wanted.function == last_prepared_.function && wanted.shared_bytes <= last_prepared_.shared_bytes) return {};
+    std::uint32_t& prepared = prepared_[wanted.function];  // one more than the bytes; 0: not loaded
+    if (prepared <= wanted.shared_bytes) {
+        const Status status = driver_.prepare_kernel(wanted.function, wanted.shared_bytes);
+        if (!status.ok()) return status;
+        prepared = wanted.shared_bytes + 1;
+    }
+    last_prepared_ = {wanted.function, prepared - 1};
+    return {};
+}
+
+Status DeviceThread::launch(const Instruction& i, StreamHandle stream, Lane& l) {
     driver::KernelLaunch launch;
     launch.function = i.function;
     launch.grid = {i.grid[0], i.grid[1], i.grid[2]};
@@ -331,18 +384,6 @@ Status DeviceThread::feed_kernel(const Instruction& i, StreamHandle stream, Lane
         launch.hooks = l.tickets.back().second.hooks();
     }
     const NamedRange range(nvtx_, i.info);
-    // The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory
-    // it must be told that it may use that much. Both are asked for once, before the launch.
-    const PreparedKernel wanted{launch.function, launch.shared_bytes > default_shared_bytes ? launch.shared_bytes : 0};
-    if (wanted.function != last_prepared_.function || wanted.shared_bytes > last_prepared_.shared_bytes) {
-        std::uint32_t& prepared = prepared_[wanted.function];  // one more than the bytes; 0: not loaded
-        if (prepared <= wanted.shared_bytes) {
-            const Status status = driver_.prepare_kernel(wanted.function, wanted.shared_bytes);
-            if (!status.ok()) return status;
-            prepared = wanted.shared_bytes + 1;
-        }
-        last_prepared_ = {wanted.function, prepared - 1};
-    }
     return driver_.launch(launch, stream);
 }
 
@@ -358,7 +399,7 @@ EventHandle DeviceThread::take_event(Status* status) {
 }
 
 void DeviceThread::record(LaneId lane) {
-    Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
+    Lane& l = state(lane);
     if (l.recorded == l.fed) return;
     l.pending.push_back({{}, l.fed});  // first: where the host has no memory, no event has been taken
     l.recorded = l.fed;
@@ -393,7 +434,7 @@ Lanes::Recorded DeviceThread::OwnEvents::at(graph::Fence fence) {
 void DeviceThread::record_touched() {
     for (const LaneId lane : touched_) {
         record(lane);
-        states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)].touched = false;
+        state(lane).touched = false;
     }
     touched_.clear();
 }
@@ -438,7 +479,7 @@ bool DeviceThread::poll() {
 
 // The device reports an error that stays: nothing that was put on the lane can be trusted. Its tasks fail with it.
 void DeviceThread::lane_lost(LaneId lane, Status status) {
-    Lane& l = states_[static_cast<std::size_t>(lane) - static_cast<std::size_t>(first_lane_)];
+    Lane& l = state(lane);
     for (; !l.pending.empty(); l.pending.pop_front())
         if (const EventHandle e = l.pending.front().event; e.native != nullptr) events_.push_back(e);
     l.recorded = l.fed;
@@ -454,6 +495,7 @@ void DeviceThread::lane_lost(LaneId lane, Status status) {
 }
 
 bool DeviceThread::anything_pending() const noexcept {
+    if (num_holding_ != 0) return true;
     for (const Lane& l : states_)
         if (!l.pending.empty()) return true;
     return false;

@@ -58,7 +58,7 @@ class BusyTime {
     std::atomic<std::int64_t> since_{0};  ///< 0: not busy
 };
 
-class DeviceThread {
+class DeviceThread final : private Lanes::Feeder {
   public:
     /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
     /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
@@ -101,7 +101,8 @@ class DeviceThread {
         Position watched = 0;  ///< a callback is armed for this position
         StreamHandle watch_stream;
         bool touched = false;
-        BusyTime* copying = nullptr;  ///< set while a copy is on its way: the link's
+        schedule::InstructionList held;  ///< until other threads have put on their lanes what the first one waits for
+        BusyTime* copying = nullptr;     ///< set while a copy is on its way: the link's
     };
 
     void run();
@@ -110,9 +111,13 @@ class DeviceThread {
     void lose_track() noexcept;
     void look_at_all_lanes();
     bool take() noexcept;
+    void feed_or_hold(const Instruction& instruction);
+    void feed_held();
     void feed(const Instruction& instruction);
     Status put_on_stream(const Instruction& instruction, Lane& lane);
-    Status feed_kernel(const Instruction& instruction, StreamHandle stream, Lane& lane);
+    bool may_run(const Instruction& instruction);
+    Status prepare(const Instruction& instruction, StreamHandle stream);
+    Status launch(const Instruction& instruction, StreamHandle stream, Lane& lane);
     void end_tickets(Lane& lane, Position done);
     Status feed_copy(const Instruction& instruction, StreamHandle stream, Lane& lane);
     void report_failure(const Instruction& instruction, Status status);
@@ -123,6 +128,15 @@ class DeviceThread {
     void lane_lost(LaneId lane, Status status);
     void arm_watches();
     bool anything_pending() const noexcept;
+    /// There are instructions to be taken, or held ones to be looked at.
+    bool has_news() const noexcept {
+        return queue_filled_.load(std::memory_order_seq_cst) || came_further_.load(std::memory_order_seq_cst);
+    }
+    void lanes_came_further() noexcept override {
+        came_further_.store(true, std::memory_order_seq_cst);
+        sleeper_.wake();
+    }
+    Lane& state(LaneId lane) noexcept { return states_[graph::index_of(lane) - graph::index_of(first_lane_)]; }
     LaneId lane_at(std::size_t slot) const noexcept {
         return static_cast<LaneId>(static_cast<std::size_t>(first_lane_) + slot);
     }
@@ -151,7 +165,9 @@ class DeviceThread {
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
     std::atomic<bool> no_more_instructions_{false};
-    bool lost_track_ = false;  ///< for want of host memory: the runtime gives up
+    std::atomic<bool> came_further_{false};  ///< a lane for which an instruction is held
+    std::size_t num_holding_ = 0;            ///< lanes that hold instructions
+    bool lost_track_ = false;                ///< for want of host memory: the runtime gives up
 
     BusyTime links_[memory::num_links];
     std::vector<Lane> states_;   ///< by index within the device

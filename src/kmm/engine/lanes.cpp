@@ -1,12 +1,15 @@
 #include "kmm/engine/lanes.hpp"
 
+#include <bit>
+
 namespace kmm::engine {
 
 Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device)
     : driver_(driver),
       ordinals_(std::move(ordinals)),
       lanes_per_device_(lanes_per_device),
-      lanes_(ordinals_.size() * lanes_per_device) {
+      lanes_(ordinals_.size() * lanes_per_device),
+      feeders_(ordinals_.size()) {
     for (Lane& l : lanes_) l.known = std::make_unique<std::atomic<Position>[]>(lanes_.size());
 }
 
@@ -60,6 +63,31 @@ driver::KernelHooks KernelTicket::hooks() noexcept {
 Lanes::Scratch::~Scratch() {
     for (const EventHandle e : events_)
         if (e.native != nullptr) (void)lanes_.driver_.destroy_event(e);
+}
+
+void Lanes::set_feeder(std::uint32_t device, Feeder* feeder) noexcept {
+    const locks::Guard guard(feeders_[device].lock);
+    feeders_[device].feeder = feeder;
+}
+
+bool Lanes::are_enqueued(std::span<const graph::Fence> fences, std::uint32_t device) noexcept {
+    for (const graph::Fence& f : fences) {
+        Lane& l = lanes_[index(f.lane)];
+        if (l.enqueued.load(std::memory_order_acquire) >= f.position) continue;
+        // Either the other thread sees the mark behind its store, or this one sees what it stored.
+        l.awaited_by.fetch_or(std::uint64_t{1} << device, std::memory_order_seq_cst);
+        if (l.enqueued.load(std::memory_order_seq_cst) < f.position) return false;
+    }
+    return true;
+}
+
+void Lanes::tell_feeders(Lane& lane) noexcept {
+    std::uint64_t devices = lane.awaited_by.exchange(0, std::memory_order_seq_cst);
+    for (; devices != 0; devices &= devices - 1) {
+        FeederOfDevice& of = feeders_[static_cast<std::size_t>(std::countr_zero(devices))];
+        const locks::Guard guard(of.lock);
+        if (of.feeder != nullptr) of.feeder->lanes_came_further();
+    }
 }
 
 Position Lanes::wait_until_enqueued(Lane& lane, Position position) noexcept {

@@ -46,12 +46,28 @@ class Lanes {
     /// The feeder has put everything up to `position` on the stream.
     void enqueued(LaneId lane, Position position) noexcept {
         Lane& l = lanes_[index(lane)];
-        l.enqueued.store(position, std::memory_order_release);
+        l.enqueued.store(position, ordinals_.size() == 1 ? std::memory_order_release : std::memory_order_seq_cst);
         l.enqueued.notify_all();
+        if (ordinals_.size() != 1 && l.awaited_by.load(std::memory_order_seq_cst) != 0) tell_feeders(l);
     }
     Position enqueued(LaneId lane) const noexcept {
         return lanes_[index(lane)].enqueued.load(std::memory_order_acquire);
     }
+    /// Whoever feeds a device's lanes and holds work back until other lanes have what it waits for.
+    class Feeder {
+      public:
+        /// One of the lanes that `are_enqueued` was asked about has come further. Any thread; must not block.
+        virtual void lanes_came_further() noexcept = 0;
+
+      protected:
+        ~Feeder() = default;
+    };
+    /// Null: there is none any more; the latest one is not called when this returns.
+    void set_feeder(std::uint32_t device, Feeder* feeder) noexcept;
+    /// Whether all of this has been put on its lanes. If not, the feeder of `device` is called when some of it may be.
+    /// O(fences).
+    bool are_enqueued(std::span<const graph::Fence> fences, std::uint32_t device) noexcept;
+
     /// The device has finished everything up to `position`. Any thread, in any order: the furthest counts.
     void completed(LaneId lane, Position position) noexcept {
         Lane& l = lanes_[index(lane)];
@@ -92,8 +108,8 @@ class Lanes {
     };
     /// Makes what is put on `lane` from now on come after `fences`, on the device: after an event of `recorded` where
     /// it has one, which is at or soon after the fence, otherwise after what is on the other lane now. If another
-    /// thread has not put the work there yet, waits until it has (it never waits for us: work is handed out in an order
-    /// that agrees with the dependencies). Waits that earlier ones imply are left out. Called by a feeder of the lane.
+    /// thread has not put the work there yet, waits until it has: for launchers, on which nobody waits before they have
+    /// put something there. Waits that earlier ones imply are left out. Called by a feeder of the lane.
     Status come_after(LaneId lane, std::span<const graph::Fence> fences, Scratch& scratch,
                       RecordedEvents* recorded = nullptr);
     /// The same for a stream of the calling thread's that is no lane.
@@ -110,13 +126,19 @@ class Lanes {
   private:
     struct Lane;
     Position wait_until_enqueued(Lane& lane, Position position) noexcept;
+    void tell_feeders(Lane& lane) noexcept;
     Status wait_for_lane(StreamHandle stream, graph::LaneId lane, Scratch& scratch) noexcept;
     struct Lane {
         std::atomic<StreamHandle> stream{StreamHandle{}};
         std::atomic<Position> enqueued{0};
         std::atomic<Position> completed{0};
+        std::atomic<std::uint64_t> awaited_by{0};  ///< by device: its feeder waits for more to be put here
         /// By lane: how far it had been told to come after.
         std::unique_ptr<std::atomic<Position>[]> known;
+    };
+    struct FeederOfDevice {
+        locks::TinyLock lock;
+        Feeder* feeder KMM_GUARDED_BY(lock) = nullptr;
     };
     static std::size_t index(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }
 
@@ -124,6 +146,7 @@ class Lanes {
     std::vector<int> ordinals_;
     std::uint32_t lanes_per_device_;
     std::vector<Lane> lanes_;
+    std::vector<FeederOfDevice> feeders_;  ///< by device
 };
 
 /// Numbers of tasks that failed, for those whose work is already handed out behind them. Empty but after a failure, and

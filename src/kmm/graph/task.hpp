@@ -250,11 +250,10 @@ struct Task {
     TaskNumber awaited_predecessor = 0;  ///< once the runtime gives up: what it waited for at the last look
     LaneId lane = LaneId::none;
     // For kernels: what the choice of a lane hangs on.
-    std::uint32_t kernel_times = 0;     ///< schedule::KernelTimes::Id
-    std::uint32_t written_chunk = 0;    ///< index of the first one
-    std::uint32_t written_chunks = 1;   ///< how many its array has
-    std::uint32_t unpassed_fences = 0;  ///< fences that a function on the host still waits for
-    bool announced = false;             ///< its successors know its positions
+    std::uint32_t kernel_times = 0;                ///< schedule::KernelTimes::Id
+    const memory::Chunk* written_chunk = nullptr;  ///< the first one
+    std::uint32_t unpassed_fences = 0;             ///< fences that a function on the host still waits for
+    bool announced = false;                        ///< its successors know its positions
     bool executed = false;
 
     // ---- readiness (schedule)

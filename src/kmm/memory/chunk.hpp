@@ -94,6 +94,22 @@ struct Chunk {
     }
 };
 
+/// Indices from the first to the last that were added.
+struct ChunkRange {
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+    bool any = false;
+
+    ChunkRange() = default;
+    ChunkRange(std::uint32_t from, std::uint32_t to) noexcept : first(from), last(to), any(true) {}
+    void add(std::uint32_t index) noexcept {
+        first = any && first < index ? first : index;
+        last = any && last > index ? last : index;
+        any = true;
+    }
+    std::uint32_t size() const noexcept { return last - first + 1; }
+};
+
 /// The data of one bound array.
 struct Array {
     /// For messages. Any thread: a program may name an array at any time.
@@ -111,6 +127,7 @@ struct Array {
     std::vector<Chunk> chunks;          // never resized
     std::vector<graph::Box> boxes;      // constant; one for each chunk
     std::uint64_t users = 0;            ///< accesses of unsettled tasks
+    PerMemory<ChunkRange> written_by;   ///< by memory: chunks that kernels there write; filled in by the schedule
     std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
     bool released = false;              ///< no handle is left: freed when users is 0
     std::size_t list_index = 0;

@@ -304,7 +304,7 @@ class RuntimeCore final : public Runtime,
     std::vector<int> ordinals_;
     memory::PerMemory<std::size_t> limits_;
     std::vector<std::vector<bool>> peers_;
-    int multiprocessors_ = 1;  ///< of a device, the least of all
+    std::uint64_t threads_at_once_ = 1;  ///< that a device runs, the least of all
     std::unique_ptr<SystemInfo> info_;
     bool on_host_driver_ = false;
 

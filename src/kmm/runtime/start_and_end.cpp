@@ -19,6 +19,8 @@ namespace {
 
 // Launcher threads of each device: device functions may block in a library, and two of them rarely do at once.
 constexpr std::uint32_t launchers_per_device = 2;
+// Of most devices, for kernels that use few registers: those of others fill a device with fewer.
+constexpr std::uint64_t threads_of_multiprocessor = 2048;
 
 std::atomic<std::uint16_t> next_runtime_number{1};
 
@@ -237,7 +239,8 @@ void RuntimeCore::describe() {
     for (std::size_t i = 0; i < n; ++i) {
         driver::DeviceProperties p;
         driver::check(*driver_, driver_->properties(ordinals_[i], &p), "ask a device for its properties");
-        multiprocessors_ = i == 0 ? p.multiprocessors : std::min(multiprocessors_, p.multiprocessors);
+        const auto threads = static_cast<std::uint64_t>(std::max(1, p.multiprocessors)) * threads_of_multiprocessor;
+        threads_at_once_ = i == 0 ? threads : std::min(threads_at_once_, threads);
         DeviceDescription d;
         d.name = p.name;
         d.device_id = DeviceId(static_cast<std::uint8_t>(i));
@@ -280,7 +283,7 @@ void RuntimeCore::start_threads() {
     options.compute_lanes = static_cast<std::uint32_t>(config_.device_concurrent_streams);
     options.launcher_lanes = launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(config_.host_threads);
-    options.multiprocessors = static_cast<std::uint32_t>(std::max(1, multiprocessors_));
+    options.threads_at_once = threads_at_once_;
     options.debug = config_.debug_mode;
     options.functions_touch_memory = on_host_driver_;
     options.trace = &trace_;

@@ -66,8 +66,8 @@ struct Instruction {
 /// when it is emptied. Not thread-safe.
 class InstructionList {
   public:
-    bool empty() const noexcept { return instructions_.empty(); }
-    std::size_t size() const noexcept { return instructions_.size(); }
+    bool empty() const noexcept { return size() == 0; }
+    std::size_t size() const noexcept { return instructions_.size() - first_.instruction; }
     /// Copies it. Nothing is changed if it throws. O(what its spans point to).
     void push(const Instruction& instruction) {
         const std::size_t bytes = parameters_.size();
@@ -91,6 +91,7 @@ class InstructionList {
     }
     /// Moves all of `other` to the end, and leaves it empty. Neither is changed if it throws.
     void take(InstructionList& other) {
+        other.forget_consumed();
         if (empty()) return swap(other);
         reserve(instructions_, other.instructions_.size());
         reserve(parameters_, other.parameters_.size());
@@ -110,8 +111,10 @@ class InstructionList {
         fences_.swap(other.fences_);
         tasks_.swap(other.tasks_);
         fills_.swap(other.fills_);
+        std::swap(first_, other.first_);
     }
     void clear() noexcept {
+        first_ = {};
         instructions_.clear();
         parameters_.clear();
         fences_.clear();
@@ -120,24 +123,46 @@ class InstructionList {
     }
     /// Calls `f(const Instruction&)` for each, in order; spans are valid until the list is changed.
     template<typename F> void for_each(F&& f) {
-        const std::byte* parameters = parameters_.data();
-        const graph::Fence* fence = fences_.data();
-        const graph::TaskNumber* task = tasks_.data();
-        const Fill* fill = fills_.data();
-        for (Instruction& i : instructions_) {
-            i.parameters = {parameters, i.parameters.size()};
-            i.waits = {fence, i.waits.size()};
-            i.needed_tasks = {task, i.needed_tasks.size()};
-            i.fills = {fill, i.fills.size()};
-            parameters += aligned(i.parameters.size());
-            fence += i.waits.size();
-            task += i.needed_tasks.size();
-            fill += i.fills.size();
-            f(static_cast<const Instruction&>(i));
-        }
+        for (Place at = first_; at.instruction < instructions_.size();) f(look_at(at));
+    }
+    /// The same until `f` returns false; those for which it returned true are no longer in the list. O(1) for each.
+    template<typename F> void consume(F&& f) {
+        for (Place at = first_; at.instruction < instructions_.size(); first_ = at)
+            if (!f(look_at(at))) break;
+        if (empty())
+            clear();
+        else if (first_.instruction > instructions_.size() / 2)
+            forget_consumed();
     }
 
   private:
+    /// Where the next instruction and what it points to are.
+    struct Place {
+        std::size_t instruction = 0, parameter = 0, fence = 0, task = 0, fill = 0;
+    };
+    const Instruction& look_at(Place& at) noexcept {
+        Instruction& i = instructions_[at.instruction++];
+        i.parameters = {parameters_.data() + at.parameter, i.parameters.size()};
+        i.waits = {fences_.data() + at.fence, i.waits.size()};
+        i.needed_tasks = {tasks_.data() + at.task, i.needed_tasks.size()};
+        i.fills = {fills_.data() + at.fill, i.fills.size()};
+        at.parameter += aligned(i.parameters.size());
+        at.fence += i.waits.size();
+        at.task += i.needed_tasks.size();
+        at.fill += i.fills.size();
+        return i;
+    }
+    void forget_consumed() noexcept {
+        erase_first(instructions_, first_.instruction);
+        erase_first(parameters_, first_.parameter);
+        erase_first(fences_, first_.fence);
+        erase_first(tasks_, first_.task);
+        erase_first(fills_, first_.fill);
+        first_ = {};
+    }
+    template<typename T> static void erase_first(graph::Vector<T>& v, std::size_t count) noexcept {
+        v.erase(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(count));
+    }
     /// Parameters begin at multiples of what any of them may be aligned to.
     static constexpr std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 15) / 16 * 16; }
     template<typename T> static void append(graph::Vector<T>& to, std::span<const T> what) {
@@ -153,6 +178,7 @@ class InstructionList {
     graph::Vector<graph::Fence> fences_;
     graph::Vector<graph::TaskNumber> tasks_;
     graph::Vector<Fill> fills_;
+    Place first_;  ///< what is before it was consumed
 };
 
 }  // namespace kmm::schedule

@@ -63,21 +63,24 @@ void Scheduler::try_issue(Task& task) {
 
 void Scheduler::note_lane_wish(Task& task) {
     task.kernel_times = kernel_times_.find(task.kernel);
+    task.written_chunk = nullptr;
     for (const Access& a : task.accesses) {
         if (a.chunk == nullptr || !a.first_of_chunk || !a.writes_chunk) continue;
-        task.written_chunk = a.chunk->index;
-        task.written_chunks = static_cast<std::uint32_t>(a.chunk->array->chunks.size());
+        task.written_chunk = a.chunk;
+        a.chunk->array->written_by[task.memory].add(a.chunk->index);
         return;
     }
-    task.written_chunk = 0;
-    task.written_chunks = 1;
 }
 
 LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
     LaneWish wish;
-    wish.chunk = task.written_chunk;
-    wish.num_chunks = task.written_chunks;
-    wish.num_blocks = std::uint64_t{task.kernel.grid[0]} * task.kernel.grid[1] * task.kernel.grid[2];
+    if (task.written_chunk != nullptr) {
+        wish.chunk = task.written_chunk->index;
+        wish.used_chunks = task.written_chunk->array->written_by[task.memory];
+    }
+    wish.num_threads = 1;
+    for (int axis = 0; axis < 3; ++axis)
+        wish.num_threads *= std::uint64_t{task.kernel.grid[axis]} * task.kernel.block[axis];
     wish.is_short = kernel_times_.is_short(task.kernel_times);
     return wish;
 }

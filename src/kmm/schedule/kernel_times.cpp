@@ -1,5 +1,6 @@
 #include "kmm/schedule/kernel_times.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace kmm::schedule {
@@ -11,15 +12,17 @@ KernelTimes::Id KernelTimes::find(const graph::Kernel& kernel) {
                               static_cast<std::uint64_t>(std::bit_width(blocks));
     if (!kernels_.empty() && key == latest_) return latest_id_;
     const auto found = ids_.find(key);
+    Id id = 0;
     if (found != ids_.end()) {
-        latest_id_ = found->second;
+        id = found->second;
     } else {
+        id = static_cast<Id>(kernels_.size());
         kernels_.emplace_back();
-        latest_id_ = static_cast<Id>(kernels_.size() - 1);
-        ids_.emplace(key, latest_id_);
+        ids_.emplace(key, id);
     }
     latest_ = key;
-    return latest_id_;
+    latest_id_ = id;
+    return id;
 }
 
 bool KernelTimes::count_launch(Id id) noexcept {
@@ -28,8 +31,9 @@ bool KernelTimes::count_launch(Id id) noexcept {
 }
 
 void KernelTimes::measured(Id id, std::int64_t ns) noexcept {
-    std::int64_t& known = kernels_[id].ns;
-    known = known == unknown || ns < known ? ns : known + (ns - known) / 4;
+    Entry& e = kernels_[id];
+    e.ns = e.latest_ns == unknown ? ns : std::max(ns, e.latest_ns);
+    e.latest_ns = ns;
 }
 
 }  // namespace kmm::schedule

@@ -2,7 +2,7 @@
 //
 // Owns: one entry for each kernel and size of its grid, for as long as the runtime lives. Pure: must not know lanes,
 // threads or clocks. What tells one kernel from another is its function and the number of its blocks up to a factor of
-// two: that is what its time depends on, wherever it is submitted.
+// two. (Loops whose length is a parameter are not told apart: such a kernel is long as soon as one of two launches is.)
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class KernelTimes {
 
     /// O(1); remembers the latest kernel asked for.
     Id find(const graph::Kernel& kernel);
-    /// Counts a launch. True: this one should be timed. The first ones are, and later one in 1024.
+    /// Counts a launch. True: this one should be timed. The first ones are, and later one in 256.
     bool count_launch(Id id) noexcept;
-    /// A launch took so long, from one event before it to one behind it. Launches beside others take longer, so that a
-    /// shorter time counts at once and a longer one by a fourth.
+    /// A launch took so long. The longer of the latest two counts, so that one that had nothing to do, or had a gap
+    /// taken off that was none, makes no kernel short.
     void measured(Id id, std::int64_t ns) noexcept;
     /// False too while nothing was measured: to put a long kernel behind others costs more than to wait for a short
     /// one.
@@ -30,10 +30,11 @@ class KernelTimes {
 
   private:
     static constexpr std::int64_t unknown = -1;
-    static constexpr std::uint64_t launches_between = 1024;
+    static constexpr std::uint64_t launches_between = 256;
     struct Entry {
         std::uint64_t launches = 0;
         std::int64_t ns = unknown;
+        std::int64_t latest_ns = unknown;
     };
     graph::Vector<Entry> kernels_;
     graph::UnorderedMap<std::uint64_t, Id> ids_;  ///< by function and size

@@ -15,8 +15,8 @@ constexpr graph::Position most_more_at_home = 16;
 
 std::uint32_t LanePolicy::spread(const LaneWish& wish) const noexcept {
     // Twice what fills the device, so that one kernel's last blocks run beside the next one's first.
-    const std::uint64_t blocks = std::max<std::uint64_t>(wish.num_blocks, 1);
-    const std::uint64_t lanes = (2 * std::uint64_t{multiprocessors_} + blocks - 1) / blocks;
+    const std::uint64_t threads = std::max<std::uint64_t>(wish.num_threads, 1);
+    const std::uint64_t lanes = (2 * threads_at_once_ - 1) / threads + 1;
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(lanes, std::min(2u, num_lanes_), num_lanes_));
 }
 
@@ -66,7 +66,7 @@ std::uint32_t LanePolicy::choose(const LaneWish& wish, const graph::FenceSet& wa
                                  std::span<const LaneProgress> lanes) noexcept {
     const Mask behind = awaited(waits, lanes);
     if (wish.is_short) return behind != 0 ? static_cast<std::uint32_t>(std::countr_zero(behind)) : for_short(lanes);
-    const bool has_home = wish.num_chunks > 1;
+    const bool has_home = wish.used_chunks.size() > 1;
     const std::uint32_t own = has_home ? home(wish) : next_;
     const std::uint32_t emptiest = least_filled(own, spread(wish), lanes);
     const graph::Position least = lanes[emptiest].filled();
@@ -84,7 +84,7 @@ bool LanePolicy::will_leave(std::uint32_t lane, const LaneWish& wish, const grap
                             std::span<const LaneProgress> lanes) const noexcept {
     if (wish.is_short)
         return static_cast<std::uint32_t>(std::countr_zero(awaited(waits, lanes) | Mask{1} << lane)) != lane;
-    return wish.num_chunks > 1 ? home(wish) != lane : !is_first;
+    return wish.used_chunks.size() > 1 ? home(wish) != lane : !is_first;
 }
 
 }  // namespace kmm::schedule

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "kmm/graph/position.hpp"
+#include "kmm/memory/chunk.hpp"
 
 namespace kmm::schedule {
 
@@ -27,22 +28,19 @@ struct LaneProgress {
 
 /// What the choice for a kernel hangs on.
 struct LaneWish {
-    std::uint32_t chunk = 0;       ///< index of the first chunk that it writes
-    std::uint32_t num_chunks = 1;  ///< of that chunk's array
-    std::uint64_t num_blocks = 1;  ///< of its grid
+    std::uint32_t chunk = 0;         ///< index of the first chunk that it writes
+    memory::ChunkRange used_chunks;  ///< of that chunk's array, which kernels of this device write
+    std::uint64_t num_threads = 1;   ///< of its grid
     bool is_short = false;
 };
 
 class LanePolicy {
   public:
-    /// `first`: the device's first compute lane; at most 64 follow each other. `num_devices`: over how many the chunks
-    /// of arrays may be distributed, in rows of neighbours or in turn.
-    LanePolicy(graph::LaneId first, std::uint32_t num_lanes, std::uint32_t multiprocessors,
-               std::uint32_t num_devices) noexcept
+    /// `first`: the device's first compute lane; at most 64 follow each other. `threads_at_once`: that the device runs.
+    LanePolicy(graph::LaneId first, std::uint32_t num_lanes, std::uint64_t threads_at_once) noexcept
         : first_(static_cast<std::uint32_t>(graph::index_of(first))),
           num_lanes_(num_lanes),
-          multiprocessors_(multiprocessors),
-          num_devices_(num_devices) {}
+          threads_at_once_(threads_at_once) {}
 
     /// Index of the lane among `lanes`, the device's compute lanes. `waits`: what the kernel comes after, on any lanes.
     /// O(fences + lanes).
@@ -68,8 +66,8 @@ class LanePolicy {
     /// Over how many lanes the chunks of an array are spread.
     std::uint32_t spread(const LaneWish& wish) const noexcept;
     std::uint32_t home(const LaneWish& wish) const noexcept {
-        const std::uint64_t lanes = spread(wish);
-        return static_cast<std::uint32_t>(wish.chunk * lanes * num_devices_ / wish.num_chunks % lanes);
+        return static_cast<std::uint32_t>(std::uint64_t{wish.chunk - wish.used_chunks.first} * spread(wish) /
+                                          wish.used_chunks.size());
     }
     /// The lanes on which something of `waits` has not passed.
     Mask awaited(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
@@ -80,8 +78,7 @@ class LanePolicy {
 
     std::uint32_t first_;
     std::uint32_t num_lanes_;
-    std::uint32_t multiprocessors_;
-    std::uint32_t num_devices_;
+    std::uint64_t threads_at_once_;
     std::uint32_t next_ = 0;               ///< where the search for a lane begins, for kernels that have none
     std::uint32_t short_ = 0;              ///< the lane of short kernels that wait for nothing
     graph::Position long_until_[64] = {};  ///< by lane: the latest kernel that is not short

@@ -39,8 +39,7 @@ Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOpt
                 lane.info = {d, LaneRole::launcher, i - k - 3};
             lanes_.push_back(std::move(lane));
         }
-        policies_.emplace_back(lane(d, LaneRole::compute), options.compute_lanes, options.multiprocessors,
-                               options.num_devices);
+        policies_.emplace_back(lane(d, LaneRole::compute), options.compute_lanes, options.threads_at_once);
     }
 }
 

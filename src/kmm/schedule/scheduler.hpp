@@ -83,7 +83,7 @@ struct SchedulerOptions {
     std::uint32_t compute_lanes = 8;
     std::uint32_t launcher_lanes = 2;
     std::uint32_t host_threads = 1;
-    std::uint32_t multiprocessors = 1;  ///< of a device, the least of all
+    std::uint64_t threads_at_once = 1;  ///< that a device runs, the least of all
     bool debug = false;                 ///< one task at a time, in the order of submission; Task::unset is filled in
     /// Device functions touch memory of the device by themselves: one is launched when what it waits for has passed.
     bool functions_touch_memory = false;

@@ -45,7 +45,7 @@ struct NoErrors final : ErrorMaker {
 /// A device's thread whose lanes copy a byte of the host to the device, one for each instruction.
 class Machine {
   public:
-    Machine() {
+    explicit Machine(int devices = 1) : driver(ScriptedOptions{.num_devices = devices}) {
         driver.set_automatic(false);
         lanes.make_streams(0);
         EXPECT_TRUE(driver.allocate(0, bytes, &device_memory).ok());
@@ -78,6 +78,11 @@ class Machine {
         thread->push(instructions);
         EXPECT_TRUE(comes_true([&] { return driver.count("record_event") >= events; }));
     }
+    /// As `feed`, for copies of which some are held: so many are handed to the driver.
+    void feed_all_but_held(std::size_t copies) {
+        thread->push(instructions);
+        EXPECT_TRUE(comes_true([&] { return driver.count("copy") >= copies; }));
+    }
     /// Until the thread says that the lane is there; fails after a minute.
     void await(LaneId lane, Position position) {
         while (done[kmm::graph::index_of(lane)] < position) {
@@ -100,7 +105,7 @@ class Machine {
 
     static constexpr std::size_t bytes = 256;
     ScriptedDriver driver;
-    Lanes lanes{driver, {0}, num_lanes};
+    Lanes lanes{driver, driver.device_count() == 1 ? std::vector{0} : std::vector{0, 1}, num_lanes};
     FailedTasks failed;
     kmm::engine::testing::FakeMailbox mailbox;
     NoErrors errors;
@@ -164,6 +169,75 @@ TEST(DeviceThreadFences, waiting_records_no_event_where_the_lane_has_one_and_non
         // Two of the third lane, one of the second; a watch of each lane's oldest event at times.
         EXPECT_LE(m.driver.count("wait_event"), 3 * n + m.driver.count("host_callback"));
     }
+}
+
+/// A lane of the second device, which no thread feeds: the test does.
+constexpr LaneId elsewhere{num_lanes};
+
+TEST(DeviceThreadFences, what_waits_for_a_lane_of_another_device_is_held_and_other_lanes_go_on) {
+    Machine m(2);
+    m.copy(first, 1, {{elsewhere, 1}});
+    m.copy(first, 2);
+    m.copy(second, 1, {{first, 2}});
+    m.copy(third, 1);
+    m.feed_all_but_held(1);
+    m.driver.run_all();
+    m.await(third, 1);
+    EXPECT_TRUE(m.is_copied(3));
+    EXPECT_EQ(m.lanes.enqueued(first), 0u);
+    EXPECT_EQ(m.lanes.enqueued(second), 0u) << "it waits for what is held";
+    (void)m.stream(elsewhere);
+    m.lanes.enqueued(elsewhere, 1);
+    EXPECT_TRUE(comes_true([&] { return m.lanes.enqueued(second) == 1; }));
+    m.driver.run_all();
+    m.await(second, 1);
+    EXPECT_TRUE(m.is_copied(0) && m.is_copied(1) && m.is_copied(2));
+}
+
+TEST(DeviceThreadFences, what_is_held_comes_after_the_work_of_the_other_device) {
+    Machine m(2);
+    m.copy(first, 1, {{elsewhere, 1}});
+    m.copy(third, 1);
+    m.feed_all_but_held(1);
+    m.driver.hold(m.stream(elsewhere));
+    EXPECT_TRUE(m.driver.fill(m.device_memory, "x", 1, 1, m.stream(elsewhere)).ok());
+    m.lanes.enqueued(elsewhere, 1);
+    EXPECT_TRUE(comes_true([&] { return m.driver.count("copy") == 2; }));
+    m.driver.run_all();
+    EXPECT_FALSE(m.is_copied(0)) << "the other device has not done its work";
+    m.driver.release_all();
+    m.driver.run_all();
+    m.await(first, 1);
+    EXPECT_TRUE(m.is_copied(0));
+}
+
+TEST(DeviceThreadFences, each_of_many_that_are_held_goes_on_as_soon_as_it_can) {
+    for (const Position n : {Position{50}, Position{100}}) {
+        Machine m(2);
+        (void)m.stream(elsewhere);
+        for (Position p = 1; p <= n; ++p) m.copy(first, p, {{elsewhere, p}});
+        m.thread->push(m.instructions);
+        for (Position p = 1; p <= n; ++p) {
+            m.lanes.enqueued(elsewhere, p);
+            ASSERT_TRUE(comes_true([&] { return m.lanes.enqueued(first) == p; })) << p;
+        }
+        m.driver.run_all();
+        m.await(first, n);
+        EXPECT_EQ(m.driver.count("copy"), n);
+    }
+}
+
+TEST(DeviceThreadFences, a_thread_ends_when_what_it_held_is_done) {
+    Machine m(2);
+    m.copy(first, 1, {{elsewhere, 1}});
+    m.thread->push(m.instructions);
+    m.driver.set_automatic(true);
+    std::thread end([&] { m.thread.reset(); });
+    (void)m.stream(elsewhere);
+    m.lanes.enqueued(elsewhere, 1);
+    end.join();
+    EXPECT_TRUE(m.is_copied(0));
+    m.lanes.enqueued(elsewhere, 2);  // there is nobody to be told
 }
 
 }  // namespace

@@ -86,6 +86,29 @@ TEST(InstructionList, takes_all_of_another_list_behind_its_own) {
     expect(list, 7, 3);
 }
 
+TEST(InstructionList, is_consumed_up_to_what_cannot_be_done_yet) {
+    InstructionList list;
+    push(list, 0, 300);
+    std::size_t next = 0;
+    for (std::size_t limit = 7; next < 300; limit += 13) {
+        list.consume([&](const Instruction& i) {
+            EXPECT_EQ(i.position, next);
+            if (next == limit) return false;
+            ++next;
+            return true;
+        });
+        if (next < 300) expect(list, next, 300 - next);
+    }
+    EXPECT_TRUE(list.empty());
+    push(list, 40, 2);
+    InstructionList more;
+    push(more, 42, 9);
+    more.consume([](const Instruction& i) { return i.position < 45; });
+    list.consume([](const Instruction&) { return true; });
+    list.take(more);
+    expect(list, 45, 6);
+}
+
 TEST(Fill, is_the_region_of_an_access_or_its_whole_chunk) {
     kmm::memory::Array array;
     array.element_bytes = 4;

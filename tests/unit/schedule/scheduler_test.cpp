@@ -51,6 +51,7 @@ class Stage final : public Outbox {
         arrays_.push_back(std::make_unique<Array>());
         Array& a = *arrays_.back();
         a.element_bytes = 4;
+        a.written_by.resize_for_devices(num_devices_);
         a.chunks = std::vector<Chunk>(chunks);
         for (std::size_t i = 0; i < chunks; i++) {
             a.chunks[i].array = &a;
