@@ -42,8 +42,9 @@ inline std::string why_not(std::size_t num_devices) {
 
 /// The first devices; those of the host driver have `virtual_bytes` of memory each.
 inline RuntimeConfig config_for(std::size_t num_devices, std::size_t virtual_bytes) {
-    RuntimeConfig config;
+    RuntimeConfig config = kmm::default_config_from_environment();  // KMM_TRACE: what a trace costs
     config.driver = bench_driver;
+    config.devices.clear();
     config.virtual_devices = num_devices;
     config.virtual_device_memory = virtual_bytes;
     if (on_gpu) {

@@ -12,7 +12,6 @@
 namespace kmm::detail {
 
 using engine::Message;
-using graph::TaskState;
 
 namespace {
 
