@@ -213,6 +213,7 @@ void DeviceThread::feed_or_hold(const Instruction& i) {
 
 void DeviceThread::feed_held() {
     came_further_.store(false, std::memory_order_seq_cst);
+    std::size_t fed = 0;
     for (bool any = true; any && num_holding_ != 0;) {  // what one lane held may be what another one waits for
         any = false;
         for (Lane& l : states_) {
@@ -220,6 +221,7 @@ void DeviceThread::feed_held() {
             l.held.consume([&](const Instruction& i) {
                 if (!lanes_.are_enqueued(i.waits, device_)) return false;
                 feed(i);
+                if (++fed % feed_between_polls == 0 && poll()) mailbox_.help();
                 any = true;
                 return true;
             });

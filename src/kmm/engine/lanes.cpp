@@ -10,7 +10,10 @@ Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_
       lanes_per_device_(lanes_per_device),
       lanes_(ordinals_.size() * lanes_per_device),
       feeders_(ordinals_.size()) {
-    for (Lane& l : lanes_) l.known = std::make_unique<std::atomic<Position>[]>(lanes_.size());
+    for (Lane& l : lanes_) {
+        l.known = std::make_unique<std::atomic<Position>[]>(lanes_.size());
+        l.awaited = std::make_unique<std::atomic<Position>[]>(ordinals_.size());
+    }
 }
 
 Lanes::~Lanes() {
@@ -75,16 +78,29 @@ bool Lanes::are_enqueued(std::span<const graph::Fence> fences, std::uint32_t dev
         Lane& l = lanes_[index(f.lane)];
         if (l.enqueued.load(std::memory_order_acquire) >= f.position) continue;
         // Either the other thread sees the mark behind its store, or this one sees what it stored.
-        l.awaited_by.fetch_or(std::uint64_t{1} << device, std::memory_order_seq_cst);
+        await(l, f.position, device);
         if (l.enqueued.load(std::memory_order_seq_cst) < f.position) return false;
     }
     return true;
 }
 
-void Lanes::tell_feeders(Lane& lane) noexcept {
-    std::uint64_t devices = lane.awaited_by.exchange(0, std::memory_order_seq_cst);
+void Lanes::await(Lane& lane, Position position, std::uint32_t device) noexcept {
+    const std::uint64_t mark = std::uint64_t{1} << device;
+    const bool waits = (lane.awaited_by.load(std::memory_order_relaxed) & mark) != 0;
+    std::atomic<Position>& awaited = lane.awaited[device];
+    if (!waits || awaited.load(std::memory_order_relaxed) > position)
+        awaited.store(position, std::memory_order_seq_cst);
+    lane.awaited_by.fetch_or(mark, std::memory_order_seq_cst);
+}
+
+/// A mark that is taken away is always told of, so that a feeder which has set it again meanwhile looks again as well.
+void Lanes::tell_feeders(Lane& lane, Position position) noexcept {
+    std::uint64_t devices = lane.awaited_by.load(std::memory_order_seq_cst);
     for (; devices != 0; devices &= devices - 1) {
-        FeederOfDevice& of = feeders_[static_cast<std::size_t>(std::countr_zero(devices))];
+        const auto device = static_cast<std::size_t>(std::countr_zero(devices));
+        if (lane.awaited[device].load(std::memory_order_seq_cst) > position) continue;
+        lane.awaited_by.fetch_and(~(std::uint64_t{1} << device), std::memory_order_seq_cst);
+        FeederOfDevice& of = feeders_[device];
         const locks::Guard guard(of.lock);
         if (of.feeder != nullptr) of.feeder->lanes_came_further();
     }

@@ -1,8 +1,8 @@
 // The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
 //
 // Owns: the streams of all lanes. A lane's stream is fed by a device's issuer, or by the launchers whose functions run
-// on it; other threads may record events on it once its `enqueued` says that what they wait for is there. No lock is
-// taken.
+// on it; other threads may record events on it once its `enqueued` says that what they wait for is there. A lock is
+// taken only to tell the feeder of another device that what it waits for is there.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ class Lanes {
         Lane& l = lanes_[index(lane)];
         l.enqueued.store(position, ordinals_.size() == 1 ? std::memory_order_release : std::memory_order_seq_cst);
         l.enqueued.notify_all();
-        if (ordinals_.size() != 1 && l.awaited_by.load(std::memory_order_seq_cst) != 0) tell_feeders(l);
+        if (ordinals_.size() != 1 && l.awaited_by.load(std::memory_order_seq_cst) != 0) tell_feeders(l, position);
     }
     Position enqueued(LaneId lane) const noexcept {
         return lanes_[index(lane)].enqueued.load(std::memory_order_acquire);
@@ -64,8 +64,8 @@ class Lanes {
     };
     /// Null: there is none any more; the latest one is not called when this returns.
     void set_feeder(std::uint32_t device, Feeder* feeder) noexcept;
-    /// Whether all of this has been put on its lanes. If not, the feeder of `device` is called when some of it may be.
-    /// O(fences).
+    /// Whether all of this has been put on its lanes. If not, the feeder of `device`, which asks, is called when the
+    /// first that was not is. O(fences).
     bool are_enqueued(std::span<const graph::Fence> fences, std::uint32_t device) noexcept;
 
     /// The device has finished everything up to `position`. Any thread, in any order: the furthest counts.
@@ -126,18 +126,21 @@ class Lanes {
   private:
     struct Lane;
     Position wait_until_enqueued(Lane& lane, Position position) noexcept;
-    void tell_feeders(Lane& lane) noexcept;
+    void await(Lane& lane, Position position, std::uint32_t device) noexcept;
+    void tell_feeders(Lane& lane, Position position) noexcept;
     Status wait_for_lane(StreamHandle stream, graph::LaneId lane, Scratch& scratch) noexcept;
     struct Lane {
         std::atomic<StreamHandle> stream{StreamHandle{}};
         std::atomic<Position> enqueued{0};
         std::atomic<Position> completed{0};
         std::atomic<std::uint64_t> awaited_by{0};  ///< by device: its feeder waits for more to be put here
+        /// By device, where it waits: the least position that it waits for. That feeder writes it.
+        std::unique_ptr<std::atomic<Position>[]> awaited;
         /// By lane: how far it had been told to come after.
         std::unique_ptr<std::atomic<Position>[]> known;
     };
     struct FeederOfDevice {
-        locks::TinyLock lock;
+        locks::Mutex lock;  ///< held while the feeder is told
         Feeder* feeder KMM_GUARDED_BY(lock) = nullptr;
     };
     static std::size_t index(LaneId lane) noexcept { return static_cast<std::size_t>(lane); }

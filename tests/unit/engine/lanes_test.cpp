@@ -286,6 +286,40 @@ TEST(Lanes, the_streams_of_a_device_are_made_as_far_as_the_driver_lets) {
     EXPECT_EQ(driver.count("create_stream"), 3u);
 }
 
+struct CountingFeeder final : Lanes::Feeder {
+    int told = 0;
+    void lanes_came_further() noexcept override { ++told; }
+};
+
+TEST(Lanes, a_feeder_that_waits_is_told_of_the_position_that_it_waits_for_and_of_none_before) {
+    for (const Position n : {Position{100}, Position{200}}) {
+        ScriptedDriver driver(ScriptedOptions{.num_devices = 2});
+        Lanes lanes(driver, {0, 1}, 2);
+        CountingFeeder feeder;
+        lanes.set_feeder(0, &feeder);
+        const LaneId there{2};
+        const Fence far[] = {{there, n}};
+        const Fence beyond[] = {{there, n + 1}};
+        const Fence near[] = {{there, n / 2}};
+        EXPECT_FALSE(lanes.are_enqueued(far, 0));
+        EXPECT_FALSE(lanes.are_enqueued(near, 0));
+        EXPECT_FALSE(lanes.are_enqueued(far, 0)) << "the nearest one counts";
+        for (Position p = 1; p < n / 2; ++p) lanes.enqueued(there, p);
+        EXPECT_EQ(feeder.told, 0);
+        lanes.enqueued(there, n / 2);
+        EXPECT_EQ(feeder.told, 1);
+        EXPECT_TRUE(lanes.are_enqueued(near, 0));
+        EXPECT_FALSE(lanes.are_enqueued(far, 0));
+        for (Position p = n / 2 + 1; p <= n; ++p) lanes.enqueued(there, p);
+        EXPECT_EQ(feeder.told, 2);
+        EXPECT_TRUE(lanes.are_enqueued(far, 0));
+        EXPECT_FALSE(lanes.are_enqueued(beyond, 0));
+        lanes.set_feeder(0, nullptr);
+        lanes.enqueued(there, n + 1);
+        EXPECT_EQ(feeder.told, 2);
+    }
+}
+
 TEST(FailedTasks, concern_themselves_and_those_that_need_their_data) {
     FailedTasks failed;
     Task task;
