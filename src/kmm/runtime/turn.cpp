@@ -88,6 +88,7 @@ void RuntimeCore::turn() {
             continue;
         }
         ++next_message_;
+        scheduler_->foresee(*m.task);
         for (Task *t = m.task, *next = nullptr; t != nullptr; t = next) {
             next = t->next_published;  // its record may be somebody else's soon
             scheduler_->submit(*t);

@@ -72,6 +72,12 @@ void Scheduler::note_lane_wish(Task& task) {
     }
 }
 
+void Scheduler::foresee(Task& first) {
+    if (first.next_published == nullptr) return;
+    for (Task* t = &first; t != nullptr; t = t->next_published)
+        if (t->kind == TaskKind::kernel) note_lane_wish(*t);
+}
+
 LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
     LaneWish wish;
     if (task.written_chunk != nullptr) {

@@ -120,6 +120,9 @@ class Scheduler final : private memory::Requests {
     std::size_t num_lanes() const noexcept { return lanes_.size(); }
 
     // ---- events
+    /// The task and those that follow it (Task::next_published) are going to be submitted: lanes are chosen with all of
+    /// them in view, although the first may be issued before the last is submitted. May be left out. O(tasks).
+    void foresee(Task& first);
     void submit(Task& task);
     /// Everything on the lane up to `completed` is done.
     void advance(LaneId lane, Position completed);

@@ -519,4 +519,34 @@ TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_i
     EXPECT_EQ(s.copies(host, gpu), 2u);
 }
 
+TEST(Scheduler, lanes_are_chosen_with_all_tasks_of_a_submit_in_view) {
+    for (const bool foreseen : {false, true}) {
+        Stage s({64 * unit, 64 * unit});
+        Array& out = s.make_array(16);
+        Array& in = s.make_array(2);
+        // Two kernels on two lanes, and nothing can follow them at once.
+        std::vector<TaskNumber> before;
+        for (Chunk& c : in.chunks) before.push_back(s.submit(TaskKind::kernel, gpu, {{&c, true, true}}).number);
+        for (int i = 0; i < 2; ++i) s.submit(TaskKind::kernel, gpu, {{&in.chunks[0], false}}, before);
+        s.dispatch();
+        std::vector<Task*> tasks;
+        for (Chunk& c : out.chunks) tasks.push_back(&s.make_task(TaskKind::kernel, gpu, {{&c, true, true}}, before));
+        for (std::size_t i = 1; i < tasks.size(); ++i) tasks[i - 1]->next_published = tasks[i];
+        if (foreseen) s.scheduler->foresee(*tasks[0]);
+        const std::size_t first = s.instructions.size();
+        for (Task* const t : tasks) {
+            s.scheduler->submit(*t);
+            s.dispatch();
+        }
+        ASSERT_EQ(s.instructions.size(), first + tasks.size());
+        std::size_t on_first_lane = 0;
+        for (std::size_t i = 0; i < 8; ++i)
+            on_first_lane += s.instructions[first + i].lane == s.scheduler->lane(0, LaneRole::compute, 0) ? 1 : 0;
+        if (foreseen)
+            EXPECT_EQ(on_first_lane, 8u) << "the first half of the row";
+        else
+            EXPECT_LT(on_first_lane, 8u) << "the row was not known yet: what is tested here would not show";
+    }
+}
+
 }  // namespace
