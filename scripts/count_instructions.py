@@ -25,7 +25,7 @@ OURS = re.compile(r"^(\S+ )?(kmm::|main\b)")
 # Records of tasks and the message queue take memory and locks; the rest is what whoever has the baton, or ends the
 # runtime, does on this thread.
 NOT_COUNTED = re.compile(
-    r"^(\S+ )?(kmm::(memory|schedule|engine|supply|driver|log|locks|trace)::|kmm::detail::RuntimeCore::"
+    r"^(\S+ )?(kmm::(memory|schedule|engine|supply|driver|log|locks|trace)::|kmm::detail::(RuntimeCore|SchedulerTurns|Outgoing|TaskBooks|GivingUp)::"
     r"|kmm::graph::(TaskPool|Task::|HostReserve|Failures))"
 )
 

@@ -38,7 +38,7 @@ struct CopyPart {
 };
 
 void copy_with_device(const CopyPart& part, std::byte* chunk) {
-    driver::Driver& driver = part.core->driver();
+    driver::Driver& driver = part.core->platform().driver();
     driver::StreamHandle stream;
     driver::check(driver, driver.create_stream(part.user_device, true, 0, &stream), "create a stream for a copy");
     // Whatever happens, nothing touches the program's memory when this returns.
@@ -80,12 +80,12 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
 }
 
 /// Runs `copy` and counts the bytes of the part as `kind`.
-template<typename F> void counted(const CopyPart& part, RuntimeCore::UserCopy kind, F&& copy) {
+template<typename F> void counted(const CopyPart& part, UserCopies::Kind kind, F&& copy) {
     const std::int64_t begin = engine::now_ns();
     copy();
     std::size_t bytes = part.element_bytes;
     for (const std::int64_t size : part.sizes) bytes *= static_cast<std::size_t>(size);
-    part.core->count_user_copy(kind, bytes, engine::now_ns() - begin);
+    part.core->user_copies().count(kind, bytes, engine::now_ns() - begin);
 }
 
 void destroy_copy_part(void* payload) noexcept { delete[] static_cast<CopyPart*>(payload)->owned; }
@@ -105,7 +105,7 @@ void read_source_now(CopyPart& part) {
         std::swap_ranges(direct.user_strides, direct.user_strides + max_rank, direct.chunk_strides);
         std::copy(packed, packed + max_rank, direct.user_strides);
         direct.user = part.owned;
-        counted(part, RuntimeCore::UserCopy::device_to_host, [&] { copy_with_device(direct, part.user); });
+        counted(part, UserCopies::Kind::device_to_host, [&] { copy_with_device(direct, part.user); });
         part.user_on_device = false;
     } else {
         if (part.after != nullptr) part.after->wait();
@@ -119,7 +119,7 @@ void read_source_now(CopyPart& part) {
 void run_copy_part(void* payload, TaskContext& context) {
     const CopyPart& part = *static_cast<CopyPart*>(payload);
     auto* chunk = static_cast<std::byte*>(context.addresses[part.access]);
-    using Kind = RuntimeCore::UserCopy;
+    using Kind = UserCopies::Kind;
     const Kind kind = !part.user_on_device ? Kind::host_to_host
                       : part.to_user       ? Kind::host_to_device
                                            : Kind::device_to_host;
@@ -145,19 +145,19 @@ struct Batch final : graph::JoinMaker {
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
     ~Batch() {
-        for (Task* t : made) core.pool().give(t);
+        for (Task* t : made) core.books().pool().give(t);
     }
     Task* make() {
         graph::room_for_one_more(made);
-        return made.emplace_back(core.pool().take());
+        return made.emplace_back(core.books().pool().take());
     }
     graph::TaskNumber number(Task* t) {
         graph::room_for_one_more(tasks);
-        const graph::TaskNumber n = core.table().add(t);
+        const graph::TaskNumber n = core.books().table().add(t);
         tasks.push_back(t);
         return n;
     }
-    graph::TaskNumber join(const graph::TaskNumbers& numbers) override { return core.add_join(numbers, tasks); }
+    graph::TaskNumber join(const graph::TaskNumbers& numbers) override { return core.books().add_join(numbers, tasks); }
     /// Before the first number nothing has changed; after it even the reserve of host memory was used up.
     void lose_order() noexcept {
         if (tasks.empty()) return;
@@ -180,12 +180,12 @@ struct SourceWriters {
     }
     /// Of the part whose chunk carries the failure that the whole copy has.
     void throw_failure(RuntimeCore& core, graph::TaskNumber whole) const {
-        const auto failure = core.failure_of(whole);
+        const auto failure = core.books().failure_of(whole);
         if (failure == nullptr) return;
         std::size_t w = 0;
         for (std::size_t p = 0; p < parts.size(); ++p) {
             for (; w < ends[p]; ++w) {
-                const auto cause = core.failure_of(writers[w]);
+                const auto cause = core.books().failure_of(writers[w]);
                 if (cause != nullptr && cause->root == failure->root) core.throw_failure(parts[p]);
             }
         }
@@ -207,7 +207,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
           DefaultStream stream) {
     Binding& b = require_binding(array, region, to_user);
     RuntimeCore& core = *b.runtime;
-    core.check_open();
+    core.books().check_open();
     if (graph::is_empty(region)) return;
     if (user == nullptr)
         throw InvalidArgument(std::string(to_user ? "copy_to from " : "copy_from to ") + array->name() +
@@ -217,7 +217,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     for (std::size_t k = 0; k < array->rank(); ++k) sizes[k] = region.end[k] - region.begin[k];
     check_reach(to_user ? "copy_to" : "copy_from", array->rank(), sizes, user_strides, array->element_bytes());
     if (core.inside_own_task() && to_user)
-        throw DeadlockError("a task of runtime " + std::to_string(core.number()) +
+        throw DeadlockError("a task of runtime " + std::to_string(core.platform().number()) +
                             " copies an array of its own runtime, which may never end: submit a task "
                             "that reads the array instead");
     const std::string name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
@@ -262,7 +262,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         c.element_bytes = array->element_bytes();
         c.access = 0;
         c.to_user = to_user;
-        c.user_on_device = memory.driver == &core.driver();
+        c.user_on_device = memory.driver == &core.platform().driver();
         c.user_device = memory.ordinal;
         c.after = after ? &*after : nullptr;
         row_major_strides(box, c.chunk_strides);
@@ -292,7 +292,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         t->layouts.emplace_back();
     }
     std::vector<plan::Request> requests;  // for whoever listens
-    if (core.emitter().sink() != nullptr) {
+    if (core.listeners().emitter().sink() != nullptr) {
         for (const std::size_t i : chunks)
             requests.emplace_back().region = graph::intersection(b.layout.chunks()[i].box, region);
     }
@@ -300,8 +300,8 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     Task* const gate = to_user ? batch.make() : nullptr;
     Task* const all = batch.make();
     {
-        const locks::Guard guard(core.order());
-        core.check_open();
+        const locks::Guard guard(core.books().order());
+        core.books().check_open();
         for (const std::size_t i : chunks) {
             const Box part = graph::intersection(b.layout.chunks()[i].box, region);
             Box missing;
@@ -310,13 +310,14 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
                 for (std::size_t k = 0; k < array->rank(); ++k) r.emplace_back(missing.begin[k], missing.end[k]);
                 throw UninitializedRead(array->name(), r);
             }
-            const std::size_t bytes = core.rounded(b.block_bytes[i]);
+            const std::size_t bytes = Platform::rounded(b.block_bytes[i]);
             const auto host = memory::MemoryIndex::host();
-            if (bytes > core.limit_bytes(host))
-                throw OutOfMemory(host.id(), bytes, 0, core.limit_bytes(host),
+            if (bytes > core.platform().limit_bytes(host))
+                throw OutOfMemory(host.id(), bytes, 0, core.platform().limit_bytes(host),
                                   "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
-                                      " bytes on the host, where at most " + std::to_string(core.limit_bytes(host)) +
-                                      " can be used; try " + core.memory_remedy(host, bytes));
+                                      " bytes on the host, where at most " +
+                                      std::to_string(core.platform().limit_bytes(host)) + " can be used; try " +
+                                      core.shortages().memory_remedy(host, bytes));
         }
         if (gate != nullptr) {
             // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time
@@ -332,7 +333,7 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
         writers.parts.reserve(parts.size());
         all->predecessors.reserve(parts.size());
         batch.tasks.reserve(2 * batch.made.size());
-        core.begin_taking_places(2 * batch.made.size());  // a join for each read at most
+        core.books().begin_taking_places(2 * batch.made.size());  // a join for each read at most
         try {
             if (gate != nullptr) batch.number(gate);
             for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -438,7 +439,7 @@ void array_synchronize(const ArrayRecord& array) {
     RuntimeCore& core = *b->runtime;
     graph::Predecessors users;
     {
-        const locks::Guard guard(core.order());
+        const locks::Guard guard(core.books().order());
         std::vector<graph::TaskNumber> numbers;
         for (const graph::ChunkHistory& h : b->histories) {
             numbers.clear();

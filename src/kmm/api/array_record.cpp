@@ -66,10 +66,10 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
       histories(layout.chunks().size(), graph::ChunkHistory(array.rank())),
       data(std::make_unique<memory::Array>()) {
     data->set_name(array.name());
-    data->number = runtime->next_array_number();
+    data->number = runtime->books().next_array_number();
     data->rank = array.rank();
     data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
-    data->written_by.resize_for_devices(runtime->num_devices());
+    data->written_by.resize_for_devices(runtime->platform().num_devices());
     data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
     for (std::size_t i = 0; i < data->chunks.size(); ++i) {
         const Box& box = layout.chunks()[i].box;
@@ -79,7 +79,7 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
         c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
         c.alignment = std::max(array.element_alignment(), memory::heap_alignment);
         block_bytes.push_back(c.block_bytes());
-        c.replicas.resize_for_devices(runtime->num_devices());
+        c.replicas.resize_for_devices(runtime->platform().num_devices());
         data->boxes.push_back(box);
     }
 }
@@ -110,7 +110,7 @@ void ArrayRecord::set_name(std::string name) {
     const locks::Guard guard(name_mutex_);
     if (Binding* bound = binding()) {
         bound->data->set_name(name);
-        bound->runtime->tell_named(*bound->data, name);
+        bound->runtime->listeners().tell_named(*bound->data, name);
     }
     name_ = std::move(name);
     is_named_ = true;
@@ -133,7 +133,7 @@ ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, 
 ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type,
                           std::size_t element_bytes, std::size_t element_alignment,
                           const std::vector<ChunkGeometry>& chunks) {
-    core.check_open();
+    core.books().check_open();
     if (element_alignment > max_element_alignment)
         throw InvalidArgument("elements of type " + type.name() + " are aligned to " +
                               std::to_string(element_alignment) + " bytes: at most " +
@@ -145,10 +145,11 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
         if (!graph::contains(array->box(), c.box))
             throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " lies outside the array " +
                                   graph::to_text(array->box(), rank));
-        if (c.home.is_device() && c.home.as_device().get() >= core.num_devices())
+        if (c.home.is_device() && c.home.as_device().get() >= core.platform().num_devices())
             throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on " +
-                                  core.place_text(ResourceId(c.home.as_device())) + ", but the runtime has " +
-                                  std::to_string(core.num_devices()) + " (numbered from 0)");
+                                  core.platform().place_text(ResourceId(c.home.as_device())) +
+                                  ", but the runtime has " + std::to_string(core.platform().num_devices()) +
+                                  " (numbered from 0)");
         kept.push_back(c);
     }
     std::size_t first = 0, second = 0;
@@ -159,7 +160,7 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
     if (plan::Layout::find_gap(array->box(), kept, &gap))
         throw InvalidArgument("no chunk covers region " + graph::to_text(gap, rank) + " of the array");
     auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept));
-    core.tell_bound(*binding->data, array->box(), false);
+    core.listeners().tell_bound(*binding->data, array->box(), false);
     (void)array->bind(binding);  // nobody else knows the array yet
     return array;
 }

@@ -14,7 +14,7 @@ constexpr char attempted[] = "ordering a copy after the calling thread's stream"
 /// Whether the program has a context on a device, as far as we know: asking the device would make one.
 bool has_context(RuntimeCore& core, const driver::Driver& driver, int ordinal) {
     if (driver.kind() == driver::Kind::host) return true;
-    for (const DeviceInfo& d : core.info().devices())
+    for (const DeviceInfo& d : core.platform().info().devices())
         if (d.device_ordinal() == ordinal) return true;
     return false;
 }
@@ -32,12 +32,14 @@ bool find(driver::Driver& driver, const void* address, DeviceMemory* found) {
 
 DeviceMemory device_memory_at(RuntimeCore& core, const void* address) {
     DeviceMemory found;
-    if (find(core.driver(), address, &found) || core.driver().kind() != driver::Kind::host) return found;
+    if (find(core.platform().driver(), address, &found) || core.platform().driver().kind() != driver::Kind::host)
+        return found;
     const engine::TaskStream* const task = engine::TaskScope::stream();
     if (task != nullptr && task->driver->kind() == driver::Kind::host && find(*task->driver, address, &found))
         return found;
     const auto of_process = driver::host_if_open();  // it lives as long as the process
-    if (of_process != nullptr && of_process.get() != &core.driver()) (void)find(*of_process, address, &found);
+    if (of_process != nullptr && of_process.get() != &core.platform().driver())
+        (void)find(*of_process, address, &found);
     return found;
 }
 
@@ -48,7 +50,7 @@ CallerStream::CallerStream(RuntimeCore& core, const DeviceMemory& memory, Defaul
         if (task != nullptr && task->driver == &driver_) {
             record(task->ordinal, task->stream, what);
             // Work on the legacy stream counts as the task's.
-            if (core.config().legacy_stream_capture && driver_.kind() != driver::Kind::host)
+            if (core.platform().config().legacy_stream_capture && driver_.kind() != driver::Kind::host)
                 record(task->ordinal, driver::legacy_stream(), what);
             return;
         }

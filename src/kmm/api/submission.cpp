@@ -113,14 +113,14 @@ Submission::Draft* take_draft() {
 }  // namespace
 
 Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher)
-    : draft_(take_draft()), logs_regions_(runtime.config().debug_mode) {
+    : draft_(take_draft()), logs_regions_(runtime.platform().config().debug_mode) {
     draft_->core = &runtime;
     draft_->launcher = launcher;
 }
 
 Submission::~Submission() {
-    for (Task* t : draft_->tasks) draft_->core->pool().give(t);
-    if (draft_->all != nullptr) draft_->core->pool().give(std::exchange(draft_->all, nullptr));
+    for (Task* t : draft_->tasks) draft_->core->books().pool().give(t);
+    if (draft_->all != nullptr) draft_->core->books().pool().give(std::exchange(draft_->all, nullptr));
     draft_->clear();
     if (draft_ == kept_draft)
         draft_->in_use = false;
@@ -133,9 +133,9 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind) {
-    if (where.is_device() && where.as_device().get() >= draft_->core->num_devices())
+    if (where.is_device() && where.as_device().get() >= draft_->core->platform().num_devices())
         throw InvalidResourceException("GPU " + std::to_string(where.as_device().get()) + " is not one of the " +
-                                           std::to_string(draft_->core->num_devices()) +
+                                           std::to_string(draft_->core->platform().num_devices()) +
                                            " devices of the runtime (numbered from 0)",
                                        draft_->launcher.location);
     const bool host = kind == LauncherInfo::Kind::host;
@@ -144,7 +144,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
                                             : "a device launcher cannot run on the host: name a device",
                                        draft_->launcher.location);
     graph::room_for_one_more(draft_->tasks);
-    Task* t = draft_->core->pool().take();
+    Task* t = draft_->core->books().pool().take();
     draft_->tasks.push_back(t);
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
               : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
@@ -229,7 +229,8 @@ void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_
 
 // A task's name, its place in the submit and what it uses of the array, as messages begin.
 std::string Submission::Draft::task_text(const plan::Request& r) const {
-    return text_of(core->describe_failure(*tasks[r.task]).task) + " (argument " + std::to_string(r.argument) + ")";
+    return text_of(core->words().describe_failure(*tasks[r.task]).task) + " (argument " + std::to_string(r.argument) +
+           ")";
 }
 
 ConflictParty Submission::Draft::party(const plan::Request& r) const {
@@ -249,7 +250,7 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     const plan::Refusal& refusal = plan.refusal();
     const plan::Request& first = requests[refusal.first];
     const plan::Request& second = requests[refusal.second];
-    const TaskLabel label = core->describe_failure(*tasks[first.task]).task;
+    const TaskLabel label = core->words().describe_failure(*tasks[first.task]).task;
     const std::string region = graph::to_text(refusal.region, array.rank()) + " of " + array.name();
     switch (refusal.reason) {
     case Reason::conflict:
@@ -308,8 +309,9 @@ void Submission::Draft::bind_arrays() {
         }
         if (a.binding->runtime.get() != core)
             throw InvalidArgument(a.array->name() + " belongs to runtime " +
-                                      std::to_string(a.binding->runtime->number()) + ", but was used with runtime " +
-                                      std::to_string(core->number()) + ": copy its content to an array of this runtime",
+                                      std::to_string(a.binding->runtime->platform().number()) +
+                                      ", but was used with runtime " + std::to_string(core->platform().number()) +
+                                      ": copy its content to an array of this runtime",
                                   launcher.location);
         requests[i].layout = &a.binding->layout;
         requests[i].histories = a.binding->histories.data();
@@ -329,7 +331,7 @@ void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& re
 
 // What residency and the kernels need to know of each access. The tasks are still nobody else's.
 void Submission::Draft::describe_tasks() {
-    const bool debug_mode = core->config().debug_mode;
+    const bool debug_mode = core->platform().config().debug_mode;
     const std::size_t count = requests.size();
     const plan::Need* const needs = plan.needs().data();
     for (std::size_t i = 0; i < count;) {
@@ -351,36 +353,36 @@ void Submission::Draft::describe_tasks() {
             access.writes_chunk = need.writes_chunk;
             access.replaces_chunk = need.replaces_chunk;
             if (need.first_of_chunk)
-                bytes = RuntimeCore::sum_bytes(bytes, core->rounded(binding.block_bytes[need.chunk]));
+                bytes = Platform::sum_bytes(bytes, Platform::rounded(binding.block_bytes[need.chunk]));
             if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
         }
-        if (bytes <= core->limit_bytes(t.memory)) continue;
-        throw core->never_fits(t, bytes);
+        if (bytes <= core->platform().limit_bytes(t.memory)) continue;
+        throw core->shortages().never_fits(t, bytes);
     }
 }
 
 // ---------------------------------------------------------------------------------------------------- the order
 
-TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) { return core->add_join(numbers, joins); }
+TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) { return core->books().add_join(numbers, joins); }
 
 // Whatever can fail is done first. From the first number on nothing does: the books of the order are kept in memory
 // that is there.
 EventId Submission::Draft::take_places() {
     if (tasks.size() > 1) {
-        all = core->pool().take();
+        all = core->books().pool().take();
         all->predecessors.reserve(tasks.size());
     }
     joins.reserve(usual_joins);
-    core->begin_taking_places(tasks.size() + requests.size() + 1);
+    core->books().begin_taking_places(tasks.size() + requests.size() + 1);
     for (NewBinding& n : bindings) {
         const memory::Array& data = *n.binding->data;
         if (!n.array->bind(n.binding))
             throw InvalidArgument(n.array->name() +
                                       " was bound to another runtime a moment ago: use one array for each",
                                   launcher.location);
-        core->tell_bound(data, n.array->box(), n.array->is_named());
+        core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
     }
-    for (Task* t : tasks) core->table().add(t);
+    for (Task* t : tasks) core->books().table().add(t);
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const plan::Request& r = requests[i];
         if (r.empty) continue;
@@ -391,12 +393,12 @@ EventId Submission::Draft::take_places() {
         else
             history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors);
     }
-    if (tasks.size() == 1) return core->event_of(tasks.front()->number);
+    if (tasks.size() == 1) return core->books().event_of(tasks.front()->number);
     graph::room_for_one_more(joins);
     for (const Task* t : tasks) all->predecessors.push_back({t->number, true});
-    const TaskNumber number = core->table().add(all);
+    const TaskNumber number = core->books().table().add(all);
     joins.push_back(std::exchange(all, nullptr));
-    return core->event_of(number);
+    return core->books().event_of(number);
 }
 
 void Submission::Draft::share_info() {
@@ -421,17 +423,17 @@ void Submission::Draft::share_info() {
 EventId Submission::commit() {
     Draft& d = *draft_;
     RuntimeCore& core = *d.core;
-    core.check_open();
+    core.books().check_open();
     if (d.tasks.empty()) return EventId();
-    trace::Sink* const listener = core.emitter().sink();
+    trace::Sink* const listener = core.listeners().emitter().sink();
     const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     core.admit();
     d.share_info();
     EventId event;
     bool was_idle = false;
     {
-        const locks::Guard guard(core.order());
-        core.check_open();  // once more: close() takes its place in the order under the same lock
+        const locks::Guard guard(core.books().order());
+        core.books().check_open();  // once more: close() takes its place in the order under the same lock
         d.bind_arrays();
         d.make_plan();
         d.describe_tasks();

@@ -1,10 +1,10 @@
-// What a runtime tells whoever listens to it, and the files that are made of it.
+#include "kmm/runtime/listeners.hpp"
+
 #include <unistd.h>
 
 #include <utility>
 
 #include "kmm/plan/needs.hpp"
-#include "kmm/runtime/runtime_core.hpp"
 #include "kmm/trace/record_file.hpp"
 #include "kmm/trace/trace_file.hpp"
 
@@ -91,28 +91,29 @@ std::string file_name(const std::string& pattern, std::uint16_t runtime) {
 
 }  // namespace
 
-void RuntimeCore::tell_submitted(trace::Sink& sink, const graph::TaskList& tasks, const graph::TaskList& joins,
-                                 const plan::Request* requests, std::int64_t begin_ns) noexcept {
+void Listeners::tell_submitted(const graph::TaskList& tasks, const graph::TaskList& joins,
+                               const plan::Request* requests, std::int64_t begin_ns) noexcept {
+    trace::Sink* const sink = emitter_.sink();
+    if (sink == nullptr) return;
     try {
-        for (const Task* t : tasks) {
-            sink.submitted(told_of(*t, requests));
+        for (const graph::Task* t : tasks) {
+            sink->submitted(told_of(*t, requests));
             if (requests != nullptr) requests += t->accesses.size();
         }
-        for (const Task* t : joins) sink.submitted(told_of(*t, nullptr));
-        // Before anybody can run them, and forget their names.
+        for (const graph::Task* t : joins) sink->submitted(told_of(*t, nullptr));
         if (begin_ns != 0)
-            sink.note({.what = trace::What::submit,
-                       .task = tasks.front()->number,
-                       .other = tasks.size(),
-                       .begin_ns = begin_ns,
-                       .end_ns = trace::clock_ns()});
+            sink->note({.what = trace::What::submit,
+                        .task = tasks.front()->number,
+                        .other = tasks.size(),
+                        .begin_ns = begin_ns,
+                        .end_ns = trace::clock_ns()});
     } catch (const std::bad_alloc&) {
         // They are called by their numbers.
     }
 }
 
-void RuntimeCore::tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept {
-    trace::Sink* const sink = trace_.sink();
+void Listeners::tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept {
+    trace::Sink* const sink = emitter_.sink();
     if (sink == nullptr || driver::lost_in_fork()) [[likely]]
         return;
     try {
@@ -130,56 +131,59 @@ void RuntimeCore::tell_bound(const memory::Array& data, const Box& box, bool is_
     }
 }
 
-void RuntimeCore::tell_named(const memory::Array& data, const std::string& name) noexcept {
-    trace::Sink* const sink = trace_.sink();
+void Listeners::tell_named(const memory::Array& data, const std::string& name) noexcept {
+    trace::Sink* const sink = emitter_.sink();
     if (sink != nullptr && !driver::lost_in_fork()) sink->named(data.number, name);
 }
 
-trace::Machine RuntimeCore::machine() const {
+trace::Machine Listeners::machine(const schedule::Scheduler& lanes) const {
     trace::Machine m;
-    m.driver = driver_->name();
-    m.runtime = number_;
-    m.memories.resize_for_devices(num_devices());
+    m.driver = platform_.driver_name();
+    m.runtime = platform_.number();
+    m.memories.resize_for_devices(platform_.num_devices());
     for (const memory::MemoryIndex memory : m.memories.memories())
-        m.memories[memory] = memory.is_host() ? "host"
-                                              : "GPU " + std::to_string(memory.device()) + ": " +
-                                                    std::string(info_->device(DeviceId(memory.device())).name());
-    m.limits_bytes = limits_;
-    for (std::size_t i = 0; i < scheduler_->num_lanes(); ++i)
-        m.lanes.push_back(scheduler_->lane_info(static_cast<graph::LaneId>(i)));
+        m.memories[memory] = memory.is_host()
+                                 ? "host"
+                                 : "GPU " + std::to_string(memory.device()) + ": " +
+                                       std::string(platform_.info().device(DeviceId(memory.device())).name());
+    m.limits_bytes = platform_.limits_bytes();
+    for (std::size_t i = 0; i < lanes.num_lanes(); ++i)
+        m.lanes.push_back(lanes.lane_info(static_cast<graph::LaneId>(i)));
     return m;
 }
 
-trace::Collector& RuntimeCore::collector() {
-    if (collector_ == nullptr) collector_ = std::make_unique<trace::Collector>(trace_);
+trace::Collector& Listeners::collector() {
+    if (collector_ == nullptr) collector_ = std::make_unique<trace::Collector>(emitter_);
     return *collector_;
 }
 
-void RuntimeCore::trace(const std::string& path) {
-    const locks::Guard guard(trace_mutex_);
-    if (trace_writer_ != nullptr) {
-        collector_->remove(trace_writer_);
-        trace_writer_ = nullptr;
+void Listeners::trace(const std::string& path, SchedulerTurns& turns) {
+    const locks::Guard guard(mutex_);
+    if (writer_ != nullptr) {
+        collector_->remove(writer_);
+        writer_ = nullptr;
     }
     if (path.empty()) return;
-    begin_trace(path, "the path of the trace", with_baton([this]() KMM_REQUIRES(baton_) { return machine(); }));
-    with_baton([this]() KMM_REQUIRES(baton_) { scheduler_->residency().tell_memory(); });
+    begin_trace(path, "the path of the trace", machine(turns.lanes()));
+    turns.with_baton([](schedule::Scheduler& scheduler, Outgoing&) { scheduler.residency().tell_memory(); });
 }
 
-void RuntimeCore::begin_trace(const std::string& path, const char* what_for, trace::Machine machine) {
-    auto writer = std::make_unique<trace::TraceWriter>(file_name(path, number_), what_for, std::move(machine),
-                                                       trace::clock_ns(), config_.trace_device_times);
+void Listeners::begin_trace(const std::string& path, const char* what_for, trace::Machine machine) {
+    auto writer =
+        std::make_unique<trace::TraceWriter>(file_name(path, platform_.number()), what_for, std::move(machine),
+                                             trace::clock_ns(), platform_.config().trace_device_times);
     const trace::Consumer* const consumer = writer.get();
     collector().add(std::move(writer));
-    trace_writer_ = consumer;
+    writer_ = consumer;
 }
 
-/// Before any thread begins.
-void RuntimeCore::begin_files_of_config() KMM_UNCHECKED_LOCKS {
-    if (!config_.record.empty())
-        collector().add(std::make_unique<trace::RecordWriter>(file_name(config_.record, number_), "record (KMM_RECORD)",
-                                                              machine()));
-    if (!config_.trace.empty()) begin_trace(config_.trace, "trace (KMM_TRACE)", machine());
+void Listeners::begin_files_of_config(const schedule::Scheduler& lanes) {
+    const locks::Guard guard(mutex_);
+    const RuntimeConfig& config = platform_.config();
+    if (!config.record.empty())
+        collector().add(std::make_unique<trace::RecordWriter>(file_name(config.record, platform_.number()),
+                                                              "record (KMM_RECORD)", machine(lanes)));
+    if (!config.trace.empty()) begin_trace(config.trace, "trace (KMM_TRACE)", machine(lanes));
 }
 
 }  // namespace kmm::detail

@@ -1,12 +1,9 @@
-// What a runtime counted, as numbers and for people.
-//
-// Owns: nothing. Everything is read at once while nobody else has the baton, so that the numbers belong together;
-// worded afterwards.
+#include "kmm/runtime/texts/report.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include "driver/byte_size.hpp"
 #include "kmm/base/text.hpp"
-#include "kmm/runtime/runtime_core.hpp"
 #include "kmm/runtime/texts/holders.hpp"
 
 namespace kmm::detail {
@@ -68,25 +65,31 @@ std::string counted(std::uint64_t count, const char* one, const char* many) {
 
 }  // namespace
 
-void RuntimeCore::count_user_copy(UserCopy kind, std::size_t bytes, std::int64_t nanoseconds) noexcept {
-    UserCopies& c = user_copies_[static_cast<std::size_t>(kind)];
+void UserCopies::count(Kind kind, std::size_t bytes, std::int64_t nanoseconds) noexcept {
+    Counters& c = counters_[static_cast<std::size_t>(kind)];
     c.bytes.fetch_add(bytes, std::memory_order_relaxed);
     c.copies.fetch_add(1, std::memory_order_relaxed);
     c.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
 }
 
-RuntimeStats RuntimeCore::stats() {
-    help();
-    return with_baton([&]() KMM_REQUIRES(baton_) { return read_stats(); });
+UserCopies::Count UserCopies::of(Kind kind) const noexcept {
+    const Counters& c = counters_[static_cast<std::size_t>(kind)];
+    return {c.bytes.load(std::memory_order_relaxed), c.copies.load(std::memory_order_relaxed),
+            c.nanoseconds.load(std::memory_order_relaxed)};
 }
 
-RuntimeStats RuntimeCore::read_stats() const {
-    const schedule::SchedulerCounters& c = scheduler_->counters();
-    const auto copies = [&](const UserCopies& user, Link link) {
-        CopyStats sum{user.bytes.load(std::memory_order_relaxed), user.copies.load(std::memory_order_relaxed)};
-        sum.bytes += c.transfers.bytes[static_cast<std::size_t>(link)];
-        sum.copies += c.transfers.copies[static_cast<std::size_t>(link)];
-        return sum;
+RuntimeStats Reports::stats() {
+    turns_.help();
+    return turns_.with_baton(
+        [&](const schedule::Scheduler& scheduler, const Outgoing&) { return read_stats(scheduler); });
+}
+
+RuntimeStats Reports::read_stats(const schedule::Scheduler& scheduler) const {
+    const schedule::SchedulerCounters& c = scheduler.counters();
+    const auto copies = [&](UserCopies::Kind kind, Link link) {
+        const UserCopies::Count user = user_copies_.of(kind);
+        return CopyStats{user.bytes + c.transfers.bytes[static_cast<std::size_t>(link)],
+                         user.copies + c.transfers.copies[static_cast<std::size_t>(link)]};
     };
     RuntimeStats s;
     s.tasks_submitted = c.submitted;
@@ -94,15 +97,14 @@ RuntimeStats RuntimeCore::read_stats() const {
     s.tasks_failed = c.failed;
     s.tasks_cancelled = c.cancelled;
     s.kernels_launched = c.kernels;
-    s.host_to_device = copies(user_copies_[0], Link::host_to_device);
-    s.device_to_host = copies(user_copies_[1], Link::device_to_host);
+    s.host_to_device = copies(UserCopies::Kind::host_to_device, Link::host_to_device);
+    s.device_to_host = copies(UserCopies::Kind::device_to_host, Link::device_to_host);
     s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
-    s.host_to_host = {user_copies_[2].bytes.load(std::memory_order_relaxed),
-                      user_copies_[2].copies.load(std::memory_order_relaxed)};
-    s.threads_started = threads_started_ + host_pool_->threads_started();
-    for (const auto& launchers : launchers_) s.threads_started += launchers->threads_started();
-    for (const memory::MemoryIndex m : scheduler_->residency().memories()) {
-        const memory::MemoryCounters& k = scheduler_->residency().counters(m);
+    const UserCopies::Count on_host = user_copies_.of(UserCopies::Kind::host_to_host);
+    s.host_to_host = {on_host.bytes, on_host.copies};
+    s.threads_started = 1 + engine_.threads_started();  // 1: the scheduler's
+    for (const memory::MemoryIndex m : scheduler.residency().memories()) {
+        const memory::MemoryCounters& k = scheduler.residency().counters(m);
         s.evictions += k.evictions;
         s.evicted_bytes += k.evicted_bytes;
         s.dropped_clean_bytes += k.dropped_bytes;
@@ -112,14 +114,14 @@ RuntimeStats RuntimeCore::read_stats() const {
         entry.memory = m.id();
         entry.current_bytes = k.current_bytes;
         entry.peak_bytes = k.peak_bytes;
-        entry.limit_bytes = limits_[m];
+        entry.limit_bytes = platform_.limit_bytes(m);
         s.memories.push_back(entry);
     }
     return s;
 }
 
 /// All that a report says.
-struct RuntimeCore::ReportFigures {
+struct Reports::Figures {
     std::uint64_t runtime = 0;
     std::string driver;
     std::size_t num_devices = 0;
@@ -140,7 +142,7 @@ struct RuntimeCore::ReportFigures {
     std::string memory_text(std::size_t m) const;
 };
 
-nlohmann::json RuntimeCore::ReportFigures::memory_json(std::size_t m) const {
+nlohmann::json Reports::Figures::memory_json(std::size_t m) const {
     const MemoryStats& s = stats.memories[m];
     const MemoryFigures& f = memories[m];
     return {{"memory", places[m]},
@@ -155,7 +157,7 @@ nlohmann::json RuntimeCore::ReportFigures::memory_json(std::size_t m) const {
             {"other_arrays", f.holders.others}};
 }
 
-nlohmann::json RuntimeCore::ReportFigures::json() const {
+nlohmann::json Reports::Figures::json() const {
     nlohmann::json j;
     j["runtime"] = runtime;
     j["driver"] = driver;
@@ -183,14 +185,14 @@ nlohmann::json RuntimeCore::ReportFigures::json() const {
     return j;
 }
 
-std::string RuntimeCore::ReportFigures::memory_text(std::size_t m) const {
+std::string Reports::Figures::memory_text(std::size_t m) const {
     const MemoryStats& s = stats.memories[m];
     return "  memory     " + places[m] + "  in use " + byte_size_text(s.current_bytes) + "  peak " +
            byte_size_text(s.peak_bytes) + "  limit " + byte_size_text(s.limit_bytes) + "\n             held by " +
            text_of(memories[m].holders) + "\n";
 }
 
-std::string RuntimeCore::ReportFigures::text() const {
+std::string Reports::Figures::text() const {
     const auto number = [](std::uint64_t value) { return std::to_string(value); };
     std::string text = "kmm runtime " + number(runtime) + " on the " + driver + " driver, " +
                        counted(num_devices, "device", "devices") + ", " +
@@ -216,24 +218,26 @@ std::string RuntimeCore::ReportFigures::text() const {
 }
 
 /// The figures of the scheduler, which belong together.
-void RuntimeCore::read_figures(ReportFigures& f) const {
-    f.stats = read_stats();
-    const memory::Residency& r = scheduler_->residency();
+void Reports::read_figures(Figures& f, const schedule::Scheduler& scheduler, const Outgoing::MemoryWaits& waits) const {
+    f.stats = read_stats(scheduler);
+    const memory::Residency& r = scheduler.residency();
     for (const memory::MemoryIndex m : r.memories()) {
         f.memories.push_back({r.counters(m), r.largest_free(m), holders_of(r, m)});
         f.refetches += r.counters(m).refetches;
         f.refetched_bytes += r.counters(m).refetched_bytes;
     }
-    f.tasks_waited = scheduler_->counters().tasks_waited;
-    f.waiting_now = f.tasks_waited - memory_waits_over_;
-    f.waited_seconds = seconds_of(memory_wait_ns_);
-    f.longest_wait_seconds = seconds_of(longest_memory_wait_ns_);
+    f.tasks_waited = scheduler.counters().tasks_waited;
+    f.waiting_now = f.tasks_waited - waits.count;
+    f.waited_seconds = seconds_of(waits.sum_ns);
+    f.longest_wait_seconds = seconds_of(waits.longest_ns);
 }
 
-std::string RuntimeCore::report(ReportFormat format) {
-    help();
-    ReportFigures f;
-    with_baton([&]() KMM_REQUIRES(baton_) { read_figures(f); });
+std::string Reports::report(ReportFormat format) {
+    turns_.help();
+    Figures f;
+    turns_.with_baton([&](const schedule::Scheduler& scheduler, const Outgoing& outgoing) {
+        read_figures(f, scheduler, outgoing.memory_waits());
+    });
     const RuntimeStats& s = f.stats;
     f.links = {{"host_to_device", "host to device  ", s.host_to_device},
                {"device_to_host", "device to host  ", s.device_to_host},
@@ -242,18 +246,20 @@ std::string RuntimeCore::report(ReportFormat format) {
                {"host_to_disk", "host to disk    ", s.host_to_disk},
                {"disk_to_host", "disk to host    ", s.disk_to_host}};
     for (std::size_t i = 0; i < memory::num_links; ++i)
-        for (const auto& thread : device_threads_)
+        for (const auto& thread : engine_.device_threads())
             f.links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
-    for (const auto& [user, link] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{2, 3}})
-        f.links[link].busy_seconds += seconds_of(user_copies_[user].nanoseconds.load(std::memory_order_relaxed));
+    for (const auto& [kind, link] :
+         {std::pair{UserCopies::Kind::host_to_device, 0}, std::pair{UserCopies::Kind::device_to_host, 1},
+          std::pair{UserCopies::Kind::host_to_host, 3}})
+        f.links[static_cast<std::size_t>(link)].busy_seconds += seconds_of(user_copies_.of(kind).nanoseconds);
     for (const MemoryStats& m : s.memories)
-        f.places.push_back(m.memory.is_host() ? "host" : place_text(ResourceId(m.memory.as_device())));
-    f.runtime = number_;
-    f.driver = driver_->name();
-    f.num_devices = num_devices();
+        f.places.push_back(m.memory.is_host() ? "host" : platform_.place_text(ResourceId(m.memory.as_device())));
+    f.runtime = platform_.number();
+    f.driver = platform_.driver_name();
+    f.num_devices = platform_.num_devices();
     f.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    f.unfinished = unfinished_.count();
-    f.service = memory_service_->figures();
+    f.unfinished = books_.unfinished().count();
+    f.service = engine_.memory_service().figures();
     return format == ReportFormat::Json ? f.json().dump() : f.text();
 }
 

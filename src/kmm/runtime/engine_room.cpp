@@ -1,0 +1,46 @@
+#include "kmm/runtime/engine_room.hpp"
+
+namespace kmm::detail {
+
+EngineRoom::~EngineRoom() { end_threads(); }
+
+void EngineRoom::start(const schedule::Scheduler& scheduler, engine::Mailbox& mailbox) {
+    const RuntimeConfig& config = platform_.config();
+    const void* const runtime = platform_.runtime_mark();
+    lanes_ = std::make_unique<engine::Lanes>(platform_.driver(), platform_.ordinals(), scheduler.lanes_per_device());
+    memory_service_ = std::make_unique<supply::MemoryService>(*lanes_, platform_.ordinals(), platform_.limits_bytes(),
+                                                              config, config.device_memory_kind, runtime, mailbox);
+    for (std::uint32_t d = 0; d < platform_.num_devices(); ++d) {
+        device_threads_.push_back(
+            std::make_unique<engine::DeviceThread>(d, launchers_per_device, *lanes_, failed_tasks_, runtime, mailbox,
+                                                   errors_, emitter_, config.trace_device_times, config.nvtx));
+        std::vector<graph::LaneId> lanes;
+        lanes.reserve(launchers_per_device);
+        for (std::uint32_t i = 0; i < launchers_per_device; ++i)
+            lanes.push_back(scheduler.lane(d, schedule::LaneRole::launcher, i));
+        launchers_.push_back(std::make_unique<engine::LauncherThreads>(d, lanes, *lanes_, failed_tasks_, runtime,
+                                                                       platform_.on_host_driver(), runner_, mailbox,
+                                                                       emitter_, config.nvtx));
+    }
+}
+
+std::size_t EngineRoom::start_host_pool(engine::Mailbox& mailbox) {
+    const RuntimeConfig& config = platform_.config();
+    host_pool_ = std::make_unique<engine::HostPool>(config.host_threads, platform_.runtime_mark(),
+                                                    platform_.on_host_driver(), mailbox, emitter_, config.nvtx);
+    return host_pool_->size();
+}
+
+void EngineRoom::end_threads() noexcept {
+    host_pool_.reset();
+    launchers_.clear();
+    device_threads_.clear();
+}
+
+std::size_t EngineRoom::threads_started() const {
+    std::size_t count = 1 + device_threads_.size() + host_pool_->threads_started();  // 1: the memory service
+    for (const auto& launchers : launchers_) count += launchers->threads_started();
+    return count;
+}
+
+}  // namespace kmm::detail

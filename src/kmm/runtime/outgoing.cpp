@@ -1,0 +1,114 @@
+#include "kmm/runtime/outgoing.hpp"
+
+#include <algorithm>
+
+namespace kmm::detail {
+
+namespace {
+
+// So long the driver is not asked for more while a runtime gets on with what it has.
+constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
+
+}  // namespace
+
+void Outgoing::flush() {
+    for (std::size_t d = 0; d < instructions_.size(); ++d)
+        if (!instructions_[d].empty()) engine_.device_threads()[d]->push(instructions_[d]);
+    std::size_t pushed = 0;
+    try {
+        for (; pushed < to_host_.size(); ++pushed) engine_.host_pool().push(*to_host_[pushed]);
+    } catch (const std::bad_alloc&) {
+        to_host_.erase(to_host_.begin(), to_host_.begin() + static_cast<std::ptrdiff_t>(pushed));
+        throw;  // what is left in the lists was not handed out
+    }
+    to_host_.clear();
+}
+
+void Outgoing::launch(std::uint32_t device, Task& task) {
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+    try {
+        engine_.launchers(device).push(task);
+    } catch (const std::bad_alloc&) {
+        task.custody.store(graph::Custody::scheduler, std::memory_order_relaxed);
+        throw;
+    }
+}
+
+void Outgoing::run_on_host(Task& task) {
+    to_host_.push_back(&task);
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+}
+
+void Outgoing::grow(memory::MemoryIndex memory, std::size_t bytes) { engine_.memory_service().grow(memory, bytes); }
+
+bool Outgoing::exchange(memory::MemoryIndex memory, std::size_t bytes) {
+    engine_.memory_service().exchange(memory, bytes);
+    return true;
+}
+
+bool Outgoing::await_memory(memory::MemoryIndex memory, std::size_t bytes, bool patient) {
+    engine_.memory_service().await(memory, bytes, patient);
+    return true;
+}
+
+bool Outgoing::may_ask_again(memory::MemoryIndex memory) noexcept {
+    return engine::now_ns() - refused_at_ns_[memory] > refusal_counts_ns;
+}
+
+bool Outgoing::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
+    return from.is_device() && to.is_device() && platform_.has_peer_access(to.device(), from.device());
+}
+
+void Outgoing::recycle(Task& task) noexcept {
+    // Whatever the program's function captured or threw ends where the program's code may run.
+    if ((task.payload == nullptr || task.body.destroy == nullptr) && task.thrown == nullptr) {
+        books_.pool().give(&task);
+        return;
+    }
+    try {
+        to_host_.push_back(&task);
+    } catch (const std::bad_alloc&) {
+        books_.distrust();  // and the record stays until the runtime's end
+    }
+}
+
+std::shared_ptr<graph::Failure> Outgoing::make_failure(Task& task, std::exception_ptr thrown,
+                                                       const std::shared_ptr<graph::RootFailure>& root) {
+    auto failure = std::allocate_shared<graph::Failure>(graph::ReservedAllocator<graph::Failure>());
+    task.trace(failure->task);
+    failure->root = root;
+    if (root != nullptr) {
+        for (const graph::Access& a : task.accesses) failure->keeps_content |= a.kind == AccessKind::write;
+        return failure;
+    }
+    failure->root = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
+    graph::RootFailure& r = *failure->root;
+    r.number = task.number;
+    r.cause = std::move(thrown);
+    if (r.cause == nullptr) r.unworded = task.unworded;
+    task.trace(r.task);
+    if (r.unworded == nullptr || !r.unworded->is_logged()) return failure;
+    constexpr std::size_t most_told_at_once = 16;
+    if (news_.roots.size() < most_told_at_once)
+        news_.roots.push_back(failure->root);
+    else
+        ++news_.more;
+    return failure;
+}
+
+void Outgoing::out_of_memory(Task& task) {
+    try {
+        task.unworded = shortages_.look(task, *scheduler_, books_.table(), engine_.memory_service());
+    } catch (const std::bad_alloc&) {
+        task.thrown = books_.no_host_memory();
+    }
+}
+
+void Outgoing::memory_wait_ends(Task& task) noexcept {
+    const std::int64_t waited = engine::now_ns() - task.waits_for_memory_ns;
+    memory_waits_.sum_ns += waited;
+    memory_waits_.longest_ns = std::max(memory_waits_.longest_ns, waited);
+    ++memory_waits_.count;
+}
+
+}  // namespace kmm::detail

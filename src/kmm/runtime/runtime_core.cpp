@@ -1,0 +1,162 @@
+// Starting and ending a runtime, and submitting to it.
+#include "kmm/runtime/runtime_core.hpp"
+
+#include <system_error>
+
+#include "driver/check.hpp"
+#include "driver/nvtx_ranges.hpp"
+#include "kmm/base/log.hpp"
+#include "kmm/base/text.hpp"
+
+namespace kmm::detail {
+
+std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) {
+    try {
+        std::unique_ptr<RuntimeCore> core(new RuntimeCore(config, std::move(driver)));
+        core->start_threads();
+        // The last handle may go on one of the runtime's own threads, which cannot wait for itself.
+        return std::shared_ptr<RuntimeCore>(core.release(), [](RuntimeCore* dying) {
+            // The child of a fork has none of the threads, and what they waited on cannot even be destroyed: it is
+            // left.
+            if (driver::lost_in_fork()) return;
+            if (!engine::RuntimeThread::of(dying->platform_.runtime_mark())) return delete dying;
+            try {
+                std::thread([dying] { delete dying; }).detach();
+            } catch (const std::exception&) {
+                log::post(log::Level::error,
+                          "a kmm runtime stays until the process ends: there is no thread to end it");
+            }
+        });
+    } catch (const driver::DriverError& e) {
+        throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
+    } catch (const std::system_error& e) {
+        throw NotAvailable(std::string("the system gives a runtime no threads (") + e.what() +
+                           "): end some of the process's, or raise its limits (ulimit -u, -v)");
+    }
+}
+
+RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver)
+    : platform_(config, std::move(driver)),
+      books_(platform_.number()),
+      words_(platform_, books_),
+      shortages_(platform_, words_),
+      listeners_(platform_),
+      turns_(platform_, books_, words_, shortages_, engine_, listeners_.emitter()),
+      engine_(platform_, words_, listeners_.emitter()),
+      reports_(platform_, books_, engine_, turns_),
+      who_waits_(platform_, books_, words_, turns_),
+      share_(platform_, engine_, turns_) {
+    graph::HostReserve::prepare();
+    log::prepare();
+}
+
+void RuntimeCore::start_threads() {
+    listeners_.begin_files_of_config(turns_.lanes());
+    if (platform_.config().nvtx && !driver::nvtx::has_ranges()) {
+        log::write(log::Level::warn, "nvtx (KMM_NVTX) is on, but this build of kmm has no NVTX: build it with CUDA");
+        platform_.turn_nvtx_off();
+    }
+    engine_.start(turns_.lanes(), turns_);
+    turns_.start();
+    for (std::uint32_t d = 0; d < platform_.num_devices(); ++d)
+        shares_.push_back(std::make_unique<supply::DeviceShare>(
+            share_, platform_.driver(), d, platform_.ordinals()[d], "kmm runtime " + std::to_string(platform_.number()),
+            platform_.config().device_memory_kind != DeviceMemoryKind::Resource));
+    const std::size_t asked = platform_.config().host_threads;
+    const std::size_t given = engine_.start_host_pool(turns_);
+    if (given == asked) return;
+    log::write(log::Level::warn, "runtime " + std::to_string(platform_.number()) + " runs host tasks on " +
+                                     std::to_string(given) + " threads instead of " + std::to_string(asked) +
+                                     " (KMM_HOST_THREADS): the system gives no more");
+    platform_.set_host_threads(given);
+}
+
+RuntimeCore::~RuntimeCore() {
+    if (turns_.has_started()) {
+        books_.close();
+        wait_idle();  // every task has to finish
+        shares_.clear();
+        turns_.end();
+    }
+    shares_.clear();
+    turns_.hand_over_no_more();  // the memory service may still take the baton
+    engine_.end_threads();
+    turns_.help();
+    engine_.end_memory_service();
+    turns_.delete_dropped_arrays();
+    log_undelivered();
+    log::flush();
+}
+
+// Without a task of its own: a barrier cannot be submitted to a runtime that is going.
+void RuntimeCore::wait_idle() {
+    const engine::Workers::Wait wait;  // the last handle may go in a task of another runtime
+    books_.unfinished().wait_until_below(1);
+}
+
+void RuntimeCore::log_undelivered() noexcept {
+    try {
+        for (const auto& root : books_.deliver_all_failures())
+            log::post(log::Level::error, "a failure that nobody asked for: " + text_of(words_.error_of(*root)));
+    } catch (...) {
+        // There is no memory for the text, and nobody left to tell.
+        log::last_words(log::Level::error, "a failure that nobody asked for could not be described");
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- submitting
+
+void RuntimeCore::admit() {
+    const std::size_t most = platform_.config().max_pending_tasks;
+    if (most == 0 || engine::TaskScope::current() != nullptr) return;
+    books_.unfinished().wait_until_below(most);
+}
+
+bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests,
+                          std::int64_t begin_ns) {
+    if (listeners_.any()) [[unlikely]]
+        listeners_.tell_submitted(tasks, joins, requests, begin_ns);
+    const std::uint64_t before = books_.unfinished().add(tasks.size() + joins.size());
+    turns_.publish(tasks, joins);
+    return before == 0;
+}
+
+graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecessors, bool barrier) {
+    books_.check_open();
+    struct Record {
+        graph::TaskPool& pool;
+        Task* task;
+        ~Record() {
+            if (task != nullptr) pool.give(task);
+        }
+    } record{books_.pool(), books_.pool().take()};
+    Task* const task = record.task;
+    task->kind = graph::TaskKind::join;
+    task->is_barrier = barrier;
+    task->predecessors = predecessors;
+    graph::TaskList tasks{task};
+    TaskNumber number = 0;
+    bool was_idle = false;
+    {
+        const locks::Guard guard(books_.order());
+        books_.check_open();
+        books_.begin_taking_places(1);
+        number = books_.table().add(task);
+        record.task = nullptr;
+        was_idle = publish(tasks);
+    }
+    schedule_published(was_idle);
+    return number;
+}
+
+void RuntimeCore::release_array(memory::Array* array) noexcept {
+    if (driver::lost_in_fork()) return;  // nobody reads messages there, and a lock may be held for ever
+    turns_.release(*array);
+}
+
+void RuntimeCore::trim() {
+    books_.check_open();
+    engine_.memory_service().trim();
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,85 @@
+#include "kmm/runtime/task_books.hpp"
+
+#include "kmm/error.hpp"
+#include "kmm/graph/room.hpp"
+
+namespace kmm::detail {
+
+TaskBooks::TaskBooks(std::uint16_t runtime_number)
+    : runtime_number_(runtime_number),
+      no_host_memory_(std::make_exception_ptr(OutOfMemory(
+          MemoryId::host(), 0, 0, 0,
+          "the host has no memory for the books of the runtime: the program, or others on the machine, use all "
+          "that the system gives; submit less at a time, or lower KMM_HOST_MEM"))),
+      given_up_(std::make_shared<graph::Failure>()) {
+    given_up_->root = std::make_shared<graph::RootFailure>();
+    given_up_->root->cause = no_host_memory_;
+    given_up_->root->error = no_host_memory_;
+    given_up_->root->delivered = true;
+}
+
+void TaskBooks::refuse_after_fork() const {
+    if (driver::lost_in_fork())
+        throw Closed("runtime " + std::to_string(runtime_number_) +
+                     " is not in this process: " + driver::LostInFork().what());
+}
+
+void TaskBooks::throw_not_open() const {
+    refuse_after_fork();
+    if (closed_.load(std::memory_order_relaxed))
+        throw Closed("runtime " + std::to_string(runtime_number_) + " was closed: make a new one");
+    std::rethrow_exception(no_host_memory_);
+}
+
+graph::TaskNumber TaskBooks::add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept {
+    Task* t = nullptr;
+    try {
+        graph::room_for_one_more(joins);
+        table_.reserve(1);
+        t = pool_.take();
+        t->predecessors.reserve(numbers.size());
+    } catch (const std::bad_alloc&) {
+        if (t != nullptr) pool_.give(t);
+        return 0;
+    }
+    joins.push_back(t);
+    for (const TaskNumber n : numbers) t->predecessors.push_back({n, false});
+    return table_.add(t);
+}
+
+graph::TaskNumber TaskBooks::number_of(EventId event) const {
+    const std::uint64_t value = event.get();
+    if (value == 0) return 0;
+    if (event.runtime_number() == 0) throw InvalidArgument("no runtime issued event " + std::to_string(value));
+    const TaskNumber number = value & last_;
+    if (event.runtime_number() != runtime_number_)
+        throw InvalidArgument("event " + std::to_string(number) + " belongs to runtime " +
+                              std::to_string(event.runtime_number()) + ", but was used with runtime " +
+                              std::to_string(runtime_number_) + ": ask the runtime that issued it");
+    if (number > table_.last())
+        throw InvalidArgument("event " + std::to_string(number) + " was never issued by runtime " +
+                              std::to_string(runtime_number_) + " (the latest is " + std::to_string(table_.last()) +
+                              ")");
+    return number;
+}
+
+void TaskBooks::settle(Task& task) noexcept {
+    if (task.failure != nullptr) {
+        try {
+            failures_.add(task);
+        } catch (const std::bad_alloc&) {
+            give_up();  // before anybody can find the task settled, and no failure of it
+        }
+    }
+    const TaskNumber number = task.number;
+    table_.remove(number);
+    waits_.settled(number, task.waiters.load(std::memory_order_acquire));
+    unfinished_.end_one();
+}
+
+void TaskBooks::give_up() noexcept {
+    distrust();
+    if (given_up_from_.load() == 0) given_up_from_.store(table_.settled_up_to() + 1);
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,140 @@
+// The tasks of a runtime as the program's threads see them: their order, which have settled, how those that failed
+// ended.
+//
+// Owns: records of tasks, their numbers, the failures; what threads sleep on that wait for tasks. Must not know: the
+// scheduler, devices, words. Any thread, but for what says otherwise.
+//
+// The last resort: where the reserve of host memory was used up as well (graph/host_reserve.hpp) a step may be left
+// half done. The books are distrusted from then on, and given up: no task that had not settled is known to have ended
+// well.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "driver/fork.hpp"
+#include "driver/locks.hpp"
+#include "kmm/core/identifiers.hpp"
+#include "kmm/graph/failures.hpp"
+#include "kmm/graph/host_reserve.hpp"
+#include "kmm/graph/task.hpp"
+#include "kmm/runtime/waiting.hpp"
+
+namespace kmm::detail {
+
+class TaskBooks {
+  public:
+    using Task = graph::Task;
+    using TaskNumber = graph::TaskNumber;
+
+    explicit TaskBooks(std::uint16_t runtime_number);
+    TaskBooks(const TaskBooks&) = delete;
+    TaskBooks& operator=(const TaskBooks&) = delete;
+
+    // ---- taking a place in the order
+    graph::TaskPool& pool() noexcept { return pool_; }
+    graph::TaskTable& table() noexcept { return table_; }
+    const graph::TaskTable& table() const noexcept { return table_; }
+    /// Held while a submit takes its place in the order: numbers, bindings, histories of chunks.
+    locks::Mutex& order() noexcept KMM_RETURNS_LOCK(order_) { return order_; }
+    /// CL when closed or in the child of a fork; OM when the books were given up.
+    void check_open() const {
+        if (driver::lost_in_fork() || closed_.load(std::memory_order_relaxed) || are_given_up()) [[unlikely]]
+            throw_not_open();
+    }
+    /// CL in the child of a fork: the runtime's threads do not exist there, and its locks may be held for ever.
+    void refuse_after_fork() const;
+    /// Nothing more is taken. Under the order lock; returns whether that was so before.
+    bool close() noexcept { return closed_.exchange(true); }
+    bool is_closed() const noexcept { return closed_.load(); }
+    /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from
+    /// here on until they are published nothing can fail. Throws std::bad_alloc.
+    void begin_taking_places(std::size_t count) {
+        graph::HostReserve::require();
+        table_.reserve(count);
+    }
+    /// A numbered task that comes after `numbers`, for `joins`; 0 where there is no memory for one. Under the order
+    /// lock.
+    TaskNumber add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept;
+    /// Tasks that are published and have not settled.
+    UnfinishedTasks& unfinished() noexcept { return unfinished_; }
+    const UnfinishedTasks& unfinished() const noexcept { return unfinished_; }
+    std::uint64_t next_array_number() noexcept { return 1 + num_arrays_.fetch_add(1, std::memory_order_relaxed); }
+
+    // ---- events
+    EventId event_of(TaskNumber number) const noexcept {
+        return EventId((static_cast<std::uint64_t>(runtime_number_) << 48) | number);
+    }
+    /// A barrier's event says so in its number, so that a wait for it can report what nobody has been told yet.
+    EventId barrier_event_of(TaskNumber number) const noexcept { return EventId(event_of(number).get() | barrier_bit); }
+    static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
+    TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
+    bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
+    /// What threads sleep on that wait for single tasks.
+    SettledWaits& waits() noexcept { return waits_; }
+
+    // ---- how tasks ended
+    /// The task leaves the table, and whoever waits for it is woken. By whoever settles tasks, each once.
+    void settle(Task& task) noexcept;
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const {
+        auto failure = failures_.find(number);
+        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
+    }
+    /// The same for somebody who is told of it.
+    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) {
+        auto failure = failures_.deliver(number);
+        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
+    }
+    /// Roots of failures before `number` of which nobody was told; from now on somebody is. See graph::Failures.
+    std::vector<std::shared_ptr<graph::RootFailure>> deliver_failures_before(TaskNumber number) {
+        return failures_.deliver_before(number);
+    }
+    std::vector<std::shared_ptr<graph::RootFailure>> deliver_all_failures() { return deliver_failures_before(last_); }
+    /// Whoever was to be told of them could not be.
+    void take_back(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) noexcept {
+        failures_.take_back(roots);
+    }
+
+    // ---- the last resort
+    /// A step was left half done, or somebody could not report what happened.
+    void distrust() noexcept { distrusted_.store(true); }
+    bool are_distrusted() const noexcept { return distrusted_.load(); }
+    /// From here on no task is known to have ended well.
+    void give_up() noexcept;
+    bool are_given_up() const noexcept { return given_up_from_.load(std::memory_order_acquire) != 0; }
+    /// The books were given up before this task was known to have ended well.
+    bool is_given_up(TaskNumber number) const noexcept {
+        const TaskNumber from = given_up_from_.load(std::memory_order_acquire);
+        return from != 0 && number >= from;
+    }
+    /// What fails for want of host memory fails with this error, which was made while there was some.
+    const std::exception_ptr& no_host_memory() const noexcept { return no_host_memory_; }
+
+  private:
+    static constexpr std::uint64_t barrier_bit = 1ull << 47;
+    static constexpr TaskNumber last_ = barrier_bit - 1;
+
+    [[noreturn]] void throw_not_open() const;
+
+    // What every submit and every turn of the scheduler look at: among what does not change, away from locks.
+    const std::uint16_t runtime_number_;
+    std::atomic<bool> closed_{false};
+    std::atomic<bool> distrusted_{false};
+    /// None from this one on is known to have ended well; 0: the books are whole.
+    std::atomic<TaskNumber> given_up_from_{0};
+    const std::exception_ptr no_host_memory_;
+    std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from given_up_from_ on
+
+    locks::Mutex order_;
+    std::atomic<std::uint64_t> num_arrays_{0};  ///< that were ever bound
+    graph::TaskPool pool_;
+    graph::TaskTable table_;
+    UnfinishedTasks unfinished_;
+    SettledWaits waits_{table_};
+    graph::Failures failures_;
+};
+
+}  // namespace kmm::detail

@@ -1,0 +1,46 @@
+// What failures become for those who ask: figures were collected while somebody had the baton, words are made here.
+//
+// Owns: nothing; what was worded is kept in the failure. Any thread that has neither the baton nor a lock, but for what
+// says otherwise: words call drivers, read what the system says, and ask exceptions of the program for their text.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kmm/engine/device_thread.hpp"
+#include "kmm/error.hpp"
+#include "kmm/graph/task.hpp"
+#include "kmm/runtime/platform.hpp"
+#include "kmm/runtime/task_books.hpp"
+
+namespace kmm::detail {
+
+class FailureWords final : public engine::ErrorMaker {
+  public:
+    FailureWords(const Platform& platform, const TaskBooks& books) noexcept : platform_(platform), books_(books) {}
+
+    /// The error of a task that failed, or was cancelled: its words are made when somebody first asks.
+    std::exception_ptr error_of(graph::Failure& failure) const;
+    std::exception_ptr error_of(graph::RootFailure& root) const;
+    /// Of at least one: the first of them, which tells the others.
+    std::exception_ptr error_of(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) const;
+    std::exception_ptr cause_of(graph::RootFailure& root) const;
+
+    TaskFailure describe_failure(const graph::Task& task) const;  ///< the task in words, without a cause
+    TaskFailure describe_failure(const graph::TaskTrace& task) const;
+    /// task "axpy" chunk 3 of 10 on GPU 1
+    std::string task_text(const graph::Task& task) const;
+
+    // engine::ErrorMaker
+    std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;
+    /// What an emulated kernel threw becomes the task's own failure, if it has none yet. Whoever has the baton.
+    void note_thrown_by_kernel(graph::Task& task, std::exception_ptr thrown) const;
+
+  private:
+    const Platform& platform_;
+    const TaskBooks& books_;
+};
+
+}  // namespace kmm::detail

@@ -1,0 +1,63 @@
+// What a runtime counted, as numbers and for people.
+//
+// Owns: what is counted of copies between chunks on the host and memory of the program. Everything is read at once
+// while nobody else has the baton, so that the numbers belong together; worded afterwards. Any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include "kmm/core/stats.hpp"
+#include "kmm/runtime/engine_room.hpp"
+#include "kmm/runtime/platform.hpp"
+#include "kmm/runtime/task_books.hpp"
+#include "kmm/runtime/turns.hpp"
+
+namespace kmm::detail {
+
+/// Counted in the fields of the other copies.
+class UserCopies {
+  public:
+    enum class Kind : std::uint8_t { host_to_device, device_to_host, host_to_host };
+    struct Count {
+        std::uint64_t bytes = 0, copies = 0;
+        std::int64_t nanoseconds = 0;
+    };
+    void count(Kind kind, std::size_t bytes, std::int64_t nanoseconds) noexcept;
+    Count of(Kind kind) const noexcept;
+
+  private:
+    struct Counters {
+        std::atomic<std::uint64_t> bytes{0}, copies{0};
+        std::atomic<std::int64_t> nanoseconds{0};
+    };
+    Counters counters_[3];  ///< by Kind
+};
+
+class Reports {
+  public:
+    Reports(const Platform& platform, const TaskBooks& books, const EngineRoom& engine, SchedulerTurns& turns) noexcept
+        : platform_(platform), books_(books), engine_(engine), turns_(turns) {}
+
+    UserCopies& user_copies() noexcept { return user_copies_; }
+    /// Both read what was posted before, and take the baton. O(memories).
+    RuntimeStats stats();
+    /// O(replicas).
+    std::string report(ReportFormat format);
+
+  private:
+    struct Figures;
+
+    RuntimeStats read_stats(const schedule::Scheduler& scheduler) const;
+    void read_figures(Figures& figures, const schedule::Scheduler& scheduler, const Outgoing::MemoryWaits& waits) const;
+
+    const Platform& platform_;
+    const TaskBooks& books_;
+    const EngineRoom& engine_;
+    SchedulerTurns& turns_;
+    UserCopies user_copies_;
+    const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace kmm::detail

@@ -1,0 +1,247 @@
+#include "kmm/runtime/texts/shortage_words.hpp"
+
+#include <algorithm>
+
+#include "driver/byte_size.hpp"
+#include "driver/machine.hpp"
+#include "kmm/base/text.hpp"
+
+namespace kmm::detail {
+
+namespace {
+
+// No machine has so much, and sums of a few such sizes still fit.
+constexpr std::size_t most_sensible = std::size_t{1} << 56;
+
+const char* kind_word(graph::AccessKind kind) {
+    switch (kind) {
+    case graph::AccessKind::read: return "read ";
+    case graph::AccessKind::write: return "write ";
+    case graph::AccessKind::overwrite: break;
+    }
+    return "overwrite ";
+}
+
+/// The size for a KMM_*_MEM variable that would be enough.
+std::string enough_text(std::size_t bytes) {
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    constexpr std::size_t gib = mib << 10;
+    if (bytes >= gib && bytes % gib == 0) return std::to_string(bytes / gib) + "GiB";
+    return bytes >= mib ? std::to_string((bytes + mib - 1) / mib) + "MiB" : std::to_string(bytes);
+}
+
+std::size_t part_of(std::size_t whole, double fraction) {
+    return static_cast<std::size_t>(fraction * static_cast<double>(whole));
+}
+
+/// task "axpy" chunk 3 of 10
+std::string name_of(const TaskFailure& who) {
+    return "task \"" + who.task.task_name + "\" chunk " + std::to_string(who.task.chunk_index) + " of " +
+           std::to_string(who.task.num_chunks);
+}
+
+}  // namespace
+
+std::size_t needed_bytes(const graph::Task& task) {
+    std::size_t bytes = 0;
+    for (const graph::Access& a : task.accesses)
+        if (a.chunk != nullptr && a.first_of_chunk)
+            bytes = Platform::sum_bytes(bytes, Platform::rounded(a.chunk->block_bytes()));
+    return bytes;
+}
+
+Shortage::Shortage(const ShortageWords& words, const Platform& platform, const graph::Task& t) : words_(words) {
+    t.trace(task);
+    memory = t.memory;
+    needed_bytes = detail::needed_bytes(t);
+    usable_bytes = platform.limit_bytes(memory);
+    for (const graph::Access& a : t.accesses)
+        if (a.chunk != nullptr && a.first_of_chunk)
+            needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->boxes[a.chunk->index],
+                             a.chunk->array->rank, a.chunk->size_bytes});
+}
+
+std::exception_ptr Shortage::words() const { return std::make_exception_ptr(words_.error_of(*this)); }
+
+// What a value of the variables can reach: they replace the limits and fractions of the configuration, and leave the
+// rest.
+std::string ShortageWords::setting_for(memory::MemoryIndex m, std::size_t wanted) const {
+    if (wanted > most_sensible) return "";
+    if (platform_.on_host_driver()) return setting_on_host_driver(m, wanted);
+    const RuntimeConfig defaults;
+    const std::size_t machine = platform_.info().host_memory_size();
+    const std::string enough = enough_text(wanted) + " or more";
+    if (m.is_host()) {
+        if (wanted <= part_of(machine, defaults.host_memory_fraction)) return "KMM_HOST_MEM=" + enough;
+        constexpr std::size_t most_percent = 95;  // a machine must keep some for itself
+        const std::size_t percent = wanted / (machine / 100) + 1;
+        return percent > most_percent ? "" : "KMM_HOST_MEM=" + std::to_string(percent) + "% or more";
+    }
+    const std::size_t total = platform_.info().devices()[m.device()].total_memory_size();
+    const std::size_t keep_free = std::min(platform_.config().device_memory_keep_free, most_sensible);
+    std::string limit = "KMM_DEVICE_MEM=" + enough;
+    const std::size_t most = part_of(total, defaults.device_memory_fraction);
+    if (wanted > most) return "";
+    if (wanted + keep_free <= most) return limit;
+    const std::string less = "KMM_DEVICE_KEEP_FREE=" + std::to_string(most - wanted) + " or less";
+    // A size replaces a percentage, which would stand in the way too.
+    const bool other = platform_.config().device_memory_limit < wanted ||
+                       platform_.config().device_memory_fraction < defaults.device_memory_fraction;
+    return other ? less + " with " + limit : less;
+}
+
+// Virtual devices come out of the host tier, of which they get three quarters at most (set_limits).
+std::string ShortageWords::setting_on_host_driver(memory::MemoryIndex m, std::size_t wanted) const {
+    const RuntimeConfig defaults;
+    const std::size_t machine = platform_.info().host_memory_size();
+    const std::size_t largest_tier = part_of(machine, defaults.host_memory_fraction);
+    const std::size_t tier =
+        std::min(platform_.config().host_memory_limit, part_of(machine, platform_.config().host_memory_fraction));
+    const std::size_t keep_free = std::min(platform_.config().device_memory_keep_free, most_sensible);
+    std::string settings;
+    const auto add = [&](const char* variable, std::size_t bytes) {
+        settings += (settings.empty() ? "" : " with ") + std::string(variable) + "=" + enough_text(bytes) + " or more";
+    };
+    if (m.is_host()) {
+        // The devices take part of whatever the tier gets: a third of it if their size is left to it, else what they
+        // may use of their size; three quarters at most.
+        std::size_t needed_tier = 0;
+        if (platform_.config().virtual_device_memory == 0) {
+            needed_tier = wanted + wanted / 2 + 3;
+        } else {
+            needed_tier = wanted;
+            for (const auto& device : platform_.info().devices()) {
+                const std::size_t part = part_of(device.total_memory_size(), platform_.config().device_memory_fraction);
+                needed_tier += std::min(part - std::min(part, keep_free), platform_.config().device_memory_limit);
+            }
+        }
+        needed_tier = std::min(needed_tier, 4 * wanted);
+        if (needed_tier > largest_tier) return "";
+        add("KMM_HOST_MEM", needed_tier);
+        return settings;
+    }
+    const std::size_t needed_tier = (wanted / 3 + 1) * 4 * platform_.num_devices();
+    if (needed_tier > largest_tier) return "";
+    const std::size_t total = platform_.info().devices()[m.device()].total_memory_size();
+    if (wanted + keep_free > part_of(total, platform_.config().device_memory_fraction))
+        add("KMM_VIRTUAL_DEVICE_MEM", static_cast<std::size_t>(static_cast<double>(wanted + keep_free) /
+                                                               platform_.config().device_memory_fraction) +
+                                          1);
+    if (wanted > platform_.config().device_memory_limit) add("KMM_DEVICE_MEM", wanted);
+    if (needed_tier > tier) add("KMM_HOST_MEM", needed_tier);
+    return settings;
+}
+
+std::string ShortageWords::memory_remedy(memory::MemoryIndex m, std::size_t wanted) const {
+    const std::string setting = setting_for(m, wanted);
+    if (!setting.empty()) return "smaller chunks | " + setting;
+    return std::string("smaller chunks, or ") +
+           (m.is_host() || platform_.on_host_driver() ? "a machine with more memory" : "a larger device") +
+           ": no setting helps";
+}
+
+std::string ShortageWords::memory_text(const Shortage& s) const {
+    std::size_t total = platform_.info().host_memory_size();
+    std::size_t free_now = 0;
+    std::string others;
+    if (s.memory.is_host()) {
+        free_now = driver::available_memory_bytes();
+    } else if (platform_.driver().memory_info(platform_.ordinals()[s.memory.device()], &free_now, &total).ok()) {
+        // Ours is what was taken from the driver, used or not.
+        const std::size_t taken = total - std::min(total, free_now);
+        others = ", others (programs, runtimes, the driver) " +
+                 driver::byte_size_text(taken - std::min(taken, s.taken_bytes));
+    }
+    return "total " + driver::byte_size_text(total) + ", limit " +
+           driver::byte_size_text(platform_.limit_bytes(s.memory)) + ", in use " +
+           driver::byte_size_text(s.in_use_bytes) + ", cached but free " +
+           driver::byte_size_text(s.capacity_bytes - s.in_use_bytes) + ", largest free piece " +
+           driver::byte_size_text(s.largest_free_bytes) + others +
+           (free_now == driver::unknown_bytes ? "" : ", free now " + driver::byte_size_text(free_now));
+}
+
+/// The field that made the limit what it is.
+std::string ShortageWords::limit_text(memory::MemoryIndex m) const {
+    const char* field = nullptr;
+    if (m.is_host()) {
+        const bool by_limit = platform_.config().host_memory_limit <=
+                              part_of(platform_.info().host_memory_size(), platform_.config().host_memory_fraction);
+        field = platform_.on_host_driver() ? (by_limit ? "host_memory_limit less virtual devices "
+                                                       : "host_memory_fraction less virtual devices ")
+                                           : (by_limit ? "host_memory_limit " : "host_memory_fraction ");
+    } else if (platform_.limit_bytes(m) == platform_.config().device_memory_limit) {
+        field = "device_memory_limit ";
+    } else if (!platform_.on_host_driver()) {
+        field = "device_memory_fraction ";
+    } else {
+        const std::size_t part = part_of(platform_.info().devices()[m.device()].total_memory_size(),
+                                         platform_.config().device_memory_fraction);
+        field = platform_.limit_bytes(m) + platform_.config().device_memory_keep_free == part
+                    ? "virtual_device_memory "
+                    : "its part of the host tier ";
+    }
+    return field + driver::byte_size_text(platform_.limit_bytes(m)) +
+           (m.is_host() ? " (machine total " + driver::byte_size_text(platform_.info().host_memory_size()) + ")"
+                        : " (device total " +
+                              driver::byte_size_text(platform_.info().devices()[m.device()].total_memory_size()) + ")");
+}
+
+std::string ShortageWords::running_text(const Shortage& s) const {
+    std::string text;
+    for (const auto& r : s.running) {
+        const TaskFailure who = failures_.describe_failure(r->task);
+        text += (text.empty() ? "" : " | ") + name_of(who) + " on " + who.place + " " +
+                driver::byte_size_text(r->size_bytes);
+    }
+    if (s.more_running != 0) text += " | " + std::to_string(s.more_running) + " more tasks";
+    return text.empty() ? "no running task, arrays only" : text;
+}
+
+// With so much more there is room whatever else is there. Where the driver refused, a limit changes nothing.
+std::string ShortageWords::remedies_text(const Shortage& s, const std::string& place) const {
+    std::string settings;
+    for (const memory::MemoryIndex tier : {s.memory, memory::MemoryIndex::host()}) {
+        const std::string setting = setting_for(tier, platform_.limit_bytes(tier) + s.needed_bytes);
+        if (tier.is_host() ? s.host_refused : s.refused)
+            settings += " | memory that others give back to " + (tier.is_host() ? std::string("the machine") : place);
+        else if (!setting.empty())
+            settings += " | " + setting;
+        if (s.memory.is_host()) break;
+    }
+    return "smaller chunks | release arrays that are not needed" +
+           (settings.empty() ? " (no setting helps)" : settings);
+}
+
+std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) const {
+    std::string needs;
+    for (const Shortage::Need& n : s.needs) {
+        if (!needs.empty()) needs += " | ";
+        needs += kind_word(n.kind) + n.array + " chunk " + std::to_string(n.chunk) + " " +
+                 graph::to_text(n.box, n.rank) + " " + driver::byte_size_text(n.size_bytes);
+    }
+    const TaskFailure who = failures_.describe_failure(s.task);
+    std::string text = name_of(who) + (at_submit ? " can never run on " : " found no memory on ") + who.place +
+                       ": needs " + driver::byte_size_text(s.needed_bytes) + " (" + std::to_string(s.needed_bytes) +
+                       " bytes), at most " + driver::byte_size_text(s.usable_bytes) +
+                       " can be used\n  needs: " + needs + "\n  limit: " + limit_text(s.memory) + "\n";
+    if (!at_submit)
+        text += "  memory: " + memory_text(s) + "\n  held by: " + running_text(s) +
+                "\n  arrays: " + text_of(*s.holders) + "\n  tiers: host " +
+                driver::byte_size_text(s.host_in_use_bytes) + " of " +
+                driver::byte_size_text(platform_.limit_bytes(memory::MemoryIndex::host())) + ", no disk tier\n";
+    const std::string remedies = at_submit ? memory_remedy(s.memory, s.needed_bytes) : remedies_text(s, who.place);
+    return text + "  try:   " + remedies + "\n  submitted at " + to_string(who.task.where);
+}
+
+OutOfMemory ShortageWords::never_fits(const graph::Task& task, std::size_t bytes) const {
+    const Shortage s(*this, platform_, task);
+    return OutOfMemory(s.memory.id(), bytes, 0, platform_.limit_bytes(s.memory), shortage_text(s, true),
+                       task.info->location);
+}
+
+OutOfMemory ShortageWords::error_of(const Shortage& s) const {
+    return OutOfMemory(s.memory.id(), s.needed_bytes, s.in_use_bytes, platform_.limit_bytes(s.memory),
+                       shortage_text(s, false), s.task.info->location);
+}
+
+}  // namespace kmm::detail

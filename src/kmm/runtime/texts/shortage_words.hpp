@@ -1,0 +1,91 @@
+// The texts of out-of-memory errors: what was asked for, what there is, who holds it, and what would help.
+//
+// Owns: nothing. Any thread: a refusal at submit is worded on the submitting thread, one at run time by whoever first
+// asks for its error and holds nobody up. Must not look at the scheduler's state.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kmm/error.hpp"
+#include "kmm/graph/task.hpp"
+#include "kmm/runtime/platform.hpp"
+#include "kmm/runtime/texts/failure_words.hpp"
+#include "kmm/runtime/texts/holders.hpp"
+
+namespace kmm::detail {
+
+class ShortageWords;
+
+/// All that the text of an error needs of a moment. What the driver and the system say is asked when the words are
+/// made.
+class Shortage final : public graph::Unworded {
+  public:
+    Shortage(const ShortageWords& words, const Platform& platform, const graph::Task& task);
+    std::exception_ptr words() const override;
+    bool is_logged() const noexcept override { return true; }
+
+    struct Need {
+        graph::AccessKind kind;
+        std::string array;
+        std::uint32_t chunk;
+        graph::Box box;
+        std::size_t rank;
+        std::size_t size_bytes;
+    };
+    struct Running {
+        graph::TaskTrace task;
+        std::size_t size_bytes = 0;
+    };
+    static constexpr std::size_t most_running = 5;
+
+    graph::TaskTrace task;
+    memory::MemoryIndex memory;
+    std::size_t needed_bytes = 0;
+    std::size_t usable_bytes = 0;
+    std::vector<Need> needs;
+    // At run time only:
+    std::size_t in_use_bytes = 0;
+    std::size_t capacity_bytes = 0;
+    std::size_t largest_free_bytes = 0;
+    std::size_t taken_bytes = 0;  ///< of the device, from the driver
+    std::size_t host_in_use_bytes = 0;
+    bool refused = false;       ///< by the driver
+    bool host_refused = false;  ///< by the system
+    std::vector<std::unique_ptr<Running>> running;
+    std::size_t more_running = 0;
+    std::shared_ptr<const Holders> holders;
+
+  private:
+    const ShortageWords& words_;
+};
+
+/// Bytes that a task needs in its memory, rounded as they are taken.
+std::size_t needed_bytes(const graph::Task& task);
+
+class ShortageWords {
+  public:
+    ShortageWords(const Platform& platform, const FailureWords& failures) noexcept
+        : platform_(platform), failures_(failures) {}
+
+    /// What a task lacks that can never run, before it is submitted.
+    OutOfMemory never_fits(const graph::Task& task, std::size_t needed_bytes) const;
+    OutOfMemory error_of(const Shortage& shortage) const;
+    /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
+    std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;
+
+  private:
+    std::string setting_for(memory::MemoryIndex m, std::size_t wanted_bytes) const;  ///< empty: none helps
+    std::string setting_on_host_driver(memory::MemoryIndex m, std::size_t wanted_bytes) const;
+    std::string shortage_text(const Shortage& shortage, bool at_submit) const;
+    std::string running_text(const Shortage& shortage) const;
+    std::string remedies_text(const Shortage& shortage, const std::string& place) const;
+    std::string memory_text(const Shortage& shortage) const;
+    std::string limit_text(memory::MemoryIndex m) const;
+
+    const Platform& platform_;
+    const FailureWords& failures_;
+};
+
+}  // namespace kmm::detail

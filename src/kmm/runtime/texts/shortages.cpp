@@ -1,0 +1,65 @@
+#include "kmm/runtime/texts/shortages.hpp"
+
+#include <vector>
+
+namespace kmm::detail {
+
+namespace {
+
+// Only tasks that were given memory hold any: they are known to the scheduler.
+void add_running(Shortage& s, graph::TaskTable& table) {
+    std::vector<const graph::Task*> found;
+    found.reserve(Shortage::most_running);
+    table.for_each([&](const graph::Task& t) {
+        const graph::TaskState state = t.state.load(std::memory_order_relaxed);
+        if (state != graph::TaskState::launching && state != graph::TaskState::issued) return;
+        if (t.memory != s.memory || t.accesses.empty()) return;
+        if (found.size() < Shortage::most_running)
+            found.push_back(&t);
+        else
+            ++s.more_running;
+    });
+    for (const graph::Task* t : found) {
+        s.running.push_back(std::make_unique<Shortage::Running>());
+        t->trace(s.running.back()->task);
+        s.running.back()->size_bytes = needed_bytes(*t);
+    }
+}
+
+}  // namespace
+
+// Shared by all who ask before a sixteenth of what is there has changed, so that thousands of tasks that fail one
+// behind the other do not each look at all.
+const Shortages::Known& Shortages::holders_now(const memory::Residency& r, memory::MemoryIndex m) {
+    Known& known = known_[m];
+    const std::uint64_t changes = r.ticks() - known.ticks;
+    if (known.holders == nullptr || (changes != 0 && changes >= r.num_resident(m) / 16)) {
+        known.holders = std::make_shared<const Holders>(holders_of(r, m));
+        known.largest_free_bytes = r.largest_free(m);
+        known.ticks = r.ticks();
+    }
+    return known;
+}
+
+std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, const schedule::Scheduler& scheduler,
+                                                       graph::TaskTable& table, const supply::MemoryService& service) {
+    const memory::Residency& r = scheduler.residency();
+    const memory::MemoryIndex m = task.memory;
+    const memory::MemoryCounters& k = r.counters(m);
+    auto s = std::make_shared<Shortage>(words_, platform_, task);
+    // Where other programs hold the memory, what was got is all there is, whatever the limit says.
+    s->refused = r.refused(m);
+    s->host_refused = r.refused(memory::MemoryIndex::host());
+    if (s->refused) s->usable_bytes = k.capacity_bytes;
+    s->in_use_bytes = k.current_bytes;
+    s->capacity_bytes = k.capacity_bytes;
+    if (m.is_device()) s->taken_bytes = service.taken_bytes(m.device());
+    s->host_in_use_bytes = r.counters(memory::MemoryIndex::host()).current_bytes;
+    if (scheduler.in_flight(m) != 0) add_running(*s, table);
+    const Known& known = holders_now(r, m);
+    s->holders = known.holders;
+    s->largest_free_bytes = known.largest_free_bytes;
+    return s;
+}
+
+}  // namespace kmm::detail

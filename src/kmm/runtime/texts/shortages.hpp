@@ -1,0 +1,40 @@
+// What is known of a memory at the moment in which a task finds none, for the error that it gets.
+//
+// Owns: who held each memory when it was last looked at. Must not know: words. Whoever has the baton.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kmm/graph/task.hpp"
+#include "kmm/runtime/platform.hpp"
+#include "kmm/runtime/texts/shortage_words.hpp"
+#include "kmm/schedule/scheduler.hpp"
+#include "kmm/supply/memory_service.hpp"
+
+namespace kmm::detail {
+
+class Shortages {
+  public:
+    Shortages(const Platform& platform, const ShortageWords& words) : platform_(platform), words_(words) {
+        known_.resize_for_devices(platform.num_devices());
+    }
+    /// O(tasks that have not settled), and O(replicas of the memory) where a sixteenth of them has changed since the
+    /// last look. Throws std::bad_alloc.
+    std::shared_ptr<const graph::Unworded> look(const graph::Task& task, const schedule::Scheduler& scheduler,
+                                                graph::TaskTable& table, const supply::MemoryService& service);
+
+  private:
+    struct Known {
+        std::shared_ptr<const Holders> holders;
+        std::size_t largest_free_bytes = 0;
+        std::uint64_t ticks = 0;
+    };
+    const Known& holders_now(const memory::Residency& residency, memory::MemoryIndex m);
+
+    const Platform& platform_;
+    const ShortageWords& words_;
+    memory::PerMemory<Known> known_;
+};
+
+}  // namespace kmm::detail

@@ -1,0 +1,307 @@
+#include "kmm/runtime/turns.hpp"
+
+#include <algorithm>
+
+#include "kmm/base/log.hpp"
+#include "kmm/base/text.hpp"
+
+namespace kmm::detail {
+
+using engine::Message;
+
+namespace {
+
+// After so many messages what was decided goes out, so that devices start while a long batch is still being scheduled.
+constexpr std::size_t messages_per_dispatch = 32;
+
+schedule::SchedulerOptions options_for(const Platform& platform, const trace::Emitter& emitter) {
+    schedule::SchedulerOptions options;
+    options.num_devices = platform.num_devices();
+    options.compute_lanes = static_cast<std::uint32_t>(platform.config().device_concurrent_streams);
+    options.launcher_lanes = EngineRoom::launchers_per_device;
+    options.host_threads = static_cast<std::uint32_t>(platform.config().host_threads);
+    options.threads_at_once = platform.threads_at_once();
+    options.debug = platform.config().debug_mode;
+    options.functions_touch_memory = platform.on_host_driver();
+    options.trace = &emitter;
+    return options;
+}
+
+}  // namespace
+
+SchedulerTurns::SchedulerTurns(const Platform& platform, TaskBooks& books, FailureWords& words,
+                               const ShortageWords& shortages, EngineRoom& engine, const trace::Emitter& emitter)
+    : platform_(platform),
+      books_(books),
+      words_(words),
+      engine_(engine),
+      emitter_(emitter),
+      outgoing_(platform, books, words, shortages, engine),
+      scheduler_(std::make_unique<schedule::Scheduler>(outgoing_, books.table(), options_for(platform, emitter),
+                                                       platform.limits_bytes())),
+      giving_up_(books, engine) {
+    outgoing_.connect(*scheduler_);
+}
+
+SchedulerTurns::~SchedulerTurns() {
+    if (has_started()) end();
+}
+
+void SchedulerTurns::start() {
+    thread_ = std::thread([this] {
+        const engine::RuntimeThread mark(platform_.runtime_mark());
+        run();
+    });
+}
+
+void SchedulerTurns::end() noexcept {
+    // Every message (the release of the last array) has to be read.
+    while (!message_queue_.empty() || baton_.is_taken()) {
+        help();
+        std::this_thread::yield();
+    }
+    stop_.store(true);
+    sleeper_.wake();
+    thread_.join();
+}
+
+void SchedulerTurns::run() {
+    while (!stop_.load()) {
+        help();
+        sleeper_.wait([this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_.load(); });
+    }
+}
+
+void SchedulerTurns::hand_over_no_more() noexcept {
+    while (!baton_.try_take()) std::this_thread::yield();
+    ends_ = true;
+    let_go_of_baton();
+}
+
+// ---------------------------------------------------------------------------------------------------- turns
+
+bool SchedulerTurns::take_turn() noexcept {
+    if (message_queue_.empty() || !baton_.try_take()) return false;
+    turn_or_give_up();
+    let_go_of_baton();
+    return true;
+}
+
+// What is to be said is said when nobody waits for this thread any more: making the words asks the driver and the
+// system.
+void SchedulerTurns::let_go_of_baton() noexcept {
+    const Outgoing::News news = outgoing_.take_news();
+    graph::Task* dropped = giving_up_.take_dropped_payloads();
+    baton_.let_go();
+    for (graph::Task* next = nullptr; dropped != nullptr; dropped = next) {
+        next = dropped->next_published;
+        // A wait in a destructor of the program's is refused, not begun.
+        const engine::TaskScope scope(platform_.runtime_mark(), false);
+        dropped->drop_payload();
+    }
+    if (!news.roots.empty()) [[unlikely]]
+        log_news(news);
+}
+
+void SchedulerTurns::log_news(const Outgoing::News& news) const noexcept {
+    try {
+        for (const auto& root : news.roots) log::post(log::Level::error, text_of(words_.cause_of(*root)));
+        if (news.more != 0)
+            log::post(log::Level::error, std::to_string(news.more) + " more tasks of runtime " +
+                                             std::to_string(platform_.number()) +
+                                             " found no memory; their events say which");
+    } catch (const std::exception&) {
+        log::post(log::Level::error, "tasks found no memory, and there is none on the host to say more");
+    }
+}
+
+// Whoever lets go of the baton looks at the message queue again, so that a message posted meanwhile is never left
+// lying.
+void SchedulerTurns::help() noexcept {
+    while (!message_queue_.empty())
+        if (!take_turn()) return;
+}
+
+void SchedulerTurns::turn() {
+    trace::Sink* const listener = emitter_.sink();
+    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
+    messages_.clear();
+    next_message_ = 0;
+    message_queue_.take(messages_);
+    if (books_.are_distrusted())
+        return;  // a message before these may be lost, and they would tell another story without it
+    std::size_t handled = 0;
+    const auto count = [&]() KMM_REQUIRES(baton_) {
+        if (++handled % messages_per_dispatch == 0) schedule_more();
+    };
+    for (Message& m : messages_) {
+        if (m.what != Message::What::submit) {
+            handle(m);
+            ++next_message_;
+            count();
+            continue;
+        }
+        ++next_message_;
+        scheduler_->foresee(*m.task);
+        for (graph::Task *t = m.task, *next = nullptr; t != nullptr; t = next) {
+            next = t->next_published;  // its record may be somebody else's soon
+            scheduler_->submit(*t);
+            count();
+        }
+    }
+    schedule_more();
+    messages_.clear();
+    for (memory::Array* a : scheduler_->freed_arrays()) delete a;
+    scheduler_->freed_arrays().clear();
+    if (engine_.failed_tasks().any() && scheduler_->idle()) engine_.failed_tasks().clear();
+    if (listener != nullptr) [[unlikely]]
+        listener->note({.what = trace::What::turn, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
+}
+
+void SchedulerTurns::turn_or_give_up() noexcept {
+    if (!giving_up_.has_begun()) {
+        try {
+            turn();
+            if (!books_.are_distrusted()) return;
+        } catch (...) {
+            // Books are kept in reserved memory, and nothing else throws here: that is used up too.
+        }
+    }
+    give_up();
+}
+
+/// Also whenever something has ended since, or tasks were published.
+void SchedulerTurns::give_up() noexcept {
+    books_.give_up();
+    if (!giving_up_.has_begun()) giving_up_.begin(*scheduler_, outgoing_);
+    read_after_giving_up();
+    // What was never handed over keeps nobody waiting on a lane; functions that have returned since may have put more
+    // there.
+    if (!ends_)
+        for (const auto& thread : engine_.device_threads()) thread->no_more_instructions();
+    giving_up_.settle_what_is_over();
+}
+
+void SchedulerTurns::read_after_giving_up() noexcept {
+    const auto read = [this](std::size_t first) KMM_REQUIRES(baton_) {
+        for (; first < messages_.size(); ++first) giving_up_.came_back(messages_[first]);
+        messages_.clear();
+        next_message_ = 0;
+    };
+    read(next_message_);
+    message_queue_.take(messages_);
+    read(0);
+}
+
+void SchedulerTurns::handle(Message& m) {
+    switch (m.what) {
+    case Message::What::submit: break;
+    case Message::What::advance:
+        if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
+        scheduler_->advance(m.lane, m.position);
+        engine_.memory_service().device_advanced();
+        break;
+    case Message::What::launched:
+        scheduler_->launched(*m.task, m.lane, m.position, m.error, m.finished);
+        if (m.finished) engine_.memory_service().device_advanced();
+        break;
+    case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
+    case Message::What::task_failed: scheduler_->task_failed(m.task_number, m.error); break;
+    case Message::What::kernel_threw: scheduler_->kernel_threw(m.task_number, m.error); break;
+    case Message::What::copy_failed:
+        scheduler_->copy_failed(*static_cast<memory::Chunk*>(m.object), m.from, m.to, m.copied_at, m.error);
+        break;
+    case Message::What::grown:
+        if (m.bytes == 0) outgoing_.refused(m.to);
+        scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
+        break;
+    case Message::What::awaited: scheduler_->awaited(m.to, m.address, m.bytes, m.sealed); break;
+    case Message::What::measured: scheduler_->measured(m.kernel_times, m.duration_ns); break;
+    case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;
+    case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;
+    case Message::What::look: break;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- the program
+
+void SchedulerTurns::publish(graph::TaskList& tasks, graph::TaskList& joins) noexcept {
+    try {
+        message_queue_.push(tasks, joins);
+    } catch (const std::bad_alloc&) {
+        lost();
+    }
+    tasks.clear();
+    joins.clear();
+}
+
+void SchedulerTurns::lose(graph::TaskList& tasks) noexcept {
+    const auto numbered =
+        std::partition(tasks.begin(), tasks.end(), [](const graph::Task* t) { return t->number == 0; });
+    books_.unfinished().add(static_cast<std::uint64_t>(tasks.end() - numbered));
+    tasks.erase(numbered, tasks.end());
+    lost();
+}
+
+void SchedulerTurns::schedule_published(bool may_take_turn) {
+    if (may_take_turn && take_turn() && message_queue_.empty()) return;
+    sleeper_.wake();
+}
+
+void SchedulerTurns::release(memory::Array& array) noexcept {
+    Message m;
+    m.what = Message::What::release;
+    m.object = &array;
+    post(std::move(m));
+    sleeper_.wake();
+}
+
+// ---------------------------------------------------------------------------------------------------- Mailbox
+
+void SchedulerTurns::post(Message&& message) {
+    try {
+        message_queue_.push(std::move(message));
+    } catch (const std::bad_alloc&) {
+        giving_up_.came_back(message);
+        lost();
+    }
+}
+
+void SchedulerTurns::lost() noexcept {
+    books_.distrust();
+    message_queue_.ring();
+    sleeper_.wake();
+}
+
+bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
+                               graph::FenceSet* users) {
+    // Arrays that were released just now are read of first.
+    return with_everything_read([&](schedule::Scheduler& scheduler, Outgoing&) {
+        if (books_.are_given_up()) return false;
+        return scheduler.residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
+    });
+}
+
+memory::Reclaimed SchedulerTurns::reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
+                                          std::size_t wanted_bytes, bool at_once) {
+    return with_everything_read([&](schedule::Scheduler& scheduler, Outgoing& outgoing) KMM_UNCHECKED_LOCKS {
+        memory::Reclaimed reclaimed;
+        if (books_.are_given_up() || ends_) return reclaimed;
+        struct Flush {
+            SchedulerTurns& turns;
+            Outgoing& outgoing;
+            ~Flush() {
+                try {
+                    outgoing.flush();
+                } catch (const std::bad_alloc&) {
+                    turns.lost();  // copies stand in the books that no device gets
+                }
+            }
+        } const copies_go_out{*this, outgoing};
+        reclaimed = scheduler.residency().reclaim(memory, regions, wanted_bytes, at_once);
+        outgoing.refused(memory);
+        return reclaimed;
+    });
+}
+
+}  // namespace kmm::detail

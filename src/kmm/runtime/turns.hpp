@@ -1,0 +1,136 @@
+// The scheduler's turns: messages in, decisions, what was decided out. One thread at a time has the baton, and takes
+// turns: whoever has just reported something and finds the baton free, or a thread of its own when nobody else does.
+//
+// Owns: the baton, the scheduler, messages that were not read, and that thread. Must not know: what a submit is made
+// of, words but those of the log. Any thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "driver/locks.hpp"
+#include "kmm/engine/baton.hpp"
+#include "kmm/engine/mailbox.hpp"
+#include "kmm/engine/sleeper.hpp"
+#include "kmm/runtime/giving_up.hpp"
+#include "kmm/runtime/outgoing.hpp"
+#include "kmm/schedule/scheduler.hpp"
+#include "kmm/trace/events.hpp"
+
+namespace kmm::detail {
+
+class SchedulerTurns final : public engine::Mailbox {
+  public:
+    SchedulerTurns(const Platform& platform, TaskBooks& books, FailureWords& words, const ShortageWords& shortages,
+                   EngineRoom& engine, const trace::Emitter& emitter);
+    SchedulerTurns(const SchedulerTurns&) = delete;
+    SchedulerTurns& operator=(const SchedulerTurns&) = delete;
+    ~SchedulerTurns();
+
+    /// Begins the thread. Throws std::system_error.
+    void start();
+    bool has_started() const noexcept { return thread_.joinable(); }
+    /// Reads every message, and ends the thread. When every task has settled.
+    void end() noexcept;
+
+    /// Which lanes there are, which does not change: for whoever feeds them. Nothing else may be asked of it here.
+    const schedule::Scheduler& lanes() const noexcept KMM_UNCHECKED_LOCKS { return *scheduler_; }
+
+    /// Tasks and joins that have taken their places, in the order of their numbers; with the order lock held. Empties
+    /// both.
+    void publish(graph::TaskList& tasks, graph::TaskList& joins) noexcept;
+    /// They took places and cannot be published: the runtime gives up. Those without a number stay in the list.
+    void lose(graph::TaskList& tasks) noexcept;
+    /// Sees to it that somebody takes the baton, this thread once at most if `may_take_turn`. After `publish`, without
+    /// the order lock.
+    void schedule_published(bool may_take_turn);
+    /// No handle of the array is left.
+    void release(memory::Array& array) noexcept;
+
+    /// Runs `f(scheduler, outgoing)` while nobody else has the baton. For questions of the program: short, and nothing
+    /// is issued. Yields until it has the baton.
+    template<typename F> auto with_baton(F&& f) KMM_EXCLUDES(baton_);
+    /// The same after all that was posted before.
+    template<typename F> auto with_everything_read(F&& f) KMM_EXCLUDES(baton_);
+
+    // ---- engine::Mailbox
+    void post(engine::Message&& message) override;
+    void lost() noexcept override;
+    void help() noexcept override;
+    bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
+    memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
+                              std::size_t wanted_bytes, bool at_once) override;
+    void discard(graph::Task& task) noexcept override { books_.pool().give(&task); }
+
+    /// The threads of devices are going: nothing is handed over any more.
+    void hand_over_no_more() noexcept;
+    /// When all threads have ended.
+    void delete_dropped_arrays() noexcept KMM_UNCHECKED_LOCKS { giving_up_.delete_dropped_arrays(*scheduler_); }
+
+  private:
+    struct Release;
+
+    void run();
+    bool take_turn() noexcept;
+    void turn() KMM_REQUIRES(baton_);
+    /// `turn`, after which the books are whole or given up.
+    void turn_or_give_up() noexcept KMM_REQUIRES(baton_);
+    void give_up() noexcept KMM_REQUIRES(baton_);
+    /// What the turn that was broken off has not read to the end, and what came since.
+    void read_after_giving_up() noexcept KMM_REQUIRES(baton_);
+    void handle(engine::Message& message) KMM_REQUIRES(baton_);
+    void schedule_more() KMM_REQUIRES(baton_) {
+        scheduler_->dispatch();
+        outgoing_.flush();
+    }
+    void let_go_of_baton() noexcept KMM_RELEASE(baton_);
+    void log_news(const Outgoing::News& news) const noexcept;
+
+    const Platform& platform_;
+    TaskBooks& books_;
+    const FailureWords& words_;
+    EngineRoom& engine_;
+    const trace::Emitter& emitter_;
+
+    engine::MessageQueue message_queue_;
+    engine::Baton baton_;
+    graph::Vector<engine::Message> messages_ KMM_GUARDED_BY(baton_);
+    std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
+    Outgoing outgoing_ KMM_GUARDED_BY(baton_);
+    std::unique_ptr<schedule::Scheduler> scheduler_ KMM_POINTEE_GUARDED_BY(baton_);
+    GivingUp giving_up_;  ///< the baton guards what it does not let any thread do
+    bool ends_ KMM_GUARDED_BY(baton_) = false;
+
+    engine::Sleeper sleeper_;
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+struct SchedulerTurns::Release {
+    SchedulerTurns& turns;
+    explicit Release(SchedulerTurns& t) noexcept : turns(t) {}
+    Release(const Release&) = delete;
+    Release& operator=(const Release&) = delete;
+    ~Release() KMM_UNCHECKED_LOCKS {
+        turns.let_go_of_baton();
+        if (!turns.message_queue_.empty()) turns.sleeper_.wake();
+    }
+};
+
+// Unchecked: clang does not see that `f`, which says that it needs the baton, needs this one.
+template<typename F> auto SchedulerTurns::with_baton(F&& f) KMM_UNCHECKED_LOCKS {
+    while (!baton_.try_take()) std::this_thread::yield();
+    const Release release(*this);
+    return f(*scheduler_, outgoing_);
+}
+
+template<typename F> auto SchedulerTurns::with_everything_read(F&& f) KMM_UNCHECKED_LOCKS {
+    while (!baton_.try_take()) std::this_thread::yield();
+    const Release release(*this);
+    if (!message_queue_.empty()) turn_or_give_up();
+    return f(*scheduler_, outgoing_);
+}
+
+}  // namespace kmm::detail
