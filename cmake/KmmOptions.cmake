@@ -82,4 +82,7 @@ endif()
 # Messages name our files by their place in the tree, not by where it was built.
 target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 target_include_directories(kmm_common INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+# The headers alone: src/driver/format.hpp compiles fmt into libkmm_rmm, in its own way, and nothing needs libfmt.so.
+find_package(fmt 9 REQUIRED)
+target_include_directories(kmm_common SYSTEM INTERFACE $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(kmm_common INTERFACE Threads::Threads)

@@ -43,6 +43,8 @@ LIGHT_ONLY = re.compile(
 VENDOR = re.compile(r"^(cuda_runtime|cuda\.h|cudart|cublas|nccl|nvtx3|hip/|rocblas|thrust/|cub/|cuda/)")
 # Where the library itself may name vendor headers: its drivers, CUDA files, and sources that implement interoperability.
 VENDOR_SOURCES = re.compile(r"^src/driver/(cuda|hip)/|\.cu$|\.cuh$|interop|cccl")
+# Where fmt itself is included.
+FMT_SOURCES = re.compile(r"^src/driver/format\.[ch]pp$")
 
 
 def layer(path):
@@ -83,6 +85,8 @@ def check_file(path, known):
                 yield f'{where}: "{included}" is no file under include/'
             if public and LIGHT_ONLY.match(included) and not guarded and not tree.is_interop(path):
                 yield f"{where}: <{included}> in a public header: declare what is needed, or move the code to an interop header"
+            if path.startswith("src/") and included.startswith("fmt/") and not FMT_SOURCES.match(path):
+                yield f"{where}: <{included}>: include driver/format.hpp, which keeps fmt inside our libraries"
             if path.startswith("src/") and VENDOR.match(included) and not VENDOR_SOURCES.search(path):
                 yield f"{where}: <{included}>: vendor headers belong into src/driver"
             continue

@@ -11,6 +11,8 @@
 #include <iterator>
 #include <limits>
 
+#include "driver/format.hpp"
+
 namespace kmm::driver {
 namespace {
 
@@ -99,8 +101,8 @@ std::optional<std::uint64_t> unit_factor(std::string_view unit) {
 
 std::optional<std::size_t> refuse(std::string_view text, const char* why, std::string* error_text) {
     if (error_text != nullptr)
-        *error_text = "'" + std::string(text) + "' " + why +
-                      "; a size is a number and an optional unit, e.g. 500MB, 4GiB, 1.5k, 1e9 or 90%";
+        *error_text = driver::format(
+            "'{}' {}; a size is a number and an optional unit, e.g. 500MB, 4GiB, 1.5k, 1e9 or 90%", text, why);
     return std::nullopt;
 }
 
@@ -142,7 +144,7 @@ std::string byte_size_text(std::size_t bytes) {
     auto value = static_cast<double>(bytes);
     std::size_t unit = 0;
     for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-    return fixed_text(value, unit == 0 ? 0 : 2) + " " + units[unit];
+    return driver::format("{} {}", fixed_text(value, unit == 0 ? 0 : 2), units[unit]);
 }
 
 }  // namespace kmm::driver

@@ -17,6 +17,7 @@
 
 #include "driver/byte_size.hpp"
 #include "driver/fork.hpp"
+#include "driver/format.hpp"
 #include "driver/host/host_driver.hpp"
 #include "driver/host/limits.hpp"
 #include "driver/machine.hpp"
@@ -89,8 +90,7 @@ Candidate host_candidate() {
     try {
         candidate.num_devices = host::effective_options(host_options_from_environment()).num_devices;
         candidate.usable = true;
-        candidate.reason = std::to_string(candidate.num_devices) +
-                           (candidate.num_devices == 1 ? " virtual device" : " virtual devices");
+        candidate.reason = count_text(static_cast<std::size_t>(candidate.num_devices), "virtual device");
     } catch (const std::exception& error) {
         candidate.reason = error.what();
     }
@@ -118,11 +118,12 @@ std::shared_ptr<Driver> choose_default() {
         std::string reason;
         if (auto driver = open(kind, &reason)) return driver;
         if (!automatic)
-            throw std::runtime_error("KMM_DRIVER asks for the " + lower + " driver, which cannot be used: " + reason);
-        refused += (refused.empty() ? "" : "; ") + std::string(name_of(kind)) + ": " + reason;
+            throw std::runtime_error(
+                driver::format("KMM_DRIVER asks for the {} driver, which cannot be used: {}", lower, reason));
+        refused += driver::format("{}{}: {}", refused.empty() ? "" : "; ", name_of(kind), reason);
     }
-    if (!refused.empty()) throw std::runtime_error("no driver can be used (" + refused + ")");
-    throw std::runtime_error("KMM_DRIVER is '" + wanted + "': use auto, cuda, hip or host");
+    if (!refused.empty()) throw std::runtime_error(driver::format("no driver can be used ({})", refused));
+    throw std::runtime_error(driver::format("KMM_DRIVER is '{}': use auto, cuda, hip or host", wanted));
 }
 
 }  // namespace
@@ -167,15 +168,16 @@ HostOptions host_options_from_environment() {
         const auto parsed = std::from_chars(text.data(), end, options.num_devices);
         if (parsed.ec != std::errc() || parsed.ptr != end || options.num_devices < 1 ||
             options.num_devices > host::max_devices)
-            throw std::invalid_argument("KMM_VIRTUAL_DEVICES is '" + text + "': use a number of devices from 1 to " +
-                                        std::to_string(host::max_devices));
+            throw std::invalid_argument(driver::format(
+                "KMM_VIRTUAL_DEVICES is '{}': use a number of devices from 1 to {}", text, host::max_devices));
     }
     if (const std::string text = variable("KMM_VIRTUAL_DEVICE_MEM"); !text.empty()) {
         std::string error;
         const auto bytes = parse_byte_size(text, machine_memory_bytes(), &error);
         if (!bytes) throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM: " + error);
         if (*bytes == 0)
-            throw std::invalid_argument("KMM_VIRTUAL_DEVICE_MEM is '" + text + "': a device needs some memory");
+            throw std::invalid_argument(
+                driver::format("KMM_VIRTUAL_DEVICE_MEM is '{}': a device needs some memory", text));
         options.memory_bytes = *bytes;
     }
     options.device_events = variable("KMM_TEST_NO_DEVICE_EVENTS") != "1";

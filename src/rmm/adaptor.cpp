@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
@@ -29,7 +30,7 @@ device_memory_resource const* resource_behind(device_async_resource_ref const& r
 
 void expect_power_of_two(std::size_t alignment) {
     RMM_EXPECTS(is_pow2(alignment),
-                "the alignment of an adaptor must be a power of two; it is " + std::to_string(alignment));
+                kmm::driver::format("the alignment of an adaptor must be a power of two; it is {}", alignment));
 }
 
 /// Whether `bytes` can be rounded up.
@@ -133,11 +134,12 @@ void limiting_adaptor::refuse(std::size_t bytes, std::size_t allocated) const {
     shortage.pool_in_use_bytes = allocated;
     shortage.pool_maximum_bytes = limit_bytes_;
     shortage.limit = memory_limit::maximum;
-    throw rmm::out_of_memory("Exceeded memory limit (failed to allocate " + rmm::detail::format_bytes(bytes) +
-                                 "): the limit is " + format_size(limit_bytes_) + ", in use are " +
-                                 format_size(allocated) + ", asked for were " + format_size(bytes) +
-                                 "\n  try: freeing blocks, or a higher limit",
-                             shortage);
+    throw rmm::out_of_memory(
+        kmm::driver::format(
+            "Exceeded memory limit (failed to allocate {}): the limit is {}, in use are {}, asked for were {}\n"
+            "  try: freeing blocks, or a higher limit",
+            rmm::detail::format_bytes(bytes), format_size(limit_bytes_), format_size(allocated), format_size(bytes)),
+        shortage);
 }
 
 // ---- aligned
@@ -189,8 +191,9 @@ void* aligned_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     rmm::detail::refuse_after_fork();
     if (passes(bytes)) return upstream_allocate(bytes, stream);
     if (!can_round_up(bytes, alignment_))
-        throw rmm::out_of_memory("an aligned_resource_adaptor cannot align " + std::to_string(bytes) + " bytes to " +
-                                 std::to_string(alignment_) + ": that is more than there are addresses");
+        throw rmm::out_of_memory(kmm::driver::format(
+            "an aligned_resource_adaptor cannot align {} bytes to {}: that is more than there are addresses", bytes,
+            alignment_));
     const std::size_t asked = upstream_bytes(bytes);
     void* const original = upstream_allocate(asked, stream);
     void* const aligned = reinterpret_cast<void*>(align_up(reinterpret_cast<std::uintptr_t>(original), alignment_));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/error.hpp"
@@ -50,7 +51,7 @@ pool_options arena_options(std::optional<std::size_t> arena_size) {
     options.maximum_bytes = options.initial_bytes;
     options.grows = false;
     RMM_EXPECTS(options.initial_bytes >= min_arena_size,
-                "Arena size required to be at least 1 MiB; it is " + std::to_string(options.initial_bytes) + " bytes");
+                kmm::driver::format("Arena size required to be at least 1 MiB; it is {} bytes", options.initial_bytes));
     return options;
 }
 

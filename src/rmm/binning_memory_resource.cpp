@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/detail/error.hpp"
@@ -63,8 +64,8 @@ binning::binning(device_async_resource_ref upstream) : bins_{nullptr} {
 
 binning::binning(device_async_resource_ref upstream, int min_size_exponent, int max_size_exponent) : binning(upstream) {
     RMM_EXPECTS(min_size_exponent >= 0 && max_size_exponent <= max_exponent && min_size_exponent <= max_size_exponent,
-                "bins of 2^" + std::to_string(min_size_exponent) + " to 2^" + std::to_string(max_size_exponent) +
-                    " bytes: exponents must be in order and lie between 0 and " + std::to_string(max_exponent));
+                kmm::driver::format("bins of 2^{} to 2^{} bytes: exponents must be in order and lie between 0 and {}",
+                                    min_size_exponent, max_size_exponent, max_exponent));
     for (int e = min_size_exponent; e <= max_size_exponent; ++e) add_bin(std::size_t{1} << e, nullptr);
 }
 
@@ -77,7 +78,7 @@ device_async_resource_ref binning::upstream() const noexcept { return bins_->ups
 
 void binning::add_bin(std::size_t allocation_size, device_async_resource_ref const* bin_resource) {
     RMM_EXPECTS(allocation_size <= std::numeric_limits<std::size_t>::max() / 2,
-                "a bin of " + std::to_string(allocation_size) + " bytes is larger than an address space");
+                kmm::driver::format("a bin of {} bytes is larger than an address space", allocation_size));
     const std::size_t size = align_up(std::max<std::size_t>(allocation_size, 1), CUDA_ALLOCATION_ALIGNMENT);
     const auto at = bins_->smallest_for(size);
     if (at != bins_->by_size.end() && at->size_bytes == size) return;
@@ -85,7 +86,7 @@ void binning::add_bin(std::size_t allocation_size, device_async_resource_ref con
     std::unique_ptr<fixed_size> owned;
     if (bin_resource == nullptr) {
         owned = std::make_unique<fixed_size>(bins_->upstream, size);
-        owned->set_name(("bin of " + std::to_string(size) + " bytes").c_str());
+        owned->set_name(kmm::driver::format("bin of {} bytes", size).c_str());
     }
     const device_async_resource_ref resource =
         bin_resource != nullptr ? *bin_resource : device_async_resource_ref{*owned};

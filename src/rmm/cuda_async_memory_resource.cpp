@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/detail/error.hpp"
@@ -81,7 +82,7 @@ cuda_async_memory_resource::cuda_async_memory_resource(std::optional<std::size_t
     expect_pools();
     const auto handle_type = static_cast<int>(export_handle_type.value_or(allocation_handle_type::none));
     RMM_EXPECTS(rmm::detail::export_handle_type::is_supported(handle_type),
-                "handle type " + std::to_string(handle_type) + ": Requested IPC memory handle type not supported");
+                driver::format("handle type {}: Requested IPC memory handle type not supported", handle_type));
     driver::Driver& d = rmm::detail::the_driver();
     int device = -1;
     rmm::detail::check(d.current_device(&device));

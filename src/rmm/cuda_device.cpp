@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/status.hpp"
 
@@ -42,8 +43,9 @@ cuda_set_device_raii::cuda_set_device_raii(cuda_device_id dev_id)
     detail::driver::Driver& driver = detail::the_driver();
     const int present = driver.device_count();
     if (dev_id.value() >= present)
-        throw rmm::cuda_error("device " + std::to_string(dev_id.value()) + " cannot be made current: the " +
-                              driver.name() + " driver has " + std::to_string(present) + " (numbered from 0)");
+        throw rmm::cuda_error(
+            kmm::driver::format("device {} cannot be made current: the {} driver has {} (numbered from 0)",
+                                dev_id.value(), driver.name(), present));
     detail::check(driver.set_current_device(dev_id.value()));
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/status.hpp"
 
@@ -41,7 +42,7 @@ struct new_memory {
 }  // namespace
 
 void device_buffer::refuse_null_source(std::size_t size) {
-    RMM_FAIL("Invalid copy from nullptr: " + std::to_string(size) + " bytes were asked for");
+    RMM_FAIL(kmm::driver::format("Invalid copy from nullptr: {} bytes were asked for", size));
 }
 
 void device_buffer::acquire(std::size_t size, void const* source, cuda_stream_view stream,

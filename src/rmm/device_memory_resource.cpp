@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/resource_ref.hpp"
@@ -14,15 +15,15 @@ namespace mr {
 namespace detail {
 
 void refuse_alignment(std::size_t alignment) {
-    RMM_FAIL(std::string("Alignment must be less than or equal to 256 and a power of two; it is ") +
-             std::to_string(alignment));
+    RMM_FAIL(
+        kmm::driver::format("Alignment must be less than or equal to 256 and a power of two; it is {}", alignment));
 }
 
 void refuse_plain_alignment(std::size_t alignment) {
-    RMM_EXPECTS(is_pow2(alignment), "alignment " + std::to_string(alignment) + " is not a power of two");
-    throw rmm::bad_alloc("alignment " + std::to_string(alignment) +
-                         " is above 256, the alignment of device memory: ask for that many bytes more and align the "
-                         "address");
+    RMM_EXPECTS(is_pow2(alignment), kmm::driver::format("alignment {} is not a power of two", alignment));
+    throw rmm::bad_alloc(kmm::driver::format(
+        "alignment {} is above 256, the alignment of device memory: ask for that many bytes more and align the address",
+        alignment));
 }
 
 }  // namespace detail

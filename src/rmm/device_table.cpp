@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/detail/error.hpp"
@@ -123,7 +124,7 @@ mr::device_memory_resource* pointer_of(const entry& e) {
 void refuse_device(int number) {
     refuse_after_fork();
     if (number < 0) (void)the_driver();  // says why there is no current device
-    RMM_FAIL("there is no resource for device " + std::to_string(number) + "; devices are numbered from 0");
+    RMM_FAIL(driver::format("there is no resource for device {}; devices are numbered from 0", number));
 }
 
 plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref) {

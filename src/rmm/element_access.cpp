@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/status.hpp"
 
@@ -38,14 +39,13 @@ void read_element(void* value, void const* device_address, std::size_t bytes, cu
 }
 
 void refuse_element_index(std::size_t index, std::size_t size) {
-    RMM_FAIL("index " + std::to_string(index) + " of " + std::to_string(size) +
-                 " elements: Attempt to access out of bounds element.",
+    RMM_FAIL(driver::format("index {} of {} elements: Attempt to access out of bounds element.", index, size),
              rmm::out_of_range);
 }
 
 void refuse_element_count(std::size_t count, std::size_t element_bytes) {
-    throw rmm::bad_alloc(std::to_string(count) + " elements of " + std::to_string(element_bytes) +
-                         " bytes are more than an address can reach");
+    throw rmm::bad_alloc(
+        driver::format("{} elements of {} bytes are more than an address can reach", count, element_bytes));
 }
 
 }  // namespace detail

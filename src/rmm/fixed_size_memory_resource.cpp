@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
@@ -27,8 +28,8 @@ pool_options fixed_size_options(std::size_t block_size, std::size_t blocks_to_pr
     // What is rounded up counts: blocks of one byte take 256.
     constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 2;
     RMM_EXPECTS(block_size <= most && align_up(block_size, unit) <= most / blocks_to_preallocate,
-                std::to_string(blocks_to_preallocate) + " blocks of " + std::to_string(block_size) +
-                    " bytes are more than an address space holds");
+                kmm::driver::format("{} blocks of {} bytes are more than an address space holds", blocks_to_preallocate,
+                                    block_size));
     pool_options options;
     options.name = "fixed_size_memory_resource";
     options.block_bytes = align_up(block_size, unit);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/host_memory.hpp"
 #include "rmm/status.hpp"
@@ -19,7 +20,7 @@ constexpr std::size_t alignment = 64;
 }  // namespace
 
 void host_buffer::refuse_null_source(std::size_t size) {
-    RMM_FAIL("Invalid copy from nullptr: " + std::to_string(size) + " bytes were asked for");
+    RMM_FAIL(kmm::driver::format("Invalid copy from nullptr: {} bytes were asked for", size));
 }
 
 void host_buffer::acquire(std::size_t size, void const* source, cuda_stream_view stream,

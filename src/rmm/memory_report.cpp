@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/ledger.hpp"
@@ -118,24 +119,24 @@ std::string memory_report(cuda_device_id device) {
     std::size_t total_bytes = 0;
     detail::check(detail::the_driver().memory_info(device.value(), &free_bytes, &total_bytes));
     const device_figures d = look_at(device.value(), false);
-    std::string text = detail::device_name(device.value()) + ": total " + byte_size_text(d.driver.device_total_bytes) +
-                       "   free " + byte_size_text(d.driver.device_free_bytes) + "   held here " +
-                       byte_size_text(d.held_bytes) + "   other processes and driver " +
-                       byte_size_text(d.elsewhere_bytes) + "\n";
+    std::string text = kmm::driver::format(
+        "{}: total {}   free {}   held here {}   other processes and driver {}\n", detail::device_name(device.value()),
+        byte_size_text(d.driver.device_total_bytes), byte_size_text(d.driver.device_free_bytes),
+        byte_size_text(d.held_bytes), byte_size_text(d.elsewhere_bytes));
     for (const listed_holder& h : d.holders) {
         const detail::holder_figures& f = h.figures;
-        text += "  " + f.name + (f.name == f.kind ? "" : std::string(" (") + f.kind + ")") + ": holds " +
-                byte_size_text(f.held_bytes) + " (in use " + byte_size_text(f.in_use_bytes) + " in " +
-                std::to_string(f.num_blocks) + " blocks, largest free piece " + byte_size_text(f.largest_free_bytes) +
-                ")   peak " + byte_size_text(f.peak_bytes);
+        text += kmm::driver::format("  {}{}: holds {} (in use {} in {} blocks, largest free piece {})   peak {}",
+                                    f.name, f.name == f.kind ? "" : kmm::driver::format(" ({})", f.kind),
+                                    byte_size_text(f.held_bytes), byte_size_text(f.in_use_bytes), f.num_blocks,
+                                    byte_size_text(f.largest_free_bytes), byte_size_text(f.peak_bytes));
         if (f.maximum_bytes != 0) text += "   maximum " + byte_size_text(f.maximum_bytes);
         text += (h.line.empty() ? "" : "   " + h.line) + "\n";
     }
     if (detail::tags_in_use.load(std::memory_order_relaxed)) {
         text += "  by tag:";
         for (const detail::tag_number tag : largest_first(d.by_tag))
-            text += std::string("   ") + detail::name_of_tag(tag) + " " + byte_size_text(d.by_tag[tag].bytes) + " in " +
-                    std::to_string(d.by_tag[tag].num_blocks);
+            text += kmm::driver::format("   {} {} in {}", detail::name_of_tag(tag), byte_size_text(d.by_tag[tag].bytes),
+                                        d.by_tag[tag].num_blocks);
         text += "\n";
     }
     return text;

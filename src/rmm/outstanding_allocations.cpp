@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "rmm/status.hpp"
@@ -166,7 +167,7 @@ std::string outstanding_allocations::text() const {
     std::sort(entries.begin(), entries.end(), [](const entry& a, const entry& b) { return a.ptr < b.ptr; });
     std::string text;
     for (const entry& e : entries) {
-        text += rmm::detail::address_text(e.ptr) + ": " + std::to_string(e.bytes) + " B";
+        text += kmm::driver::format("{}: {} B", rmm::detail::address_text(e.ptr), e.bytes);
         if (e.trace) text += " : callstack:\n" + e.trace->to_string();
         text += '\n';
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/class_names.hpp"
@@ -33,15 +34,14 @@ detail::pool_options options_of(std::size_t initial_size, std::optional<std::siz
     options.maximum_bytes = maximum_size.value_or(~std::size_t{0});
     options.growth_bytes = growth_on_demand;
     options.ordered_upstream = false;
+    const std::string own_name = rmm::detail::with_class_names(options.name);
     for (const std::size_t bytes : {initial_size, maximum_size.value_or(0)})
-        RMM_EXPECTS(is_aligned(bytes, CUDA_ALLOCATION_ALIGNMENT),
-                    rmm::detail::with_class_names(
-                        "the sizes of a pinned_pool_memory_resource must be multiples of 256 bytes; one is ") +
-                        std::to_string(bytes));
+        RMM_EXPECTS(
+            is_aligned(bytes, CUDA_ALLOCATION_ALIGNMENT),
+            kmm::driver::format("the sizes of a {} must be multiples of 256 bytes; one is {}", own_name, bytes));
     RMM_EXPECTS(initial_size <= options.maximum_bytes,
-                rmm::detail::with_class_names("the initial size of a pinned_pool_memory_resource, ") +
-                    std::to_string(initial_size) + " bytes, exceeds its maximum of " +
-                    std::to_string(options.maximum_bytes));
+                kmm::driver::format("the initial size of a {}, {} bytes, exceeds its maximum of {}", own_name,
+                                    initial_size, options.maximum_bytes));
     return options;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/debug/pool_debugging.hpp"
@@ -30,9 +31,8 @@ std::size_t default_initial_size() {
 }
 
 void expect_multiple(const char* name, std::size_t bytes) {
-    RMM_EXPECTS(bytes % unit == 0, std::string("the ") + name +
-                                       " size of a pool must be a multiple of 256 bytes; it is " +
-                                       std::to_string(bytes));
+    RMM_EXPECTS(bytes % unit == 0,
+                driver::format("the {} size of a pool must be a multiple of 256 bytes; it is {}", name, bytes));
 }
 
 /// Memory of these is ready for every stream when `allocate` returns.
@@ -64,8 +64,9 @@ pool::pool(device_async_resource_ref upstream, std::optional<std::size_t> initia
     if (asked != unset) expect_multiple("initial", asked);
     if (limit != unset) expect_multiple("maximum", limit);
     const std::size_t initial = asked != unset ? asked : std::min(default_initial_size(), limit);
-    RMM_EXPECTS(initial <= limit, "Initial pool size exceeds the maximum pool size: " + std::to_string(initial) +
-                                      " bytes, and at most " + std::to_string(limit));
+    RMM_EXPECTS(
+        initial <= limit,
+        driver::format("Initial pool size exceeds the maximum pool size: {} bytes, and at most {}", initial, limit));
     pool_options options;
     options.initial_bytes = initial;
     options.maximum_bytes = limit;

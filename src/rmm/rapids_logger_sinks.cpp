@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rapids_logger/logger.hpp"
 #include "rmm/process_events.hpp"
@@ -173,8 +174,8 @@ basic_file_sink_mt::basic_file_sink_mt(std::string const& filename, bool truncat
     const int descriptor =
         ::open(filename.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (truncate ? O_TRUNC : 0), 0666);
     if (descriptor < 0)
-        throw std::runtime_error("could not open the log file '" + filename +
-                                 "': " + std::generic_category().message(errno));
+        throw std::runtime_error(kmm::driver::format("could not open the log file '{}': {}", filename,
+                                                     std::generic_category().message(errno)));
     const kmm::locks::Guard lock(state_->mutex);
     state_->file.name = filename;
     state_->file.descriptor = descriptor;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <ostream>
 
+#include "driver/format.hpp"
 #include "rmm/status.hpp"
 
 #if __has_include(<execinfo.h>)
@@ -35,7 +36,7 @@ std::string frame_text(void* frame) {
     if (dladdr(static_cast<char*>(frame) - 1, &found) != 0 && found.dli_sname != nullptr) {
         int status = 0;
         const std::unique_ptr<char, freed_by_c> name{abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status)};
-        return std::string(name != nullptr ? name.get() : found.dli_sname) + " from " + found.dli_fname;
+        return driver::format("{} from {}", name != nullptr ? name.get() : found.dli_sname, found.dli_fname);
     }
     const std::unique_ptr<char*, freed_by_c> lines{backtrace_symbols(&frame, 1)};
     return lines != nullptr ? *lines : address_text(frame);
@@ -57,8 +58,7 @@ stack_trace::stack_trace() {
 
 std::string stack_trace::to_string() const {
     std::string text;
-    for (std::size_t i = 0; i < frames_.size(); ++i)
-        text += '#' + std::to_string(i) + " in " + frame_text(frames_[i]) + '\n';
+    for (std::size_t i = 0; i < frames_.size(); ++i) text += driver::format("#{} in {}\n", i, frame_text(frames_[i]));
     return text;
 }
 

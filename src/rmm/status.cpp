@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/format.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/ledger.hpp"
@@ -32,17 +33,18 @@ const char* driver_word(driver::Driver& d) {
 }
 
 std::string place(const std::source_location& where) {
-    return std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": ";
+    return driver::format("{}:{}: ", where.file_name(), where.line());
 }
 
 std::string describe_host_memory() {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    return "host   total " + format_size(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page) + "   free " +
-           format_size(static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page);
+    return driver::format("host   total {}   free {}",
+                          format_size(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page),
+                          format_size(static_cast<std::size_t>(sysconf(_SC_AVPHYS_PAGES)) * page));
 }
 
 std::string describe(driver::Driver& d, driver::Status status) {
-    return std::string(d.error_name(status)) + " " + d.error_text(status);
+    return driver::format("{} {}", d.error_name(status), d.error_text(status));
 }
 
 }  // namespace
@@ -75,7 +77,7 @@ void check(driver::Status status, std::source_location where) {
     if (status.ok()) return;
     driver::Driver& d = the_driver();
     (void)d.take_last_error();
-    throw rmm::cuda_error(std::string(driver_word(d)) + " error at: " + place(where) + describe(d, status));
+    throw rmm::cuda_error(driver::format("{} error at: {}{}", driver_word(d), place(where), describe(d, status)));
 }
 
 namespace {
@@ -91,13 +93,14 @@ std::string held_here(int device) {
         if (const std::string line = h.line_for_shortage(); !line.empty())
             lines += "\n  runtimes    " + line;
         else if (f.held_bytes != 0)
-            holders.emplace_back(f.held_bytes, f.name + " " + driver::byte_size_text(f.held_bytes) + " (in use " +
-                                                   driver::byte_size_text(f.in_use_bytes) + ")");
+            holders.emplace_back(f.held_bytes,
+                                 driver::format("{} {} (in use {})", f.name, driver::byte_size_text(f.held_bytes),
+                                                driver::byte_size_text(f.in_use_bytes)));
     });
     std::sort(holders.begin(), holders.end(), std::greater<>());
     std::string text;
     for (std::size_t i = 0; i < std::min(holders.size(), max_named); ++i) text += "   " + holders[i].second;
-    if (holders.size() > max_named) text += "   " + std::to_string(holders.size() - max_named) + " more";
+    if (holders.size() > max_named) text += driver::format("   {} more", holders.size() - max_named);
     return (text.empty() ? "" : "\n  held here" + text) + lines;
 }
 
@@ -107,27 +110,32 @@ void throw_allocation_failure(driver::Status status, std::size_t bytes, const ch
                               std::source_location where) {
     driver::Driver& d = the_driver();
     (void)d.take_last_error();
-    std::string text = std::string(driver_word(d)) + " error (failed to allocate " + std::to_string(bytes) +
-                       " bytes) at: " + place(where) + describe(d, status);
+    std::string text = driver::format("{} error (failed to allocate {} bytes) at: {}{}", driver_word(d), bytes,
+                                      place(where), describe(d, status));
     if (status.code != driver::Code::out_of_memory) throw rmm::bad_alloc(text);
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
-    const std::string asked = ": " + with_class_names(what) + " was asked for " + format_size(bytes) + "\n  ";
+    const std::string asked = driver::format(": {} was asked for {}\n  ", with_class_names(what), format_size(bytes));
     shortage.limit = memory == memory_place::host ? memory_limit::host : memory_limit::device;
     if (memory == memory_place::host) {
-        text += "\nout of memory on the host" + asked + describe_host_memory() +
-                "\n  try: smaller or fewer page-locked allocations; page-locked memory cannot be swapped out";
+        text +=
+            driver::format("\nout of memory on the host{}{}\n"
+                           "  try: smaller or fewer page-locked allocations; page-locked memory cannot be swapped out",
+                           asked, describe_host_memory());
         throw rmm::out_of_memory(text, shortage);
     }
     const int device = current_device();
     const bool known = describe_device_memory(device, &shortage);
-    text += "\nout of memory on " + device_name(device) + asked +
-            (known ? device_name(device) + "   total " + format_size(shortage.device_total_bytes) + "   free " +
-                         format_size(shortage.device_free_bytes)
-                   : std::string("the driver cannot say how much memory is free")) +
-            (tag_of_thread == of_a_pool ? std::string() : held_here(device)) +  // a pool says it itself
-            "\n  try: free what is no longer needed, smaller allocations, or a " +
-            with_class_names("pool_memory_resource") + ", which uses freed memory again";
+    const std::string figures =
+        known ? driver::format("{}   total {}   free {}", device_name(device), format_size(shortage.device_total_bytes),
+                               format_size(shortage.device_free_bytes))
+              : "the driver cannot say how much memory is free";
+    text += driver::format(
+        "\nout of memory on {}{}{}{}\n"
+        "  try: free what is no longer needed, smaller allocations, or a {}, which uses freed memory again",
+        device_name(device), asked, figures,
+        tag_of_thread == of_a_pool ? "" : held_here(device),  // a pool says it itself
+        with_class_names("pool_memory_resource"));
     throw rmm::out_of_memory(text, shortage);
 }
 
@@ -135,9 +143,11 @@ void throw_host_out_of_memory(std::size_t bytes, const char* what) {
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
     shortage.limit = memory_limit::host;
-    throw rmm::out_of_memory(with_class_names(what) + " failed to allocate " + std::to_string(bytes) +
-                                 " bytes\nout of memory on the host: it was asked for " + format_size(bytes) + "\n  " +
-                                 describe_host_memory() + "\n  try: smaller or fewer allocations",
+    throw rmm::out_of_memory(driver::format("{} failed to allocate {} bytes\n"
+                                            "out of memory on the host: it was asked for {}\n"
+                                            "  {}\n"
+                                            "  try: smaller or fewer allocations",
+                                            with_class_names(what), bytes, format_size(bytes), describe_host_memory()),
                              shortage);
 }
 
@@ -179,12 +189,13 @@ std::string device_name(int device) {
     driver::DeviceProperties properties;
     const bool known = d.properties(device, &properties).ok();
     if (!known) (void)d.take_last_error();
-    return short_device_name(device) + (known && !properties.name.empty() ? " (" + properties.name + ")" : "");
+    return short_device_name(device) +
+           (known && !properties.name.empty() ? driver::format(" ({})", properties.name) : "");
 }
 
 std::string format_size(std::size_t bytes) {
-    const std::string exact = std::to_string(bytes) + " bytes";
-    return bytes < 1024 ? exact : driver::byte_size_text(bytes) + " (" + exact + ")";
+    const std::string exact = driver::format("{} bytes", bytes);
+    return bytes < 1024 ? exact : driver::format("{} ({})", driver::byte_size_text(bytes), exact);
 }
 
 std::string address_text(const void* address) {
@@ -194,7 +205,7 @@ std::string address_text(const void* address) {
 }
 
 std::string short_device_name(int device) {
-    return (the_driver().kind() == driver::Kind::host ? "virtual device " : "GPU ") + std::to_string(device);
+    return driver::format("{} {}", the_driver().kind() == driver::Kind::host ? "virtual device" : "GPU", device);
 }
 
 std::string short_stream_name(cuda_stream_view stream) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/debug/pool_debugging.hpp"
@@ -18,10 +19,10 @@ namespace detail {
 
 pool::pool(virtual_memory const& memory) : engine_{nullptr} {
     driver::Driver& d = rmm::detail::the_driver();
-    RMM_EXPECTS(
-        d.capabilities().virtual_memory,
-        std::string("the ") + d.name() + " driver has no virtual memory: " +
-            rmm::detail::with_class_names("a vmm_memory_resource cannot be made here; use a pool_memory_resource"));
+    RMM_EXPECTS(d.capabilities().virtual_memory,
+                driver::format("the {} driver has no virtual memory: {}", d.name(),
+                               rmm::detail::with_class_names(
+                                   "a vmm_memory_resource cannot be made here; use a pool_memory_resource")));
     RMM_EXPECTS(memory.maximum_bytes > 0,
                 rmm::detail::with_class_names("the maximum size of a vmm_memory_resource is 0"));
     const int device = rmm::detail::current_device();

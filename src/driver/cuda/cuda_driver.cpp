@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "driver/cuda/calls.hpp"
+#include "driver/format.hpp"
 
 namespace kmm::driver::vendor {
 
@@ -61,28 +62,26 @@ Status VendorDriver::take_last_error() noexcept {
 
 namespace {
 
-std::string version_text(int version) {
-    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
+std::string version_text(int version) { return driver::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 std::string number_text(Result native) {
-    return std::string(error_name(native)) + " (" + std::to_string(native) + ": " + error_text(native) + ")";
+    return driver::format("{} ({}: {})", error_name(native), native, error_text(native));
 }
 
 /// Why a machine without a usable device has none, with what the person in front of it can look at.
 std::string refusal(Result native, int count) {
     std::string text;
     if (native == 35 || native == 34) {
-        text = std::string("no usable ") + vendor_name + " driver";
+        text = driver::format("no usable {} driver", vendor_name);
     } else if (native == 100 || (native == 0 && count == 0)) {
         text = "the driver reports no device";
     } else {
         text = "the driver failed";
     }
     if (native != 0) text += ": " + number_text(native);
-    if (::access(device_file, F_OK) != 0) text += std::string("; ") + device_file + " does not exist";
+    if (::access(device_file, F_OK) != 0) text += driver::format("; {} does not exist", device_file);
     if (const char* visible = std::getenv(visible_devices_variable)) {
-        text += std::string("; ") + visible_devices_variable + " is '" + visible + "'";
+        text += driver::format("; {} is '{}'", visible_devices_variable, visible);
     }
     return text;
 }
@@ -112,11 +111,11 @@ Capabilities find_capabilities(int num_devices, int version) noexcept {
 
 std::string finding(int num_devices, int version) {
     RawProperties properties{};
-    std::string text = std::to_string(num_devices) + (num_devices == 1 ? " device" : " devices");
+    std::string text = count_text(static_cast<std::size_t>(num_devices), "device");
     if (runtime_status(device_properties(&properties, 0)).ok()) {
-        text += std::string(" (") + properties.name + (num_devices == 1 ? ")" : ", ...)");
+        text += driver::format(" ({}{})", properties.name, num_devices == 1 ? "" : ", ...");
     }
-    return text + ", driver for " + version_text(version) + ", built with " + version_text(built_version);
+    return driver::format("{}, driver for {}, built with {}", text, version_text(version), version_text(built_version));
 }
 
 }  // namespace
@@ -141,7 +140,8 @@ std::shared_ptr<Driver> make_driver(Kind kind, std::string* reason, int* num_dev
             if (load_entry_points(&missing)) missing.clear();
         });
         if (!missing.empty()) {
-            text = "the installed driver (for " + version_text(version) + ") is too old: it has no " + missing;
+            text = driver::format("the installed driver (for {}) is too old: it has no {}", version_text(version),
+                                  missing);
         } else {
             made = std::make_shared<VendorDriver>(kind, count, version, find_capabilities(count, version));
             text = finding(count, version);

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "driver/format.hpp"
 #include "driver/host/host_driver.hpp"
 #include "driver/host/limits.hpp"
 
@@ -115,7 +116,7 @@ Status HostDriver::properties(int device, DeviceProperties* out) noexcept {
         }
         properties.max_shared_memory_per_block = max_shared_memory_per_block;
         properties.pci_bus_id = "host:" + number;
-        properties.uuid = "host-" + std::to_string(getpid()) + "-" + std::to_string(number_) + "-" + number;
+        properties.uuid = driver::format("host-{}-{}-{}", getpid(), number_, number);
         *out = std::move(properties);
         return {};
     });

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "driver/check.hpp"
+#include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/caller_stream.hpp"
 #include "kmm/detail/strided_box.hpp"
@@ -210,16 +211,16 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
     core.books().check_open();
     if (graph::is_empty(region)) return;
     if (user == nullptr)
-        throw InvalidArgument(std::string(to_user ? "copy_to from " : "copy_from to ") + array->name() +
-                              ": the pointer to the program's " + std::to_string(graph::volume(region)) +
-                              " elements is null");
+        throw InvalidArgument(driver::format("{}{}: the pointer to the program's {} elements is null",
+                                             to_user ? "copy_to from " : "copy_from to ", array->name(),
+                                             graph::volume(region)));
     std::int64_t sizes[max_rank];
     for (std::size_t k = 0; k < array->rank(); ++k) sizes[k] = region.end[k] - region.begin[k];
     check_reach(to_user ? "copy_to" : "copy_from", array->rank(), sizes, user_strides, array->element_bytes());
     if (core.inside_own_task() && to_user)
-        throw DeadlockError("a task of runtime " + std::to_string(core.platform().number()) +
-                            " copies an array of its own runtime, which may never end: submit a task "
-                            "that reads the array instead");
+        throw DeadlockError(driver::format("a task of runtime {} copies an array of its own runtime, which may never "
+                                           "end: submit a task that reads the array instead",
+                                           core.platform().number()));
     const std::string name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
     const DeviceMemory memory = device_memory_at(core, user);
     std::optional<CallerStream> after;  // recorded now, and waited for on the device
@@ -313,11 +314,12 @@ void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::
             const std::size_t bytes = Platform::rounded(b.block_bytes[i]);
             const auto host = memory::MemoryIndex::host();
             if (bytes > core.platform().limit_bytes(host))
-                throw OutOfMemory(host.id(), bytes, 0, core.platform().limit_bytes(host),
-                                  "copying " + array->name() + " needs a chunk of " + std::to_string(bytes) +
-                                      " bytes on the host, where at most " +
-                                      std::to_string(core.platform().limit_bytes(host)) + " can be used; try " +
-                                      core.shortages().memory_remedy(host, bytes));
+                throw OutOfMemory(
+                    host.id(), bytes, 0, core.platform().limit_bytes(host),
+                    driver::format(
+                        "copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
+                        array->name(), bytes, core.platform().limit_bytes(host),
+                        core.shortages().memory_remedy(host, bytes)));
         }
         if (gate != nullptr) {
             // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time

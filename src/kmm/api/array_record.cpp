@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "driver/format.hpp"
 #include "kmm/utils/checked_math.hpp"
 
 namespace kmm::detail {
@@ -102,7 +103,7 @@ ArrayRecord::~ArrayRecord() {
 std::string ArrayRecord::name() const {
     static std::atomic<std::uint64_t> next{1};
     const locks::Guard guard(name_mutex_);
-    if (name_.empty()) name_ = "array " + std::to_string(next.fetch_add(1));
+    if (name_.empty()) name_ = driver::format("array {}", next.fetch_add(1));
     return name_;
 }
 
@@ -135,30 +136,28 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
                           const std::vector<ChunkGeometry>& chunks) {
     core.books().check_open();
     if (element_alignment > max_element_alignment)
-        throw InvalidArgument("elements of type " + type.name() + " are aligned to " +
-                              std::to_string(element_alignment) + " bytes: at most " +
-                              std::to_string(max_element_alignment) + " are offered");
+        throw InvalidArgument(driver::format("elements of type {} are aligned to {} bytes: at most {} are offered",
+                                             type.name(), element_alignment, max_element_alignment));
     auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment);
     std::vector<ChunkGeometry> kept;
     for (const ChunkGeometry& c : chunks) {
         if (graph::is_empty(c.box)) continue;
         if (!graph::contains(array->box(), c.box))
-            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " lies outside the array " +
-                                  graph::to_text(array->box(), rank));
+            throw InvalidArgument(driver::format("chunk {} lies outside the array {}", graph::to_text(c.box, rank),
+                                                 graph::to_text(array->box(), rank)));
         if (c.home.is_device() && c.home.as_device().get() >= core.platform().num_devices())
-            throw InvalidArgument("chunk " + graph::to_text(c.box, rank) + " has its home on " +
-                                  core.platform().place_text(ResourceId(c.home.as_device())) +
-                                  ", but the runtime has " + std::to_string(core.platform().num_devices()) +
-                                  " (numbered from 0)");
+            throw InvalidArgument(driver::format(
+                "chunk {} has its home on {}, but the runtime has {} (numbered from 0)", graph::to_text(c.box, rank),
+                core.platform().place_text(ResourceId(c.home.as_device())), core.platform().num_devices()));
         kept.push_back(c);
     }
     std::size_t first = 0, second = 0;
     if (plan::Layout::find_overlap(kept, &first, &second))
-        throw InvalidArgument("chunks " + graph::to_text(kept[first].box, rank) + " and " +
-                              graph::to_text(kept[second].box, rank) + " overlap");
+        throw InvalidArgument(driver::format("chunks {} and {} overlap", graph::to_text(kept[first].box, rank),
+                                             graph::to_text(kept[second].box, rank)));
     Box gap;
     if (plan::Layout::find_gap(array->box(), kept, &gap))
-        throw InvalidArgument("no chunk covers region " + graph::to_text(gap, rank) + " of the array");
+        throw InvalidArgument(driver::format("no chunk covers region {} of the array", graph::to_text(gap, rank)));
     auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept));
     core.listeners().tell_bound(*binding->data, array->box(), false);
     (void)array->bind(binding);  // nobody else knows the array yet
@@ -178,8 +177,9 @@ namespace {
 Binding& bound(const ArrayRecord& a, const char* what) {
     Binding* b = a.binding();
     if (b == nullptr)
-        throw InvalidArgument(a.name() + " is not bound to a runtime yet, so that it has no " + what +
-                              ": write it first, or make it with rt.array or rt.allocate");
+        throw InvalidArgument(driver::format("{} is not bound to a runtime yet, so that it has no {}: write it first, "
+                                             "or make it with rt.array or rt.allocate",
+                                             a.name(), what));
     return *b;
 }
 

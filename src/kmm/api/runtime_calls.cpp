@@ -1,6 +1,7 @@
 // The functions that RuntimeHandle calls: thin.
 #include <algorithm>
 
+#include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/process_report.hpp"
 #include "kmm/runtime/runtime_core.hpp"
@@ -108,15 +109,17 @@ void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) 
                                                                          : driver::Kind::host;
     if (launcher.kind != LauncherInfo::Kind::kernel || mode == core.platform().driver().kind()) return;
     const char* compiled = mode == driver::Kind::cuda ? "cuda" : mode == driver::Kind::hip ? "hip" : "host";
-    throw NotAvailable(
-        "the kernel submitted at " + to_string(launcher.location) + " was compiled for the " + compiled +
-            " driver, but this runtime uses the " + core.platform().driver_name() + " driver: compile the file with " +
-            (core.platform().driver().kind() == driver::Kind::host
-                 ? "the C++ compiler, or with -DKMM_USE_CUDA=0 (emulation), or make the runtime with KMM_DRIVER=" +
-                       std::string(compiled)
-                 : std::string("nvcc as CUDA (a .cu file, or one listed in kmm_target_kernels), or make the runtime "
-                               "with KMM_DRIVER=host")),
-        launcher.location);
+    const std::string remedy =
+        core.platform().driver().kind() == driver::Kind::host
+            ? driver::format(
+                  "the C++ compiler, or with -DKMM_USE_CUDA=0 (emulation), or make the runtime with KMM_DRIVER={}",
+                  compiled)
+            : "nvcc as CUDA (a .cu file, or one listed in kmm_target_kernels), or make the runtime with "
+              "KMM_DRIVER=host";
+    throw NotAvailable(driver::format("the kernel submitted at {} was compiled for the {} driver, but this runtime "
+                                      "uses the {} driver: compile the file with {}",
+                                      to_string(launcher.location), compiled, core.platform().driver_name(), remedy),
+                       launcher.location);
 }
 
 }  // namespace kmm::detail

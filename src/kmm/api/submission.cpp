@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
@@ -134,10 +135,10 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind) {
     if (where.is_device() && where.as_device().get() >= draft_->core->platform().num_devices())
-        throw InvalidResourceException("GPU " + std::to_string(where.as_device().get()) + " is not one of the " +
-                                           std::to_string(draft_->core->platform().num_devices()) +
-                                           " devices of the runtime (numbered from 0)",
-                                       draft_->launcher.location);
+        throw InvalidResourceException(
+            driver::format("GPU {} is not one of the {} devices of the runtime (numbered from 0)",
+                           where.as_device().get(), draft_->core->platform().num_devices()),
+            draft_->launcher.location);
     const bool host = kind == LauncherInfo::Kind::host;
     if (host != where.is_host())
         throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
@@ -177,11 +178,11 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
 void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
     const std::size_t rank = array->rank();
     const Task& t = draft_->current();
-    std::string text = "argument " + std::to_string(argument) + " of chunk " + std::to_string(t.chunk_index);
+    std::string text = driver::format("argument {} of chunk {}", argument, t.chunk_index);
     if (draft_->launcher.name != nullptr)
-        text += " of '" + std::string(draft_->launcher.name, draft_->launcher.name_length) + "'";
-    text += " asks for region " + graph::to_text(wanted, rank) + " of " + array->name() + ", whose indices are " +
-            graph::to_text(array->box(), rank) + ": it gets the part inside";
+        text += driver::format(" of '{}'", std::string_view(draft_->launcher.name, draft_->launcher.name_length));
+    text += driver::format(" asks for region {} of {}, whose indices are {}: it gets the part inside",
+                           graph::to_text(wanted, rank), array->name(), graph::to_text(array->box(), rank));
     log::write(log::warn, text);
 }
 
@@ -229,8 +230,7 @@ void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_
 
 // A task's name, its place in the submit and what it uses of the array, as messages begin.
 std::string Submission::Draft::task_text(const plan::Request& r) const {
-    return text_of(core->words().describe_failure(*tasks[r.task]).task) + " (argument " + std::to_string(r.argument) +
-           ")";
+    return driver::format("{} (argument {})", text_of(core->words().describe_failure(*tasks[r.task]).task), r.argument);
 }
 
 ConflictParty Submission::Draft::party(const plan::Request& r) const {
@@ -251,7 +251,7 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     const plan::Request& first = requests[refusal.first];
     const plan::Request& second = requests[refusal.second];
     const TaskLabel label = core->words().describe_failure(*tasks[first.task]).task;
-    const std::string region = graph::to_text(refusal.region, array.rank()) + " of " + array.name();
+    const std::string region = driver::format("{} of {}", graph::to_text(refusal.region, array.rank()), array.name());
     switch (refusal.reason) {
     case Reason::conflict:
         throw ConflictingAccess(array.name(), party(first), party(second), region_of(refusal.region, array.rank()),
@@ -259,29 +259,29 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     case Reason::unwritten:
         throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), launcher.location);
     case Reason::gap:
-        throw InvalidArgument("no task writes to region " + region + ", whose first write is \"" + label.task_name +
-                                  "\" (" + std::to_string(label.num_chunks) +
-                                  (label.num_chunks == 1 ? " chunk" : " chunks") +
-                                  "): let the tasks cover the array, or make it with rt.array",
+        throw InvalidArgument(driver::format("no task writes to region {}, whose first write is \"{}\" ({}): let the "
+                                             "tasks cover the array, or make it with rt.array",
+                                             region, label.task_name, driver::count_text(label.num_chunks, "chunk")),
                               launcher.location);
     case Reason::crosses_chunks:
-        throw NotAvailable(task_text(first) + " uses region " + region +
-                               ", which crosses chunks of its distribution (" + array.name() + " has " +
-                               first.layout->chunks_text() +
-                               "); this version of kmm runs tasks on regions inside one chunk: use tiles that match "
-                               "the array's chunks, or an array of one chunk",
-                           launcher.location);
+        throw NotAvailable(
+            driver::format(
+                "{} uses region {}, which crosses chunks of its distribution ({} has {}); this version of kmm runs "
+                "tasks on regions inside one chunk: use tiles that match the array's chunks, or an array of one chunk",
+                task_text(first), region, array.name(), first.layout->chunks_text()),
+            launcher.location);
     case Reason::reads_own_write:
-        throw NotAvailable(task_text(first) + " reads region " + region + ", which " + task_text(second) +
-                               " of the same submit writes; this version of kmm takes no snapshots: for an in-place "
-                               "update pass write(...) alone, else read from another array",
-                           launcher.location);
+        throw NotAvailable(
+            driver::format("{} reads region {}, which {} of the same submit writes; this version of kmm takes no "
+                           "snapshots: for an in-place update pass write(...) alone, else read from another array",
+                           task_text(first), region, task_text(second)),
+            launcher.location);
     case Reason::several_memories:
-        throw NotAvailable(task_text(first) + " and " + task_text(second) + " write parts of one chunk of " +
-                               array.name() +
-                               " from different memories, which this version of kmm does not merge: use tiles that "
-                               "match the array's chunks, or several submits",
-                           launcher.location);
+        throw NotAvailable(
+            driver::format("{} and {} write parts of one chunk of {} from different memories, which this version of "
+                           "kmm does not merge: use tiles that match the array's chunks, or several submits",
+                           task_text(first), task_text(second), array.name()),
+            launcher.location);
     case Reason::none: break;
     }
     throw InternalError("a submit was refused without a reason", launcher.location);
@@ -308,10 +308,10 @@ void Submission::Draft::bind_arrays() {
             if (a.binding == nullptr) a.binding = bind_first_write(*a.array);
         }
         if (a.binding->runtime.get() != core)
-            throw InvalidArgument(a.array->name() + " belongs to runtime " +
-                                      std::to_string(a.binding->runtime->platform().number()) +
-                                      ", but was used with runtime " + std::to_string(core->platform().number()) +
-                                      ": copy its content to an array of this runtime",
+            throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
+                                                 "content to an array of this runtime",
+                                                 a.array->name(), a.binding->runtime->platform().number(),
+                                                 core->platform().number()),
                                   launcher.location);
         requests[i].layout = &a.binding->layout;
         requests[i].histories = a.binding->histories.data();

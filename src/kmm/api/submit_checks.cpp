@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/engine/device_error.hpp"
 #include "kmm/error.hpp"
@@ -27,15 +28,16 @@ struct Launch {
                           device.device_id().get());
     }
     [[noreturn]] void throw_zero(const char* what, int axis) const {
-        throw InvalidArgument(name() + ": " + what + " " + axis_names[axis] + " is 0; it must be at least 1", where);
+        throw InvalidArgument(driver::format("{}: {} {} is 0; it must be at least 1", name(), what, axis_names[axis]),
+                              where);
     }
     /// `axis` -1: the limit has none.
     [[noreturn]] void throw_above(const char* what, int axis, std::int64_t value, std::int64_t limit,
                                   const char* remedy) const {
-        std::string text = name() + ": " + what;
+        std::string text = driver::format("{}: {}", name(), what);
         if (axis >= 0) text += std::string(" ") + axis_names[axis];
-        text += " is " + std::to_string(value) + ", but " + place() + " (" + device.name() + ") allows at most " +
-                std::to_string(limit) + "; " + remedy;
+        text +=
+            driver::format(" is {}, but {} ({}) allows at most {}; {}", value, place(), device.name(), limit, remedy);
         throw InvalidArgument(text, where);
     }
 
@@ -83,10 +85,10 @@ ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInf
     }
     const DeviceId device = owner.as_device();
     if (device.get() >= info.num_devices()) {
-        throw InvalidResourceException(place_text(info.driver(), device.get()) + " is not one of the " +
-                                           std::to_string(info.num_devices()) +
-                                           " devices of the runtime (numbered from 0)",
-                                       where);
+        throw InvalidResourceException(
+            driver::format("{} is not one of the {} devices of the runtime (numbered from 0)",
+                           place_text(info.driver(), device.get()), info.num_devices()),
+            where);
     }
     const DeviceStreamSet streams = owner.stream_affinity();
     if (!streams.is_empty() && streams != DeviceStreamSet::all()) {
@@ -127,8 +129,8 @@ void check_launch_geometry(const DeviceInfo& device, const std::uint32_t (&grid)
 }
 
 void throw_no_function(const SourceLocation& where) {
-    throw InvalidArgument("the function of the launcher " + (where.is_known() ? "at " + to_string(where) + " " : "") +
-                              "is a null pointer",
+    throw InvalidArgument(driver::format("the function of the launcher {}is a null pointer",
+                                         where.is_known() ? driver::format("at {} ", to_string(where)) : ""),
                           where);
 }
 

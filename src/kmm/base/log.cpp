@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
 #include "kmm/core/config.hpp"
@@ -254,8 +255,8 @@ bool& of_library_thread() noexcept {
 void set_global_log_level(const std::string& name) {
     const std::optional<log::Level> level = log::level_named(name);
     if (!level) {
-        throw InvalidArgument("set_global_log_level: \"" + name + "\" is not a level: use " +
-                              log::accepted_level_names);
+        throw InvalidArgument(
+            driver::format("set_global_log_level: \"{}\" is not a level: use {}", name, log::accepted_level_names));
     }
     log::current_level().store(*level, std::memory_order_relaxed);
 }

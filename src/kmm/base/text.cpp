@@ -4,10 +4,11 @@
 #include <string>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 
 namespace kmm::detail {
 
-std::string text_of(DeviceId id) { return "GPU " + std::to_string(id.get()); }
+std::string text_of(DeviceId id) { return driver::format("GPU {}", id.get()); }
 
 std::string text_of(MemoryId id) { return id.is_host() ? "host" : text_of(id.as_device()); }
 
@@ -26,7 +27,7 @@ std::string text_of(const ResourceId& id) {
 }
 
 std::string place_text(DriverKind driver, std::size_t device) {
-    return (driver == DriverKind::Host ? "virtual GPU " : "GPU ") + std::to_string(device);
+    return driver::format("{} {}", driver == DriverKind::Host ? "virtual GPU" : "GPU", device);
 }
 
 std::string text_of(DriverKind kind) {
@@ -39,7 +40,7 @@ std::string text_of(DriverKind kind) {
     return "host";
 }
 
-std::string text_of(const Range<>& range) { return std::to_string(range.begin) + "..." + std::to_string(range.end); }
+std::string text_of(const Range<>& range) { return driver::format("{}...{}", range.begin, range.end); }
 
 std::string text_of(const Region& region) {
     std::string text = "{";
@@ -50,8 +51,7 @@ std::string text_of(const Region& region) {
 }
 
 std::string text_of(const TaskLabel& task) {
-    return "task \"" + task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
-           std::to_string(task.num_chunks);
+    return driver::format("task \"{}\" chunk {} of {}", task.task_name, task.chunk_index, task.num_chunks);
 }
 
 std::string seconds_text(double seconds) {
@@ -72,13 +72,7 @@ std::string seconds_text(double seconds) {
 std::string text_of_chunk(const DomainPoint& offset, const DomainDim& size) {
     std::size_t rank = DOMAIN_DIMS;
     while (rank > 1 && offset[rank - 1] == 0 && size[rank - 1] == 1) rank--;
-    std::string first = "{";
-    std::string second = "{";
-    for (std::size_t i = 0; i < rank; i++) {
-        first += (i > 0 ? ", " : "") + std::to_string(offset[i]);
-        second += (i > 0 ? ", " : "") + std::to_string(size[i]);
-    }
-    return "offset " + first + "}, size " + second + "}";
+    return driver::format("offset {}, size {}", list_text(offset, rank), list_text(size, rank));
 }
 
 std::string text_of(const std::exception_ptr& error) {

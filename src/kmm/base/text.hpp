@@ -27,13 +27,19 @@ std::string text_of(const std::exception_ptr& error);
 /// task "axpy" chunk 3 of 16
 std::string text_of(const TaskLabel& task);
 
-template<typename T, std::size_t N>
-std::string text_of(const fixed_vector<T, N>& values) {
+/// "{200, 100}": the first of `values`, a pointer or a vector.
+template<typename Values>
+std::string list_text(const Values& values, std::size_t count) {
     std::string text = "{";
-    for (std::size_t i = 0; i < N; i++) {
+    for (std::size_t i = 0; i < count; i++) {
         text += (i > 0 ? ", " : "") + std::to_string(values[i]);
     }
     return text + "}";
+}
+
+template<typename T, std::size_t N>
+std::string text_of(const fixed_vector<T, N>& values) {
+    return list_text(values, N);
 }
 
 template<std::size_t N>

@@ -22,6 +22,7 @@
 
 #include <time.h>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "kmm/detail/device_access.hpp"
 #include "kmm/emulation/fiber.hpp"
@@ -99,11 +100,7 @@ struct FreeDeleter {
     void operator()(void* p) const noexcept { std::free(p); }
 };
 
-std::string to_text(const unsigned (&v)[3]) {
-    std::string text = "(";
-    text += std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + ")";
-    return text;
-}
+std::string to_text(const unsigned (&v)[3]) { return driver::format("({}, {}, {})", v[0], v[1], v[2]); }
 
 std::string to_text(const ::uint3& v) { return to_text({v.x, v.y, v.z}); }
 
@@ -598,18 +595,17 @@ std::string Engine::deadlock_text(const std::vector<std::uint32_t>& at_barrier) 
             const WarpWait& other = *warp.waits[lane];
             if (other.mask == one.mask && other.function == one.function) agreeing |= 1u << lane;
         }
-        place = "thread " + to_text(one.fiber->thread) + " waits at " + name_of(one.function) + "(" + to_hex(one.mask) +
-                ", ...) for the lanes " + to_hex(one.mask & ~warp.returned & ~agreeing) + " of its warp, of which " +
-                to_hex(one.mask & at_barrier[w]) + " wait at __syncthreads()";
+        place = driver::format(
+            "thread {} waits at {}({}, ...) for the lanes {} of its warp, of which {} wait at __syncthreads()",
+            to_text(one.fiber->thread), name_of(one.function), to_hex(one.mask),
+            to_hex(one.mask & ~warp.returned & ~agreeing), to_hex(one.mask & at_barrier[w]));
     }
     const unsigned threads = block_threads();
-    return std::string("no thread of block ") + to_text(blockIdx) + " of kernel " +
-           (kernel_name_ != nullptr ? kernel_name_ : "(unnamed)") + " can go on: of " + std::to_string(threads) +
-           " threads " + std::to_string(threads - in_barrier - in_warp) + " have returned, " +
-           std::to_string(in_barrier) + " wait at __syncthreads(), " + std::to_string(in_warp) +
-           " at warp functions; " + place +
-           ". Every lane that a mask names must make the same call with the same mask, "
-           "and threads wait for each other only at the same barrier";
+    return driver::format("no thread of block {} of kernel {} can go on: of {} threads {} have returned, {} wait at "
+                          "__syncthreads(), {} at warp functions; {}. Every lane that a mask names must make the same "
+                          "call with the same mask, and threads wait for each other only at the same barrier",
+                          to_text(blockIdx), kernel_name_ != nullptr ? kernel_name_ : "(unnamed)", threads,
+                          threads - in_barrier - in_warp, in_barrier, in_warp, place);
 }
 
 }  // namespace
@@ -656,15 +652,15 @@ std::uint64_t warp_call(WarpFunction function, std::uint32_t mask, std::uint64_t
     Engine& e = engine();
     const unsigned lane = linear_thread({threadIdx.x, threadIdx.y, threadIdx.z}) % warp_size;
     const auto fail = [&](const std::string& what) {
-        throw KernelError(std::string(name_of(function)) + " in block " + to_text(blockIdx) + ", thread " +
-                          to_text(threadIdx) + ": " + what);
+        throw KernelError(driver::format("{} in block {}, thread {}: {}", name_of(function), to_text(blockIdx),
+                                         to_text(threadIdx), what));
     };
     if ((mask >> lane & 1) == 0) {
-        fail("the mask " + to_hex(mask) + " does not name the calling lane " + std::to_string(lane));
+        fail(driver::format("the mask {} does not name the calling lane {}", to_hex(mask), lane));
     }
     const auto segment = static_cast<unsigned>(width);
     if (segment == 0 || segment > warp_size || (segment & (segment - 1)) != 0) {
-        fail("the width " + std::to_string(width) + " is not 1, 2, 4, 8, 16 or 32");
+        fail(driver::format("the width {} is not 1, 2, 4, 8, 16 or 32", width));
     }
     const unsigned base = lane & ~(segment - 1);
     const auto distance = static_cast<unsigned>(operand);

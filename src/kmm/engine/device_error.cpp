@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 
 namespace kmm::detail {
@@ -37,9 +38,9 @@ const char* mode_text(LauncherInfo::Mode mode) noexcept {
 void throw_device_error(driver::Driver& driver, int device, driver::Status status, const char* attempted) {
     (void)driver.take_last_error();
     const std::string name = driver.error_name(status);
-    const std::string text = std::string(attempted) + " failed on " +
-                             place_text(driver_kind(driver.kind()), static_cast<std::size_t>(device)) + ": " + name +
-                             " (" + driver.error_text(status) + ")";
+    const std::string text = driver::format("{} failed on {}: {} ({})", attempted,
+                                            place_text(driver_kind(driver.kind()), static_cast<std::size_t>(device)),
+                                            name, driver.error_text(status));
     throw GPURuntimeException(text, driver_kind(driver.kind()), device, status.native, name,
                               status.code == driver::Code::device_lost);
 }
@@ -71,19 +72,19 @@ LauncherInfo::Mode mode_of(driver::Kind kind) noexcept {
 void require_kernel_mode(driver::Kind kind, LauncherInfo::Mode mode, const char* who) {
     const ModeRule have = rule_of(mode);
     if (have.kind == kind) return;
-    throw NotAvailable(std::string(who) + ": its file was compiled as " + mode_text(mode) +
-                       ", whose kernels run on the " + driver_text(have.kind) + " driver, but this runtime uses the " +
-                       driver_text(kind) + " driver; " + rule_of(mode_of(kind)).remedy +
-                       ", use GPU(f), or run with KMM_DRIVER=" + driver_text(have.kind));
+    throw NotAvailable(driver::format("{}: its file was compiled as {}, whose kernels run on the {} driver, but this "
+                                      "runtime uses the {} driver; {}, use GPU(f), or run with KMM_DRIVER={}",
+                                      who, mode_text(mode), driver_text(have.kind), driver_text(kind),
+                                      rule_of(mode_of(kind)).remedy, driver_text(have.kind)));
 }
 
 void throw_kernel_not_found(LauncherInfo::Mode mode, int device, int status, const char* status_name,
                             const char* status_text) {
     const DriverKind kind = mode == LauncherInfo::Mode::hip ? DriverKind::HIP : DriverKind::CUDA;
-    throw GPURuntimeException(std::string("the kernel has no code for GPU ") + std::to_string(device) + ": " +
-                                  status_name + " (" + status_text +
-                                  "); compile the file for the architecture of this GPU",
-                              kind, device, status, status_name);
+    throw GPURuntimeException(
+        driver::format("the kernel has no code for GPU {}: {} ({}); compile the file for the architecture of this GPU",
+                       device, status_name, status_text),
+        kind, device, status, status_name);
 }
 
 void throw_no_emulation() {

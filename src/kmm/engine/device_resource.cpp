@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "driver/format.hpp"
 #include "kmm/engine/device_error.hpp"
 #include "kmm/utils/checked_math.hpp"
 
@@ -115,11 +116,11 @@ void DeviceResource::fill_elements(void* pointer, const void* value, std::size_t
 void DeviceResource::fill_bytes(void* pointer, std::size_t num_bytes, const void* pattern,
                                 std::size_t pattern_bytes) const {
     if (pattern_bytes < 1 || pattern_bytes > 64) {
-        throw InvalidArgument("fill_bytes: the pattern has " + std::to_string(pattern_bytes) + " bytes; give 1 to 64");
+        throw InvalidArgument(driver::format("fill_bytes: the pattern has {} bytes; give 1 to 64", pattern_bytes));
     }
     if (num_bytes % pattern_bytes != 0) {
-        throw InvalidArgument("fill_bytes: " + std::to_string(num_bytes) +
-                              " bytes are not a multiple of the pattern's " + std::to_string(pattern_bytes) + " bytes");
+        throw InvalidArgument(driver::format("fill_bytes: {} bytes are not a multiple of the pattern's {} bytes",
+                                             num_bytes, pattern_bytes));
     }
     fill_elements(pointer, pattern, pattern_bytes, num_bytes / pattern_bytes);
 }
@@ -140,9 +141,9 @@ void DeviceResource::copy_box(std::size_t rank, const std::int64_t* to_sizes, co
                               const StridedBox& to, const StridedBox& from, std::size_t element_bytes) const {
     for (std::size_t k = 0; k < rank; k++) {
         if (to_sizes[k] != from_sizes[k]) {
-            throw InvalidArgument("copy: the source has " + std::to_string(from_sizes[k]) + " elements along axis " +
-                                  std::to_string(k) + " and the destination " + std::to_string(to_sizes[k]) +
-                                  "; both views must have equal sizes");
+            throw InvalidArgument(driver::format("copy: the source has {} elements along axis {} and the destination "
+                                                 "{}; both views must have equal sizes",
+                                                 from_sizes[k], k, to_sizes[k]));
         }
     }
     const auto bytes = static_cast<std::int64_t>(element_bytes);
@@ -208,12 +209,12 @@ namespace detail {
 std::size_t checked_bytes(const char* what, std::size_t n, std::size_t element_bytes) {
     std::size_t bytes = 0;
     if (!mul_overflows(n, element_bytes, bytes) && bytes <= std::numeric_limits<std::ptrdiff_t>::max()) return bytes;
-    throw InvalidArgument(std::string(what) + ": " + std::to_string(n) + " elements of " +
-                          std::to_string(element_bytes) + " bytes have more bytes than 63 bits can count");
+    throw InvalidArgument(
+        driver::format("{}: {} elements of {} bytes have more bytes than 63 bits can count", what, n, element_bytes));
 }
 
 void throw_wrong_resource(const char* wanted) {
-    throw InvalidResourceException(std::string("Resource::cast: this task runs on no ") + wanted + " resource");
+    throw InvalidResourceException(driver::format("Resource::cast: this task runs on no {} resource", wanted));
 }
 }  // namespace detail
 

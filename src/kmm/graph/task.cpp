@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "driver/format.hpp"
 #include "kmm/graph/box.hpp"
 
 namespace kmm::graph {
@@ -10,7 +11,7 @@ std::string to_text(const Box& box, std::size_t rank) {
     std::string text = "{";
     for (std::size_t k = 0; k < rank; ++k) {
         if (k != 0) text += ", ";
-        text += std::to_string(box.begin[k]) + "..." + std::to_string(box.end[k]);
+        text += driver::format("{}...{}", box.begin[k], box.end[k]);
     }
     return text + "}";
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/error.hpp"
 
@@ -65,7 +66,7 @@ std::string lower_case(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const char* variable, const std::string& text, const std::string& accepted) {
-    throw InvalidArgument(std::string(variable) + "=" + text + " is not understood: " + accepted);
+    throw InvalidArgument(driver::format("{}={} is not understood: {}", variable, text, accepted));
 }
 
 // The text of a variable; nothing if it is unset or empty.
@@ -128,8 +129,8 @@ void read_count(const char* variable, std::size_t smallest, std::size_t largest,
     if (!text) return;
     const std::optional<std::size_t> value = whole_number(*text);
     if (!value || *value < smallest || *value > largest) {
-        std::string accepted = "use a whole number from " + std::to_string(smallest);
-        if (largest != std::numeric_limits<std::size_t>::max()) accepted += " to " + std::to_string(largest);
+        std::string accepted = driver::format("use a whole number from {}", smallest);
+        if (largest != std::numeric_limits<std::size_t>::max()) accepted += driver::format(" to {}", largest);
         refuse(variable, *text, accepted);
     }
     out = *value;
@@ -167,7 +168,7 @@ void read_devices(const char* variable, std::vector<int>& out) {
         rest.remove_prefix(comma + 1);
     }
     if (out.size() > MAX_DEVICES) {
-        refuse(variable, *text, "use at most " + std::to_string(MAX_DEVICES) + " devices");
+        refuse(variable, *text, driver::format("use at most {} devices", MAX_DEVICES));
     }
 }
 
@@ -186,7 +187,7 @@ void warn_about_unknown_variables() {
     if (unknown.empty()) return;
     std::string names;
     for (const char* name : known_variables) names += (names.empty() ? "" : ", ") + std::string(name);
-    log::write(log::warn, "unknown environment variables: " + unknown + "; known are " + names);
+    log::write(log::warn, driver::format("unknown environment variables: {}; known are {}", unknown, names));
 }
 
 }  // namespace

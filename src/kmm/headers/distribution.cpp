@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/detail/strided_box.hpp"
@@ -40,15 +41,16 @@ template<std::size_t N>
 void check_array_size(const Dim<N>& size) {
     for (std::size_t i = 0; i < N; i++) {
         if (size[i] < 0) {
-            throw InvalidArgument("distribution of an array of negative size " + detail::text_of(size) +
-                                  ": use sizes of at least 0");
+            throw InvalidArgument(driver::format(
+                "distribution of an array of negative size {}: use sizes of at least 0", detail::text_of(size)));
         }
     }
     Index elements = 1;
     for (std::size_t i = 0; i < N && !size.is_empty(); i++) {
         if (detail::mul_overflows(elements, Index(size[i]), elements)) {
-            throw InvalidArgument("distribution of an array of size " + detail::text_of(size) +
-                                  ": it has more elements than 63 bits can count; use smaller sizes");
+            throw InvalidArgument(driver::format(
+                "distribution of an array of size {}: it has more elements than 63 bits can count; use smaller sizes",
+                detail::text_of(size)));
         }
     }
 }
@@ -60,8 +62,9 @@ Dim<N> grid_counts(const Dim<N>& array_size, const Dim<N>& chunk_size) {
     Dim<N> counts;
     for (std::size_t i = 0; i < N; i++) {
         if (chunk_size[i] < 1) {
-            throw InvalidArgument("distribution with chunks of size " + detail::text_of(chunk_size) +
-                                  ": use chunks of at least 1 along every axis");
+            throw InvalidArgument(
+                driver::format("distribution with chunks of size {}: use chunks of at least 1 along every axis",
+                               detail::text_of(chunk_size)));
         }
         counts[i] = div_ceil(array_size[i], chunk_size[i]);
     }
@@ -107,7 +110,7 @@ std::vector<ArrayChunk<N>> merge_duplicates(const std::vector<ArrayChunk<N>>& ch
 
 template<std::size_t N>
 std::string chunk_text(std::size_t number, const Bounds<N>& box) {
-    return "chunk " + std::to_string(number) + " " + detail::text_of(box);
+    return driver::format("chunk {} {}", number, detail::text_of(box));
 }
 
 template<std::size_t N>
@@ -130,8 +133,8 @@ void check_cover(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chu
     const Bounds<N> whole(array_size);
     for (std::size_t i = 0; i < chunks.size(); i++) {
         if (!whole.contains(box_of(chunks[i]))) {
-            throw InvalidArgument("distribution: " + chunk_text(i, box_of(chunks[i])) +
-                                  " is not inside the array of size " + detail::text_of(array_size));
+            throw InvalidArgument(driver::format("distribution: {} is not inside the array of size {}",
+                                                 chunk_text(i, box_of(chunks[i])), detail::text_of(array_size)));
         }
     }
     const std::vector<detail::ChunkGeometry> boxes = geometry_of(chunks);
@@ -140,14 +143,14 @@ void check_cover(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chu
     if (plan::Layout::find_overlap(boxes, &i, &j)) {
         const Bounds<N> a = box_of(chunks[i]);
         const Bounds<N> b = box_of(chunks[j]);
-        throw InvalidArgument("distribution: " + chunk_text(i, a) + " and " + chunk_text(j, b) + " overlap at " +
-                              detail::text_of(a.intersection(b)) + ": chunks must be disjoint");
+        throw InvalidArgument(driver::format("distribution: {} and {} overlap at {}: chunks must be disjoint",
+                                             chunk_text(i, a), chunk_text(j, b), detail::text_of(a.intersection(b))));
     }
     detail::Box gap;
     if (plan::Layout::find_gap(detail::to_box(whole), boxes, &gap)) {
-        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
-                              ": no chunk contains the region " + detail::text_of(bounds_of<N>(gap)) +
-                              ": chunks must cover the array");
+        throw InvalidArgument(driver::format(
+            "distribution of an array of size {}: no chunk contains the region {}: chunks must cover the array",
+            detail::text_of(array_size), detail::text_of(bounds_of<N>(gap))));
     }
 }
 
@@ -195,10 +198,10 @@ Distribution<N>::Distribution(const Dim<N>& array_size, const Dim<N>& chunk_size
     check_array_size(array_size);
     const Index count = grid_counts(array_size, chunk_size).volume();
     if (count != static_cast<Index>(memories.size())) {
-        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
-                              " in chunks of size " + detail::text_of(chunk_size) + " has " + std::to_string(count) +
-                              " chunks, but " + std::to_string(memories.size()) +
-                              " memories are given: give one for each chunk");
+        throw InvalidArgument(driver::format("distribution of an array of size {} in chunks of size {} has {} chunks, "
+                                             "but {} memories are given: give one for each chunk",
+                                             detail::text_of(array_size), detail::text_of(chunk_size), count,
+                                             memories.size()));
     }
     data_ = regular(array_size, chunk_size, memories);
 }
@@ -210,14 +213,14 @@ Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vect
     for (std::size_t i = 0; i < chunks.size(); i++) {
         for (std::size_t axis = 0; axis < N; axis++) {
             if (chunks[i].size[axis] < 0) {
-                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " has the negative size " +
-                                      detail::text_of(chunks[i].size));
+                throw InvalidArgument(driver::format("distribution: chunk {} has the negative size {}", i,
+                                                     detail::text_of(chunks[i].size)));
             }
             Index end = 0;
             if (detail::add_overflows(Index(chunks[i].offset[axis]), Index(chunks[i].size[axis]), end)) {
-                throw InvalidArgument("distribution: chunk " + std::to_string(i) + " with offset " +
-                                      detail::text_of(chunks[i].offset) + " and size " +
-                                      detail::text_of(chunks[i].size) + " ends beyond 64 bits");
+                throw InvalidArgument(
+                    driver::format("distribution: chunk {} with offset {} and size {} ends beyond 64 bits", i,
+                                   detail::text_of(chunks[i].offset), detail::text_of(chunks[i].size)));
             }
         }
     }
@@ -249,9 +252,9 @@ Distribution<N> Distribution<N>::cyclic(const Dim<N>& array_size, const Dim<N>& 
     constexpr Index most = 1'000'000'000;
     const Index chunks = grid_counts(array_size, chunk_size).volume();
     if (chunks > most) {
-        throw InvalidArgument("distribution of an array of size " + detail::text_of(array_size) +
-                              " in chunks of size " + detail::text_of(chunk_size) + " has " + std::to_string(chunks) +
-                              " chunks: use larger ones, so that there are at most " + std::to_string(most));
+        throw InvalidArgument(driver::format("distribution of an array of size {} in chunks of size {} has {} chunks: "
+                                             "use larger ones, so that there are at most {}",
+                                             detail::text_of(array_size), detail::text_of(chunk_size), chunks, most));
     }
     const auto count = static_cast<std::size_t>(chunks);
     std::vector<MemoryId> memories;
@@ -281,8 +284,8 @@ Distribution<N> Distribution<N>::blocks(const Dim<N>& array_size, const SystemIn
         return single(array_size, dealt_memory(info, 0));
     } else {
         if (axis >= N) {
-            throw InvalidArgument("distribution in blocks along axis " + std::to_string(axis) + ": the array has " +
-                                  std::to_string(N) + " axes, numbered from 0");
+            throw InvalidArgument(driver::format(
+                "distribution in blocks along axis {}: the array has {} axes, numbered from 0", axis, N));
         }
         if (array_size.is_empty()) return single(array_size);
         const auto devices = static_cast<Index>(std::max<std::size_t>(info.resources().size(), 1));
@@ -302,8 +305,8 @@ Distribution<N> Distribution<N>::blocks(const Dim<N>& array_size, const SystemIn
 template<std::size_t N>
 ArrayChunk<N> Distribution<N>::chunk(std::size_t index) const {
     if (index >= num_chunks()) {
-        throw InvalidArgument("distribution: there is no chunk " + std::to_string(index) + ": it has " +
-                              std::to_string(num_chunks()) + " chunks, numbered from 0");
+        throw InvalidArgument(driver::format("distribution: there is no chunk {}: it has {} chunks, numbered from 0",
+                                             index, num_chunks()));
     }
     if (!data_->is_regular) return data_->chunks[index];
     ArrayChunk<N> result;
@@ -377,8 +380,8 @@ std::size_t Distribution<N>::region_to_chunk_index(const Bounds<N>& region) cons
         const std::vector<std::size_t> hits = chunks_in(probe);
         if (hits.size() == 1 && box_of(chunk(hits[0])).contains(region)) return hits[0];
     }
-    throw InvalidArgument("distribution: no single chunk contains the region " + detail::text_of(region) +
-                          " of the array of size " + detail::text_of(data_->array_size));
+    throw InvalidArgument(driver::format("distribution: no single chunk contains the region {} of the array of size {}",
+                                         detail::text_of(region), detail::text_of(data_->array_size)));
 }
 
 template class Distribution<0>;

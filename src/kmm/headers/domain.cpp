@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"
@@ -41,7 +42,7 @@ class Owners {
 void check_size(const DomainDim& size) {
     for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
         if (size[i] < 0) {
-            throw InvalidArgument("domain of negative size " + text_of(size) + ": use sizes of at least 0");
+            throw InvalidArgument(driver::format("domain of negative size {}: use sizes of at least 0", text_of(size)));
         }
     }
 }
@@ -51,8 +52,9 @@ class TileGrid {
     TileGrid(const DomainDim& size, const DomainDim& tile) : size_(size), tile_(tile) {
         for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
             if (tile[i] < 1) {
-                throw InvalidArgument("domain of size " + text_of(size) + " with tiles of size " + text_of(tile) +
-                                      ": use tiles of at least 1 along every axis");
+                throw InvalidArgument(
+                    driver::format("domain of size {} with tiles of size {}: use tiles of at least 1 along every axis",
+                                   text_of(size), text_of(tile)));
             }
             counts_[i] = div_ceil(size[i], tile[i]);
         }
@@ -61,8 +63,9 @@ class TileGrid {
         Index total = 1;
         for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
             if (counts_[i] > most / total) {
-                throw InvalidArgument("domain of size " + text_of(size) + " with tiles of size " + text_of(tile) +
-                                      " has more than 1000000000 tiles: use larger tiles");
+                throw InvalidArgument(driver::format(
+                    "domain of size {} with tiles of size {} has more than 1000000000 tiles: use larger tiles",
+                    text_of(size), text_of(tile)));
             }
             total *= counts_[i];
         }
@@ -144,18 +147,17 @@ Domain explicit_domain(Domain that, ExecutionSpace space) {
         for (std::size_t axis = 0; axis < DOMAIN_DIMS; axis++) {
             Index end = 0;
             if (chunk.size[axis] < 0 || add_overflows(Index(chunk.offset[axis]), Index(chunk.size[axis]), end)) {
-                throw InvalidArgument("domain chunk " + std::to_string(i) + " with " +
-                                      text_of_chunk(chunk.offset, chunk.size) +
-                                      ": use sizes of at least 0 and ends that fit 64 bits");
+                throw InvalidArgument(
+                    driver::format("domain chunk {} with {}: use sizes of at least 0 and ends that fit 64 bits", i,
+                                   text_of_chunk(chunk.offset, chunk.size)));
             }
         }
         if (space == ExecutionSpace::Host) {
             chunk.owner_id = ResourceId::host(chunk.owner_id.device_affinity());
         } else if (chunk.owner_id.is_host()) {
-            throw InvalidResourceException(
-                "domain chunk " + std::to_string(i) +
-                " is owned by the host, and the launcher runs on devices: use a device as the "
-                "owner, or a Host launcher");
+            throw InvalidResourceException(driver::format("domain chunk {} is owned by the host, and the launcher runs "
+                                                          "on devices: use a device as the owner, or a Host launcher",
+                                                          i));
         }
     }
     // Empty chunks stay: they keep the numbers of the others. The runtime gives them no work.

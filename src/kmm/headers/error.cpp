@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/detail/panic.hpp"
 
@@ -48,7 +49,7 @@ std::string to_string(const SourceLocation& where) {
     if (!where.is_known()) return "an unknown place";
     const char* name = where.file();
     if (const char* slash = std::strrchr(name, '/')) name = slash + 1;
-    return std::string(name) + ":" + std::to_string(where.line());
+    return driver::format("{}:{}", name, where.line());
 }
 
 namespace {
@@ -57,24 +58,27 @@ std::string submitted_at(const SourceLocation& where) {
     return where.is_known() ? ", submitted at " + to_string(where) : "";
 }
 
-std::string array_text(const std::string& name) { return name.empty() ? "an array" : "array \"" + name + "\""; }
+std::string array_text(const std::string& name) {
+    return name.empty() ? "an array" : driver::format("array \"{}\"", name);
+}
 
 std::string party_text(const ConflictParty& party, const TaskLabel* submit) {
-    std::string text = "task " + std::to_string(party.chunk_index);
+    std::string text = driver::format("task {}", party.chunk_index);
     if (submit != nullptr) {
         TaskLabel task = *submit;
         task.chunk_index = party.chunk_index;
         text = detail::text_of(task);
     }
-    return text + " (" + detail::text_of_chunk(party.offset, party.size) + ", on " + detail::text_of(party.resource) +
-           ", argument " + std::to_string(party.argument) + ")";
+    return driver::format("{} ({}, on {}, argument {})", text, detail::text_of_chunk(party.offset, party.size),
+                          detail::text_of(party.resource), party.argument);
 }
 
 std::string conflict_text(const std::string& array_name, const ConflictParty& first, const ConflictParty& second,
                           const Region& overlap, const SourceLocation& where, const TaskLabel* submit) {
     const bool same_task = first.chunk_index == second.chunk_index && first.argument != second.argument;
-    std::string text = "conflicting access to " + array_text(array_name) + ": " + party_text(first, submit) + " and " +
-                       party_text(second, submit) + " both write " + detail::text_of(overlap) + submitted_at(where);
+    std::string text = driver::format("conflicting access to {}: {} and {} both write {}{}", array_text(array_name),
+                                      party_text(first, submit), party_text(second, submit), detail::text_of(overlap),
+                                      submitted_at(where));
     text += same_task ? "; pass one writing argument, or regions that do not overlap"
                       : "; use reduce to combine contributions, a finer mapping, or one chunk";
     return text;
@@ -84,23 +88,26 @@ std::string conflict_text(const std::string& array_name, const ConflictParty& fi
 std::string uninitialized_text(const std::string& array_name, const Region& region, const SourceLocation& where) {
     std::string text = "read of ";
     if (region.empty())
-        text += array_name.empty() ? "a scalar" : "the scalar \"" + array_name + "\"";
+        text += array_name.empty() ? "a scalar" : driver::format("the scalar \"{}\"", array_name);
     else
-        text += array_text(array_name) + " at " + detail::text_of(region);
-    return text + ", which nothing ever wrote" + submitted_at(where) +
-           "; write it by a submit first, or make it with rt.allocate, or with rt.array and then fill or copy_from it";
+        text += driver::format("{} at {}", array_text(array_name), detail::text_of(region));
+    return driver::format("{}, which nothing ever wrote{}; write it by a submit first, or make it with rt.allocate, or "
+                          "with rt.array and then fill or copy_from it",
+                          text, submitted_at(where));
 }
 
 std::string failure_text(const TaskFailure& failure, std::size_t num_others) {
     std::string text =
-        detail::text_of(failure.task) + " (" + detail::text_of_chunk(failure.chunk.offset, failure.chunk.size) +
-        ") on " + (failure.place.empty() ? detail::text_of(failure.resource) : failure.place) + " failed" +
-        submitted_at(failure.task.where) + ": " + (failure.cause.empty() ? "unknown exception" : failure.cause);
+        driver::format("{} ({}) on {} failed{}: {}", detail::text_of(failure.task),
+                       detail::text_of_chunk(failure.chunk.offset, failure.chunk.size),
+                       failure.place.empty() ? detail::text_of(failure.resource) : failure.place,
+                       submitted_at(failure.task.where), failure.cause.empty() ? "unknown exception" : failure.cause);
     if (failure.needed_by) {
-        text += "; needed by " + detail::text_of(*failure.needed_by) + submitted_at(failure.needed_by->where);
+        text += driver::format("; needed by {}{}", detail::text_of(*failure.needed_by),
+                               submitted_at(failure.needed_by->where));
     }
     if (!failure.hint.empty()) text += "; " + failure.hint;
-    if (num_others > 0) text += " (" + std::to_string(num_others) + " more failed: see also_failed())";
+    if (num_others > 0) text += driver::format(" ({} more failed: see also_failed())", num_others);
     return text;
 }
 
@@ -217,8 +224,7 @@ namespace detail {
 void throw_overflow(const char* text) { throw std::overflow_error(text); }
 
 void throw_out_of_range(std::size_t index, std::size_t size) {
-    throw std::out_of_range("index " + std::to_string(index) + " is out of range: there are " + std::to_string(size) +
-                            " elements");
+    throw std::out_of_range(driver::format("index {} is out of range: there are {} elements", index, size));
 }
 
 void throw_invalid_argument(const char* text) { throw InvalidArgument(text); }
@@ -227,8 +233,7 @@ void throw_not_available(const char* text) { throw NotAvailable(text); }
 
 void throw_not_in_range(const char* what, std::int64_t value, std::int64_t first, std::int64_t last,
                         const char* remedy) {
-    throw InvalidArgument(std::string(what) + " " + std::to_string(value) + " is not in " + std::to_string(first) +
-                          "..." + std::to_string(last) + ": " + remedy);
+    throw InvalidArgument(driver::format("{} {} is not in {}...{}: {}", what, value, first, last, remedy));
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 
 #include "driver/driver.hpp"
 #include "driver/fork.hpp"
+#include "driver/format.hpp"
 #include "driver/registry.hpp"
 #include "kmm/error.hpp"
 
@@ -40,7 +41,7 @@ namespace detail {
 namespace {
 
 std::string failure_text(const char* expression, const std::string& name, int status, const SourceLocation& where) {
-    return std::string(expression) + " failed: " + name + " (" + std::to_string(status) + "), at " + to_string(where);
+    return driver::format("{} failed: {} ({}), at {}", expression, name, status, to_string(where));
 }
 
 // After these every later call on the device fails too: ECC error, faults of kernels, a lost device.

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "driver/format.hpp"
 #include "kmm/api/mapper.hpp"
 #include "kmm/detail/index_chain.hpp"
 #include "kmm/error.hpp"
@@ -24,10 +25,9 @@ Index apply_wide(Index value, const IndexStage& stage) {
     Wide quotient = numerator / stage.divisor;
     if (numerator % stage.divisor < 0) quotient--;
     if (quotient < std::numeric_limits<Index>::min() || quotient > std::numeric_limits<Index>::max()) {
-        throw std::overflow_error("overflow in a mapping expression: (" + std::to_string(value) + " * " +
-                                  std::to_string(stage.scale) + " + " + std::to_string(stage.offset) + ") / " +
-                                  std::to_string(stage.divisor) +
-                                  " does not fit 64 bits; check the constants of the mapping");
+        throw std::overflow_error(driver::format("overflow in a mapping expression: ({} * {} + {}) / {} does not fit "
+                                                 "64 bits; check the constants of the mapping",
+                                                 value, stage.scale, stage.offset, stage.divisor));
     }
     return static_cast<Index>(quotient);
 }
@@ -54,8 +54,9 @@ std::int64_t IndexChain::period(std::int64_t limit) const noexcept {
 
 void IndexChain::push(const IndexStage& stage) {
     if (count_ == max_stages) {
-        throw InvalidArgument("mapping expression with too many nested operations: at most " +
-                              std::to_string(max_stages) + " that cannot be combined; write a functor instead");
+        throw InvalidArgument(driver::format("mapping expression with too many nested operations: at most {} that "
+                                             "cannot be combined; write a functor instead",
+                                             max_stages));
     }
     stages_[count_++] = stage;
 }
@@ -152,7 +153,7 @@ constexpr Index max_period = 4096;
 IndexMap::IndexMap(Axis axis, index_type scale, index_type offset, index_type length, index_type divisor)
     : kind_(Kind::axis), axis_(axis) {
     if (length < 1) {
-        throw InvalidArgument("mapping of length " + std::to_string(length) + ": use a length of at least 1");
+        throw InvalidArgument(driver::format("mapping of length {}: use a length of at least 1", length));
     }
     if (length == 1) {
         post_.multiply(scale);
@@ -192,9 +193,9 @@ IndexMap IndexMap::range(const IndexMap& begin, const IndexMap& end) {
         throw InvalidArgument("range with _ as a bound: use an axis expression or an integer");
     }
     if (!begin.is_constant_ && !end.is_constant_ && begin.axis_.get() != end.axis_.get()) {
-        throw InvalidArgument("range from axis " + std::to_string(begin.axis_.get()) + " to axis " +
-                              std::to_string(end.axis_.get()) +
-                              ": both bounds must use the same axis, or one be constant");
+        throw InvalidArgument(
+            driver::format("range from axis {} to axis {}: both bounds must use the same axis, or one be constant",
+                           begin.axis_.get(), end.axis_.get()));
     }
     IndexMap result = IndexMap(begin.is_constant_ ? end.axis_ : begin.axis_);
     result.kind_ = Kind::interval;

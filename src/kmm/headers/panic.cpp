@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "driver/format.hpp"
 #include "kmm/detail/device_access.hpp"
 #include "kmm/emulation/state.hpp"
 #include "kmm/error.hpp"
@@ -16,12 +17,10 @@ namespace kmm::detail {
 
 void panic_on_host(const char* text, const char* file, int line) {
     if (emulation::in_kernel()) {
-        const auto triple = [](const std::uint32_t(&v)[3]) {
-            return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) + ")";
-        };
+        const auto triple = [](const std::uint32_t(&v)[3]) { return driver::format("({}, {}, {})", v[0], v[1], v[2]); };
         const emulation::Where where = emulation::where();
-        const std::string message = std::string(text) + " (at " + file + ":" + std::to_string(line) + ", block " +
-                                    triple(where.block) + ", thread " + triple(where.thread) + ")";
+        const std::string message = driver::format("{} (at {}:{}, block {}, thread {})", text, file, line,
+                                                   triple(where.block), triple(where.thread));
         throw DeviceError(message, DriverKind::Host, -1, 0, "assertion", false, SourceLocation(file, line, ""));
     }
     std::fprintf(stderr, "panic at %s:%d: %s\n", file, line, text);

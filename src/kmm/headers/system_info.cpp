@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/emulation/vector_types.hpp"
 #include "kmm/error.hpp"
@@ -45,9 +46,9 @@ int DeviceInfo::attribute(int native_number) const {
     int value = 0;
     const DeviceDescription& d = *description_;
     if (d.attribute == nullptr || !d.attribute(d.driver.get(), d.device_ordinal, native_number, &value)) {
-        throw InvalidArgument("DeviceInfo::attribute: " + detail::text_of(d.device_id) + " (" + d.name +
-                              ") has no attribute with number " + std::to_string(native_number) +
-                              "; use the numbers of the driver's device attributes");
+        throw InvalidArgument(driver::format("DeviceInfo::attribute: {} ({}) has no attribute with number {}; use the "
+                                             "numbers of the driver's device attributes",
+                                             detail::text_of(d.device_id), d.name, native_number));
     }
     return value;
 }
@@ -86,8 +87,9 @@ std::size_t SystemInfo::num_devices() const noexcept { return description_->devi
 
 const DeviceInfo& SystemInfo::device(DeviceId id) const {
     if (id.get() < description_->devices.size()) return description_->devices[id.get()];
-    throw InvalidArgument("SystemInfo::device: there is no " + detail::text_of(id) + ": this runtime has " +
-                          std::to_string(num_devices()) + " devices, numbered from 0");
+    throw InvalidArgument(
+        driver::format("SystemInfo::device: there is no {}: this runtime has {} devices, numbered from 0",
+                       detail::text_of(id), num_devices()));
 }
 
 const DeviceInfo& SystemInfo::device_by_ordinal(int ordinal) const {
@@ -96,8 +98,9 @@ const DeviceInfo& SystemInfo::device_by_ordinal(int ordinal) const {
         if (device.device_ordinal() == ordinal) return device;
         known += (known.empty() ? "" : ", ") + std::to_string(device.device_ordinal());
     }
-    throw InvalidArgument("SystemInfo::device_by_ordinal: this runtime does not use device " + std::to_string(ordinal) +
-                          " of the driver; it uses: " + (known.empty() ? "none" : known));
+    throw InvalidArgument(
+        driver::format("SystemInfo::device_by_ordinal: this runtime does not use device {} of the driver; it uses: {}",
+                       ordinal, known.empty() ? "none" : known));
 }
 
 const std::vector<DeviceInfo>& SystemInfo::devices() const noexcept { return description_->devices; }

@@ -4,22 +4,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "driver/format.hpp"
+#include "kmm/base/text.hpp"
 #include "kmm/detail/strided_box.hpp"
 #include "kmm/error.hpp"
 #include "kmm/utils/checked_math.hpp"
 
 namespace kmm::detail {
-
-namespace {
-
-template<typename I>
-std::string list_text(std::size_t rank, const I* values) {
-    std::string text = "{";
-    for (std::size_t i = 0; i < rank; i++) text += (i > 0 ? ", " : "") + std::to_string(values[i]);
-    return text + "}";
-}
-
-}  // namespace
 
 void throw_device_view_on_host() {
     throw std::runtime_error("an element of device memory was accessed by host code through a GPU view: use a kernel, "
@@ -27,20 +18,20 @@ void throw_device_view_on_host() {
 }
 
 void throw_view_index(std::size_t rank, const long long* numbers) {
-    std::string index = "{";
-    std::string bounds = "{";
+    std::string index, bounds;
     for (std::size_t i = 0; i < rank; i++) {
         const long long* axis = numbers + 3 * i;
-        index += (i > 0 ? ", " : "") + std::to_string(axis[0]);
-        bounds += (i > 0 ? ", " : "") + std::to_string(axis[1]) + "..." + std::to_string(axis[2]);
+        const char* comma = i > 0 ? ", " : "";
+        index += driver::format("{}{}", comma, axis[0]);
+        bounds += driver::format("{}{}...{}", comma, axis[1], axis[2]);
     }
-    throw InvalidArgument("view index " + index + "} is outside the view's bounds " + bounds + "}");
+    throw InvalidArgument(driver::format("view index {{{}}} is outside the view's bounds {{{}}}", index, bounds));
 }
 
 void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes) {
-    throw InvalidArgument("a view of shape " + list_text(rank, sizes) + " with elements of " +
-                          std::to_string(element_bytes) +
-                          " bytes has more bytes, or larger strides, than its type can count");
+    throw InvalidArgument(driver::format(
+        "a view of shape {} with elements of {} bytes has more bytes, or larger strides, than its type can count",
+        list_text(sizes, rank), element_bytes));
 }
 
 void check_reach(const char* what, std::size_t rank, const std::int64_t* sizes, const std::int64_t* strides_elements,
@@ -56,9 +47,9 @@ void check_reach(const char* what, std::size_t rank, const std::int64_t* sizes, 
         is_too_far |= add_overflows(side, reach, side);
     }
     if (is_empty || !is_too_far) return;
-    throw InvalidArgument(std::string(what) + ": a view of shape " + list_text(rank, sizes) + " with the strides " +
-                          list_text(rank, strides_elements) + " and elements of " + std::to_string(element_bytes) +
-                          " bytes" + " reaches further than 63 bits can count");
+    throw InvalidArgument(driver::format(
+        "{}: a view of shape {} with the strides {} and elements of {} bytes reaches further than 63 bits can count",
+        what, list_text(sizes, rank), list_text(strides_elements, rank), element_bytes));
 }
 
 }  // namespace kmm::detail

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "driver/format.hpp"
+#include "kmm/base/text.hpp"
+
 namespace kmm::plan {
 
 namespace {
@@ -93,10 +96,8 @@ std::size_t Layout::find(const Box& region) const noexcept {
 }
 
 std::string Layout::chunks_text() const {
-    if (!regular_) return std::to_string(chunks_.size()) + (chunks_.size() == 1 ? " chunk" : " chunks");
-    std::string text = "chunks of {";
-    for (std::size_t k = 0; k < rank_; ++k) text += (k > 0 ? ", " : "") + std::to_string(chunk_size_[k]);
-    return text + "}";
+    if (!regular_) return driver::count_text(chunks_.size(), "chunk");
+    return driver::format("chunks of {}", detail::list_text(chunk_size_, rank_));
 }
 
 bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap) {

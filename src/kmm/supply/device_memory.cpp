@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include "driver/format.hpp"
 #include "kmm/base/log.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/mr/cuda_async_memory_resource.hpp"
@@ -148,9 +149,11 @@ void* DeviceMemory::take(std::size_t bytes) noexcept {
         if (source_ != nullptr && !is_ours(memory)) {
             resource_->deallocate_async(memory, bytes, alignment, stream);
             if (!warned_)
-                log::write(log::error, "RuntimeConfig::device_resource of device " + std::to_string(ordinal_) +
-                                           " gives memory that this device cannot use: give each device a resource of "
-                                           "its own, of the driver that the runtime uses");
+                log::write(
+                    log::error,
+                    driver::format("RuntimeConfig::device_resource of device {} gives memory that this device cannot "
+                                   "use: give each device a resource of its own, of the driver that the runtime uses",
+                                   ordinal_));
             warned_ = true;
             return nullptr;
         }

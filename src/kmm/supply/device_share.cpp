@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
@@ -56,9 +57,9 @@ rmm::detail::holder_figures DeviceShare::figures() {
 std::string DeviceShare::line_for_shortage() {
     using driver::byte_size_text;
     const ShareFigures share = source_.share_of(device_);
-    return name_ + " holds " + byte_size_text(share.held_bytes) + ", of it evictable " +
-           byte_size_text(share.evictable_bytes) + " (running tasks " +
-           byte_size_text(share.in_use_bytes - share.evictable_bytes) + ")";
+    return driver::format("{} holds {}, of it evictable {} (running tasks {})", name_, byte_size_text(share.held_bytes),
+                          byte_size_text(share.evictable_bytes),
+                          byte_size_text(share.in_use_bytes - share.evictable_bytes));
 }
 
 }  // namespace kmm::supply

@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "driver/format.hpp"
+
 namespace kmm::trace {
 
 namespace {
@@ -13,15 +15,15 @@ constexpr char access_letters[] = {'r', 'w', 'o'};
 }  // namespace
 
 std::string lane_name(const LaneInfo& lane) {
-    const std::string device = "g" + std::to_string(lane.device) + ".";
+    const std::string device = driver::format("g{}.", lane.device);
     switch (lane.role) {
-    case LaneRole::compute: return device + "c" + std::to_string(lane.index);
+    case LaneRole::compute: return driver::format("{}c{}", device, lane.index);
     case LaneRole::up: return device + "up";
     case LaneRole::down: return device + "down";
     case LaneRole::peer: return device + "peer";
     case LaneRole::launcher: break;
     }
-    return device + "f" + std::to_string(lane.index);
+    return driver::format("{}f{}", device, lane.index);
 }
 
 RecordWriter::RecordWriter(const std::string& path, const char* what_for, Machine machine)

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "driver/format.hpp"
 #include "kmm/error.hpp"
 #include "kmm/trace/record_file.hpp"
 
@@ -21,9 +22,9 @@ class Line {
 
     bool ends() const noexcept { return rest_.empty(); }
     [[noreturn]] void fail(const std::string& expected) const {
-        throw InvalidArgument(file_ + ", line " + std::to_string(number_) + ": expected " + expected + " at \"" +
-                              std::string(rest_.substr(0, 40)) + "\" in \"" + std::string(text_.substr(0, 120)) +
-                              "\": is it a record of kmm, and complete?");
+        throw InvalidArgument(
+            driver::format("{}, line {}: expected {} at \"{}\" in \"{}\": is it a record of kmm, and complete?", file_,
+                           number_, expected, rest_.substr(0, 40), text_.substr(0, 120)));
     }
     bool skip(std::string_view text) noexcept {
         if (rest_.substr(0, text.size()) != text) return false;
@@ -31,7 +32,7 @@ class Line {
         return true;
     }
     void expect(std::string_view text) {
-        if (!skip(text)) fail("\"" + std::string(text) + "\"");
+        if (!skip(text)) fail(driver::format("\"{}\"", text));
     }
     /// Up to a blank.
     std::string_view word() {
@@ -43,7 +44,7 @@ class Line {
     /// The end is read too.
     std::string_view up_to(char end) {
         const std::size_t length = rest_.find(end);
-        if (length == rest_.npos) fail(std::string("\"") + end + "\"");
+        if (length == rest_.npos) fail(driver::format("\"{}\"", end));
         const std::string_view found = rest_.substr(0, length);
         rest_.remove_prefix(length + 1);
         return found;
@@ -126,7 +127,7 @@ detail::Box Reader::box(Line& line, std::uint32_t* rank) {
     *rank = 0;
     if (line.skip(".")) return b;
     do {
-        if (*rank == detail::max_rank) line.fail("no more than " + std::to_string(detail::max_rank) + " axes");
+        if (*rank == detail::max_rank) line.fail(driver::format("no more than {} axes", detail::max_rank));
         b.begin[*rank] = line.number<std::int64_t>();
         line.expect(":");
         b.end[*rank] = line.number<std::int64_t>();
@@ -138,7 +139,7 @@ detail::Box Reader::box(Line& line, std::uint32_t* rank) {
 Fence Reader::place(Line& line) {
     const std::string name(line.up_to(':'));
     const auto at = lanes_.find(name);
-    if (at == lanes_.end()) line.fail("a lane of the second line of the file, and not \"" + name + "\",");
+    if (at == lanes_.end()) line.fail(driver::format("a lane of the second line of the file, and not \"{}\",", name));
     return {at->second, line.number<Position>()};
 }
 
@@ -152,9 +153,8 @@ Memory Reader::memory(Line& line) {
 
 void Reader::check_chunk(const Line& line, Number array, std::uint32_t chunk) const {
     const auto at = num_chunks_.find(array);
-    if (at == num_chunks_.end()) line.fail("an array of a line before, and not " + std::to_string(array) + ",");
-    if (chunk >= at->second)
-        line.fail("a chunk of array " + std::to_string(array) + " below " + std::to_string(at->second));
+    if (at == num_chunks_.end()) line.fail(driver::format("an array of a line before, and not {},", array));
+    if (chunk >= at->second) line.fail(driver::format("a chunk of array {} below {}", array, at->second));
 }
 
 void Reader::chunk(Line& line, Event& event) {
@@ -179,7 +179,7 @@ std::vector<Fence> Reader::after(Line& line) {
 void Reader::array(Line& line) {
     Array a;
     a.number = line.number<Number>();
-    a.name = "array " + std::to_string(a.number);
+    a.name = driver::format("array {}", a.number);
     line.expect(" element=");
     a.element_bytes = line.number<std::size_t>();
     line.expect(" box=");
@@ -189,7 +189,7 @@ void Reader::array(Line& line) {
     while (!line.ends()) {
         if (!a.chunks.empty()) line.expect(";");
         a.chunks.push_back(box(line, &rank));
-        if (rank != a.rank) line.fail("a box of rank " + std::to_string(a.rank));
+        if (rank != a.rank) line.fail(driver::format("a box of rank {}", a.rank));
     }
     num_chunks_[a.number] = a.chunks.size();
     consumer_.bound(a, 0);
@@ -321,8 +321,8 @@ void Reader::event(Line& line, What what) {
 
 const Machine& Reader::head(std::istream& in) {
     if (!next(in) || text_ != "kmm-record 1")
-        throw InvalidArgument(name_ + " is no record: its first line is not \"kmm-record 1\" but \"" +
-                              text_.substr(0, 40) + "\"");
+        throw InvalidArgument(driver::format("{} is no record: its first line is not \"kmm-record 1\" but \"{}\"",
+                                             name_, text_.substr(0, 40)));
     if (!next(in)) throw InvalidArgument(name_ + " ends behind its first line");
     Line line(name_, number_, text_);
     line.expect("runtime driver=");

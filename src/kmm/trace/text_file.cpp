@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/error.hpp"
@@ -76,7 +77,7 @@ void append_json(std::string& out, std::string_view text) {
 TextFile::TextFile(const std::string& path, const char* what_for) : path_(path) {
     buffer_.reserve(buffer_bytes + buffer_bytes / 16);
     const auto refuse = [&](const std::string& why) {
-        throw InvalidArgument(std::string(what_for) + " is \"" + path + "\", which " + why);
+        throw InvalidArgument(driver::format("{} is \"{}\", which {}", what_for, path, why));
     };
     const locks::Guard guard(open_paths().mutex);
     if (open_paths().paths.count(path) != 0)
@@ -85,8 +86,8 @@ TextFile::TextFile(const std::string& path, const char* what_for) : path_(path) 
     // Without a buffer of the C library: the child of a fork would write it once more.
     file_ = std::fopen(path.c_str(), "wbe");
     if (file_ == nullptr)
-        refuse(std::string("cannot be written (") + std::strerror(errno) +
-               "): name a file in a directory that exists and is writable");
+        refuse(driver::format("cannot be written ({}): name a file in a directory that exists and is writable",
+                              std::strerror(errno)));
     (void)std::setvbuf(file_, nullptr, _IONBF, 0);
     try {
         open_paths().paths.insert(path);
@@ -106,7 +107,7 @@ TextFile::~TextFile() {
 void TextFile::note_failure() noexcept {
     if (std::exchange(failed_, true)) return;
     try {
-        log::post(log::Level::error, path_ + " is not complete: " + std::strerror(errno));
+        log::post(log::Level::error, driver::format("{} is not complete: {}", path_, std::strerror(errno)));
     } catch (const std::bad_alloc&) {
         log::post(log::Level::error, "a trace or record is not complete, and there is no memory to say which");
     }

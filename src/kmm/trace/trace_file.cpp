@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "kmm/version.hpp"
 
 namespace kmm::trace {
@@ -99,7 +100,7 @@ void TraceWriter::name_thread(std::uint64_t process, std::uint64_t thread, std::
 void TraceWriter::need_thread(std::uint64_t process, std::uint32_t thread, const char* name) {
     const std::uint64_t key = std::uint64_t{thread} * 16 + process;
     if (!named_threads_.insert(key).second) return;
-    name_thread(process, first_thread + thread, std::string(name) + " " + std::to_string(thread));
+    name_thread(process, first_thread + thread, driver::format("{} {}", name, thread));
 }
 
 void TraceWriter::slice(std::uint64_t process, std::uint64_t thread, std::string_view name, const char* category,
@@ -119,16 +120,16 @@ void TraceWriter::mark(std::uint64_t process, std::string_view name, const char*
 
 TraceWriter::Named TraceWriter::named(Number task) const {
     const auto at = tasks_.find(task);
-    return at != tasks_.end() ? at->second : Named{"task " + std::to_string(task), {}};
+    return at != tasks_.end() ? at->second : Named{driver::format("task {}", task), {}};
 }
 
 std::string TraceWriter::chunk_name(Number array, std::uint32_t chunk) const {
     const auto at = arrays_.find(array);
-    return (at != arrays_.end() ? at->second : "array " + std::to_string(array)) + "[" + std::to_string(chunk) + "]";
+    return driver::format("{}[{}]", at != arrays_.end() ? at->second : driver::format("array {}", array), chunk);
 }
 
 std::string TraceWriter::task_arguments(Number task, const Named& named) const {
-    std::string text = "\"task\":" + std::to_string(task);
+    std::string text = driver::format("\"task\":{}", task);
     if (!named.chunk.empty()) text += ",\"chunk\":" + in_quotes(named.chunk);
     return text;
 }
@@ -139,7 +140,7 @@ std::string TraceWriter::after_text(const Fence* fences, std::size_t num_fences)
     for (std::size_t i = 0; i < num_fences; ++i) {
         const LaneInfo& lane = machine_.lanes[graph::index_of(fences[i].lane)];
         if (i > 0) text += ", ";
-        text += "GPU " + std::to_string(lane.device) + " " + row_name(lane) + ":" + std::to_string(fences[i].position);
+        text += driver::format("GPU {} {}:{}", lane.device, row_name(lane), fences[i].position);
     }
     return text + '"';
 }
@@ -167,7 +168,7 @@ void TraceWriter::submitted(const Task& task, std::int64_t) noexcept {
     try {
         Named& n = tasks_[task.number];
         n.name = task.name.empty() ? "task" : task.name;
-        if (task.num_chunks > 1) n.chunk = std::to_string(task.chunk_index) + " of " + std::to_string(task.num_chunks);
+        if (task.num_chunks > 1) n.chunk = driver::format("{} of {}", task.chunk_index, task.num_chunks);
     } catch (const std::bad_alloc&) {
         // It is called by its number.
     }
@@ -192,7 +193,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
     case What::returned: returned(e, time_ns); break;
     case What::evict:
         mark(process_of_memory(e.from), chunk_name(e.array, e.chunk), "evict", time_ns,
-             "\"bytes\":" + std::to_string(e.bytes) + ",\"saved\":" + (e.flag ? "true" : "false"));
+             driver::format("\"bytes\":{},\"saved\":{}", e.bytes, e.flag ? "true" : "false"));
         break;
     case What::completed: completed(e, time_ns); break;
     case What::settled: settled(e, time_ns); break;
@@ -207,7 +208,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
     case What::submit:
         need_thread(program_process, thread, "submits");
         slice(program_process, first_thread + thread, named(e.task).name, "submit", e.begin_ns, e.end_ns,
-              "\"task\":" + std::to_string(e.task) + ",\"tasks\":" + std::to_string(e.other));
+              driver::format("\"task\":{},\"tasks\":{}", e.task, e.other));
         break;
     case What::turn: slice(program_process, scheduler_thread, "turn", "turn", e.begin_ns, e.end_ns, {}); break;
     case What::fed:
@@ -225,12 +226,12 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
 void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
     std::string arguments = "\"array\":";
     const auto array = arrays_.find(e.array);
-    arguments += in_quotes(array != arrays_.end() ? array->second : "array " + std::to_string(e.array));
-    arguments += ",\"array_chunk\":" + std::to_string(e.chunk) + ",\"bytes\":" + std::to_string(e.bytes);
-    const auto place = [](Memory m) { return m.is_host() ? std::string("host") : "GPU " + std::to_string(m.device()); };
-    arguments += ",\"from\":\"" + place(e.from) + "\",\"to\":\"" + place(e.to) + '"';
-    if (e.task != 0) arguments += ",\"task\":" + std::to_string(e.task);
-    arguments += ",\"position\":" + std::to_string(e.position);
+    arguments += in_quotes(array != arrays_.end() ? array->second : driver::format("array {}", e.array));
+    arguments += driver::format(",\"array_chunk\":{},\"bytes\":{}", e.chunk, e.bytes);
+    const auto place = [](Memory m) { return m.is_host() ? "host" : driver::format("GPU {}", m.device()); };
+    arguments += driver::format(",\"from\":\"{}\",\"to\":\"{}\"", place(e.from), place(e.to));
+    if (e.task != 0) arguments += driver::format(",\"task\":{}", e.task);
+    arguments += driver::format(",\"position\":{}", e.position);
     arguments += after_text(fences, num_fences);
     lanes_[graph::index_of(e.lane)].pending.push_back({e.position,
                                                        chunk_name(e.array, e.chunk),
@@ -242,7 +243,7 @@ void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fenc
 
 void TraceWriter::launch(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
     const Named n = named(e.task);
-    std::string arguments = task_arguments(e.task, n) + ",\"position\":" + std::to_string(e.position);
+    std::string arguments = driver::format("{},\"position\":{}", task_arguments(e.task, n), e.position);
     arguments += after_text(fences, num_fences);
     lanes_[graph::index_of(e.lane)].pending.push_back(
         {e.position, n.name, std::move(arguments), "kernel", {fences, fences + num_fences}, time_ns});
@@ -252,7 +253,7 @@ void TraceWriter::launch(const Event& e, const Fence* fences, std::size_t num_fe
 void TraceWriter::returned(const Event& e, std::int64_t time_ns) {
     const Named n = named(e.task);
     const auto begun = functions_.find(e.task);
-    Pending p{e.position, n.name, task_arguments(e.task, n) + ",\"position\":" + std::to_string(e.position),
+    Pending p{e.position, n.name, driver::format("{},\"position\":{}", task_arguments(e.task, n), e.position),
               "function", {},     time_ns};
     if (begun != functions_.end()) p.fed_ns = begun->second.begin_ns;
     lanes_[graph::index_of(e.lane)].pending.push_back(std::move(p));
@@ -331,7 +332,7 @@ void TraceWriter::settled(const Event& e, std::int64_t time_ns) {
     if (!e.flag) {
         const Named n = named(e.task);
         std::string arguments = task_arguments(e.task, n);
-        if (e.other != e.task) arguments += ",\"cancelled_by\":" + std::to_string(e.other);
+        if (e.other != e.task) arguments += driver::format(",\"cancelled_by\":{}", e.other);
         mark(process_of_memory(e.from), n.name, "fail", time_ns, arguments);
     }
     tasks_.erase(e.task);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/c_interface/errors.hpp"
 #include "rmm/c_interface/resource.hpp"
@@ -27,16 +28,17 @@ int device_number(int device) {
     if (device == -1) {
         rmm::detail::check(d.current_device(&device));
     } else if (device < 0 || device >= d.device_count()) {
-        throw invalid_argument("there is no device " + std::to_string(device) + ": the " + d.name() + " driver has " +
-                               std::to_string(d.device_count()) + " (numbered from 0; -1 is the current one)");
+        throw invalid_argument(
+            kmm::driver::format("there is no device {}: the {} driver has {} (numbered from 0; -1 is the current one)",
+                                device, d.name(), d.device_count()));
     }
     return device;
 }
 
 void* allocate(rmm_resource& resource, std::size_t bytes, std::size_t alignment, cudaStream_t stream) {
     if (alignment != 0 && (!is_pow2(alignment) || alignment > CUDA_ALLOCATION_ALIGNMENT))
-        throw invalid_argument("the alignment " + std::to_string(alignment) +
-                               " is no power of two up to 256: for more open a resource of kind 'aligned'");
+        throw invalid_argument(kmm::driver::format(
+            "the alignment {} is no power of two up to 256: for more open a resource of kind 'aligned'", alignment));
     const cuda_set_device_raii on_its_device(cuda_device_id{resource.device()});
     return resource.object().allocate(bytes, cuda_stream_view{stream});
 }
@@ -50,8 +52,8 @@ void deallocate(rmm_resource& resource, void* pointer, std::size_t bytes, cudaSt
 mr::detail::statistics_adaptor& counters_of(rmm_resource* resource) {
     expect_not_null(resource, "resource");
     if (resource->counters() == nullptr)
-        throw invalid_argument("a resource of kind '" + resource->kind() +
-                               "' has no counters: open one of kind 'statistics' over it");
+        throw invalid_argument(kmm::driver::format(
+            "a resource of kind '{}' has no counters: open one of kind 'statistics' over it", resource->kind()));
     return *resource->counters();
 }
 
@@ -164,7 +166,8 @@ int rmm_set_name(rmm_resource* resource, const char* name) {
         expect_not_null(resource, "resource");
         expect_not_null(name, "name");
         if (!resource->set_name(name))
-            throw invalid_argument("a resource of kind '" + resource->kind() + "' has no name of its own");
+            throw invalid_argument(
+                kmm::driver::format("a resource of kind '{}' has no name of its own", resource->kind()));
     });
 }
 
@@ -209,8 +212,8 @@ int rmm_set_device_resource(int device, rmm_resource* resource) {
     return guarded([&] {
         const int number = device_number(device);
         if (resource != nullptr && resource->device() != number)
-            throw invalid_argument("the resource belongs to device " + std::to_string(resource->device()) +
-                                   ", not to device " + std::to_string(number));
+            throw invalid_argument(
+                kmm::driver::format("the resource belongs to device {}, not to device {}", resource->device(), number));
         rmm::detail::owned_resource set;
         if (resource != nullptr)
             set = {&resource->object(),
@@ -255,8 +258,8 @@ void* rmm_cupy_allocate(void* resource, size_t bytes, int device) {
         expect_not_null(resource, "resource");
         auto& r = *static_cast<rmm_resource*>(resource);
         if (device != r.device())
-            throw invalid_argument("memory of device " + std::to_string(device) + " is asked of a resource of device " +
-                                   std::to_string(r.device()));
+            throw invalid_argument(
+                kmm::driver::format("memory of device {} is asked of a resource of device {}", device, r.device()));
         pointer = allocate(r, bytes, 0, hook_stream);
         if (pointer == nullptr) return;  // callbacks may give nothing
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);

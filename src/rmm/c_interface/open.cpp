@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/c_interface/errors.hpp"
 #include "rmm/c_interface/options.hpp"
@@ -207,7 +208,7 @@ const known_kind& find_kind(const char* name) {
     if (at != kinds.end()) return *at;
     std::string names;
     for (const known_kind& k : kinds) names += (names.empty() ? "" : ", ") + std::string(k.name);
-    throw invalid_argument("there is no kind of resource '" + std::string(name) + "'; there are " + names);
+    throw invalid_argument(kmm::driver::format("there is no kind of resource '{}'; there are {}", name, names));
 }
 
 int device_to_open_on() {
@@ -221,16 +222,16 @@ void expect_upstream(const known_kind& kind, const rmm_resource* upstream, int d
     const std::string name(kind.name);
     if (upstream == nullptr) {
         if (kind.upstream == upstream_rule::needed)
-            throw invalid_argument("a resource of kind '" + name +
-                                   "' needs an upstream: give it one, such as a 'cuda'");
+            throw invalid_argument(
+                kmm::driver::format("a resource of kind '{}' needs an upstream: give it one, such as a 'cuda'", name));
         return;
     }
     if (kind.upstream == upstream_rule::none)
-        throw invalid_argument("a resource of kind '" + name + "' takes no upstream: give null");
+        throw invalid_argument(kmm::driver::format("a resource of kind '{}' takes no upstream: give null", name));
     if (upstream->device() != device)
-        throw invalid_argument("the upstream belongs to device " + std::to_string(upstream->device()) +
-                               ", and the current device is " + std::to_string(device) +
-                               ": make the upstream's device current");
+        throw invalid_argument(kmm::driver::format(
+            "the upstream belongs to device {}, and the current device is {}: make the upstream's device current",
+            upstream->device(), device));
 }
 
 made open(const char* name, const char* text, rmm_resource* upstream) {
@@ -268,9 +269,9 @@ class callback_resource final : public base {
         void* pointer = nullptr;
         const int code = allocate_(user_, bytes, rmm::detail::meant(stream).value(), &pointer);
         if (code == RMM_OK && pointer != nullptr) return pointer;
-        const std::string text = "the allocate function of a resource of callbacks " +
-                                 (code == RMM_OK ? std::string("gave null") : "returned " + std::to_string(code)) +
-                                 " (failed to allocate " + std::to_string(bytes) + " bytes)";
+        const std::string text =
+            kmm::driver::format("the allocate function of a resource of callbacks {} (failed to allocate {} bytes)",
+                                code == RMM_OK ? "gave null" : kmm::driver::format("returned {}", code), bytes);
         if (code != RMM_OUT_OF_MEMORY) throw rmm::bad_alloc(text);
         memory_shortage shortage;
         shortage.requested_bytes = bytes;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/c_interface/errors.hpp"
 
@@ -25,7 +26,7 @@ options::options(const char* kind, const char* text, std::size_t (*whole_bytes)(
 }
 
 void options::refuse(const std::string& why) const {
-    throw invalid_argument("the options of a resource of kind '" + kind_ + "': " + why);
+    throw invalid_argument(kmm::driver::format("the options of a resource of kind '{}': {}", kind_, why));
 }
 
 void options::parse(const char* text) {
@@ -38,27 +39,29 @@ void options::parse(const char* text) {
         while (*at != 0 && *at != '=' && !separates(*at)) ++at;
         entry e;
         e.key.assign(begin, at);
-        if (*at != '=' || e.key.empty()) refuse("'" + e.key + "' is not followed by '=' and a value");
+        if (*at != '=' || e.key.empty()) refuse(kmm::driver::format("'{}' is not followed by '=' and a value", e.key));
         ++at;
         if (*at == '"') {
             for (++at;; ++at) {
-                if (*at == 0) refuse("the double quotes of '" + e.key + "' do not end");
+                if (*at == 0) refuse(kmm::driver::format("the double quotes of '{}' do not end", e.key));
                 if (*at == '"') {
                     ++at;
                     if (*at != '"') break;
                 }
                 e.value += *at;
             }
-            if (*at != 0 && !separates(*at)) refuse("there is something behind the double quotes of '" + e.key + "'");
+            if (*at != 0 && !separates(*at))
+                refuse(kmm::driver::format("there is something behind the double quotes of '{}'", e.key));
         } else {
             while (*at != 0 && !separates(*at)) {
                 if (*at == '"')
-                    refuse("a double quote in the middle of '" + e.key + "': put all of the value in quotes");
+                    refuse(kmm::driver::format("a double quote in the middle of '{}': put all of the value in quotes",
+                                               e.key));
                 e.value += *at++;
             }
         }
         if (std::any_of(entries_.begin(), entries_.end(), [&](const entry& other) { return other.key == e.key; }))
-            refuse("'" + e.key + "' stands twice");
+            refuse(kmm::driver::format("'{}' stands twice", e.key));
         entries_.push_back(std::move(e));
     }
 }
@@ -77,7 +80,7 @@ std::optional<std::size_t> options::bytes(const char* key) {
     const bool is_share = value->find('%') != value->npos;
     std::string why;
     const auto found = kmm::driver::parse_byte_size(*value, is_share ? whole_bytes_() : 0, &why);
-    if (!found) refuse("'" + std::string(key) + "': " + why);
+    if (!found) refuse(kmm::driver::format("'{}': {}", key, why));
     return is_share ? align_down(*found, CUDA_ALLOCATION_ALIGNMENT) : *found;
 }
 
@@ -88,7 +91,7 @@ std::optional<std::size_t> options::count(const char* key) {
     const char* const end = value->data() + value->size();
     const auto parsed = std::from_chars(value->data(), end, number);
     if (parsed.ec != std::errc() || parsed.ptr != end)
-        refuse("'" + std::string(key) + "' is '" + *value + "': use a number of 0 or more");
+        refuse(kmm::driver::format("'{}' is '{}': use a number of 0 or more", key, *value));
     return number;
 }
 
@@ -96,11 +99,11 @@ bool options::flag(const char* key) {
     const std::optional<std::string> value = text(key);
     if (!value || *value == "0" || *value == "false") return false;
     if (*value == "1" || *value == "true") return true;
-    refuse("'" + std::string(key) + "' is '" + *value + "': use 0, 1, false or true");
+    refuse(kmm::driver::format("'{}' is '{}': use 0, 1, false or true", key, *value));
 }
 
 void options::miss(const char* key, const char* example) const {
-    refuse("'" + std::string(key) + "' is needed, as in " + key + "=" + example);
+    refuse(kmm::driver::format("'{}' is needed, as in {}={}", key, key, example));
 }
 
 void options::expect_no_more() const {
@@ -108,7 +111,7 @@ void options::expect_no_more() const {
     if (at == entries_.end()) return;
     std::string names;
     for (const std::string& name : known_) names += (names.empty() ? "" : ", ") + name;
-    refuse("'" + at->key + "' is unknown; known " + (names.empty() ? "is none" : "are " + names));
+    refuse(kmm::driver::format("'{}' is unknown; known {}", at->key, names.empty() ? "is none" : "are " + names));
 }
 
 }  // namespace c_interface

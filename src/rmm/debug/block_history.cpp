@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "driver/format.hpp"
 #include "rmm/status.hpp"
 
 namespace rmm {
@@ -11,24 +12,22 @@ namespace mr {
 namespace detail {
 namespace {
 
+using kmm::driver::count_text;
+
 std::string hexadecimal(std::uintptr_t value) {
     return value == 0 ? "0x0" : rmm::detail::address_text(reinterpret_cast<void*>(value));
 }
 
-std::string number(std::size_t count, const char* what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 /// "block 0x.. of 1000 bytes, allocated on stream .."
 std::string name_of(const block_history& b) {
-    return "block " + hexadecimal(b.address) + " of " + number(b.bytes, "byte") + ", allocated on " +
-           rmm::detail::stream_name(b.allocated_on);
+    return kmm::driver::format("block {} of {}, allocated on {}", hexadecimal(b.address), count_text(b.bytes, "byte"),
+                               rmm::detail::stream_name(b.allocated_on));
 }
 
 std::string stacks_of(const block_history& b, bool was_freed, const checked_resource& of) {
     if (b.allocated_at == nullptr)
-        return std::string("\n  stacks were not taken: ") + of.to_get_stacks + " to see where it was allocated" +
-               (was_freed ? " and freed" : "");
+        return kmm::driver::format("\n  stacks were not taken: {} to see where it was allocated{}", of.to_get_stacks,
+                                   was_freed ? " and freed" : "");
     std::string lines = "\n  allocated at\n" + b.allocated_at->to_string();
     if (was_freed && b.freed_at != nullptr) lines += "  freed at\n" + b.freed_at->to_string();
     if (!lines.empty() && lines.back() == '\n') lines.pop_back();
@@ -76,13 +75,14 @@ debug_finding describe_write(debug_error error, const block_history& block, std:
     switch (error) {
     case debug_error::write_before:
         what = "a write in front of a block";
-        place = std::to_string(-f.offset) + " bytes in front of it";
+        place = kmm::driver::format("{} bytes in front of it", -f.offset);
         advice = "look for negative indices; compute-sanitizer with RMM_DEBUG=nvtx names the kernel";
         break;
     case debug_error::write_behind: {
         what = "a write past the end of a block";
         const auto past = static_cast<std::size_t>(f.offset) - block.bytes;
-        place = past == 0 ? "the first byte behind it" : number(past, "byte") + " past its end";
+        place =
+            past == 0 ? "the first byte behind it" : kmm::driver::format("{} past its end", count_text(past, "byte"));
         advice = "look for indices that are too large; compute-sanitizer with RMM_DEBUG=nvtx names the kernel";
         break;
     }
@@ -92,12 +92,13 @@ debug_finding describe_write(debug_error error, const block_history& block, std:
         advice = "look for a stream that still used it, or a pointer that was kept; stacks say who freed it";
         break;
     }
-    f.text = std::string(what) + " of " + of.name + "\n  " + name_of(block);
+    f.text = kmm::driver::format("{} of {}\n  {}", what, of.name, name_of(block));
     if (freed) f.text += ", freed on " + rmm::detail::stream_name(block.freed_on);
-    f.text += "\n  byte " + std::to_string(f.offset) + " (" + place + ", address " +
-              hexadecimal(block.address + static_cast<std::uintptr_t>(f.offset)) + ") is " + hexadecimal(f.found) +
-              " and should be " + hexadecimal(expected) + "; " + number(wrong.count, "byte") +
-              (wrong.count == 1 ? " is" : " are") + " wrong" + stacks_of(block, freed, of) + "\n  try: " + advice;
+    f.text += kmm::driver::format("\n  byte {} ({}, address {}) is {} and should be {}; {}{} wrong{}\n"
+                                  "  try: {}",
+                                  f.offset, place, hexadecimal(block.address + static_cast<std::uintptr_t>(f.offset)),
+                                  hexadecimal(f.found), hexadecimal(expected), count_text(wrong.count, "byte"),
+                                  wrong.count == 1 ? " is" : " are", stacks_of(block, freed, of), advice);
     return f;
 }
 
@@ -105,25 +106,31 @@ debug_finding describe_wrong_free(debug_error error, const block_history& block,
                                   cuda_stream_view stream, const checked_resource& of) {
     debug_finding f = finding_of(error, block);
     f.given_bytes = given_bytes;
-    const std::string call = "deallocate(" + hexadecimal(block.address) + ", " + number(given_bytes, "byte") + ") of " +
-                             of.name + " on " + rmm::detail::stream_name(stream);
+    const std::string call =
+        kmm::driver::format("deallocate({}, {}) of {} on {}", hexadecimal(block.address),
+                            count_text(given_bytes, "byte"), of.name, rmm::detail::stream_name(stream));
     switch (error) {
     case debug_error::double_free:
-        f.text = "a block was freed twice: " + call + "\n  " + name_of(block) + ", freed before on " +
-                 rmm::detail::stream_name(block.freed_on) + stacks_of(block, true, of) +
-                 "\n  try: one owner for each block, such as a device buffer; the second free is ignored";
+        f.text = kmm::driver::format(
+            "a block was freed twice: {}\n"
+            "  {}, freed before on {}{}\n"
+            "  try: one owner for each block, such as a device buffer; the second free is ignored",
+            call, name_of(block), rmm::detail::stream_name(block.freed_on), stacks_of(block, true, of));
         break;
     case debug_error::wrong_size:
         f.freed_on = stream;
-        f.text = "a block was freed with a wrong size: " + call + "\n  " + name_of(block) +
-                 stacks_of(block, false, of) + "\n  try: the size that was given to allocate; the block is freed whole";
+        f.text = kmm::driver::format("a block was freed with a wrong size: {}\n"
+                                     "  {}{}\n"
+                                     "  try: the size that was given to allocate; the block is freed whole",
+                                     call, name_of(block), stacks_of(block, false, of));
         break;
     default:
         f.block_bytes = 0;
         f.freed_on = stream;
-        f.text = "a pointer was freed that is no block of this resource: " + call +
-                 "\n  it was not allocated here, or long freed, or points into a block" +
-                 "\n  try: freeing with the resource that allocated; the free is ignored";
+        f.text = kmm::driver::format("a pointer was freed that is no block of this resource: {}\n"
+                                     "  it was not allocated here, or long freed, or points into a block\n"
+                                     "  try: freeing with the resource that allocated; the free is ignored",
+                                     call);
         break;
     }
     return f;
@@ -131,9 +138,10 @@ debug_finding describe_wrong_free(debug_error error, const block_history& block,
 
 debug_finding describe_leak(const block_history& block, const checked_resource& of) {
     debug_finding f = finding_of(debug_error::leak, block);
-    f.text = "a block is still in use at the end of " + of.name + "\n  " + name_of(block) +
-             stacks_of(block, false, of) +
-             "\n  try: freeing it before, or a resource that lives longer than what it gives out";
+    f.text = kmm::driver::format("a block is still in use at the end of {}\n"
+                                 "  {}{}\n"
+                                 "  try: freeing it before, or a resource that lives longer than what it gives out",
+                                 of.name, name_of(block), stacks_of(block, false, of));
     return f;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 #include "rmm/error.hpp"
 
 namespace rmm {
@@ -18,10 +19,11 @@ constexpr std::size_t most_red_zone_bytes = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(std::string_view text, std::string_view word, const std::string& why) {
     throw rmm::logic_error(
-        "RMM_DEBUG is \"" + std::string(text) + "\": \"" + std::string(word) + "\" " + why +
-        "\n  known are 0 (off), 1 (the same as redzones,fill,quarantine,leaks), and lists, separated by "
-        "commas, of redzones, redzones=SIZE, fill, quarantine, quarantine=SIZE, leaks, stacks, sync, nvtx; "
-        "sizes are written as 64KiB or 1GB");
+        kmm::driver::format("RMM_DEBUG is \"{}\": \"{}\" {}\n"
+                            "  known are 0 (off), 1 (the same as redzones,fill,quarantine,leaks), and lists, separated "
+                            "by commas, of redzones, redzones=SIZE, fill, quarantine, quarantine=SIZE, leaks, stacks, "
+                            "sync, nvtx; sizes are written as 64KiB or 1GB",
+                            text, word, why));
 }
 
 std::size_t size_in(std::string_view text, std::string_view word, std::string_view value) {

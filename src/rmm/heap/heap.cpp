@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "driver/format.hpp"
+
 namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
@@ -24,7 +26,7 @@ constexpr std::size_t most_nodes = 256;
 constexpr std::size_t few_pieces = 128;
 
 std::string describe(std::uintptr_t address, std::size_t size_bytes) {
-    return std::to_string(size_bytes) + " bytes at address " + std::to_string(address);
+    return kmm::driver::format("{} bytes at address {}", size_bytes, address);
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ std::string describe(std::uintptr_t address, std::size_t size_bytes) {
 heap::heap(std::size_t alignment, merging how, placement where)
     : alignment_(alignment), merging_(how), placement_(where) {
     if (alignment == 0 || (alignment & (alignment - 1)) != 0)
-        throw std::invalid_argument("heap alignment " + std::to_string(alignment) + " is not a power of two");
+        throw std::invalid_argument(kmm::driver::format("heap alignment {} is not a power of two", alignment));
 }
 
 // ---- nodes
@@ -200,13 +202,15 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border bor
     const std::uintptr_t begin = (address + alignment_ - 1) / alignment_ * alignment_;
     const std::uintptr_t end = (address + size_bytes) / alignment_ * alignment_;
     if (address + size_bytes < address || begin < address)
-        throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " wraps around");
+        throw std::invalid_argument(
+            kmm::driver::format("heap region of {} wraps around", describe(address, size_bytes)));
     if (end <= begin) return;  // not one aligned unit in it
 
     piece* const previous = at_or_before(regions_, begin);
     piece* const next = previous == nullptr ? regions_.first() : region_tree::next(previous);
     if ((next != nullptr && next->address < end) || (previous != nullptr && previous->end() > begin))
-        throw std::invalid_argument("heap region of " + describe(address, size_bytes) + " overlaps an earlier one");
+        throw std::invalid_argument(
+            kmm::driver::format("heap region of {} overlaps an earlier one", describe(address, size_bytes)));
     fence_set own = fences;
     reserve_nodes(2);
 
@@ -507,13 +511,15 @@ void heap::free(std::uintptr_t address, std::size_t size_bytes, fence_set fences
     const bool is_inside_region = region != nullptr && size >= size_bytes && address % alignment_ == 0 &&
                                   address < region->end() && size <= region->end() - address;
     if (!is_inside_region)
-        throw std::logic_error("heap: " + describe(address, size_bytes) +
-                               " were not allocated here; free what try_allocate returned, with the size asked for");
+        throw std::logic_error(kmm::driver::format(
+            "heap: {} were not allocated here; free what try_allocate returned, with the size asked for",
+            describe(address, size_bytes)));
     piece* const next = at_or_behind(by_address_, address);
     piece* const previous = next != nullptr ? address_tree::previous(next) : by_address_.last();
     if ((next != nullptr && next->address < end) || (previous != nullptr && previous->end() > address))
-        throw std::logic_error("heap: " + describe(address, size) +
-                               " overlap memory that is free already; was it freed twice, or with a wrong size?");
+        throw std::logic_error(kmm::driver::format(
+            "heap: {} overlap memory that is free already; was it freed twice, or with a wrong size?",
+            describe(address, size)));
 
     const bool begins_region = address == region->address;
     const bool joins_previous =

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/debug/debug_environment.hpp"
@@ -595,13 +596,13 @@ void pool_engine::report_size(std::uintptr_t address, std::size_t bytes, std::si
     try {
         const std::string where = rmm::detail::address_text(reinterpret_cast<void*>(address));
         if (true_size == 0)
-            rmm::detail::report_misuse(
-                "a pool was given " + where + " with " + std::to_string(bytes) +
-                " bytes to free, which is not a block in use: freed twice, or by the wrong resource?");
+            rmm::detail::report_misuse(driver::format("a pool was given {} with {} bytes to free, which is not a "
+                                                      "block in use: freed twice, or by the wrong resource?",
+                                                      where, bytes));
         else
-            rmm::detail::report_misuse("a pool was given " + where + " with " + std::to_string(bytes) +
-                                       " bytes to free; the block has " + std::to_string(true_size) +
-                                       ". Free with the size that was allocated");
+            rmm::detail::report_misuse(driver::format(
+                "a pool was given {} with {} bytes to free; the block has {}. Free with the size that was allocated",
+                where, bytes, true_size));
     } catch (const std::bad_alloc&) {
         rmm::detail::report_failure({driver::Code::out_of_memory, 0}, "describe a wrong free");
     }

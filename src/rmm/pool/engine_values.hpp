@@ -23,6 +23,9 @@ struct refusal {
     bool device_is_full = false;  ///< for `exhausted`: the driver has no more; else a limit that was set
     std::string reason;           ///< for `exhausted`: what upstream said, or which limit was met
     driver::Status status;        ///< for `driver`: the failed call
+
+    /// `exhausted`: `size` bytes more than `held` would be above `maximum`.
+    void meet_maximum(std::size_t held, std::size_t maximum, std::size_t size);
 };
 
 /// What the form of growth asks of sizes and addresses.

@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "driver/format.hpp"
 #include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
 #include "rmm/class_names.hpp"
@@ -46,11 +47,10 @@ std::string largest_first(std::vector<named_bytes> all) {
             continue;
         }
         if (i != 0) text += "   ";
-        text += all[i].name + " " + byte_size_text(all[i].bytes);
-        if (all[i].num_blocks != 0) text += " in " + std::to_string(all[i].num_blocks);
+        text += driver::format("{} {}", all[i].name, byte_size_text(all[i].bytes));
+        if (all[i].num_blocks != 0) text += driver::format(" in {}", all[i].num_blocks);
     }
-    if (all.size() > max_named)
-        text += "   " + std::to_string(all.size() - max_named) + " others " + byte_size_text(rest);
+    if (all.size() > max_named) text += driver::format("   {} others {}", all.size() - max_named, byte_size_text(rest));
     return text;
 }
 
@@ -209,6 +209,12 @@ void add_advice(std::string* to, const std::string& what) { *to += (to->empty() 
 
 }  // namespace
 
+void refusal::meet_maximum(std::size_t held, std::size_t maximum, std::size_t size) {
+    why = cause::exhausted;
+    reason = driver::format("Not enough room to grow, current/max/try size = {}, {}, {}", format_bytes(held),
+                            format_bytes(maximum), format_bytes(size));
+}
+
 std::string pool_engine::name_in_texts() const {
     return name_.empty() ? rmm::detail::with_class_names(options_.name) : name_;
 }
@@ -217,12 +223,13 @@ void pool_engine::throw_too_large(std::size_t bytes) {
     memory_shortage shortage;
     shortage.requested_bytes = bytes;
     shortage.limit = memory_limit::maximum;
-    std::string text = "Maximum allocation size exceeded (failed to allocate " + format_bytes(bytes) + ")";
+    std::string text = driver::format("Maximum allocation size exceeded (failed to allocate {})", format_bytes(bytes));
     if (options_.block_bytes != 0) {
         const lock held(mutex_);
-        text += ": pool \"" + name_in_texts() + "\" was asked for " + format_size(bytes) + ", and its blocks have " +
-                format_size(options_.block_bytes) + "\n  try         a larger block size, or a " +
-                rmm::detail::with_class_names("binning_memory_resource") + " for requests of many sizes";
+        text += driver::format(": pool \"{}\" was asked for {}, and its blocks have {}\n"
+                               "  try         a larger block size, or a {} for requests of many sizes",
+                               name_in_texts(), format_size(bytes), format_size(options_.block_bytes),
+                               rmm::detail::with_class_names("binning_memory_resource"));
     }
     throw rmm::out_of_memory(text, shortage);
 }
@@ -250,11 +257,14 @@ void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stre
         name = name_in_texts();
     }
     const bool at_maximum = s.maximum_bytes != 0 && !why.device_is_full;
-    std::string text = "Maximum pool size exceeded (failed to allocate " + format_bytes(bytes) + "): " + why.reason;
-    text += "\nout of memory on " + rmm::detail::device_name(device_) + ": pool \"" + name + "\" was asked for " +
-            format_size(bytes) +
-            (options_.block_bytes == 0 ? "" : ", which takes a block of " + format_size(options_.block_bytes) + ",") +
-            " on " + rmm::detail::stream_name(stream);
+    std::string text =
+        driver::format("Maximum pool size exceeded (failed to allocate {}): {}", format_bytes(bytes), why.reason);
+    text += driver::format("\nout of memory on {}: pool \"{}\" was asked for {}{} on {}",
+                           rmm::detail::device_name(device_), name, format_size(bytes),
+                           options_.block_bytes == 0
+                               ? ""
+                               : driver::format(", which takes a block of {},", format_size(options_.block_bytes)),
+                           rmm::detail::stream_name(stream));
     if (s.maximum_bytes == 0)
         text += " and has no maximum";
     else
@@ -276,14 +286,15 @@ std::string pool_engine::shortage_details(std::size_t bytes, const pool_statisti
         shortage->other_pools_bytes = others.from_driver_bytes - std::min(others.from_driver_bytes, s.held_bytes);
     if (device_known) shortage->elsewhere_bytes = taken - std::min(taken, others.from_driver_bytes);
 
-    std::string text = "\n  " + rmm::detail::short_device_name(device_) + "   ";
-    if (device_known) text += "total " + byte_size_text(shortage->device_total_bytes) + "   ";
-    text += "this pool " + byte_size_text(s.held_bytes) + " (in use " + format_size(s.in_use_bytes) + " in " +
-            std::to_string(s.num_blocks) + " blocks, free " + format_size(s.free_bytes) + ", largest free piece " +
-            format_size(s.largest_free_bytes) + ")   other pools " + byte_size_text(shortage->other_pools_bytes);
+    std::string text = driver::format("\n  {}   ", rmm::detail::short_device_name(device_));
+    if (device_known) text += driver::format("total {}   ", byte_size_text(shortage->device_total_bytes));
+    text += driver::format("this pool {} (in use {} in {} blocks, free {}, largest free piece {})   other pools {}",
+                           byte_size_text(s.held_bytes), format_size(s.in_use_bytes), s.num_blocks,
+                           format_size(s.free_bytes), format_size(s.largest_free_bytes),
+                           byte_size_text(shortage->other_pools_bytes));
     if (device_known)
-        text += "   other processes and driver " + byte_size_text(shortage->elsewhere_bytes) + "   free " +
-                byte_size_text(shortage->device_free_bytes);
+        text += driver::format("   other processes and driver {}   free {}", byte_size_text(shortage->elsewhere_bytes),
+                               byte_size_text(shortage->device_free_bytes));
     else
         text += "   the driver cannot say how much memory is free";
 
@@ -301,11 +312,12 @@ std::string pool_engine::shortage_details(std::size_t bytes, const pool_statisti
         }
         std::vector<named_bytes> streams;
         for (const auto& [handle, in_use] : in_use_by_stream()) streams.push_back({name_of_stream(handle), in_use, 0});
-        text += "\n  holders     by tag: " + largest_first(std::move(tags)) +
-                " blocks      by stream: " + largest_first(std::move(streams));
+        text += driver::format("\n  holders     by tag: {} blocks      by stream: {}", largest_first(std::move(tags)),
+                               largest_first(std::move(streams)));
     }
     for (const std::string& line : others.lines) text += "\n  runtimes    " + line;
-    return text + "\n  try         " + advice(bytes, s, at_maximum, *shortage, others.idle_name, others.idle_bytes);
+    return driver::format("{}\n  try         {}", text,
+                          advice(bytes, s, at_maximum, *shortage, others.idle_name, others.idle_bytes));
 }
 
 /// Only what would help.
@@ -315,29 +327,31 @@ std::string pool_engine::advice(std::size_t bytes, const pool_statistics& s, boo
     std::string text;
     const bool device_known = shortage.device_total_bytes != 0;
     if (s.free_bytes >= bytes && !traits_.is_virtual)
-        add_advice(&text, std::string(driver_.capabilities().virtual_memory && options_.on_device
-                                          ? rmm::detail::with_class_names("a vmm_memory_resource")
-                                          : "a larger pool") +
-                              ", or one initial block instead of growth: enough is free but in pieces (" +
-                              byte_size_text(s.free_bytes) + ")");
+        add_advice(&text,
+                   driver::format("{}, or one initial block instead of growth: enough is free but in pieces ({})",
+                                  driver_.capabilities().virtual_memory && options_.on_device
+                                      ? rmm::detail::with_class_names("a vmm_memory_resource")
+                                      : "a larger pool",
+                                  byte_size_text(s.free_bytes)));
     if (at_maximum && (!device_known || !options_.on_device || shortage.device_free_bytes >= bytes))
-        add_advice(&text, "a larger maximum" +
-                              (device_known && options_.on_device
-                                   ? " (" + byte_size_text(shortage.device_free_bytes) + " are free on the device)"
-                                   : std::string()));
+        add_advice(&text, "a larger maximum" + (device_known && options_.on_device
+                                                    ? driver::format(" ({} are free on the device)",
+                                                                     byte_size_text(shortage.device_free_bytes))
+                                                    : std::string()));
     // Whole blocks that nobody uses were asked for; or nobody could be asked from here.
     if (shortage.limit == memory_limit::device && idle_bytes >= bytes)
-        add_advice(&text, "trimming pool \"" + idle_name + "\", or one pool for both: it holds " +
-                              byte_size_text(idle_bytes) + " that nobody uses");
+        add_advice(&text, driver::format("trimming pool \"{}\", or one pool for both: it holds {} that nobody uses",
+                                         idle_name, byte_size_text(idle_bytes)));
     if (shortage.limit == memory_limit::device && shortage.elsewhere_bytes >= bytes &&
         shortage.elsewhere_bytes >= shortage.device_total_bytes / 4)
-        add_advice(&text, "ending other processes: " + byte_size_text(shortage.elsewhere_bytes) +
-                              " are held outside this library");
+        add_advice(&text, driver::format("ending other processes: {} are held outside this library",
+                                         byte_size_text(shortage.elsewhere_bytes)));
     if (s.in_use_bytes + s.free_bytes >= bytes && s.in_use_bytes != 0)
-        add_advice(&text, "freeing blocks" + (shortage.largest_tag != nullptr
-                                                  ? std::string(" (most named ones are of \"") + shortage.largest_tag +
-                                                        "\", " + byte_size_text(shortage.largest_tag_bytes) + ")"
-                                                  : std::string()));
+        add_advice(&text, "freeing blocks" +
+                              (shortage.largest_tag != nullptr
+                                   ? driver::format(" (most named ones are of \"{}\", {})", shortage.largest_tag,
+                                                    byte_size_text(shortage.largest_tag_bytes))
+                                   : std::string()));
     if (text.empty())
         text = shortage.limit == memory_limit::device && device_known && bytes > shortage.device_total_bytes
                    ? "smaller requests: the whole device has less"

@@ -18,8 +18,6 @@ namespace mr {
 namespace detail {
 namespace {
 
-using rmm::detail::format_bytes;
-
 constexpr std::size_t no_maximum = ~std::size_t{0};
 constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
 
@@ -103,9 +101,7 @@ std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refu
     }
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
-        why->why = refusal::cause::exhausted;
-        why->reason = "Not enough room to grow, current/max/try size = " + format_bytes(held) + ", " +
-                      format_bytes(maximum) + ", " + format_bytes(size);
+        why->meet_maximum(held, maximum, size);
         return std::nullopt;
     }
     if (pool_.options_.growth_bytes != 0) return std::max(size, std::min(pool_.options_.growth_bytes, room));

@@ -16,8 +16,6 @@ namespace mr {
 namespace detail {
 namespace {
 
-using rmm::detail::format_bytes;
-
 // An arena that has enough gets a sixteenth more than it has: few steps, and little that it does not need. What is
 // mapped at once is one physical piece, which cannot be moved while anything of it is in use.
 constexpr std::size_t growth_of_arenas = 16;
@@ -339,9 +337,7 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
     limits.eager_fresh_bytes = std::min(fresh_bytes, eager_bytes());
     const heap::move_plan plan = source_->plan(size, free, area, limits);
     if (!plan.possible) {
-        why->why = refusal::cause::exhausted;
-        why->reason = "Not enough room to grow, current/max/try size = " + format_bytes(pool_.held_bytes()) + ", " +
-                      format_bytes(source_->maximum_bytes()) + ", " + format_bytes(size);
+        why->meet_maximum(pool_.held_bytes(), source_->maximum_bytes(), size);
         return {};
     }
     driver::Status status;
