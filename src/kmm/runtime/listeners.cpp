@@ -1,5 +1,7 @@
 #include "kmm/runtime/listeners.hpp"
 
+#include "driver/format.hpp"
+
 #include <unistd.h>
 
 #include <utility>
@@ -144,8 +146,8 @@ trace::Machine Listeners::machine(const schedule::Scheduler& lanes) const {
     for (const memory::MemoryIndex memory : m.memories.memories())
         m.memories[memory] = memory.is_host()
                                  ? "host"
-                                 : "GPU " + std::to_string(memory.device()) + ": " +
-                                       std::string(platform_.info().device(DeviceId(memory.device())).name());
+                                 : driver::format("GPU {}: {}", memory.device(),
+                                                  platform_.info().device(DeviceId(memory.device())).name());
     m.limits_bytes = platform_.limits_bytes();
     for (std::size_t i = 0; i < lanes.num_lanes(); ++i)
         m.lanes.push_back(lanes.lane_info(static_cast<graph::LaneId>(i)));

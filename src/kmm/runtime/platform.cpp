@@ -1,6 +1,8 @@
 // Which driver and devices a runtime uses, and how much of their memory.
 #include "kmm/runtime/platform.hpp"
 
+#include "driver/format.hpp"
+
 #include <algorithm>
 #include <atomic>
 
@@ -41,8 +43,8 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
     }
     if (kind == driver::Kind::host) {
         if (config.virtual_devices < 1 || config.virtual_devices > MAX_DEVICES)
-            throw InvalidArgument("virtual_devices is " + std::to_string(config.virtual_devices) + ": use 1 to " +
-                                  std::to_string(MAX_DEVICES));
+            throw InvalidArgument(
+                driver::format("virtual_devices is {}: use 1 to {}", config.virtual_devices, MAX_DEVICES));
         driver::HostOptions options;
         options.num_devices = static_cast<int>(config.virtual_devices);
         const std::size_t tier =
@@ -57,34 +59,34 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
     }
     auto driver = driver::open(kind, &reason);
     if (driver == nullptr)
-        throw NotAvailable(std::string("the ") + (kind == driver::Kind::cuda ? "cuda" : "hip") +
-                           " driver cannot be used: " + reason + "; use KMM_DRIVER=auto or host");
+        throw NotAvailable(
+            driver::format("the {} driver cannot be used: {}; use KMM_DRIVER=auto or host", driver_text(kind), reason));
     return driver;
 }
 
 void check_fraction(double value, const char* name) {
     if (!(value > 0 && value <= 1))
-        throw InvalidArgument(std::string(name) + " is " + driver::fixed_text(value, 6) +
-                              ": use a value above 0 and at most 1");
+        throw InvalidArgument(
+            driver::format("{} is {}: use a value above 0 and at most 1", name, driver::fixed_text(value, 6)));
 }
 
 void check_seconds(double value, const char* name, const char* what_zero_is) {
     if (!(value >= 0))
-        throw InvalidArgument(std::string(name) + " is " + driver::fixed_text(value, 6) + ": use seconds from 0 (" +
-                              what_zero_is + ") up; infinity is never");
+        throw InvalidArgument(driver::format("{} is {}: use seconds from 0 ({}) up; infinity is never", name,
+                                             driver::fixed_text(value, 6), what_zero_is));
 }
 
 void check_config(const RuntimeConfig& c) {
     check_seconds(c.watchdog, "watchdog", "off");
     check_seconds(c.memory_wait, "memory_wait", "at once");
     if (c.host_threads > MAX_HOST_THREADS)
-        throw InvalidArgument("host_threads is " + std::to_string(c.host_threads) + ": use 0 (usable CPUs) to " +
-                              std::to_string(MAX_HOST_THREADS));
+        throw InvalidArgument(
+            driver::format("host_threads is {}: use 0 (usable CPUs) to {}", c.host_threads, MAX_HOST_THREADS));
     check_fraction(c.device_memory_fraction, "device_memory_fraction");
     check_fraction(c.host_memory_fraction, "host_memory_fraction");
     if (c.device_concurrent_streams < 1 || c.device_concurrent_streams > 64)
-        throw InvalidArgument("device_concurrent_streams is " + std::to_string(c.device_concurrent_streams) +
-                              ": use 1 to 64");
+        throw InvalidArgument(
+            driver::format("device_concurrent_streams is {}: use 1 to 64", c.device_concurrent_streams));
     if (!c.spill_directory.empty())
         throw NotAvailable(
             "the disk tier is not offered by this version of kmm: leave spill_directory (KMM_SPILL_DIR) empty");
@@ -94,8 +96,9 @@ void check_config(const RuntimeConfig& c) {
 DeviceMemoryKind memory_kind(const RuntimeConfig& config, const driver::Driver& driver, std::size_t num_devices) {
     const driver::Capabilities can = driver.capabilities();
     const auto refuse = [&](const char* name, const char* missing) {
-        throw NotAvailable(std::string("device_memory_kind (KMM_DEVICE_POOL) is ") + name + ", but the " +
-                           driver.name() + " driver has no " + missing + ": leave it alone, or use caching");
+        throw NotAvailable(driver::format(
+            "device_memory_kind (KMM_DEVICE_POOL) is {}, but the {} driver has no {}: leave it alone, or use caching",
+            name, driver.name(), missing));
     };
     switch (config.device_memory_kind) {
     case DeviceMemoryKind::Automatic: return can.virtual_memory ? DeviceMemoryKind::Vmm : DeviceMemoryKind::CachingPool;
@@ -112,9 +115,9 @@ DeviceMemoryKind memory_kind(const RuntimeConfig& config, const driver::Driver& 
     case DeviceMemoryKind::NoPool: break;
     case DeviceMemoryKind::Resource:
         if (config.device_resource.size() != num_devices)
-            throw InvalidArgument("device_memory_kind is Resource and device_resource has " +
-                                  std::to_string(config.device_resource.size()) + " entries for " +
-                                  std::to_string(num_devices) + " devices: give one for each");
+            throw InvalidArgument(driver::format(
+                "device_memory_kind is Resource and device_resource has {} entries for {} devices: give one for each",
+                config.device_resource.size(), num_devices));
         for (const DeviceMemorySource& s : config.device_resource)
             if (s.allocate == nullptr || s.deallocate == nullptr)
                 throw InvalidArgument("device_resource has an entry without functions: make it from a resource");
@@ -159,10 +162,10 @@ void Platform::choose_devices() {
         for (int i = 0; i < present; ++i) ordinals_.push_back(i);
     for (const int d : config_.devices) {
         if (d < 0 || d >= present)
-            throw InvalidArgument("devices names GPU " + std::to_string(d) + ", but the " + driver_->name() +
-                                  " driver has " + std::to_string(present) + " (numbered from 0)");
+            throw InvalidArgument(driver::format("devices names GPU {}, but the {} driver has {} (numbered from 0)", d,
+                                                 driver_->name(), present));
         if (std::find(ordinals_.begin(), ordinals_.end(), d) != ordinals_.end())
-            throw InvalidArgument("devices names GPU " + std::to_string(d) + " twice");
+            throw InvalidArgument(driver::format("devices names GPU {} twice", d));
         ordinals_.push_back(d);
     }
 }

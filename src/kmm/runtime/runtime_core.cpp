@@ -1,6 +1,8 @@
 // Starting and ending a runtime, and submitting to it.
 #include "kmm/runtime/runtime_core.hpp"
 
+#include "driver/format.hpp"
+
 #include <system_error>
 
 #include "driver/check.hpp"
@@ -30,8 +32,10 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
     } catch (const driver::DriverError& e) {
         throw DeviceError(e.what(), config.driver, -1, e.native(), e.name());
     } catch (const std::system_error& e) {
-        throw NotAvailable(std::string("the system gives a runtime no threads (") + e.what() +
-                           "): end some of the process's, or raise its limits (ulimit -u, -v)");
+        throw NotAvailable(
+            driver::format("the system gives a runtime no threads ({}): end some of the process's, or raise "
+                           "its limits (ulimit -u, -v)",
+                           e.what()));
     }
 }
 
@@ -59,15 +63,17 @@ void RuntimeCore::start_threads() {
     engine_.start(turns_.lanes(), turns_);
     turns_.start();
     for (std::uint32_t d = 0; d < platform_.num_devices(); ++d)
-        shares_.push_back(std::make_unique<supply::DeviceShare>(
-            share_, platform_.driver(), d, platform_.ordinals()[d], "kmm runtime " + std::to_string(platform_.number()),
-            platform_.config().device_memory_kind != DeviceMemoryKind::Resource));
+        shares_.push_back(
+            std::make_unique<supply::DeviceShare>(share_, platform_.driver(), d, platform_.ordinals()[d],
+                                                  driver::format("kmm runtime {}", platform_.number()),
+                                                  platform_.config().device_memory_kind != DeviceMemoryKind::Resource));
     const std::size_t asked = platform_.config().host_threads;
     const std::size_t given = engine_.start_host_pool(turns_);
     if (given == asked) return;
-    log::write(log::Level::warn, "runtime " + std::to_string(platform_.number()) + " runs host tasks on " +
-                                     std::to_string(given) + " threads instead of " + std::to_string(asked) +
-                                     " (KMM_HOST_THREADS): the system gives no more");
+    log::write(log::Level::warn,
+               driver::format("runtime {} runs host tasks on {} threads instead of {} (KMM_HOST_THREADS): the system "
+                              "gives no more",
+                              platform_.number(), given, asked));
     platform_.set_host_threads(given);
 }
 

@@ -1,5 +1,7 @@
 #include "kmm/runtime/task_books.hpp"
 
+#include "driver/format.hpp"
+
 #include "kmm/error.hpp"
 #include "kmm/graph/room.hpp"
 
@@ -20,14 +22,14 @@ TaskBooks::TaskBooks(std::uint16_t runtime_number)
 
 void TaskBooks::refuse_after_fork() const {
     if (driver::lost_in_fork())
-        throw Closed("runtime " + std::to_string(runtime_number_) +
-                     " is not in this process: " + driver::LostInFork().what());
+        throw Closed(
+            driver::format("runtime {} is not in this process: {}", runtime_number_, driver::LostInFork().what()));
 }
 
 void TaskBooks::throw_not_open() const {
     refuse_after_fork();
     if (closed_.load(std::memory_order_relaxed))
-        throw Closed("runtime " + std::to_string(runtime_number_) + " was closed: make a new one");
+        throw Closed(driver::format("runtime {} was closed: make a new one", runtime_number_));
     std::rethrow_exception(no_host_memory_);
 }
 
@@ -53,13 +55,12 @@ graph::TaskNumber TaskBooks::number_of(EventId event) const {
     if (event.runtime_number() == 0) throw InvalidArgument("no runtime issued event " + std::to_string(value));
     const TaskNumber number = value & last_;
     if (event.runtime_number() != runtime_number_)
-        throw InvalidArgument("event " + std::to_string(number) + " belongs to runtime " +
-                              std::to_string(event.runtime_number()) + ", but was used with runtime " +
-                              std::to_string(runtime_number_) + ": ask the runtime that issued it");
+        throw InvalidArgument(driver::format(
+            "event {} belongs to runtime {}, but was used with runtime {}: ask the runtime that issued it", number,
+            event.runtime_number(), runtime_number_));
     if (number > table_.last())
-        throw InvalidArgument("event " + std::to_string(number) + " was never issued by runtime " +
-                              std::to_string(runtime_number_) + " (the latest is " + std::to_string(table_.last()) +
-                              ")");
+        throw InvalidArgument(driver::format("event {} was never issued by runtime {} (the latest is {})", number,
+                                             runtime_number_, table_.last()));
     return number;
 }
 

@@ -1,5 +1,7 @@
 #include "kmm/runtime/turns.hpp"
 
+#include "driver/format.hpp"
+
 #include <algorithm>
 
 #include "kmm/base/log.hpp"
@@ -107,9 +109,9 @@ void SchedulerTurns::log_news(const Outgoing::News& news) const noexcept {
     try {
         for (const auto& root : news.roots) log::post(log::Level::error, text_of(words_.cause_of(*root)));
         if (news.more != 0)
-            log::post(log::Level::error, std::to_string(news.more) + " more tasks of runtime " +
-                                             std::to_string(platform_.number()) +
-                                             " found no memory; their events say which");
+            log::post(log::Level::error,
+                      driver::format("{} more tasks of runtime {} found no memory; their events say which", news.more,
+                                     platform_.number()));
     } catch (const std::exception&) {
         log::post(log::Level::error, "tasks found no memory, and there is none on the host to say more");
     }

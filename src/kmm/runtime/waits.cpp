@@ -5,6 +5,8 @@
 #include "kmm/base/text.hpp"
 #include "kmm/runtime/runtime_core.hpp"
 
+#include "driver/format.hpp"
+
 namespace kmm::detail {
 
 namespace {
@@ -14,9 +16,10 @@ constexpr std::chrono::duration<double> a_day{86400};
 }  // namespace
 
 void RuntimeCore::throw_deadlock(TaskNumber number) const {
-    throw DeadlockError("a task of runtime " + std::to_string(platform_.number()) + " waits for event " +
-                        std::to_string(number) +
-                        " of its own runtime, which may never end: submit a task that depends on it instead");
+    throw DeadlockError(
+        driver::format("a task of runtime {} waits for event {} of its own runtime, which may never end: submit a task "
+                       "that depends on it instead",
+                       platform_.number(), number));
 }
 
 bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
@@ -28,9 +31,10 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     // A thread of another runtime's tasks gives its place to another thread while it waits here.
     const engine::Workers::Wait wait;
     if (wait.refused() && !must_wait)
-        throw DeadlockError(std::to_string(engine::Workers::most_waiting) +
-                            " tasks of another runtime wait for this one already, or the system gives no more "
-                            "threads; one more could wait for ever");
+        throw DeadlockError(
+            driver::format("{} tasks of another runtime wait for this one already, or the system gives no more "
+                           "threads; one more could wait for ever",
+                           engine::Workers::most_waiting));
     if (engine::many_cores()) {
         const auto until = clock::now() + engine::spin_time;
         do {
@@ -57,9 +61,9 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
 void RuntimeCore::log_stuck(TaskNumber awaited) noexcept {
     try {
         if (const std::string who = who_waits_.stuck_text(awaited); !who.empty())
-            log::post(log::Level::warn, "no task of runtime " + std::to_string(platform_.number()) +
-                                            " has finished for " + seconds_text(platform_.config().watchdog) + "; " +
-                                            who + "\n" + report(ReportFormat::Text));
+            log::post(log::Level::warn,
+                      driver::format("no task of runtime {} has finished for {}; {}\n{}", platform_.number(),
+                                     seconds_text(platform_.config().watchdog), who, report(ReportFormat::Text)));
     } catch (...) {
         // The wait must not end early for want of a text.
         log::post(log::Level::warn, "a wait takes long, and there is no memory to say why");

@@ -1,5 +1,7 @@
 #include "kmm/runtime/texts/failure_words.hpp"
 
+#include "driver/format.hpp"
+
 #include <utility>
 
 #include "kmm/base/text.hpp"
@@ -74,9 +76,9 @@ std::exception_ptr task_error(TaskFailure failure, const std::exception_ptr& cau
 TaskFailure FailureWords::describe_failure(const graph::TaskTrace& task) const {
     TaskFailure f;
     if (task.info) {
-        f.task.task_name = task.info->name.empty()
-                               ? kind_text(task.info->launcher) + (" at " + to_string(task.info->location))
-                               : task.info->name;
+        f.task.task_name = task.info->name.empty() ? driver::format("{} at {}", kind_text(task.info->launcher),
+                                                                    to_string(task.info->location))
+                                                   : task.info->name;
         f.task.num_chunks = task.info->num_chunks;
         f.task.where = task.info->location;
     }
@@ -103,10 +105,9 @@ void FailureWords::note_thrown_by_kernel(graph::Task& task, std::exception_ptr t
 
 std::string FailureWords::task_text(const graph::Task& task) const {
     if (task.kind == graph::TaskKind::join)
-        return (task.is_barrier ? "the barrier " : "the join ") + std::to_string(task.number);
+        return driver::format("the {} {}", task.is_barrier ? "barrier" : "join", task.number);
     const TaskFailure who = describe_failure(task);
-    return "task \"" + who.task.task_name + "\" chunk " + std::to_string(task.chunk_index) + " of " +
-           std::to_string(who.task.num_chunks) + " on " + who.place;
+    return driver::format("{} on {}", text_of(who.task), who.place);
 }
 
 std::exception_ptr FailureWords::cause_of(graph::RootFailure& root) const {
@@ -148,10 +149,10 @@ std::exception_ptr FailureWords::error_of(graph::Failure& failure) const {
 
 std::exception_ptr FailureWords::device_error(std::uint32_t device, driver::Status status, const char* attempted) {
     try {
-        const std::string text = std::string(attempted) + " on " +
-                                 platform_.place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))) +
-                                 " failed: " + platform_.driver().error_name(status) + " (" +
-                                 platform_.driver().error_text(status) + ")";
+        const std::string text =
+            driver::format("{} on {} failed: {} ({})", attempted,
+                           platform_.place_text(ResourceId(DeviceId(static_cast<std::uint8_t>(device)))),
+                           platform_.driver().error_name(status), platform_.driver().error_text(status));
         return std::make_exception_ptr(GPUDriverException(
             text, driver_kind(platform_.driver().kind()), platform_.ordinals()[device], status.native,
             platform_.driver().error_name(status), status.code == driver::Code::device_lost));

@@ -1,5 +1,7 @@
 #include "kmm/runtime/texts/holders.hpp"
 
+#include "driver/format.hpp"
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -42,12 +44,13 @@ std::string text_of(const Holders& holders) {
     std::string text;
     for (const Holder& h : holders.largest) {
         if (!text.empty()) text += " | ";
-        text += h.name + " " + driver::byte_size_text(h.size_bytes) + " in " + std::to_string(h.chunks) +
-                (h.chunks == 1 ? " chunk" : " chunks");
-        if (h.stale_chunks != 0) text += ", " + std::to_string(h.stale_chunks) + " stale";
-        if (h.refetched_bytes != 0) text += ", " + driver::byte_size_text(h.refetched_bytes) + " fetched again";
+        text += driver::format("{} {} in {}", h.name, driver::byte_size_text(h.size_bytes),
+                               driver::count_text(h.chunks, "chunk"));
+        if (h.stale_chunks != 0) text += driver::format(", {} stale", h.stale_chunks);
+        if (h.refetched_bytes != 0)
+            text += driver::format(", {} fetched again", driver::byte_size_text(h.refetched_bytes));
     }
-    if (holders.others != 0) text += " | " + std::to_string(holders.others) + " more";
+    if (holders.others != 0) text += driver::format(" | {} more", holders.others);
     return text.empty() ? "none" : text;
 }
 

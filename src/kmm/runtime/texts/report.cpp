@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/runtime/texts/holders.hpp"
 
@@ -14,6 +15,8 @@ using driver::byte_size_text;
 using memory::Link;
 
 constexpr double seconds_of(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-9; }
+
+std::string copies_text(std::uint64_t count) { return driver::format("{} {}", count, count == 1 ? "copy" : "copies"); }
 
 /// Copies over one kind of link, and for how long such a link was busy, added over all of them.
 struct LinkFigures {
@@ -33,12 +36,12 @@ struct LinkFigures {
                 {"gigabytes_per_second_while_busy", gigabytes_per_second()}};
     }
     std::string text() const {
-        std::string line = std::string("  link       ") + name + "  " + byte_size_text(copies.bytes) + " in " +
-                           std::to_string(copies.copies) + (copies.copies == 1 ? " copy" : " copies");
+        std::string rate;
         if (busy_seconds > 0)
-            line += ", " + driver::fixed_text(gigabytes_per_second(), 2) + " GB/s while busy (" +
-                    seconds_text(busy_seconds) + ")";
-        return line + "\n";
+            rate = driver::format(", {} GB/s while busy ({})", driver::fixed_text(gigabytes_per_second(), 2),
+                                  seconds_text(busy_seconds));
+        return driver::format("  link       {}  {} in {}{}\n", name, byte_size_text(copies.bytes),
+                              copies_text(copies.copies), rate);
     }
 };
 
@@ -57,10 +60,6 @@ nlohmann::json holders_json(const Holders& holders) {
                         {"stale_chunks", h.stale_chunks},
                         {"refetched_bytes", h.refetched_bytes}});
     return list;
-}
-
-std::string counted(std::uint64_t count, const char* one, const char* many) {
-    return std::to_string(count) + " " + (count == 1 ? one : many);
 }
 
 }  // namespace
@@ -187,32 +186,32 @@ nlohmann::json Reports::Figures::json() const {
 
 std::string Reports::Figures::memory_text(std::size_t m) const {
     const MemoryStats& s = stats.memories[m];
-    return "  memory     " + places[m] + "  in use " + byte_size_text(s.current_bytes) + "  peak " +
-           byte_size_text(s.peak_bytes) + "  limit " + byte_size_text(s.limit_bytes) + "\n             held by " +
-           text_of(memories[m].holders) + "\n";
+    return driver::format("  memory     {}  in use {}  peak {}  limit {}\n             held by {}\n", places[m],
+                          byte_size_text(s.current_bytes), byte_size_text(s.peak_bytes), byte_size_text(s.limit_bytes),
+                          text_of(memories[m].holders));
 }
 
 std::string Reports::Figures::text() const {
-    const auto number = [](std::uint64_t value) { return std::to_string(value); };
-    std::string text = "kmm runtime " + number(runtime) + " on the " + driver + " driver, " +
-                       counted(num_devices, "device", "devices") + ", " +
-                       counted(stats.threads_started, "thread", "threads") + "\n";
-    text += "  tasks      submitted " + number(stats.tasks_submitted) + "  succeeded " + number(stats.tasks_succeeded) +
-            "  failed " + number(stats.tasks_failed) + "  cancelled " + number(stats.tasks_cancelled) + "  kernels " +
-            number(stats.kernels_launched) + "  unfinished " + number(unfinished) + "\n";
-    text += "  waits      " + counted(tasks_waited, "task", "tasks") + " waited for memory, " +
-            seconds_text(waited_seconds) + " together, the longest " + seconds_text(longest_wait_seconds) + "; " +
-            number(waiting_now) + " now\n";
-    for (const LinkFigures& l : links) text += l.text();
-    text += "  gathered   " + byte_size_text(stats.gathered_bytes) + "  snapshots " +
-            byte_size_text(stats.snapshot_bytes) + "\n";
-    text += "  evictions  " + number(stats.evictions) + ": written down " + byte_size_text(stats.evicted_bytes) +
-            ", dropped " + byte_size_text(stats.dropped_clean_bytes) + "; fetched again " +
-            byte_size_text(refetched_bytes) + " in " + counted(refetches, "copy", "copies") + "\n";
-    text += "  blocks     " + counted(stats.allocations, "allocation", "allocations") + ", " +
-            counted(stats.frees, "free", "frees") + "\n";
+    using driver::count_text;
+    std::string text = driver::format("kmm runtime {} on the {} driver, {}, {}\n", runtime, driver,
+                                      count_text(num_devices, "device"), count_text(stats.threads_started, "thread"));
     text +=
-        "  pinned     " + byte_size_text(service.pinned_bytes) + " in " + seconds_text(service.pinning_seconds) + "\n";
+        driver::format("  tasks      submitted {}  succeeded {}  failed {}  cancelled {}  kernels {}  unfinished {}\n",
+                       stats.tasks_submitted, stats.tasks_succeeded, stats.tasks_failed, stats.tasks_cancelled,
+                       stats.kernels_launched, unfinished);
+    text += driver::format("  waits      {} waited for memory, {} together, the longest {}; {} now\n",
+                           count_text(tasks_waited, "task"), seconds_text(waited_seconds),
+                           seconds_text(longest_wait_seconds), waiting_now);
+    for (const LinkFigures& l : links) text += l.text();
+    text += driver::format("  gathered   {}  snapshots {}\n", byte_size_text(stats.gathered_bytes),
+                           byte_size_text(stats.snapshot_bytes));
+    text += driver::format("  evictions  {}: written down {}, dropped {}; fetched again {} in {}\n", stats.evictions,
+                           byte_size_text(stats.evicted_bytes), byte_size_text(stats.dropped_clean_bytes),
+                           byte_size_text(refetched_bytes), copies_text(refetches));
+    text += driver::format("  blocks     {}, {}\n", count_text(stats.allocations, "allocation"),
+                           count_text(stats.frees, "free"));
+    text += driver::format("  pinned     {} in {}\n", byte_size_text(service.pinned_bytes),
+                           seconds_text(service.pinning_seconds));
     for (std::size_t m = 0; m < memories.size(); ++m) text += memory_text(m);
     return text;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "driver/byte_size.hpp"
+#include "driver/format.hpp"
 #include "driver/machine.hpp"
 #include "kmm/base/text.hpp"
 
@@ -10,34 +11,30 @@ namespace kmm::detail {
 
 namespace {
 
+using driver::byte_size_text;
+
 // No machine has so much, and sums of a few such sizes still fit.
 constexpr std::size_t most_sensible = std::size_t{1} << 56;
 
 const char* kind_word(graph::AccessKind kind) {
     switch (kind) {
-    case graph::AccessKind::read: return "read ";
-    case graph::AccessKind::write: return "write ";
+    case graph::AccessKind::read: return "read";
+    case graph::AccessKind::write: return "write";
     case graph::AccessKind::overwrite: break;
     }
-    return "overwrite ";
+    return "overwrite";
 }
 
 /// The size for a KMM_*_MEM variable that would be enough.
 std::string enough_text(std::size_t bytes) {
     constexpr std::size_t mib = std::size_t{1} << 20;
     constexpr std::size_t gib = mib << 10;
-    if (bytes >= gib && bytes % gib == 0) return std::to_string(bytes / gib) + "GiB";
-    return bytes >= mib ? std::to_string((bytes + mib - 1) / mib) + "MiB" : std::to_string(bytes);
+    if (bytes >= gib && bytes % gib == 0) return driver::format("{}GiB", bytes / gib);
+    return bytes >= mib ? driver::format("{}MiB", (bytes + mib - 1) / mib) : std::to_string(bytes);
 }
 
 std::size_t part_of(std::size_t whole, double fraction) {
     return static_cast<std::size_t>(fraction * static_cast<double>(whole));
-}
-
-/// task "axpy" chunk 3 of 10
-std::string name_of(const TaskFailure& who) {
-    return "task \"" + who.task.task_name + "\" chunk " + std::to_string(who.task.chunk_index) + " of " +
-           std::to_string(who.task.num_chunks);
 }
 
 }  // namespace
@@ -75,7 +72,7 @@ std::string ShortageWords::setting_for(memory::MemoryIndex m, std::size_t wanted
         if (wanted <= part_of(machine, defaults.host_memory_fraction)) return "KMM_HOST_MEM=" + enough;
         constexpr std::size_t most_percent = 95;  // a machine must keep some for itself
         const std::size_t percent = wanted / (machine / 100) + 1;
-        return percent > most_percent ? "" : "KMM_HOST_MEM=" + std::to_string(percent) + "% or more";
+        return percent > most_percent ? "" : driver::format("KMM_HOST_MEM={}% or more", percent);
     }
     const std::size_t total = platform_.info().devices()[m.device()].total_memory_size();
     const std::size_t keep_free = std::min(platform_.config().device_memory_keep_free, most_sensible);
@@ -83,11 +80,11 @@ std::string ShortageWords::setting_for(memory::MemoryIndex m, std::size_t wanted
     const std::size_t most = part_of(total, defaults.device_memory_fraction);
     if (wanted > most) return "";
     if (wanted + keep_free <= most) return limit;
-    const std::string less = "KMM_DEVICE_KEEP_FREE=" + std::to_string(most - wanted) + " or less";
+    const std::string less = driver::format("KMM_DEVICE_KEEP_FREE={} or less", most - wanted);
     // A size replaces a percentage, which would stand in the way too.
     const bool other = platform_.config().device_memory_limit < wanted ||
                        platform_.config().device_memory_fraction < defaults.device_memory_fraction;
-    return other ? less + " with " + limit : less;
+    return other ? driver::format("{} with {}", less, limit) : less;
 }
 
 // Virtual devices come out of the host tier, of which they get three quarters at most (set_limits).
@@ -100,7 +97,7 @@ std::string ShortageWords::setting_on_host_driver(memory::MemoryIndex m, std::si
     const std::size_t keep_free = std::min(platform_.config().device_memory_keep_free, most_sensible);
     std::string settings;
     const auto add = [&](const char* variable, std::size_t bytes) {
-        settings += (settings.empty() ? "" : " with ") + std::string(variable) + "=" + enough_text(bytes) + " or more";
+        settings += driver::format("{}{}={} or more", settings.empty() ? "" : " with ", variable, enough_text(bytes));
     };
     if (m.is_host()) {
         // The devices take part of whatever the tier gets: a third of it if their size is left to it, else what they
@@ -135,9 +132,8 @@ std::string ShortageWords::setting_on_host_driver(memory::MemoryIndex m, std::si
 std::string ShortageWords::memory_remedy(memory::MemoryIndex m, std::size_t wanted) const {
     const std::string setting = setting_for(m, wanted);
     if (!setting.empty()) return "smaller chunks | " + setting;
-    return std::string("smaller chunks, or ") +
-           (m.is_host() || platform_.on_host_driver() ? "a machine with more memory" : "a larger device") +
-           ": no setting helps";
+    return driver::format("smaller chunks, or {}: no setting helps",
+                          m.is_host() || platform_.on_host_driver() ? "a machine with more memory" : "a larger device");
 }
 
 std::string ShortageWords::memory_text(const Shortage& s) const {
@@ -149,15 +145,15 @@ std::string ShortageWords::memory_text(const Shortage& s) const {
     } else if (platform_.driver().memory_info(platform_.ordinals()[s.memory.device()], &free_now, &total).ok()) {
         // Ours is what was taken from the driver, used or not.
         const std::size_t taken = total - std::min(total, free_now);
-        others = ", others (programs, runtimes, the driver) " +
-                 driver::byte_size_text(taken - std::min(taken, s.taken_bytes));
+        others = driver::format(", others (programs, runtimes, the driver) {}",
+                                byte_size_text(taken - std::min(taken, s.taken_bytes)));
     }
-    return "total " + driver::byte_size_text(total) + ", limit " +
-           driver::byte_size_text(platform_.limit_bytes(s.memory)) + ", in use " +
-           driver::byte_size_text(s.in_use_bytes) + ", cached but free " +
-           driver::byte_size_text(s.capacity_bytes - s.in_use_bytes) + ", largest free piece " +
-           driver::byte_size_text(s.largest_free_bytes) + others +
-           (free_now == driver::unknown_bytes ? "" : ", free now " + driver::byte_size_text(free_now));
+    const std::string now =
+        free_now == driver::unknown_bytes ? "" : driver::format(", free now {}", byte_size_text(free_now));
+    return driver::format("total {}, limit {}, in use {}, cached but free {}, largest free piece {}{}{}",
+                          byte_size_text(total), byte_size_text(platform_.limit_bytes(s.memory)),
+                          byte_size_text(s.in_use_bytes), byte_size_text(s.capacity_bytes - s.in_use_bytes),
+                          byte_size_text(s.largest_free_bytes), others, now);
 }
 
 /// The field that made the limit what it is.
@@ -166,34 +162,34 @@ std::string ShortageWords::limit_text(memory::MemoryIndex m) const {
     if (m.is_host()) {
         const bool by_limit = platform_.config().host_memory_limit <=
                               part_of(platform_.info().host_memory_size(), platform_.config().host_memory_fraction);
-        field = platform_.on_host_driver() ? (by_limit ? "host_memory_limit less virtual devices "
-                                                       : "host_memory_fraction less virtual devices ")
-                                           : (by_limit ? "host_memory_limit " : "host_memory_fraction ");
+        field = platform_.on_host_driver() ? (by_limit ? "host_memory_limit less virtual devices"
+                                                       : "host_memory_fraction less virtual devices")
+                                           : (by_limit ? "host_memory_limit" : "host_memory_fraction");
     } else if (platform_.limit_bytes(m) == platform_.config().device_memory_limit) {
-        field = "device_memory_limit ";
+        field = "device_memory_limit";
     } else if (!platform_.on_host_driver()) {
-        field = "device_memory_fraction ";
+        field = "device_memory_fraction";
     } else {
         const std::size_t part = part_of(platform_.info().devices()[m.device()].total_memory_size(),
                                          platform_.config().device_memory_fraction);
         field = platform_.limit_bytes(m) + platform_.config().device_memory_keep_free == part
-                    ? "virtual_device_memory "
-                    : "its part of the host tier ";
+                    ? "virtual_device_memory"
+                    : "its part of the host tier";
     }
-    return field + driver::byte_size_text(platform_.limit_bytes(m)) +
-           (m.is_host() ? " (machine total " + driver::byte_size_text(platform_.info().host_memory_size()) + ")"
-                        : " (device total " +
-                              driver::byte_size_text(platform_.info().devices()[m.device()].total_memory_size()) + ")");
+    const std::size_t total =
+        m.is_host() ? platform_.info().host_memory_size() : platform_.info().devices()[m.device()].total_memory_size();
+    return driver::format("{} {} ({} total {})", field, byte_size_text(platform_.limit_bytes(m)),
+                          m.is_host() ? "machine" : "device", byte_size_text(total));
 }
 
 std::string ShortageWords::running_text(const Shortage& s) const {
     std::string text;
     for (const auto& r : s.running) {
         const TaskFailure who = failures_.describe_failure(r->task);
-        text += (text.empty() ? "" : " | ") + name_of(who) + " on " + who.place + " " +
-                driver::byte_size_text(r->size_bytes);
+        text += driver::format("{}{} on {} {}", text.empty() ? "" : " | ", text_of(who.task), who.place,
+                               byte_size_text(r->size_bytes));
     }
-    if (s.more_running != 0) text += " | " + std::to_string(s.more_running) + " more tasks";
+    if (s.more_running != 0) text += driver::format(" | {} more tasks", s.more_running);
     return text.empty() ? "no running task, arrays only" : text;
 }
 
@@ -203,7 +199,7 @@ std::string ShortageWords::remedies_text(const Shortage& s, const std::string& p
     for (const memory::MemoryIndex tier : {s.memory, memory::MemoryIndex::host()}) {
         const std::string setting = setting_for(tier, platform_.limit_bytes(tier) + s.needed_bytes);
         if (tier.is_host() ? s.host_refused : s.refused)
-            settings += " | memory that others give back to " + (tier.is_host() ? std::string("the machine") : place);
+            settings += driver::format(" | memory that others give back to {}", tier.is_host() ? "the machine" : place);
         else if (!setting.empty())
             settings += " | " + setting;
         if (s.memory.is_host()) break;
@@ -216,21 +212,23 @@ std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) cons
     std::string needs;
     for (const Shortage::Need& n : s.needs) {
         if (!needs.empty()) needs += " | ";
-        needs += kind_word(n.kind) + n.array + " chunk " + std::to_string(n.chunk) + " " +
-                 graph::to_text(n.box, n.rank) + " " + driver::byte_size_text(n.size_bytes);
+        needs += driver::format("{} {} chunk {} {} {}", kind_word(n.kind), n.array, n.chunk,
+                                graph::to_text(n.box, n.rank), byte_size_text(n.size_bytes));
     }
     const TaskFailure who = failures_.describe_failure(s.task);
-    std::string text = name_of(who) + (at_submit ? " can never run on " : " found no memory on ") + who.place +
-                       ": needs " + driver::byte_size_text(s.needed_bytes) + " (" + std::to_string(s.needed_bytes) +
-                       " bytes), at most " + driver::byte_size_text(s.usable_bytes) +
-                       " can be used\n  needs: " + needs + "\n  limit: " + limit_text(s.memory) + "\n";
+    std::string text = driver::format(
+        "{} {} {}: needs {} ({} bytes), at most {} can be used\n  needs: {}\n  limit: {}\n", text_of(who.task),
+        at_submit ? "can never run on" : "found no memory on", who.place, byte_size_text(s.needed_bytes),
+        s.needed_bytes, byte_size_text(s.usable_bytes), needs, limit_text(s.memory));
     if (!at_submit)
-        text += "  memory: " + memory_text(s) + "\n  held by: " + running_text(s) +
-                "\n  arrays: " + text_of(*s.holders) + "\n  tiers: host " +
-                driver::byte_size_text(s.host_in_use_bytes) + " of " +
-                driver::byte_size_text(platform_.limit_bytes(memory::MemoryIndex::host())) + ", no disk tier\n";
-    const std::string remedies = at_submit ? memory_remedy(s.memory, s.needed_bytes) : remedies_text(s, who.place);
-    return text + "  try:   " + remedies + "\n  submitted at " + to_string(who.task.where);
+        text +=
+            driver::format("  memory: {}\n  held by: {}\n  arrays: {}\n  tiers: host {} of {}, no disk tier\n",
+                           memory_text(s), running_text(s), text_of(*s.holders), byte_size_text(s.host_in_use_bytes),
+                           byte_size_text(platform_.limit_bytes(memory::MemoryIndex::host())));
+    text += driver::format("  try:   {}\n  submitted at {}",
+                           at_submit ? memory_remedy(s.memory, s.needed_bytes) : remedies_text(s, who.place),
+                           to_string(who.task.where));
+    return text;
 }
 
 OutOfMemory ShortageWords::never_fits(const graph::Task& task, std::size_t bytes) const {

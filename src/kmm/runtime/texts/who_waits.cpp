@@ -1,5 +1,7 @@
 #include "kmm/runtime/texts/who_waits.hpp"
 
+#include "driver/format.hpp"
+
 #include <vector>
 
 #include "driver/byte_size.hpp"
@@ -18,16 +20,17 @@ constexpr std::size_t most_predecessors = 3;
 constexpr std::size_t most_tasks = 5;
 
 std::string lanes_text(const Task& task) {
-    return "waits for " + std::to_string(task.unpassed_fences) + " lanes of devices to reach what it needs";
+    return driver::format("waits for {} lanes of devices to reach what it needs", task.unpassed_fences);
 }
 
 }  // namespace
 
 std::string WhoWaits::memory_text(const Task& task, const memory::Residency& r) {
-    return "waits for memory: misses " + driver::byte_size_text(r.missing_bytes(task)) + " of the " +
-           driver::byte_size_text(needed_bytes(task)) + " that it needs; in use are " +
-           driver::byte_size_text(r.counters(task.memory).current_bytes) + " of " +
-           driver::byte_size_text(platform_.limit_bytes(task.memory));
+    using driver::byte_size_text;
+    return driver::format("waits for memory: misses {} of the {} that it needs; in use are {} of {}",
+                          byte_size_text(r.missing_bytes(task)), byte_size_text(needed_bytes(task)),
+                          byte_size_text(r.counters(task.memory).current_bytes),
+                          byte_size_text(platform_.limit_bytes(task.memory)));
 }
 
 std::string WhoWaits::predecessors_text(const Task& task) {
@@ -46,8 +49,7 @@ std::string WhoWaits::predecessors_text(const Task& task) {
             if (t != nullptr) add(*t);
         });
     }
-    std::string text =
-        std::to_string(unfinished) + (unfinished == 1 ? " unfinished task" : " unfinished tasks") + " before it";
+    std::string text = driver::format("{} before it", driver::count_text(unfinished, "unfinished task"));
     for (std::size_t i = 0; i < shown.size(); ++i) text += (i == 0 ? ": " : ", ") + words_.task_text(*shown[i]);
     if (unfinished > shown.size()) text += ", ...";
     return text;
@@ -91,8 +93,9 @@ std::string WhoWaits::others_text(const Task& awaited, const schedule::Scheduler
             ++more;
     });
     std::string text;
-    for (const Task* t : shown) text += "\n  " + words_.task_text(*t) + ": " + waits_for_text(*t, scheduler);
-    if (more != 0) text += "\n  and " + std::to_string(more) + " more that are ready or running";
+    for (const Task* t : shown)
+        text += driver::format("\n  {}: {}", words_.task_text(*t), waits_for_text(*t, scheduler));
+    if (more != 0) text += driver::format("\n  and {} more that are ready or running", more);
     return text;
 }
 
@@ -101,10 +104,12 @@ std::string WhoWaits::stuck_text(graph::TaskNumber awaited) {
     return turns_.with_everything_read([&](schedule::Scheduler& scheduler, Outgoing&) {
         const Task* const task = books_.table().find(awaited);
         if (task == nullptr) return std::string();
-        std::string text = "a thread waits for " + words_.task_text(*task) + " (event " + std::to_string(awaited);
-        if (task->info && task->info->location.is_known()) text += ", submitted at " + to_string(task->info->location);
-        return text + "), which " + waits_for_text(*task, scheduler) + "\n  " + std::to_string(scheduler.unsettled()) +
-               " tasks are unfinished" + others_text(*task, scheduler);
+        std::string where;
+        if (task->info && task->info->location.is_known())
+            where = driver::format(", submitted at {}", to_string(task->info->location));
+        return driver::format("a thread waits for {} (event {}{}), which {}\n  {} tasks are unfinished{}",
+                              words_.task_text(*task), awaited, where, waits_for_text(*task, scheduler),
+                              scheduler.unsettled(), others_text(*task, scheduler));
     });
 }
 
