@@ -24,13 +24,14 @@
 namespace kmm::driver {
 
 /// What `format` calls: the one name of all this that libkmm_rmm exports.
-[[gnu::visibility("default")]] std::string vformat(fmt::string_view text, fmt::format_args values);
+[[gnu::cold, gnu::visibility("default")]] std::string vformat(fmt::string_view text, fmt::format_args values);
 
 /// `text` with a value in the place of each {}, whatever the program's locale says: integers and strings as they are;
 /// of a double say how: {:f} has six decimals, as std::to_string. A brace of the text is written twice. Values too many
-/// are ignored. Call it as driver::format: an unqualified call may find std::format as well.
+/// are ignored. Call it as driver::format: an unqualified call may find std::format as well. Out of line, so that a
+/// function that may have to refuse something does not pay for the words on its way.
 template<typename... Values>
-[[gnu::visibility("hidden")]] std::string format(fmt::format_string<Values...> text, Values&&... values) {
+[[gnu::cold, gnu::noinline, gnu::visibility("hidden")]] std::string format(fmt::format_string<Values...> text, Values&&... values) {
     return driver::vformat(text, fmt::make_format_args(values...));
 }
 

@@ -20,7 +20,7 @@ using Index = std::int64_t;
 __extension__ using Wide = __int128;
 
 // Only results count, not what lies in between: |value * scale| < 2^126.
-Index apply_wide(Index value, const IndexStage& stage) {
+[[gnu::cold, gnu::noinline]] Index apply_wide(Index value, const IndexStage& stage) {
     const Wide numerator = Wide(value) * stage.scale + stage.offset;
     Wide quotient = numerator / stage.divisor;
     if (numerator % stage.divisor < 0) quotient--;
