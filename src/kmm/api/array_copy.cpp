@@ -204,168 +204,235 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     throw UninitializedRead(array->name(), missing);
 }
 
-void copy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user,
-          DefaultStream stream) {
-    Binding& b = require_binding(array, region, to_user);
-    RuntimeCore& core = *b.runtime;
-    core.books().check_open();
-    if (graph::is_empty(region)) return;
-    if (user == nullptr)
-        throw InvalidArgument(driver::format("{}{}: the pointer to the program's {} elements is null",
-                                             to_user ? "copy_to from " : "copy_from to ", array->name(),
-                                             graph::volume(region)));
+/// One call of copy_to or copy_from. Everything that takes long or can fail comes before the order lock.
+class ArrayCopy {
+  public:
+    ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user)
+        : array_(*array),
+          binding_(require_binding(array, region, to_user)),
+          runtime_(binding_.runtime),
+          core_(*runtime_),
+          region_(region),
+          user_(user),
+          user_strides_(user_strides),
+          to_user_(to_user),
+          name_((to_user ? "copy_to from " : "copy_from to ") + array->name()),
+          batch_(core_) {}
+    ArrayCopy(const ArrayCopy&) = delete;
+    ArrayCopy& operator=(const ArrayCopy&) = delete;
+
+    void run(DefaultStream stream);
+
+  private:
+    void check() const;
+    void make_parts();
+    Task* make_part(std::size_t chunk, graph::SubmitInfoSource& infos);
+    CopyPart& describe_part(Task& task, const Box& box, const Box& part);
+    void check_content() const KMM_REQUIRES(core_.books().order());
+    void gather_writers() KMM_REQUIRES(core_.books().order());
+    void take_places() KMM_REQUIRES(core_.books().order());
+    void number_all() KMM_REQUIRES(core_.books().order());
+
+    const Box& box_of(std::size_t chunk) const { return binding_.layout.chunks()[chunk].box; }
+    Box part_of(std::size_t chunk) const { return graph::intersection(box_of(chunk), region_); }
+
+    ArrayRecord& array_;
+    Binding& binding_;
+    const std::shared_ptr<RuntimeCore> runtime_;
+    RuntimeCore& core_;
+    const Box& region_;
+    std::byte* const user_;
+    const std::int64_t* const user_strides_;
+    const bool to_user_;
+    const std::string name_;
+    DeviceMemory memory_;
+    std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
+    std::vector<std::size_t> chunks_;    ///< that the region meets
+    Batch batch_;
+    std::vector<Task*> parts_;  ///< one for each of `chunks_`
+    Task* gate_ = nullptr;      ///< of a copy out: every chunk that is read is known to be good
+    Task* all_ = nullptr;
+    SourceWriters writers_;
+};
+
+void ArrayCopy::check() const {
+    if (user_ == nullptr)
+        throw InvalidArgument(
+            driver::format("{}: the pointer to the program's {} elements is null", name_, graph::volume(region_)));
     std::int64_t sizes[max_rank];
-    for (std::size_t k = 0; k < array->rank(); ++k) sizes[k] = region.end[k] - region.begin[k];
-    check_reach(to_user ? "copy_to" : "copy_from", array->rank(), sizes, user_strides, array->element_bytes());
-    if (core.inside_own_task() && to_user)
+    for (std::size_t k = 0; k < array_.rank(); ++k) sizes[k] = region_.end[k] - region_.begin[k];
+    check_reach(to_user_ ? "copy_to" : "copy_from", array_.rank(), sizes, user_strides_, array_.element_bytes());
+    if (core_.inside_own_task() && to_user_)
         throw DeadlockError(driver::format("a task of runtime {} copies an array of its own runtime, which may never "
                                            "end: submit a task that reads the array instead",
-                                           core.platform().number()));
-    const std::string name = (to_user ? "copy_to from " : "copy_from to ") + array->name();
-    const DeviceMemory memory = device_memory_at(core, user);
-    std::optional<CallerStream> after;  // recorded now, and waited for on the device
-    if (memory.driver != nullptr) after.emplace(core, memory, stream, name.c_str());
-    const std::shared_ptr<RuntimeCore> keep = b.runtime;
-    auto info = std::make_unique<graph::SubmitInfo>();
-    info->name = name;
-    info->launcher = LauncherInfo::Kind::host;
-    core.admit();
-    graph::TaskNumber last = 0;
+                                           core_.platform().number()));
+}
+
+void ArrayCopy::run(DefaultStream stream) {
+    core_.books().check_open();
+    if (graph::is_empty(region_)) return;
+    check();
+    memory_ = device_memory_at(core_, user_);
+    if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
+    core_.admit();
+    make_parts();
+    std::vector<plan::Request> requests;  // for whoever listens
+    if (core_.listeners().any())
+        for (const std::size_t chunk : chunks_) requests.emplace_back().region = part_of(chunk);
     bool was_idle = false;
-    std::vector<std::size_t> chunks;
-    for (std::size_t i = 0; i < b.layout.chunks().size(); ++i)
-        if (graph::overlaps(b.layout.chunks()[i].box, region)) chunks.push_back(i);
-    info->num_chunks = static_cast<std::uint32_t>(b.layout.chunks().size());
+    graph::TaskNumber last = 0;
+    {
+        const locks::Guard guard(core_.books().order());
+        core_.books().check_open();
+        check_content();
+        if (gate_ != nullptr) gather_writers();
+        take_places();
+        last = all_->number;
+        graph::TaskList joins;
+        was_idle = core_.publish(batch_.tasks, joins, requests.empty() ? nullptr : requests.data());
+    }
+    core_.schedule_published(was_idle);
+    if (core_.inside_own_task()) return;
+    core_.wait_settled(last, nullptr, true);  // the tasks use the program's memory
+    if (to_user_) writers_.throw_failure(core_, last);
+    core_.throw_failure(last);
+}
+
+void ArrayCopy::make_parts() {
+    for (std::size_t i = 0; i < binding_.layout.chunks().size(); ++i)
+        if (graph::overlaps(box_of(i), region_)) chunks_.push_back(i);
+    auto info = std::make_unique<graph::SubmitInfo>();
+    info->name = name_;
+    info->launcher = LauncherInfo::Kind::host;
+    info->num_chunks = static_cast<std::uint32_t>(binding_.layout.chunks().size());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
+    for (const std::size_t chunk : chunks_) parts_.push_back(make_part(chunk, infos));
+    if (to_user_) gate_ = batch_.make();
+    all_ = batch_.make();
+}
 
-    // Everything that takes long or can fail comes before the order lock: inside a task the source is read here.
-    Batch batch(core);
-    std::vector<Task*> parts;
-    for (const std::size_t i : chunks) {
-        const Box& box = b.layout.chunks()[i].box;
-        const Box part = graph::intersection(box, region);
-        Task* t = batch.make();
-        parts.push_back(t);
-        t->kind = TaskKind::host;
-        infos.give_to(t->info);
-        t->chunk_index = static_cast<std::uint32_t>(i);
-        for (std::size_t k = 0; k < std::min(array->rank(), DOMAIN_DIMS); ++k) {
-            t->chunk.offset[k] = part.begin[k];
-            t->chunk.size[k] = part.end[k] - part.begin[k];
+Task* ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
+    const Box& box = box_of(chunk);
+    const Box part = part_of(chunk);
+    Task* const t = batch_.make();
+    t->kind = TaskKind::host;
+    infos.give_to(t->info);
+    t->chunk_index = static_cast<std::uint32_t>(chunk);
+    for (std::size_t k = 0; k < std::min(array_.rank(), DOMAIN_DIMS); ++k) {
+        t->chunk.offset[k] = part.begin[k];
+        t->chunk.size[k] = part.end[k] - part.begin[k];
+    }
+    t->where = ResourceId::host();
+    CopyPart& c = describe_part(*t, box, part);
+    if (core_.inside_own_task()) read_source_now(c);
+    std::int64_t offset = 0;
+    std::int64_t strides[max_rank];
+    row_major_strides(box, strides);
+    for (std::size_t k = 0; k < max_rank; ++k) offset += (part.begin[k] - box.begin[k]) * strides[k];
+    graph::Access& access = t->accesses.emplace_back();
+    access.chunk = &binding_.data->chunks[chunk];
+    access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
+    if (to_user_) {
+        access.needs_content = true;
+    } else {
+        access.kind = AccessKind::overwrite;
+        access.writes_chunk = true;
+        access.replaces_chunk = graph::equal(part, box);
+        access.needs_content = !access.replaces_chunk;
+    }
+    t->layouts.emplace_back();
+    return t;
+}
+
+CopyPart& ArrayCopy::describe_part(Task& task, const Box& box, const Box& part) {
+    CopyPart& c = *new (task.allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
+    c.owned = nullptr;
+    task.payload = &c;
+    task.body = {run_copy_part, destroy_copy_part};
+    c.core = &core_;
+    c.element_bytes = array_.element_bytes();
+    c.access = 0;
+    c.to_user = to_user_;
+    c.user_on_device = memory_.driver == &core_.platform().driver();
+    c.user_device = memory_.ordinal;
+    c.after = after_ ? &*after_ : nullptr;
+    row_major_strides(box, c.chunk_strides);
+    std::int64_t user_offset = 0;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        c.user_strides[k] = k < array_.rank() ? user_strides_[k] : 0;
+        c.sizes[k] = part.end[k] - part.begin[k];
+        user_offset += (part.begin[k] - region_.begin[k]) * c.user_strides[k];
+    }
+    // Axes beyond the rank have one element: the last one is the row that copies run along.
+    for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
+        std::rotate(values, values + array_.rank(), values + max_rank);
+    c.user = user_ + user_offset * static_cast<std::int64_t>(array_.element_bytes());
+    return c;
+}
+
+void ArrayCopy::check_content() const {
+    const auto host = memory::MemoryIndex::host();
+    const std::size_t limit = core_.platform().limit_bytes(host);
+    for (const std::size_t chunk : chunks_) {
+        Box missing;
+        if (to_user_ && !binding_.histories[chunk].covers(part_of(chunk), &missing)) {
+            Region region;
+            for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
+            throw UninitializedRead(array_.name(), region);
         }
-        t->where = ResourceId::host();
-        CopyPart& c = *new (t->allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
-        c.owned = nullptr;
-        t->payload = &c;
-        t->body = {run_copy_part, destroy_copy_part};
-        c.core = &core;
-        c.element_bytes = array->element_bytes();
-        c.access = 0;
-        c.to_user = to_user;
-        c.user_on_device = memory.driver == &core.platform().driver();
-        c.user_device = memory.ordinal;
-        c.after = after ? &*after : nullptr;
-        row_major_strides(box, c.chunk_strides);
-        std::int64_t user_offset = 0, chunk_offset = 0;
-        for (std::size_t k = 0; k < max_rank; ++k) {
-            c.user_strides[k] = k < array->rank() ? user_strides[k] : 0;
-            c.sizes[k] = part.end[k] - part.begin[k];
-            user_offset += (part.begin[k] - region.begin[k]) * c.user_strides[k];
-            chunk_offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[k];
-        }
-        // Axes beyond the rank have one element: the last one is the row that copies run along.
-        for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
-            std::rotate(values, values + array->rank(), values + max_rank);
-        c.user = user + user_offset * static_cast<std::int64_t>(array->element_bytes());
-        if (core.inside_own_task()) read_source_now(c);
-        graph::Access& access = t->accesses.emplace_back();
-        access.chunk = &b.data->chunks[i];
-        access.offset_bytes = static_cast<std::size_t>(chunk_offset) * array->element_bytes();
-        if (to_user) {
-            access.needs_content = true;
+        const std::size_t bytes = Platform::rounded(binding_.block_bytes[chunk]);
+        if (bytes > limit)
+            throw OutOfMemory(
+                host.id(), bytes, 0, limit,
+                driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
+                               array_.name(), bytes, limit, core_.shortages().memory_remedy(host, bytes)));
+    }
+}
+
+// Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with
+// the square of their number, and coming after it twice does no harm.
+void ArrayCopy::gather_writers() {
+    graph::Predecessors of_part;
+    for (const std::size_t chunk : chunks_) {
+        of_part.clear();
+        binding_.histories[chunk].writers(part_of(chunk), of_part);
+        gate_->predecessors.insert(gate_->predecessors.end(), of_part.begin(), of_part.end());
+        writers_.end_part(gate_->predecessors);
+    }
+}
+
+void ArrayCopy::take_places() {
+    writers_.parts.reserve(parts_.size());
+    all_->predecessors.reserve(parts_.size());
+    batch_.tasks.reserve(2 * batch_.made.size());
+    core_.books().begin_taking_places(2 * batch_.made.size());  // a join for each read at most
+    try {
+        number_all();
+    } catch (const std::bad_alloc&) {
+        batch_.lose_order();
+        throw;
+    }
+    batch_.made.clear();
+}
+
+void ArrayCopy::number_all() {
+    if (gate_ != nullptr) batch_.number(gate_);
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+        const Box part = part_of(chunks_[p]);
+        graph::ChunkHistory& history = binding_.histories[chunks_[p]];
+        Task* const t = parts_[p];
+        batch_.number(t);
+        writers_.parts.push_back(t->number);
+        if (to_user_) {
+            history.read(part, t->number, t->predecessors, batch_);
+            graph::add_predecessor(t->predecessors, gate_->number, true);
         } else {
-            access.kind = AccessKind::overwrite;
-            access.writes_chunk = true;
-            access.replaces_chunk = graph::equal(part, box);
-            access.needs_content = !access.replaces_chunk;
+            history.write(part, t->number, false, t->predecessors);
         }
-        t->layouts.emplace_back();
+        all_->predecessors.push_back({t->number, true});
     }
-    std::vector<plan::Request> requests;  // for whoever listens
-    if (core.listeners().emitter().sink() != nullptr) {
-        for (const std::size_t i : chunks)
-            requests.emplace_back().region = graph::intersection(b.layout.chunks()[i].box, region);
-    }
-    SourceWriters writers;
-    Task* const gate = to_user ? batch.make() : nullptr;
-    Task* const all = batch.make();
-    {
-        const locks::Guard guard(core.books().order());
-        core.books().check_open();
-        for (const std::size_t i : chunks) {
-            const Box part = graph::intersection(b.layout.chunks()[i].box, region);
-            Box missing;
-            if (to_user && !b.histories[i].covers(part, &missing)) {
-                Region r;
-                for (std::size_t k = 0; k < array->rank(); ++k) r.emplace_back(missing.begin[k], missing.end[k]);
-                throw UninitializedRead(array->name(), r);
-            }
-            const std::size_t bytes = Platform::rounded(b.block_bytes[i]);
-            const auto host = memory::MemoryIndex::host();
-            if (bytes > core.platform().limit_bytes(host))
-                throw OutOfMemory(
-                    host.id(), bytes, 0, core.platform().limit_bytes(host),
-                    driver::format(
-                        "copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
-                        array->name(), bytes, core.platform().limit_bytes(host),
-                        core.shortages().memory_remedy(host, bytes)));
-        }
-        if (gate != nullptr) {
-            // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time
-            // that grows with the square of their number, and coming after it twice does no harm.
-            graph::Predecessors of_part;
-            for (const std::size_t i : chunks) {
-                of_part.clear();
-                b.histories[i].writers(graph::intersection(b.layout.chunks()[i].box, region), of_part);
-                gate->predecessors.insert(gate->predecessors.end(), of_part.begin(), of_part.end());
-                writers.end_part(gate->predecessors);
-            }
-        }
-        writers.parts.reserve(parts.size());
-        all->predecessors.reserve(parts.size());
-        batch.tasks.reserve(2 * batch.made.size());
-        core.books().begin_taking_places(2 * batch.made.size());  // a join for each read at most
-        try {
-            if (gate != nullptr) batch.number(gate);
-            for (std::size_t p = 0; p < parts.size(); ++p) {
-                const Box part = graph::intersection(b.layout.chunks()[chunks[p]].box, region);
-                graph::ChunkHistory& history = b.histories[chunks[p]];
-                Task* const t = parts[p];
-                batch.number(t);
-                writers.parts.push_back(t->number);
-                if (to_user) {
-                    history.read(part, t->number, t->predecessors, batch);
-                    graph::add_predecessor(t->predecessors, gate->number, true);
-                } else {
-                    history.write(part, t->number, false, t->predecessors);
-                }
-                all->predecessors.push_back({t->number, true});
-            }
-            last = batch.number(all);
-        } catch (const std::bad_alloc&) {
-            batch.lose_order();
-            throw;
-        }
-        batch.made.clear();
-        graph::TaskList joins;
-        was_idle = core.publish(batch.tasks, joins, requests.empty() ? nullptr : requests.data());
-    }
-    core.schedule_published(was_idle);
-    if (core.inside_own_task()) return;
-    core.wait_settled(last, nullptr, true);  // the tasks use the program's memory
-    if (to_user) writers.throw_failure(core, last);
-    core.throw_failure(last);
+    batch_.number(all_);
 }
 
 /// The element follows behind.
@@ -400,12 +467,13 @@ void run_fill(void* payload, TaskContext& context) {
 
 void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides,
                     DefaultStream stream) {
-    copy(array, region, static_cast<std::byte*>(destination), strides, true, stream);
+    ArrayCopy(array, region, static_cast<std::byte*>(destination), strides, true).run(stream);
 }
 
 void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides,
                    DefaultStream stream) {
-    copy(array, region, const_cast<std::byte*>(static_cast<const std::byte*>(source)), strides, false, stream);
+    auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(source));  // only read
+    ArrayCopy(array, region, from, strides, false).run(stream);
 }
 
 EventId array_fill(const ArrayRef& array, const void* value) {

@@ -64,9 +64,9 @@ class Line {
             if (rest_.empty()) fail("the end of a name");
             if (skip("\\u00")) {
                 unsigned byte = 0;
-                const auto [end, code] =
-                    std::from_chars(rest_.data(), rest_.data() + std::min<std::size_t>(2, rest_.size()), byte, 16);
-                if (code != std::errc() || end != rest_.data() + 2) fail("two digits of a character");
+                const std::string_view digits = rest_.substr(0, 2);
+                const auto [end, code] = std::from_chars(digits.begin(), digits.end(), byte, 16);
+                if (code != std::errc() || end != rest_.begin() + 2) fail("two digits of a character");
                 rest_.remove_prefix(2);
                 if (byte >= 0x80) text += static_cast<char>(0xc0 | byte >> 6);
                 text += static_cast<char>(byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte);
