@@ -85,7 +85,7 @@ def check_file(path, known):
                 yield f'{where}: "{included}" is no file under include/'
             if public and LIGHT_ONLY.match(included) and not guarded and not tree.is_interop(path):
                 yield f"{where}: <{included}> in a public header: declare what is needed, or move the code to an interop header"
-            if path.startswith("src/") and included.startswith("fmt/") and not FMT_SOURCES.match(path):
+            if path.startswith("src/") and included.startswith(("fmt/", "spdlog/")) and not FMT_SOURCES.match(path):
                 yield f"{where}: <{included}>: include driver/format.hpp, which keeps fmt inside our libraries"
             if path.startswith("src/") and VENDOR.match(included) and not VENDOR_SOURCES.search(path):
                 yield f"{where}: <{included}>: vendor headers belong into src/driver"

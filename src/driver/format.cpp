@@ -1,7 +1,5 @@
 // Implements format.hpp. The one file that compiles what fmt does: its code is nowhere else. Pure; any thread.
 #define FMT_HEADER_ONLY
-// Without std::locale, which nothing here asks for: where a process mixes two C++ libraries, it crashes.
-#define FMT_STATIC_THOUSANDS_SEPARATOR ','
 #include "driver/format.hpp"
 
 #include <fmt/format.h>

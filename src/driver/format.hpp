@@ -16,6 +16,10 @@
 #define FMT_END_NAMESPACE \
     }                     \
     }
+// Without std::locale, which nothing here asks for: where a process mixes two C++ libraries, it crashes. fmt 9 and 11
+// have a name each for that.
+#define FMT_STATIC_THOUSANDS_SEPARATOR ','
+#define FMT_USE_LOCALE 0
 #include <fmt/core.h>
 
 #include <cstddef>
@@ -31,7 +35,8 @@ namespace kmm::driver {
 /// are ignored. Call it as driver::format: an unqualified call may find std::format as well. Out of line, so that a
 /// function that may have to refuse something does not pay for the words on its way.
 template<typename... Values>
-[[gnu::cold, gnu::noinline, gnu::visibility("hidden")]] std::string format(fmt::format_string<Values...> text, Values&&... values) {
+[[gnu::cold, gnu::noinline, gnu::visibility("hidden")]] std::string format(fmt::format_string<Values...> text,
+                                                                           Values&&... values) {
     return driver::vformat(text, fmt::make_format_args(values...));
 }
 

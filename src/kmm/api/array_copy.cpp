@@ -216,7 +216,6 @@ class ArrayCopy {
           user_(user),
           user_strides_(user_strides),
           to_user_(to_user),
-          name_((to_user ? "copy_to from " : "copy_from to ") + array->name()),
           batch_(core_) {}
     ArrayCopy(const ArrayCopy&) = delete;
     ArrayCopy& operator=(const ArrayCopy&) = delete;
@@ -244,7 +243,7 @@ class ArrayCopy {
     std::byte* const user_;
     const std::int64_t* const user_strides_;
     const bool to_user_;
-    const std::string name_;
+    std::string name_;
     DeviceMemory memory_;
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
     std::vector<std::size_t> chunks_;    ///< that the region meets
@@ -271,6 +270,7 @@ void ArrayCopy::check() const {
 void ArrayCopy::run(DefaultStream stream) {
     core_.books().check_open();
     if (graph::is_empty(region_)) return;
+    name_ = (to_user_ ? "copy_to from " : "copy_from to ") + array_.name();
     check();
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
@@ -327,9 +327,8 @@ Task* ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
     CopyPart& c = describe_part(*t, box, part);
     if (core_.inside_own_task()) read_source_now(c);
     std::int64_t offset = 0;
-    std::int64_t strides[max_rank];
-    row_major_strides(box, strides);
-    for (std::size_t k = 0; k < max_rank; ++k) offset += (part.begin[k] - box.begin[k]) * strides[k];
+    for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
+        offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[max_rank - array_.rank() + k];
     graph::Access& access = t->accesses.emplace_back();
     access.chunk = &binding_.data->chunks[chunk];
     access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
@@ -386,7 +385,7 @@ void ArrayCopy::check_content() const {
             throw OutOfMemory(
                 host.id(), bytes, 0, limit,
                 driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
-                               array_.name(), bytes, limit, core_.shortages().memory_remedy(host, bytes)));
+                               array_.name(), bytes, limit, core_.shortage_words().memory_remedy(host, bytes)));
     }
 }
 

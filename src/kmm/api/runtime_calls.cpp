@@ -4,6 +4,7 @@
 #include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/process_report.hpp"
+#include "kmm/engine/device_error.hpp"
 #include "kmm/runtime/runtime_core.hpp"
 
 namespace kmm::detail {
@@ -108,7 +109,7 @@ void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) 
                               : launcher.mode == LauncherInfo::Mode::hip ? driver::Kind::hip
                                                                          : driver::Kind::host;
     if (launcher.kind != LauncherInfo::Kind::kernel || mode == core.platform().driver().kind()) return;
-    const char* compiled = mode == driver::Kind::cuda ? "cuda" : mode == driver::Kind::hip ? "hip" : "host";
+    const char* const compiled = driver_text(mode);
     const std::string remedy =
         core.platform().driver().kind() == driver::Kind::host
             ? driver::format(

@@ -357,7 +357,7 @@ void Submission::Draft::describe_tasks() {
             if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
         }
         if (bytes <= core->platform().limit_bytes(t.memory)) continue;
-        throw core->shortages().never_fits(t, bytes);
+        throw core->shortage_words().never_fits(t, bytes);
     }
 }
 

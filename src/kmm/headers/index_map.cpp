@@ -19,7 +19,8 @@ namespace {
 using Index = std::int64_t;
 __extension__ using Wide = __int128;
 
-// Only results count, not what lies in between: |value * scale| < 2^126.
+// Only results count, not what lies in between: |value * scale| < 2^126. Not inlined: apply() is called for each axis
+// of each task.
 [[gnu::cold, gnu::noinline]] Index apply_wide(Index value, const IndexStage& stage) {
     const Wide numerator = Wide(value) * stage.scale + stage.offset;
     Wide quotient = numerator / stage.divisor;

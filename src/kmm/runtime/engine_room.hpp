@@ -1,8 +1,8 @@
 // The threads that carry out what the scheduler decides: those of devices, launchers, the host pool, the memory
 // service.
 //
-// Owns: these, and the lanes. Must not know: the scheduler, words, who publishes tasks. Started and ended by the thread
-// that makes the runtime, and the one that ends it.
+// Owns: these, and the lanes. Must not know: what the scheduler decides, words, who publishes tasks. Started and ended
+// by the thread that makes the runtime, and the one that ends it.
 #pragma once
 
 #include <memory>

@@ -5,8 +5,8 @@
 // settled when nothing of it runs any more and what it comes after is settled, so that whoever waited for it may free
 // what it used.
 //
-// Owns: tasks that had not settled, payloads and arrays that are to be destroyed later. Must not know: messages that
-// were not read. Whoever has the baton, but for what says otherwise; allocates nothing.
+// Owns: tasks that had not settled, payloads and arrays that are to be destroyed later. Must not know: the
+// message queue. Whoever has the baton, but for what says otherwise; allocates nothing.
 #pragma once
 
 #include <atomic>

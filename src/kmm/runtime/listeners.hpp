@@ -48,7 +48,8 @@ class Listeners {
     const Platform& platform_;
     trace::Emitter emitter_;
     locks::Mutex mutex_;
-    std::unique_ptr<trace::Collector> collector_;  ///< outlives the threads that tell it; made when it is asked for
+    /// Outlives the threads that tell it; made when it is asked for.
+    std::unique_ptr<trace::Collector> collector_ KMM_GUARDED_BY(mutex_);
     const trace::Consumer* writer_ KMM_GUARDED_BY(mutex_) = nullptr;  ///< of the trace that is being written
 };
 

@@ -1,6 +1,6 @@
 // What a runtime stands on: driver, devices, how much of each memory it may use, configuration.
 //
-// Owns: these; they do not change once the runtime's threads run. Must not know: tasks, arrays, the scheduler. Any
+// Owns: these; they do not change once the runtime has started. Must not know: tasks, arrays, the scheduler. Any
 // thread.
 #pragma once
 
@@ -53,7 +53,7 @@ class Platform {
 
     std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
 
-    // ---- before the threads run
+    // ---- while the runtime starts
     /// The system gave no more threads.
     void set_host_threads(std::size_t given) noexcept { config_.host_threads = given; }
     void turn_nvtx_off() noexcept { config_.nvtx = false; }

@@ -38,7 +38,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     const Platform& platform() const noexcept { return platform_; }
     TaskBooks& books() noexcept { return books_; }
     const FailureWords& words() const noexcept { return words_; }
-    const ShortageWords& shortages() const noexcept { return shortages_; }
+    const ShortageWords& shortage_words() const noexcept { return shortage_words_; }
     Listeners& listeners() noexcept { return listeners_; }
     UserCopies& user_copies() noexcept { return reports_.user_copies(); }
 
@@ -93,11 +93,12 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     void log_undelivered() noexcept;
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
 
-    // Each part knows those before it; `engine_` comes last of those that run, and ends first.
+    // Each part knows those before it, but that `turns_` and `engine_` know each other, through interfaces. The
+    // scheduler's thread ends first, then those of the engine.
     Platform platform_;
     TaskBooks books_;
     FailureWords words_;
-    ShortageWords shortages_;
+    ShortageWords shortage_words_;
     Listeners listeners_;
     SchedulerTurns turns_;
     EngineRoom engine_;

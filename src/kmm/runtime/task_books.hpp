@@ -47,8 +47,8 @@ class TaskBooks {
     }
     /// CL in the child of a fork: the runtime's threads do not exist there, and its locks may be held for ever.
     void refuse_after_fork() const;
-    /// Nothing more is taken. Under the order lock; returns whether that was so before.
-    bool close() noexcept { return closed_.exchange(true); }
+    /// Nothing more is taken. Under the order lock, or when no handle is left.
+    void close() noexcept { closed_.store(true); }
     bool is_closed() const noexcept { return closed_.load(); }
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from
     /// here on until they are published nothing can fail. Throws std::bad_alloc.
@@ -119,7 +119,7 @@ class TaskBooks {
 
     [[noreturn]] void throw_not_open() const;
 
-    // What every submit and every turn of the scheduler look at: among what does not change, away from locks.
+    // What every submit and every turn of the scheduler look at: on a cache line with what does not change.
     const std::uint16_t runtime_number_;
     std::atomic<bool> closed_{false};
     std::atomic<bool> distrusted_{false};
@@ -128,7 +128,7 @@ class TaskBooks {
     const std::exception_ptr no_host_memory_;
     std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from given_up_from_ on
 
-    locks::Mutex order_;
+    alignas(64) locks::Mutex order_;
     std::atomic<std::uint64_t> num_arrays_{0};  ///< that were ever bound
     graph::TaskPool pool_;
     graph::TaskTable table_;

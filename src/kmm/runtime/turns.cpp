@@ -45,10 +45,6 @@ SchedulerTurns::SchedulerTurns(const Platform& platform, TaskBooks& books, Failu
     outgoing_.connect(*scheduler_);
 }
 
-SchedulerTurns::~SchedulerTurns() {
-    if (has_started()) end();
-}
-
 void SchedulerTurns::start() {
     thread_ = std::thread([this] {
         const engine::RuntimeThread mark(platform_.runtime_mark());
@@ -75,7 +71,7 @@ void SchedulerTurns::run() {
 }
 
 void SchedulerTurns::hand_over_no_more() noexcept {
-    while (!baton_.try_take()) std::this_thread::yield();
+    take_baton();
     ends_ = true;
     let_go_of_baton();
 }

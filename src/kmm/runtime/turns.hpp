@@ -27,12 +27,12 @@ class SchedulerTurns final : public engine::Mailbox {
                    EngineRoom& engine, const trace::Emitter& emitter);
     SchedulerTurns(const SchedulerTurns&) = delete;
     SchedulerTurns& operator=(const SchedulerTurns&) = delete;
-    ~SchedulerTurns();
 
     /// Begins the thread. Throws std::system_error.
     void start();
     bool has_started() const noexcept { return thread_.joinable(); }
-    /// Reads every message, and ends the thread. When every task has settled.
+    /// Reads every message, and ends the thread. When every task has settled, and before the engine ends; to be called
+    /// if it was started.
     void end() noexcept;
 
     /// Which lanes there are, which does not change: for whoever feeds them. Nothing else may be asked of it here.
@@ -85,6 +85,9 @@ class SchedulerTurns final : public engine::Mailbox {
         scheduler_->dispatch();
         outgoing_.flush();
     }
+    void take_baton() noexcept KMM_ACQUIRE(baton_) {
+        while (!baton_.try_take()) std::this_thread::yield();
+    }
     void let_go_of_baton() noexcept KMM_RELEASE(baton_);
     void log_news(const Outgoing::News& news) const noexcept;
 
@@ -94,7 +97,7 @@ class SchedulerTurns final : public engine::Mailbox {
     EngineRoom& engine_;
     const trace::Emitter& emitter_;
 
-    engine::MessageQueue message_queue_;
+    alignas(64) engine::MessageQueue message_queue_;  // apart from what does not change
     engine::Baton baton_;
     graph::Vector<engine::Message> messages_ KMM_GUARDED_BY(baton_);
     std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
@@ -121,13 +124,13 @@ struct SchedulerTurns::Release {
 
 // Unchecked: clang does not see that `f`, which says that it needs the baton, needs this one.
 template<typename F> auto SchedulerTurns::with_baton(F&& f) KMM_UNCHECKED_LOCKS {
-    while (!baton_.try_take()) std::this_thread::yield();
+    take_baton();
     const Release release(*this);
     return f(*scheduler_, outgoing_);
 }
 
 template<typename F> auto SchedulerTurns::with_everything_read(F&& f) KMM_UNCHECKED_LOCKS {
-    while (!baton_.try_take()) std::this_thread::yield();
+    take_baton();
     const Release release(*this);
     if (!message_queue_.empty()) turn_or_give_up();
     return f(*scheduler_, outgoing_);

@@ -65,8 +65,8 @@ class Line {
             if (skip("\\u00")) {
                 unsigned byte = 0;
                 const std::string_view digits = rest_.substr(0, 2);
-                const auto [end, code] = std::from_chars(digits.begin(), digits.end(), byte, 16);
-                if (code != std::errc() || end != rest_.begin() + 2) fail("two digits of a character");
+                const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+                if (code != std::errc() || end != digits.data() + 2) fail("two digits of a character");
                 rest_.remove_prefix(2);
                 if (byte >= 0x80) text += static_cast<char>(0xc0 | byte >> 6);
                 text += static_cast<char>(byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte);

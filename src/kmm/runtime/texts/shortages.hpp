@@ -1,6 +1,7 @@
 // What is known of a memory at the moment in which a task finds none, for the error that it gets.
 //
-// Owns: who held each memory when it was last looked at. Must not know: words. Whoever has the baton.
+// Owns: who held each memory when it was last looked at. Makes no words: it only says whose task they are. Whoever
+// has the baton.
 #pragma once
 
 #include <cstdint>
