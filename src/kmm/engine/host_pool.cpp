@@ -53,7 +53,7 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
 }
 
 // A thread of the pool that pushes while it helps the scheduler takes the first task itself.
-void HostPool::push(graph::Task& task) { enqueue(task, helping == this); }
+void HostPool::push(std::span<graph::Task* const> tasks) { enqueue(tasks, helping == this); }
 
 void HostPool::run() {
     const RuntimeThread mark(runtime_);

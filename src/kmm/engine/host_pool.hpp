@@ -50,8 +50,8 @@ class HostPool final : public Workers {
              const trace::Emitter& emitter, bool nvtx);
     ~HostPool() { end_threads(); }
 
-    /// A task to run, or a settled one whose payload is to be destroyed.
-    void push(graph::Task& task);
+    /// Tasks to run, or settled ones whose payloads are to be destroyed: all of them, or none if it throws.
+    void push(std::span<graph::Task* const> tasks);
 
   private:
     void run() override;

@@ -69,12 +69,12 @@ void Workers::end_threads() noexcept KMM_UNCHECKED_LOCKS {
     for (std::thread& t : gone_) t.join();
 }
 
-void Workers::enqueue(graph::Task& task, bool takes_one_itself) {
+void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself) {
     std::size_t num_woken = 0;
     {
         const locks::Guard guard(mutex_);
+        queue_.insert(queue_.end(), tasks.begin(), tasks.end());  // without room for all nothing changes
         if (takes_one_itself) end_task();
-        queue_.push_back(&task);
         num_woken = wake_ups_.for_tasks(queue_.size() - static_cast<std::size_t>(takes_one_itself));
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();
     }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <list>
+#include <span>
 #include <thread>
 
 #include "driver/locks.hpp"
@@ -80,8 +81,13 @@ class Workers {
     void start_most(std::size_t num_threads);
     /// For the destructor of the last class, at its beginning: ends the threads when the queue is empty.
     void end_threads() noexcept;
-    /// `takes_one_itself`: the calling thread is about to take the first task in the queue.
-    void enqueue(graph::Task& task, bool takes_one_itself);
+    /// All of them, or none if it throws; one lock for all. `takes_one_itself`: the calling thread is about to take the
+    /// first task in the queue.
+    void enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself);
+    void enqueue(graph::Task& task, bool takes_one_itself) {
+        graph::Task* const one = &task;
+        enqueue({&one, 1}, takes_one_itself);
+    }
     /// The next task; null: the thread must end.
     graph::Task* take();
     /// What a thread does: takes until there is none.

@@ -14,13 +14,8 @@ constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 void Outgoing::flush() {
     for (std::size_t d = 0; d < instructions_.size(); ++d)
         if (!instructions_[d].empty()) engine_.device_threads()[d]->push(instructions_[d]);
-    std::size_t pushed = 0;
-    try {
-        for (; pushed < to_host_.size(); ++pushed) engine_.host_pool().push(*to_host_[pushed]);
-    } catch (const std::bad_alloc&) {
-        to_host_.erase(to_host_.begin(), to_host_.begin() + static_cast<std::ptrdiff_t>(pushed));
-        throw;  // what is left in the lists was not handed out
-    }
+    if (to_host_.empty()) return;
+    engine_.host_pool().push(to_host_);
     to_host_.clear();
 }
 

@@ -239,7 +239,11 @@ TEST(HostPool, runs_functions_in_order_and_tells_of_each_when_what_it_captured_i
     mailbox.on_help = [&] { ++helps; };
     {
         HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false);
-        for (HostTask& t : tasks) pool.push(t.record);
+        std::vector<Task*> records;
+        for (HostTask& t : tasks) records.push_back(&t.record);
+        const std::span<Task* const> all(records);
+        pool.push(all.first(1));
+        pool.push(all.subspan(1));
         for (std::size_t i = 0; i < tasks.size(); ++i) {
             const Message m = mailbox.next();
             EXPECT_EQ(m.what, Message::What::host_done);
@@ -264,7 +268,8 @@ TEST(HostPool, of_a_task_that_was_cancelled_only_what_it_captured_is_destroyed) 
     task.record.state = kmm::graph::TaskState::settled;
     {
         HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false);
-        pool.push(task.record);
+        Task* const record = &task.record;
+        pool.push({&record, 1});
     }
     EXPECT_FALSE(ran);
     EXPECT_TRUE(task.destroyed);

@@ -26,6 +26,17 @@ class Pool final : public Workers {
         enqueue(functions_[n].task, takes_one_itself);
     }
 
+    /// So many that do the same, queued at once.
+    void push_together(std::size_t count, const std::function<void()>& function, bool takes_one_itself = false) {
+        std::vector<Task*> tasks;
+        for (std::size_t i = 0; i < count; ++i) {
+            Function& f = functions_[num_pushed_.fetch_add(1)];
+            f.run = function;
+            tasks.push_back(&f.task);
+        }
+        enqueue(tasks, takes_one_itself);
+    }
+
   private:
     static constexpr std::size_t room = 1 << 16;
     struct Function {
@@ -119,6 +130,30 @@ TEST(WorkersWake, what_a_task_leaves_to_its_own_thread_runs_though_nobody_is_wok
             pool.push([&] { done.count_down(); }, true);
             done.count_down();
         });
+        done.wait();
+    }
+}
+
+TEST(WorkersWake, tasks_that_are_queued_together_find_all_threads) {
+    constexpr int num_threads = 16;
+    Pool pool(num_threads);
+    for (int round = 0; round < 100; ++round) {
+        std::latch all_run(num_threads);
+        std::latch done(num_threads + 1);
+        const auto waits_for_all = [&] {
+            all_run.arrive_and_wait();
+            done.count_down();
+        };
+        const bool from_a_task = round % 2 == 1;
+        if (from_a_task) {
+            pool.push([&] {
+                pool.push_together(num_threads, waits_for_all, true);
+                done.count_down();
+            });
+        } else {
+            pool.push_together(num_threads, waits_for_all);
+            done.count_down();
+        }
         done.wait();
     }
 }
