@@ -47,8 +47,13 @@ const TaskStream* TaskScope::stream() noexcept { return current_stream; }
 // ---------------------------------------------------------------------------------------------------- host functions
 
 HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_views, Mailbox& mailbox,
-                   const trace::Emitter& emitter, bool nvtx)
-    : runtime_(runtime), device_views_(device_views), mailbox_(mailbox), emitter_(emitter), nvtx_(nvtx) {
+                   const trace::Emitter& emitter, bool nvtx, bool leaves_turns)
+    : runtime_(runtime),
+      device_views_(device_views),
+      mailbox_(mailbox),
+      emitter_(emitter),
+      nvtx_(nvtx),
+      leaves_turns_(leaves_turns) {
     start_most(num_threads);
 }
 
@@ -57,8 +62,12 @@ void HostPool::push(std::span<graph::Task* const> tasks) { enqueue(tasks, helpin
 
 void HostPool::run() {
     const RuntimeThread mark(runtime_);
-    while (graph::Task* const task = take()) {
+    while (graph::Task* task = take()) {
         execute(*task);
+        while (leaves_turns_ && (task = take_another()) != nullptr) {
+            mailbox_.leave_turn();
+            execute(*task);
+        }
         helping = this;
         mailbox_.help();
         helping = nullptr;

@@ -44,10 +44,12 @@ class TaskScope {
 
 class HostPool final : public Workers {
   public:
-    /// `device_views`: code may dereference device views (host driver). Fewer threads where the system gives no more,
-    /// and then some are left to others; throws std::system_error if it gives none.
+    /// `device_views`: code may dereference device views (host driver). `leaves_turns`: while tasks are queued a thread
+    /// takes the next one, and leaves the scheduler to its own thread, which needs a core, and has the schedule in its
+    /// caches. Fewer threads where the system gives no more, and then some are left to others; throws std::system_error
+    /// if it gives none.
     HostPool(std::size_t num_threads, const void* runtime, bool device_views, Mailbox& mailbox,
-             const trace::Emitter& emitter, bool nvtx);
+             const trace::Emitter& emitter, bool nvtx, bool leaves_turns);
     ~HostPool() { end_threads(); }
 
     /// Tasks to run, or settled ones whose payloads are to be destroyed: all of them, or none if it throws.
@@ -62,6 +64,7 @@ class HostPool final : public Workers {
     Mailbox& mailbox_;
     const trace::Emitter& emitter_;
     const bool nvtx_;
+    const bool leaves_turns_;
 };
 
 /// Runs device functions of one device. Each runs on a launcher lane, and may block in a library. A thread whose

@@ -119,6 +119,8 @@ class Mailbox {
     virtual void lost() noexcept = 0;
     /// Runs the scheduler on this thread if nobody does and there is something to do.
     virtual void help() noexcept = 0;
+    /// The same on the scheduler's own thread, for a thread that has something else to do. Wakes it if it sleeps.
+    virtual void leave_turn() noexcept = 0;
     /// Takes memory that was reported as grown back from the scheduler, if all of it is free; `*users` is what on a
     /// device still uses it. Waits for a turn of the scheduler.
     virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,

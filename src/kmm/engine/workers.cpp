@@ -103,6 +103,22 @@ graph::Task* Workers::take() {
     return task;
 }
 
+graph::Task* Workers::take_another() {
+    graph::Task* task = nullptr;
+    std::size_t num_woken = 0;
+    {
+        const locks::Guard guard(mutex_);
+        if (queue_.empty() || surplus_ > 0) return nullptr;
+        end_task();
+        task = queue_.front();
+        queue_.pop_front();
+        task_begun = wake_ups_.task_begins();
+        num_woken = wake_ups_.for_tasks(queue_.size());
+    }
+    wake(num_woken);
+    return task;
+}
+
 /// Under the lock.
 void Workers::end_task() noexcept {
     if (const auto begun = std::exchange(task_begun, std::nullopt)) wake_ups_.task_ends(*begun);

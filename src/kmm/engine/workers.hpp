@@ -90,6 +90,8 @@ class Workers {
     }
     /// The next task; null: the thread must end.
     graph::Task* take();
+    /// The next task if there is one now; null also where the thread is one too many.
+    graph::Task* take_another();
     /// What a thread does: takes until there is none.
     virtual void run() = 0;
 

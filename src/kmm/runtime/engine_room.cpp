@@ -1,5 +1,7 @@
 #include "kmm/runtime/engine_room.hpp"
 
+#include "kmm/engine/sleeper.hpp"
+
 namespace kmm::detail {
 
 EngineRoom::~EngineRoom() { end_threads(); }
@@ -26,8 +28,9 @@ void EngineRoom::start(const schedule::Scheduler& scheduler, engine::Mailbox& ma
 
 std::size_t EngineRoom::start_host_pool(engine::Mailbox& mailbox) {
     const RuntimeConfig& config = platform_.config();
-    host_pool_ = std::make_unique<engine::HostPool>(config.host_threads, platform_.runtime_mark(),
-                                                    platform_.on_host_driver(), mailbox, emitter_, config.nvtx);
+    host_pool_ =
+        std::make_unique<engine::HostPool>(config.host_threads, platform_.runtime_mark(), platform_.on_host_driver(),
+                                           mailbox, emitter_, config.nvtx, engine::many_cores());
     return host_pool_->size();
 }
 

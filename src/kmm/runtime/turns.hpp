@@ -59,6 +59,7 @@ class SchedulerTurns final : public engine::Mailbox {
     void post(engine::Message&& message) override;
     void lost() noexcept override;
     void help() noexcept override;
+    void leave_turn() noexcept override { sleeper_.wake(); }
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
                               std::size_t wanted_bytes, bool at_once) override;

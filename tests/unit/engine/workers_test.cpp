@@ -238,7 +238,7 @@ TEST(HostPool, runs_functions_in_order_and_tells_of_each_when_what_it_captured_i
     std::atomic<std::size_t> helps{0};
     mailbox.on_help = [&] { ++helps; };
     {
-        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false);
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false, false);
         std::vector<Task*> records;
         for (HostTask& t : tasks) records.push_back(&t.record);
         const std::span<Task* const> all(records);
@@ -260,6 +260,30 @@ TEST(HostPool, runs_functions_in_order_and_tells_of_each_when_what_it_captured_i
     EXPECT_TRUE(mailbox.empty());
 }
 
+TEST(HostPool, threads_leave_turns_to_the_scheduler_while_tasks_are_queued) {
+    constexpr std::size_t num_tasks = 10;
+    FakeMailbox mailbox;
+    int runtime = 0;
+    std::deque<HostTask> tasks;
+    std::vector<std::string> happened;
+    for (std::size_t i = 0; i < num_tasks; ++i) tasks.emplace_back([&] { happened.emplace_back("ran"); });
+    mailbox.on_leave_turn = [&] { happened.emplace_back("left"); };
+    mailbox.on_help = [&] { happened.emplace_back("helped"); };
+    {
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false, true);
+        std::vector<Task*> records;
+        for (HostTask& t : tasks) records.push_back(&t.record);
+        pool.push(records);
+    }
+    std::vector<std::string> expected;
+    for (std::size_t i = 0; i < num_tasks; ++i) {
+        if (i != 0) expected.emplace_back("left");
+        expected.emplace_back("ran");
+    }
+    expected.emplace_back("helped");
+    EXPECT_EQ(happened, expected) << "of what the last one has told, the thread makes something itself";
+}
+
 TEST(HostPool, of_a_task_that_was_cancelled_only_what_it_captured_is_destroyed) {
     FakeMailbox mailbox;
     int runtime = 0;
@@ -267,7 +291,7 @@ TEST(HostPool, of_a_task_that_was_cancelled_only_what_it_captured_is_destroyed) 
     HostTask task([&] { ran = true; });
     task.record.state = kmm::graph::TaskState::settled;
     {
-        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false);
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false, false);
         Task* const record = &task.record;
         pool.push({&record, 1});
     }
