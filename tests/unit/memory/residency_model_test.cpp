@@ -1,0 +1,592 @@
+// Residency against a machine that does what it is told, in any order that the fences allow: random tasks, growth,
+// refusals, evictions, reclaims and arrays that go, on one host and two linked or unlinked devices.
+//
+// The machine has memories whose content is remembered in units, lanes on which copies and tasks stand in order, and
+// tasks without a position (host tasks, device functions). A step executes the head of any lane whose waits have
+// passed. What a task or a copy finds at its source must be what the program's order says; so a wait that is missing, a
+// block that is given to somebody else too early, and a newest version that is dropped all show as a wrong value.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kmm/memory/residency.hpp"
+
+namespace {
+
+using kmm::detail::AccessKind;
+using kmm::graph::Access;
+using kmm::graph::Fence;
+using kmm::graph::FenceSet;
+using kmm::graph::LaneId;
+using kmm::graph::Position;
+using kmm::graph::Task;
+using kmm::memory::AddressRange;
+using kmm::memory::Array;
+using kmm::memory::Chunk;
+using kmm::memory::MemoryIndex;
+using kmm::memory::PerMemory;
+using kmm::memory::Placement;
+using kmm::memory::Requests;
+using kmm::memory::Residency;
+
+constexpr std::size_t unit = kmm::memory::heap_alignment;
+constexpr MemoryIndex host = MemoryIndex::host();
+
+/// What the program wrote last: one number for each write, 0 for none.
+using Value = std::uint64_t;
+constexpr Value garbage = ~Value{0};
+
+/// The memories: a value for each unit that was ever given.
+class Memories {
+  public:
+    explicit Memories(std::size_t num_devices) {
+        bases_.resize_for_devices(num_devices);
+        contents_.resize_for_devices(num_devices);
+        for (const MemoryIndex m : bases_.memories()) bases_[m] = (std::uintptr_t{m.index()} + 1) << 32;
+    }
+    std::uintptr_t give(MemoryIndex m, std::size_t bytes) {
+        const std::uintptr_t address = bases_[m] + contents_[m].size() * unit;
+        contents_[m].resize(contents_[m].size() + bytes / unit, garbage);
+        return address;
+    }
+    void set(MemoryIndex m, std::uintptr_t address, std::size_t bytes, Value value) {
+        for (Value& v : range(m, address, bytes)) v = value;
+    }
+    /// The value of all of it, or garbage.
+    Value get(MemoryIndex m, std::uintptr_t address, std::size_t bytes) {
+        const std::span<Value> values = range(m, address, bytes);
+        return std::all_of(values.begin(), values.end(), [&](Value v) { return v == values.front(); }) ? values.front()
+                                                                                                       : garbage;
+    }
+
+  private:
+    std::span<Value> range(MemoryIndex m, std::uintptr_t address, std::size_t bytes) {
+        const std::size_t first = (address - bases_[m]) / unit;
+        const std::size_t count = (bytes + unit - 1) / unit;
+        EXPECT_LE(first + count, contents_[m].size()) << "an address that nobody gave";
+        return std::span(contents_[m]).subspan(first, count);
+    }
+    PerMemory<std::uintptr_t> bases_;
+    PerMemory<std::vector<Value>> contents_;
+};
+
+struct Dice {
+    explicit Dice(std::uint64_t seed) : random(seed) {}
+    std::size_t below(std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random); }
+    bool one_in(std::size_t n) { return below(n) == 0; }
+    std::mt19937_64 random;
+};
+
+/// What stands on lanes, and executes when its waits have passed.
+class Lanes {
+  public:
+    Fence put(LaneId lane, const FenceSet& waits, std::function<void()> work) {
+        Lane& l = lanes_[lane];
+        const Fence fence{lane, l.completed + l.work.size() + 1};
+        l.work.push_back({std::vector<Fence>(waits.begin(), waits.end()), std::move(work)});
+        return fence;
+    }
+    bool passed(Fence fence) const {
+        const auto at = lanes_.find(fence.lane);
+        return at != lanes_.end() && at->second.completed >= fence.position;
+    }
+    bool passed(const FenceSet& fences) const {
+        return std::all_of(fences.begin(), fences.end(), [&](const Fence& f) { return passed(f); });
+    }
+    bool empty() const {
+        return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& entry) { return entry.second.work.empty(); });
+    }
+    /// The head of a lane that may execute now. False: there is none.
+    bool execute_one(Dice& dice) {
+        std::vector<Lane*> ready;
+        for (auto& [id, lane] : lanes_)
+            if (!lane.work.empty() && std::all_of(lane.work.front().waits.begin(), lane.work.front().waits.end(),
+                                                  [&](const Fence& f) { return passed(f); }))
+                ready.push_back(&lane);
+        if (ready.empty()) return false;
+        Lane& lane = *ready[dice.below(ready.size())];
+        lane.work.front().work();
+        lane.work.pop_front();
+        ++lane.completed;
+        return true;
+    }
+
+  private:
+    struct Work {
+        std::vector<Fence> waits;
+        std::function<void()> work;
+    };
+    struct Lane {
+        std::deque<Work> work;
+        Position completed = 0;
+    };
+    std::map<LaneId, Lane> lanes_;
+};
+
+/// What the program's order says of a chunk.
+struct Expected {
+    Value value = 0;
+    std::vector<Fence> writers;  ///< of the latest write
+    std::vector<Fence> readers;  ///< since
+    bool is_poisoned = false;    ///< who was to write it gave up: nobody reads it before it is replaced
+};
+
+class Machine final : public Requests {
+  public:
+    Machine(std::uint64_t seed, std::size_t num_devices)
+        : dice_(seed), num_devices_(num_devices), memories_(num_devices), all_linked_(dice_.one_in(2)) {
+        PerMemory<std::size_t> limits;
+        limits.resize_for_devices(num_devices);
+        for (const MemoryIndex m : limits.memories())
+            limits[m] = (m.is_host() ? 96 + dice_.below(64) : 8 + dice_.below(24)) * unit;
+        residency_ = std::make_unique<Residency>(*this, limits);
+    }
+
+    /// Runs so many random steps, and then all that is left: every chunk is read where its newest version is.
+    void run(std::size_t steps);
+
+    std::size_t num_evictions() const {
+        std::size_t count = 0;
+        for (const MemoryIndex m : residency_->memories()) count += residency_->counters(m).evictions;
+        return count;
+    }
+    std::size_t num_run = 0, num_reclaimed = 0, num_refused = 0, num_gave_up = 0;
+
+  private:
+    struct Running {
+        std::unique_ptr<Task> task;
+        std::vector<Value> reads;   ///< by access: what is there before; 0: nobody looks
+        std::vector<Value> writes;  ///< by access: what is there afterwards; 0: nothing is written
+    };
+
+    // ---- Requests
+    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+               const FenceSet& waits, Task*) override {
+        const Value value = expected_[&chunk].value;
+        const std::size_t bytes = chunk.size_bytes;
+        const auto lane = static_cast<LaneId>(1000 + 16 * from.index() + to.index());
+        return lanes_.put(lane, waits, [this, from, to, source, destination, value, bytes] {
+            EXPECT_EQ(memories_.get(from, source, bytes), value) << "at the source of a copy";
+            memories_.set(to, destination, bytes, memories_.get(from, source, bytes));
+        });
+    }
+    void grow(MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }
+    bool passed(Fence fence) const noexcept override { return lanes_.passed(fence); }
+    bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {
+        return all_linked_ && from.is_device() && to.is_device();
+    }
+    bool may_ask_again(MemoryIndex) noexcept override { return dice_.one_in(2); }
+    void residency_changed(Task&) override {}
+    void unblocked(Task&) override {}
+
+    MemoryIndex random_device() {
+        return MemoryIndex::of_device(static_cast<std::uint32_t>(dice_.below(num_devices_)));
+    }
+    void step();
+    void place_one();
+    void make_array();
+    void free_array();
+    void submit(std::unique_ptr<Task> task);
+    std::unique_ptr<Task> random_task();
+    void give_up(const Task& task);
+    bool place(Task& task);
+    void issue(Running running);
+    void execute(const Running& running);
+    void end_pinned();
+    void answer_growth();
+    void reclaim();
+    void check() const;
+    void drain();
+    void read_all();
+    bool is_ready(const Task& task) const;
+
+    Dice dice_;
+    const std::size_t num_devices_;
+    Memories memories_;
+    const bool all_linked_;
+    Lanes lanes_;
+    std::unique_ptr<Residency> residency_;
+    std::deque<std::pair<MemoryIndex, std::size_t>> growths_;
+    std::vector<std::pair<MemoryIndex, AddressRange>> given_;
+    std::vector<std::unique_ptr<Array>> arrays_;
+    std::vector<std::unique_ptr<Array>> gone_;  ///< copies that were told of them may still stand on lanes
+    std::map<const Chunk*, Expected> expected_;
+    std::vector<std::unique_ptr<Task>> waiting_;  ///< submitted, in order, not placed
+    std::vector<Running> pinned_;
+    Value last_value_ = 0;
+    std::uint64_t num_tasks_ = 0;
+};
+
+void Machine::make_array() {
+    auto array = std::make_unique<Array>();
+    array->chunks = std::vector<Chunk>(1 + dice_.below(6));
+    const std::size_t bytes = (1 + dice_.below(4)) * unit - (dice_.one_in(3) ? dice_.below(unit) : 0);
+    for (std::size_t i = 0; i < array->chunks.size(); ++i) {
+        Chunk& c = array->chunks[i];
+        c.array = array.get();
+        c.index = static_cast<std::uint32_t>(i);
+        c.size_bytes = bytes;
+        c.replicas.resize_for_devices(num_devices_);
+        expected_[&c] = {};
+    }
+    arrays_.push_back(std::move(array));
+}
+
+/// One that no task uses any more.
+void Machine::free_array() {
+    if (arrays_.size() < 2) return;
+    const std::size_t at = dice_.below(arrays_.size());
+    Array& array = *arrays_[at];
+    const auto uses = [&](const Task& t) {
+        return std::any_of(t.accesses.begin(), t.accesses.end(),
+                           [&](const Access& a) { return a.chunk->array == &array; });
+    };
+    for (const auto& t : waiting_)
+        if (uses(*t)) return;
+    for (const Running& r : pinned_)
+        if (uses(*r.task)) return;
+    for (const Chunk& c : array.chunks) {
+        const Expected& e = expected_[&c];
+        for (const auto* fences : {&e.writers, &e.readers})
+            for (const Fence& f : *fences)
+                if (!lanes_.passed(f)) return;
+    }
+    residency_->free_array(array);
+    for (const Chunk& c : array.chunks) expected_.erase(&c);
+    gone_.push_back(std::move(arrays_[at]));
+    arrays_.erase(arrays_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+std::unique_ptr<Task> Machine::random_task() {
+    auto task = std::make_unique<Task>();
+    task->number = ++num_tasks_;
+    task->memory = dice_.one_in(num_devices_ + 1) ? host : random_device();
+    const std::size_t num_uses = 1 + dice_.below(3);
+    for (std::size_t i = 0; i < num_uses; ++i) {
+        Array& array = *arrays_[dice_.below(arrays_.size())];
+        Chunk& chunk = array.chunks[dice_.below(array.chunks.size())];
+        const bool twice = std::any_of(task->accesses.begin(), task->accesses.end(),
+                                       [&](const Access& a) { return a.chunk == &chunk; });
+        if (twice) continue;
+        // In the program's order, which is that of the submits.
+        bool was_written = expected_[&chunk].value != 0 && !expected_[&chunk].is_poisoned;
+        for (const auto& t : waiting_)
+            for (const Access& a : t->accesses) was_written |= a.chunk == &chunk && a.writes_chunk;
+        Access& a = task->accesses.emplace_back();
+        a.chunk = &chunk;
+        a.replaces_chunk = !was_written || dice_.one_in(4);
+        a.writes_chunk = a.replaces_chunk || dice_.one_in(2);
+        a.needs_content = !a.replaces_chunk;
+        a.kind = !a.writes_chunk ? AccessKind::read : a.replaces_chunk ? AccessKind::overwrite : AccessKind::write;
+    }
+    return task;
+}
+
+void Machine::submit(std::unique_ptr<Task> task) {
+    for (const Access& a : task->accesses)
+        residency_->add_next_use(*a.chunk, task->number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
+    waiting_.push_back(std::move(task));
+}
+
+/// What it comes after has a position, or, for a task on the host, has executed.
+bool Machine::is_ready(const Task& task) const {
+    for (const auto& before : waiting_) {
+        if (before->number >= task.number) break;
+        for (const Access& a : before->accesses)
+            for (const Access& b : task.accesses)
+                if (a.chunk == b.chunk && (a.writes_chunk || b.writes_chunk)) return false;
+    }
+    for (const Running& r : pinned_)
+        for (const Access& a : r.task->accesses)
+            for (const Access& b : task.accesses)
+                if (a.chunk == b.chunk && (a.writes_chunk || b.writes_chunk)) return false;
+    return true;
+}
+
+/// What it was to write cannot be read: tasks that were to read it are cancelled, as those are that read what they write.
+void Machine::give_up(const Task& task) {
+    ++num_gave_up;
+    std::set<const Chunk*> poisoned;
+    const auto cancel = [&](const Task& t) {
+        for (const Access& a : t.accesses) {
+            residency_->remove_next_use(*a.chunk, t.number);
+            if (!a.writes_chunk) continue;
+            poisoned.insert(a.chunk);
+            expected_.at(a.chunk).is_poisoned = true;
+        }
+    };
+    cancel(task);
+    std::erase_if(waiting_, [&](const std::unique_ptr<Task>& t) {
+        if (t->number <= task.number) return false;
+        for (const Access& a : t->accesses)
+            if (a.needs_content && poisoned.count(a.chunk) != 0) {
+                cancel(*t);
+                return true;
+            }
+        for (const Access& a : t->accesses) poisoned.erase(a.chunk);  // it replaces it
+        return false;
+    });
+}
+
+/// A task that is ready, in any order.
+bool Machine::place(Task& task) {
+    switch (residency_->place(task)) {
+    case Placement::granted: break;
+    case Placement::wait_growth:
+    case Placement::wait_pins:
+    case Placement::busy_chunk: return false;
+    case Placement::full:
+    case Placement::lacks:
+        // As the schedule does: only when nothing is on its way that may free memory.
+        if (!lanes_.empty() || !pinned_.empty() || !growths_.empty()) return false;
+        give_up(task);
+        return true;
+    case Placement::lost:
+    case Placement::starved: ADD_FAILURE() << "nothing was lost"; return true;
+    }
+    for (const Access& a : task.accesses) {
+        const Expected& e = expected_.at(a.chunk);
+        for (const Fence& f : e.writers) task.waits.add(f);
+        if (!a.writes_chunk) continue;
+        for (const Fence& f : e.readers) task.waits.add(f);
+    }
+    return true;
+}
+
+void Machine::issue(Running running) {
+    Task& task = *running.task;
+    const bool has_position = task.memory.is_device() && !dice_.one_in(4);
+    for (const Access& a : task.accesses) {
+        Expected& e = expected_.at(a.chunk);
+        running.reads.push_back(a.needs_content ? e.value : 0);
+        running.writes.push_back(a.writes_chunk ? ++last_value_ : 0);
+        if (!a.writes_chunk) continue;
+        e = Expected{last_value_, {}, {}, false};
+    }
+    if (!has_position) {
+        residency_->pin(task);
+        pinned_.push_back(std::move(running));
+        return;
+    }
+    const auto lane = static_cast<LaneId>(8 * task.memory.index() + dice_.below(3));
+    const auto kept = std::make_shared<Running>(std::move(running));
+    const Fence fence = lanes_.put(lane, task.waits, [this, kept] { execute(*kept); });
+    residency_->issued(task, fence);
+    for (const Access& a : task.accesses) {
+        Expected& e = expected_.at(a.chunk);
+        (a.writes_chunk ? e.writers : e.readers).push_back(fence);
+    }
+}
+
+void Machine::execute(const Running& running) {
+    const Task& task = *running.task;
+    ++num_run;
+    for (std::size_t i = 0; i < task.accesses.size(); ++i) {
+        const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[i]);
+        const std::size_t bytes = task.accesses[i].chunk->size_bytes;
+        if (running.reads[i] != 0)
+            EXPECT_EQ(memories_.get(task.memory, address, bytes), running.reads[i])
+                << "task " << task.number << " in memory " << task.memory.index();
+        if (running.writes[i] != 0) memories_.set(task.memory, address, bytes, running.writes[i]);
+    }
+}
+
+/// A host task whose inputs are there runs; a device function has put its work on a lane.
+void Machine::end_pinned() {
+    if (pinned_.empty()) return;
+    const std::size_t at = dice_.below(pinned_.size());
+    Task& task = *pinned_[at].task;
+    if (task.memory.is_host() && !lanes_.passed(task.waits)) return;
+    Running running = std::move(pinned_[at]);
+    pinned_.erase(pinned_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (task.memory.is_host()) {
+        execute(running);
+        residency_->unpin(task, nullptr);
+        return;
+    }
+    const auto lane = static_cast<LaneId>(8 * task.memory.index() + 4);
+    const auto kept = std::make_shared<Running>(std::move(running));
+    const Fence fence = lanes_.put(lane, task.waits, [this, kept] { execute(*kept); });
+    residency_->unpin(task, &fence);
+    for (const Access& a : task.accesses) {
+        Expected& e = expected_.at(a.chunk);
+        (a.writes_chunk ? e.writers : e.readers).push_back(fence);
+    }
+}
+
+void Machine::answer_growth() {
+    if (growths_.empty()) return;
+    const auto [memory, asked] = growths_.front();
+    growths_.pop_front();
+    if (dice_.one_in(6)) {
+        ++num_refused;
+        residency_->grown(memory, 0, 0);
+        return;
+    }
+    const std::size_t bytes = (asked + unit - 1) / unit * unit;
+    const std::uintptr_t address = memories_.give(memory, bytes);
+    given_.push_back({memory, {address, bytes}});
+    residency_->grown(memory, address, bytes, dice_.one_in(3));
+}
+
+/// Others need a device's memory more: what is taken is used by them as soon as its users have passed, and may come
+/// back later.
+void Machine::reclaim() {
+    const MemoryIndex m = random_device();
+    std::vector<AddressRange> regions;
+    for (const auto& [memory, range] : given_)
+        if (memory == m) regions.push_back(range);
+    if (regions.empty()) return;
+    const auto reclaimed = residency_->reclaim(m, regions, (1 + dice_.below(16)) * unit, dice_.one_in(2));
+    for (const auto& taken : reclaimed.taken) {
+        const AddressRange range = regions[taken.region];
+        std::erase_if(given_, [&](const auto& g) { return g.first == m && g.second.address == range.address; });
+        ++num_reclaimed;
+        (void)lanes_.put(static_cast<LaneId>(2000 + m.index()), taken.users, [this, m = m, range] {
+            memories_.set(m, range.address, range.bytes, garbage);
+            const bool has_room = residency_->counters(m).capacity_bytes + range.bytes <= residency_->limit(m);
+            if (!has_room || residency_->growing(m) || dice_.one_in(2)) return;
+            given_.push_back({m, range});
+            residency_->given_again(m, range.address, range.bytes, false);
+        });
+    }
+}
+
+/// Of every chunk that was written the newest version is somewhere, unless what comes next replaces it; nothing is
+/// above its limit, and no two blocks overlap.
+void Machine::check() const {
+    for (const MemoryIndex m : residency_->memories()) {
+        EXPECT_LE(residency_->counters(m).capacity_bytes, residency_->limit(m));
+        std::map<std::uintptr_t, std::uintptr_t> blocks;
+        residency_->for_each_resident(m, [&](const Chunk& c) {
+            const auto begin = c.replicas[m].block;
+            EXPECT_TRUE(blocks.emplace(begin, begin + residency_->rounded(c.block_bytes())).second);
+        });
+        std::uintptr_t end = 0;
+        for (const auto& [begin, block_end] : blocks) {
+            EXPECT_GE(begin, end) << "two blocks of memory " << m.index() << " overlap";
+            end = block_end;
+        }
+    }
+    for (const auto& array : arrays_)
+        for (const Chunk& c : array->chunks) {
+            if (c.version == 0 || expected_.at(&c).is_poisoned) continue;
+            bool somewhere = false;
+            for (const MemoryIndex m : residency_->memories())
+                somewhere |= c.replicas[m].address != 0 && c.replicas[m].version == c.version;
+            const bool is_replaced = c.next_use_head < c.next_uses.size() && (c.next_uses[c.next_use_head] & 1) != 0;
+            EXPECT_TRUE(somewhere || is_replaced) << "nobody has the newest version of a chunk";
+        }
+}
+
+/// One of the tasks that are ready.
+void Machine::place_one() {
+    std::vector<std::size_t> ready;
+    for (std::size_t i = 0; i < waiting_.size(); ++i)
+        if (is_ready(*waiting_[i])) ready.push_back(i);
+    if (ready.empty()) return;
+    const std::size_t at = ready[dice_.below(ready.size())];
+    const std::size_t gave_up = num_gave_up;
+    if (!place(*waiting_[at])) return;
+    auto task = std::move(waiting_[at]);  // tasks before it are where they were
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (gave_up == num_gave_up) issue({std::move(task), {}, {}});
+}
+
+void Machine::step() {
+    switch (dice_.below(12)) {
+    case 0: dice_.one_in(4) ? make_array() : free_array(); break;
+    case 1:
+    case 2:
+        if (waiting_.size() < 12) submit(random_task());
+        break;
+    case 3:
+    case 4:
+    case 5: place_one(); break;
+    case 6:
+    case 7: end_pinned(); break;
+    case 8: answer_growth(); break;
+    case 9:
+        if (dice_.one_in(6)) reclaim();
+        break;
+    default: (void)lanes_.execute_one(dice_); break;
+    }
+}
+
+/// Whatever was submitted comes to its end, in so many steps.
+void Machine::drain() {
+    for (int i = 0; i < 20'000; ++i) {
+        if (waiting_.empty() && pinned_.empty() && lanes_.empty()) return;
+        switch (dice_.below(4)) {
+        case 0: place_one(); break;
+        case 1: end_pinned(); break;
+        case 2: answer_growth(); break;
+        default: (void)lanes_.execute_one(dice_); break;
+        }
+        if (i % 64 == 0) check();
+    }
+    ADD_FAILURE() << "stuck with " << waiting_.size() << " tasks";
+}
+
+void Machine::read_all() {
+    for (const auto& array : arrays_)
+        for (Chunk& c : array->chunks) {
+            if (expected_[&c].value == 0 || expected_[&c].is_poisoned) continue;
+            auto task = std::make_unique<Task>();
+            task->number = ++num_tasks_;
+            for (const MemoryIndex m : residency_->memories())
+                if (c.replicas[m].address != 0 && c.replicas[m].version == c.version) task->memory = m;
+            Access& a = task->accesses.emplace_back();
+            a.chunk = &c;
+            a.needs_content = true;
+            submit(std::move(task));
+        }
+}
+
+void Machine::run(std::size_t steps) {
+    for (int i = 0; i < 3; ++i) make_array();
+    for (std::size_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
+        step();
+        check();
+    }
+    drain();
+    const std::size_t gave_up = num_gave_up;
+    read_all();
+    drain();
+    EXPECT_EQ(num_gave_up, gave_up) << "a chunk cannot be read although nothing else runs";
+}
+
+TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
+    std::size_t num_run = 0, evictions = 0, reclaimed = 0, refused = 0, gave_up = 0;
+    for (std::uint64_t seed = 1; seed <= 300 && !testing::Test::HasFailure(); ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        Machine machine(seed, 1 + seed % 2);
+        machine.run(1500);
+        num_run += machine.num_run;
+        evictions += machine.num_evictions();
+        reclaimed += machine.num_reclaimed;
+        refused += machine.num_refused;
+        gave_up += machine.num_gave_up;
+    }
+    // It was not for want of anything to do.
+    EXPECT_GT(num_run, 10'000u);
+    EXPECT_GT(evictions, 3'000u);
+    EXPECT_GT(reclaimed, 100u);
+    EXPECT_GT(refused, 100u);
+    RecordProperty("tasks", static_cast<int>(num_run));
+    std::cout << num_run << " tasks, " << evictions << " evictions, " << reclaimed << " reclaimed, " << refused
+              << " refused, " << gave_up << " gave up\n";
+}
+
+}  // namespace
