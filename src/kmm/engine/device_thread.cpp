@@ -303,8 +303,6 @@ void DeviceThread::report_failure(const Instruction& i, Status status) {
     if (i.op != Instruction::Op::copy) return;
     m.what = Message::What::copy_failed;
     m.object = i.chunk;
-    m.from = i.from;
-    m.to = i.to;
     m.copied_at = i.copied_at;
     mailbox_.post(std::move(m));
 }

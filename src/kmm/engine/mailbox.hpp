@@ -23,7 +23,7 @@ struct Message {
         host_done,     ///< task, error
         task_failed,   ///< task_number, error; before the lane advances past it
         kernel_threw,  ///< task_number, error; likewise
-        copy_failed,   ///< chunk, from, to, copied_at, error; likewise
+        copy_failed,   ///< chunk, copied_at, error; likewise
         grown,         ///< memory, address, bytes, sealed
         given_again,   ///< memory, address, bytes, sealed
         awaited,       ///< memory, address, bytes, sealed
@@ -33,7 +33,6 @@ struct Message {
     };
     What what = What::look;
     graph::LaneId lane = graph::LaneId::none;
-    memory::MemoryIndex from{};
     memory::MemoryIndex to{};
     graph::Task* task = nullptr;
     graph::TaskNumber task_number = 0;

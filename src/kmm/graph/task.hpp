@@ -265,6 +265,7 @@ struct Task {
     std::uint64_t turnover_at_ready = 0;
     std::uint64_t waits_at_ready = 0;      ///< how many waits for others' memory had begun when it became ready
     std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns
+    std::uint64_t placed_at = 0;           ///< when it got its memory, by residency's clock
 
     // ---- running
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now

@@ -227,6 +227,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
 /// Of a task whose chunks have blocks and, where it is needed, content on its way: addresses, and what it comes after.
 void Residency::finish_placement(Task& task) {
     const MemoryIndex m = task.memory;
+    task.placed_at = ++tick_;
     task.addresses.resize(task.accesses.size());
     for (std::size_t i = 0; i < task.accesses.size(); ++i) {
         const Access& a = task.accesses[i];
@@ -341,23 +342,27 @@ void Residency::unpin(Task& task, const Fence* fence) {
 
 // ----------------------------------------------------------------------------------------------------------- failures
 
-Spoiled Residency::copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex, std::uint64_t copied_at,
-                               const std::shared_ptr<graph::RootFailure>& cause) {
-    if (chunk.replaced_at > copied_at) return Spoiled::destination;  // only tasks from before may still look at it
-    const Replica& source = chunk.replicas[from];
-    // An eviction gives its source away at once; and a write since may stand on what never arrived.
-    const bool source_is_good = chunk.written_at < copied_at && source.address != 0 &&
-                                source.version == chunk.version && source.content_at < copied_at;
-    if (source_is_good) {
-        // Other replicas may be copies of the one that never came: they are fetched again.
-        for (const MemoryIndex m : chunk.replicas.memories())
-            if (m != from) chunk.replicas[m].version = 0;
+// What a replica holds goes back to the latest copy into it. So one that was filled before the failed copy was
+// requested owes nothing to it, whatever tasks wrote there since; all others may.
+void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause) {
+    if (chunk.replaced_at > copied_at) return;  // only tasks from before may still look at it
+    bool any_good = false;
+    for (Replica& r : chunk.replicas)
+        any_good |= r.address != 0 && r.version == chunk.version && r.content_at < copied_at;
+    if (any_good) {
+        for (Replica& r : chunk.replicas)
+            if (r.content_at >= copied_at) r.version = 0;  // fetched again
     } else {
         chunk.lost = cause;
     }
     reindex_all(chunk);
     notify(chunk);
-    return source_is_good ? Spoiled::all_but_source : Spoiled::everywhere;
+}
+
+bool Residency::may_have_taken(const Task& task, const Chunk& chunk, std::uint64_t copied_at) noexcept {
+    if (task.placed_at < copied_at) return false;
+    if (chunk.replaced_at > copied_at && task.placed_at > chunk.replaced_at) return false;
+    return chunk.replicas[task.memory].content_at >= copied_at;
 }
 
 // ------------------------------------------------------------------------------------------------------------- arrays

@@ -70,9 +70,6 @@ enum class Placement : std::uint8_t {
     starved,      ///< the host has no memory for the books of it
 };
 
-/// Where a chunk's content cannot be trusted after a failed copy.
-enum class Spoiled : std::uint8_t { destination, all_but_source, everywhere };
-
 /// Memory that `Residency::grown` got.
 struct AddressRange {
     std::uintptr_t address = 0;
@@ -146,8 +143,10 @@ class Residency {
     // ---- failures
     /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made
     /// of it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
-    Spoiled copy_failed(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
-                        const std::shared_ptr<graph::RootFailure>& cause);
+    void copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
+    /// Whether the placed task, which needs the chunk's content, may have taken for it what that copy never brought:
+    /// directly, or through copies and writes since. O(1).
+    static bool may_have_taken(const graph::Task& task, const Chunk& chunk, std::uint64_t copied_at) noexcept;
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
     // ---- arrays

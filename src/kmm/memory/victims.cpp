@@ -22,6 +22,7 @@ bool has_next_use(const Chunk& c) noexcept { return c.next_use_head < c.next_use
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica& r = chunk.replicas[m];
     if (r.version != chunk.version || chunk.version == 0) return rank_useless;
+    if (chunk.lost != nullptr) return rank_useless;  // nobody reads it before it is replaced
     if (chunk.array->released && !has_next_use(chunk))
         return rank_useless;  // no handle is left and no task will read it
     const bool clean = valid_elsewhere(chunk, m);

@@ -142,8 +142,7 @@ class Scheduler final : private memory::Requests {
     /// The task's kernel threw while it ran. Likewise.
     void kernel_threw(TaskNumber number, std::exception_ptr thrown);
     /// The copy requested at `copied_at` did not happen. Comes before the lane advances past it.
-    void copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
-                     std::exception_ptr error);
+    void copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, std::exception_ptr error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
     /// all the time.

@@ -183,25 +183,23 @@ void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_pt
         if (entry.task != nullptr)
             task_failed(*entry.task, error);
         else
-            copy_failed(*entry.chunk, entry.from, entry.to, entry.copied_at, error);
+            copy_failed(*entry.chunk, entry.copied_at, error);
     }
 }
 
-void Scheduler::copy_failed(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uint64_t copied_at,
-                            std::exception_ptr error) {
+void Scheduler::copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, std::exception_ptr error) {
     auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
     cause->cause = error;
     cause->error = error;
     cause->number = table_.last();
     cause->delivered = true;  // who needs the chunk reports it
-    const memory::Spoiled spoiled = residency_.copy_failed(chunk, from, to, copied_at, cause);
+    residency_.copy_failed(chunk, copied_at, cause);
     // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on
     // failures.
     table_.for_each([&](Task& t) {
         const TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != TaskState::issued && state != TaskState::launching) return;
-        if (spoiled == memory::Spoiled::destination && t.memory != to) return;
-        if (spoiled == memory::Spoiled::all_but_source && t.memory == from) return;
+        if (!memory::Residency::may_have_taken(t, chunk, copied_at)) return;
         for (const Access& a : t.accesses)
             if (a.chunk == &chunk && a.first_of_chunk && a.needs_content) task_failed(t, error);
     });

@@ -45,6 +45,8 @@ constexpr MemoryIndex host = MemoryIndex::host();
 /// What the program wrote last: one number for each write, 0 for none.
 using Value = std::uint64_t;
 constexpr Value garbage = ~Value{0};
+/// What a copy that failed leaves, and a task that failed.
+constexpr Value bad = garbage - 1;
 
 /// The memories: a value for each unit that was ever given.
 class Memories {
@@ -129,6 +131,7 @@ class Lanes {
 struct Expected {
     struct Unit {
         Value value = 0;
+        std::uint64_t writer = 0;    ///< the task that writes it
         std::vector<Fence> writers;  ///< of the latest write
         std::vector<Fence> readers;  ///< since
     };
@@ -137,11 +140,6 @@ struct Expected {
 
     bool was_written() const {
         return !is_poisoned && std::all_of(units.begin(), units.end(), [](const Unit& u) { return u.value != 0; });
-    }
-    std::vector<Value> values() const {
-        std::vector<Value> values;
-        for (const Unit& u : units) values.push_back(u.value);
-        return values;
     }
 };
 
@@ -156,7 +154,11 @@ std::size_t num_units(const Chunk& chunk) { return (chunk.size_bytes + unit - 1)
 class Machine final : public Requests {
   public:
     Machine(std::uint64_t seed, std::size_t num_devices)
-        : dice_(seed), num_devices_(num_devices), memories_(num_devices), all_linked_(dice_.one_in(2)) {
+        : dice_(seed),
+          copies_fail_(dice_.one_in(2)),
+          num_devices_(num_devices),
+          memories_(num_devices),
+          all_linked_(dice_.one_in(2)) {
         PerMemory<std::size_t> limits;
         limits.resize_for_devices(num_devices);
         for (const MemoryIndex m : limits.memories())
@@ -172,12 +174,14 @@ class Machine final : public Requests {
         for (const MemoryIndex m : residency_->memories()) count += residency_->counters(m).evictions;
         return count;
     }
-    std::size_t num_run = 0, num_reclaimed = 0, num_refused = 0, num_gave_up = 0;
+    std::size_t num_run = 0, num_reclaimed = 0, num_refused = 0, num_gave_up = 0, num_copies_failed = 0, num_failed = 0;
 
   private:
     struct Running {
         std::unique_ptr<Task> task;
-        std::vector<Part> parts;                  ///< by access
+        std::vector<Part> parts;  ///< by access
+        bool has_failed = false;
+        std::vector<std::uint64_t> needed{};      ///< the tasks that wrote what it reads
         std::vector<std::vector<Value>> reads{};  ///< by access: what is there before; empty: nobody looks
         std::vector<Value> writes{};              ///< by access: what is there afterwards; 0: nothing is written
     };
@@ -189,13 +193,25 @@ class Machine final : public Requests {
     // ---- Requests
     Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                const FenceSet& waits, Task*) override {
-        const std::vector<Value> values = expected_[&chunk].values();
-        const std::size_t bytes = chunk.size_bytes;
+        const std::vector<Expected::Unit> units = expected_[&chunk].units;
+        const std::uint64_t copied_at = chunk.copied_at;
         const auto lane = static_cast<LaneId>(1000 + 16 * from.index() + to.index());
-        return lanes_.put(lane, waits, [this, from, to, source, destination, values, bytes] {
-            const auto found = memories_.range(from, source, bytes);
-            EXPECT_EQ(std::vector<Value>(found.begin(), found.end()), values) << "at the source of a copy";
-            std::copy(found.begin(), found.end(), memories_.range(to, destination, bytes).begin());
+        ++copies_[chunk.array];
+        return lanes_.put(lane, waits, [this, &chunk, from, to, source, destination, units, copied_at] {
+            --copies_[chunk.array];
+            const auto found = memories_.range(from, source, chunk.size_bytes);
+            const auto left = memories_.range(to, destination, chunk.size_bytes);
+            for (std::size_t i = 0; i < units.size(); ++i) {
+                // From before the failure of a copy was known, or by a task that failed.
+                const bool may_be_bad = copied_at <= failed_at_[&chunk] || has_failed(units[i].writer);
+                EXPECT_TRUE(found[i] == units[i].value || (found[i] == bad && may_be_bad)) << "at the source of a copy";
+            }
+            if (copies_fail_ && dice_.one_in(40)) {
+                std::fill(left.begin(), left.end(), bad);
+                fail_copy(chunk, copied_at);
+            } else {
+                std::copy(found.begin(), found.end(), left.begin());
+            }
         });
     }
     void grow(MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }
@@ -210,6 +226,8 @@ class Machine final : public Requests {
     MemoryIndex random_device() {
         return MemoryIndex::of_device(static_cast<std::uint32_t>(dice_.below(num_devices_)));
     }
+    void fail_copy(Chunk& chunk, std::uint64_t copied_at);
+    bool has_failed(std::uint64_t task) const { return failed_.count(task) != 0; }
     void step();
     void place_one();
     void make_array();
@@ -231,6 +249,7 @@ class Machine final : public Requests {
     void note_position(const Running& running, Fence fence);
 
     Dice dice_;
+    const bool copies_fail_;
     const std::size_t num_devices_;
     Memories memories_;
     const bool all_linked_;
@@ -242,7 +261,12 @@ class Machine final : public Requests {
     std::vector<std::unique_ptr<Array>> gone_;  ///< copies that were told of them may still stand on lanes
     std::map<const Chunk*, Expected> expected_;
     std::vector<Waiting> waiting_;  ///< submitted, in order, not placed
-    std::vector<Running> pinned_;
+    std::vector<std::shared_ptr<Running>> pinned_;
+    std::vector<std::shared_ptr<Running>> issued_;     ///< that have not executed, the pinned ones included
+    std::set<std::uint64_t> failed_;                   ///< tasks
+    std::map<const Array*, std::size_t> copies_;       ///< that have not executed
+    std::map<const Chunk*, std::uint64_t> failed_at_;  ///< the latest copy when one of it was known to have failed
+    std::shared_ptr<kmm::graph::RootFailure> cause_ = std::make_shared<kmm::graph::RootFailure>();
     Value last_value_ = 0;
     std::uint64_t num_tasks_ = 0;
 };
@@ -273,8 +297,9 @@ void Machine::free_array() {
     };
     for (const Waiting& w : waiting_)
         if (uses(*w.task)) return;
-    for (const Running& r : pinned_)
-        if (uses(*r.task)) return;
+    for (const auto& r : issued_)
+        if (uses(*r->task)) return;
+    if (copies_[&array] != 0) return;
     for (const Chunk& c : array.chunks) {
         for (const Expected::Unit& u : expected_[&c].units)
             for (const auto* fences : {&u.writers, &u.readers})
@@ -347,7 +372,7 @@ bool Machine::is_ready(const Waiting& waiting) const {
         if (conflict(*before.task, before.parts, waiting)) return false;
     }
     return std::none_of(pinned_.begin(), pinned_.end(),
-                        [&](const Running& r) { return conflict(*r.task, r.parts, waiting); });
+                        [&](const auto& r) { return conflict(*r->task, r->parts, waiting); });
 }
 
 /// What it was to write cannot be read: tasks that were to read it are cancelled, as are those that read what these
@@ -380,6 +405,14 @@ void Machine::give_up(const Task& task) {
 /// A task that is ready, in any order.
 bool Machine::place(Waiting& waiting) {
     Task& task = *waiting.task;
+    // What is known of failures cancels it.
+    for (std::size_t i = 0; i < waiting.parts.size(); ++i)
+        for (std::size_t k = waiting.parts[i].begin; k < waiting.parts[i].end; ++k)
+            if (task.accesses[i].kind != AccessKind::overwrite &&
+                has_failed(expected_.at(task.accesses[i].chunk).units[k].writer)) {
+                give_up(task);
+                return true;
+            }
     switch (residency_->place(task)) {
     case Placement::granted: break;
     case Placement::wait_growth:
@@ -392,7 +425,10 @@ bool Machine::place(Waiting& waiting) {
         give_up(task);
         return true;
     case Placement::lost:
-    case Placement::starved: ADD_FAILURE() << "nothing was lost"; return true;
+        EXPECT_TRUE(copies_fail_) << "nothing was lost";
+        give_up(task);
+        return true;
+    case Placement::starved: ADD_FAILURE(); return true;
     }
     for (std::size_t i = 0; i < waiting.parts.size(); ++i)
         for (std::size_t k = waiting.parts[i].begin; k < waiting.parts[i].end; ++k) {
@@ -404,31 +440,45 @@ bool Machine::place(Waiting& waiting) {
     return true;
 }
 
-void Machine::issue(Running running) {
-    Task& task = *running.task;
+void Machine::issue(Running one) {
+    const auto running = std::make_shared<Running>(std::move(one));
+    Task& task = *running->task;
     const bool has_position = task.memory.is_device() && !dice_.one_in(4);
-    for (std::size_t i = 0; i < running.parts.size(); ++i) {
+    for (std::size_t i = 0; i < running->parts.size(); ++i) {
         const Access& a = task.accesses[i];
-        const Part part = running.parts[i];
+        const Part part = running->parts[i];
         Expected& e = expected_.at(a.chunk);
-        std::vector<Value>& reads = running.reads.emplace_back();
-        if (a.kind != AccessKind::overwrite)
-            for (std::size_t k = part.begin; k < part.end; ++k) reads.push_back(e.units[k].value);
-        running.writes.push_back(a.writes_chunk ? ++last_value_ : 0);
+        std::vector<Value>& reads = running->reads.emplace_back();
+        for (std::size_t k = part.begin; k < part.end && a.kind != AccessKind::overwrite; ++k) {
+            reads.push_back(e.units[k].value);
+            running->needed.push_back(e.units[k].writer);
+        }
+        running->writes.push_back(a.writes_chunk ? ++last_value_ : 0);
         if (!a.writes_chunk) continue;
         if (a.replaces_chunk) e.is_poisoned = false;
-        for (std::size_t k = part.begin; k < part.end; ++k) e.units[k] = {last_value_, {}, {}};
+        for (std::size_t k = part.begin; k < part.end; ++k) e.units[k] = {last_value_, task.number, {}, {}};
     }
+    issued_.push_back(running);
     if (!has_position) {
         residency_->pin(task);
-        pinned_.push_back(std::move(running));
+        pinned_.push_back(running);
         return;
     }
     const auto lane = static_cast<LaneId>(8 * task.memory.index() + dice_.below(3));
-    const auto kept = std::make_shared<Running>(std::move(running));
-    const Fence fence = lanes_.put(lane, task.waits, [this, kept] { execute(*kept); });
+    const Fence fence = lanes_.put(lane, task.waits, [this, running] { execute(*running); });
     residency_->issued(task, fence);
-    note_position(*kept, fence);
+    note_position(*running, fence);
+}
+
+/// Tasks that were issued behind it take what never arrived for the content: they fail (Scheduler::copy_failed).
+void Machine::fail_copy(Chunk& chunk, std::uint64_t copied_at) {
+    ++num_copies_failed;
+    failed_at_[&chunk] = chunk.copied_at;
+    residency_->copy_failed(chunk, copied_at, cause_);
+    for (const auto& r : issued_)
+        for (const Access& a : r->task->accesses)
+            r->has_failed |=
+                a.chunk == &chunk && a.needs_content && Residency::may_have_taken(*r->task, chunk, copied_at);
 }
 
 void Machine::note_position(const Running& running, Fence fence) {
@@ -444,14 +494,22 @@ void Machine::note_position(const Running& running, Fence fence) {
 void Machine::execute(const Running& running) {
     const Task& task = *running.task;
     ++num_run;
-    for (std::size_t i = 0; i < task.accesses.size(); ++i) {
+    std::erase_if(issued_, [&](const auto& r) { return r.get() == &running; });
+    const bool fails = running.has_failed || std::any_of(running.needed.begin(), running.needed.end(),
+                                                         [&](std::uint64_t n) { return has_failed(n); });
+    if (fails) {
+        ++num_failed;
+        failed_.insert(task.number);
+    }
+    for (std::size_t i = 0; i < running.parts.size(); ++i) {
         const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[i]);
-        const std::size_t bytes = (running.parts[i].end - running.parts[i].begin) * unit;
-        const auto found = memories_.range(task.memory, address, bytes);
-        if (!running.reads[i].empty())
+        const auto found =
+            memories_.range(task.memory, address, (running.parts[i].end - running.parts[i].begin) * unit);
+        if (!running.reads[i].empty() && !fails) {
             EXPECT_EQ(std::vector<Value>(found.begin(), found.end()), running.reads[i])
                 << "task " << task.number << " in memory " << task.memory.index();
-        if (running.writes[i] != 0) std::fill(found.begin(), found.end(), running.writes[i]);
+        }
+        if (running.writes[i] != 0) std::fill(found.begin(), found.end(), fails ? bad : running.writes[i]);
     }
 }
 
@@ -459,20 +517,19 @@ void Machine::execute(const Running& running) {
 void Machine::end_pinned() {
     if (pinned_.empty()) return;
     const std::size_t at = dice_.below(pinned_.size());
-    Task& task = *pinned_[at].task;
+    const auto running = pinned_[at];
+    Task& task = *running->task;
     if (task.memory.is_host() && !lanes_.passed(task.waits)) return;
-    Running running = std::move(pinned_[at]);
     pinned_.erase(pinned_.begin() + static_cast<std::ptrdiff_t>(at));
     if (task.memory.is_host()) {
-        execute(running);
+        execute(*running);
         residency_->unpin(task, nullptr);
         return;
     }
     const auto lane = static_cast<LaneId>(8 * task.memory.index() + 4);
-    const auto kept = std::make_shared<Running>(std::move(running));
-    const Fence fence = lanes_.put(lane, task.waits, [this, kept] { execute(*kept); });
+    const Fence fence = lanes_.put(lane, task.waits, [this, running] { execute(*running); });
     residency_->unpin(task, &fence);
-    note_position(*kept, fence);
+    note_position(*running, fence);
 }
 
 void Machine::answer_growth() {
@@ -531,7 +588,7 @@ void Machine::check() const {
     }
     for (const auto& array : arrays_)
         for (const Chunk& c : array->chunks) {
-            if (c.version == 0 || expected_.at(&c).is_poisoned) continue;
+            if (c.version == 0 || c.lost != nullptr || expected_.at(&c).is_poisoned) continue;
             bool somewhere = false;
             for (const MemoryIndex m : residency_->memories())
                 somewhere |= c.replicas[m].address != 0 && c.replicas[m].version == c.version;
@@ -592,7 +649,9 @@ void Machine::drain() {
 void Machine::read_all() {
     for (const auto& array : arrays_)
         for (Chunk& c : array->chunks) {
-            if (!expected_[&c].was_written()) continue;
+            const bool is_failed = std::any_of(expected_[&c].units.begin(), expected_[&c].units.end(),
+                                               [&](const Expected::Unit& u) { return has_failed(u.writer); });
+            if (!expected_[&c].was_written() || is_failed || c.lost != nullptr) continue;
             auto task = std::make_unique<Task>();
             task->number = ++num_tasks_;
             for (const MemoryIndex m : residency_->memories())
@@ -618,7 +677,7 @@ void Machine::run(std::size_t steps) {
 }
 
 TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
-    std::size_t num_run = 0, evictions = 0, reclaimed = 0, refused = 0, gave_up = 0;
+    std::size_t num_run = 0, evictions = 0, reclaimed = 0, refused = 0, gave_up = 0, copies_failed = 0, failed = 0;
     for (std::uint64_t seed = 1; seed <= 300 && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Machine machine(seed, 1 + seed % 2);
@@ -628,14 +687,20 @@ TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
         reclaimed += machine.num_reclaimed;
         refused += machine.num_refused;
         gave_up += machine.num_gave_up;
+        copies_failed += machine.num_copies_failed;
+        failed += machine.num_failed;
     }
     // It was not for want of anything to do.
     EXPECT_GT(num_run, 10'000u);
     EXPECT_GT(evictions, 3'000u);
     EXPECT_GT(reclaimed, 100u);
     EXPECT_GT(refused, 100u);
+    EXPECT_GT(copies_failed, 100u);
+    EXPECT_GT(failed, 100u);
     RecordProperty("tasks", static_cast<int>(num_run));
     RecordProperty("gave_up", static_cast<int>(gave_up));
+    RecordProperty("copies_failed", static_cast<int>(copies_failed));
+    RecordProperty("tasks_failed", static_cast<int>(failed));
 }
 
 }  // namespace

@@ -474,13 +474,74 @@ TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) 
     overwrite_on(gpu, a->chunks[1]);
     ASSERT_EQ(script_.copies.size(), 1u);
     auto cause = std::make_shared<kmm::graph::RootFailure>();
-    EXPECT_EQ(residency_->copy_failed(a->chunks[0], gpu, host, a->chunks[0].copied_at, cause),
-              kmm::memory::Spoiled::everywhere);
+    residency_->copy_failed(a->chunks[0], a->chunks[0].copied_at, cause);
     Task& reader = make_task(host, {{&a->chunks[0], false, false}});
     EXPECT_EQ(place(reader), Placement::lost);
     EXPECT_EQ(residency_->lost_cause(), cause);
     overwrite_on(host, a->chunks[0]);
     EXPECT_EQ(place(reader), Placement::granted);
+}
+
+TEST_F(ResidencyTest, a_copy_that_failed_concerns_all_who_took_what_it_never_brought_and_nobody_else) {
+    start({64 * unit, 2 * unit, 64 * unit});
+    auto a = make_array(3);
+    Chunk& c = a->chunks[0];
+    overwrite_on(gpu, c);
+    Task& before = make_task(gpu, {{&c, false, false}});
+    run(before);
+    overwrite_on(gpu, a->chunks[1]);
+    overwrite_on(gpu, a->chunks[2]);  // `c` is saved, and that copy fails
+    ASSERT_EQ(script_.copies.size(), 1u);
+    ASSERT_EQ(script_.copies[0].chunk, &c);
+    const std::uint64_t copied_at = c.copied_at;
+    Task& fetched_again = make_task(gpu, {{&c, false, false}});
+    run(fetched_again);
+    Task& elsewhere = make_task(gpu_1, {{&c, false, false}});
+    run(elsewhere);
+    Task& replaces = make_task(host, {{&c, true, true}});
+    run(replaces);
+    Task& after = make_task(gpu_1, {{&c, false, false}});
+    run(after);
+    residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
+    EXPECT_EQ(c.lost, nullptr) << "it was replaced since";
+    EXPECT_FALSE(Residency::may_have_taken(before, c, copied_at));
+    EXPECT_TRUE(Residency::may_have_taken(fetched_again, c, copied_at)) << "where the copy came from";
+    EXPECT_TRUE(Residency::may_have_taken(elsewhere, c, copied_at));
+    EXPECT_FALSE(Residency::may_have_taken(after, c, copied_at));
+}
+
+TEST_F(ResidencyTest, content_that_does_not_go_back_to_a_failed_copy_is_kept_wherever_it_is) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    auto a = make_array(1);
+    Chunk& c = a->chunks[0];
+    overwrite_on(gpu, c);
+    read_on(host, c);
+    read_on(gpu_1, c);
+    const std::uint64_t copied_at = c.copied_at;
+    write_on(gpu, c);  // in place, on what it had
+    residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
+    EXPECT_EQ(c.lost, nullptr);
+    const std::size_t copies = script_.copies.size();
+    read_on(gpu_1, c);
+    ASSERT_EQ(script_.copies.size(), copies + 1);
+    EXPECT_EQ(script_.copies.back().from, gpu);
+}
+
+TEST_F(ResidencyTest, lost_content_is_not_saved_and_leaves_every_memory) {
+    start({unit, 2 * unit});
+    auto a = make_array(4);
+    overwrite_on(gpu, a->chunks[0]);
+    overwrite_on(gpu, a->chunks[1]);
+    overwrite_on(gpu, a->chunks[2]);  // the first is saved
+    ASSERT_EQ(script_.copies.size(), 1u);
+    auto cause = std::make_shared<kmm::graph::RootFailure>();
+    residency_->copy_failed(a->chunks[0], a->chunks[0].copied_at, cause);
+    overwrite_on(gpu, a->chunks[3]);  // the second is saved in the place of what was lost
+    ASSERT_EQ(script_.copies.size(), 2u);
+    EXPECT_EQ(script_.copies.back().chunk, &a->chunks[1]);
+    residency_->copy_failed(a->chunks[1], a->chunks[1].copied_at, cause);
+    overwrite_on(host, a->chunks[0]);
+    EXPECT_EQ(script_.copies.size(), 2u) << "what was lost was saved";
 }
 
 TEST_F(ResidencyTest, steps_that_cannot_be_used_as_one_are_exchanged_for_a_step_that_holds_the_whole_task) {
