@@ -109,7 +109,8 @@ class RuntimeThread {
     }
 };
 
-/// Where threads of the runtime report, and how they help. `post` wakes nobody: `help` follows it, once after several.
+/// Where threads of the runtime report, and how they help. `post` wakes nobody: `help` or `leave_turn` follows it,
+/// once after several.
 class Mailbox {
   public:
     virtual void post(Message&& message) = 0;

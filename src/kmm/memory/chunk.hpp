@@ -46,7 +46,7 @@ struct Replica {
     std::uint64_t key_rank = 0;
     std::uint64_t key_tick = 0;
     std::uint64_t tick = 0;             ///< when it was used last
-    std::uint64_t content_at = 0;       ///< when the copy that filled it was requested
+    std::uint64_t content_at = 0;       ///< when the latest copy into it was requested, whatever became of it since
     std::uint64_t evicted_version = 0;  ///< the version that was evicted from here last: fetching it again is thrash
 
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }

@@ -1,5 +1,6 @@
 // Residency against a machine that does what it is told, in any order that the fences allow: random tasks, growth,
-// refusals, evictions, reclaims and arrays that go, on one host and two linked or unlinked devices.
+// refusals, evictions, reclaims, failed copies and arrays that go, on one host and one or two devices. Tasks that fail
+// without need are not found.
 //
 // The machine has memories whose content is remembered in units, lanes on which copies and tasks stand in order, and
 // tasks without a position (host tasks, device functions). A step executes the head of any lane whose waits have
