@@ -62,6 +62,9 @@ struct Access {
     bool writes_chunk = false;   ///< valid where first_of_chunk: some access of the task writes the chunk
     bool replaces_chunk =
         false;  ///< valid where first_of_chunk: the task writes all of it, so everything else came before
+    // What residency's clock said when the task was placed, where first_of_chunk.
+    std::uint64_t content_at = 0;   ///< of the replica that it uses
+    std::uint64_t replaced_at = 0;  ///< of the chunk
 };
 
 /// Debug mode: what a task finds without content, to be filled with a pattern before it runs
@@ -265,7 +268,6 @@ struct Task {
     std::uint64_t turnover_at_ready = 0;
     std::uint64_t waits_at_ready = 0;      ///< how many waits for others' memory had begun when it became ready
     std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns
-    std::uint64_t placed_at = 0;           ///< when it got its memory, by residency's clock
 
     // ---- running
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now

@@ -72,7 +72,6 @@ struct Chunk {
     std::uint64_t version = 0;               ///< number of writes so far; 0: nothing was written
     // Ticks of residency's clock, to tell after a failed copy what came before it.
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
-    std::uint64_t written_at = 0;   ///< the latest write
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
     std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
     PerMemory<Replica> replicas;

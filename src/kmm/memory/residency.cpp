@@ -227,10 +227,9 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
 /// Of a task whose chunks have blocks and, where it is needed, content on its way: addresses, and what it comes after.
 void Residency::finish_placement(Task& task) {
     const MemoryIndex m = task.memory;
-    task.placed_at = ++tick_;
     task.addresses.resize(task.accesses.size());
     for (std::size_t i = 0; i < task.accesses.size(); ++i) {
-        const Access& a = task.accesses[i];
+        Access& a = task.accesses[i];
         if (a.chunk == nullptr) {
             task.addresses[i] = nullptr;
             continue;
@@ -238,6 +237,8 @@ void Residency::finish_placement(Task& task) {
         const Replica& r = a.chunk->replicas[m];
         task.addresses[i] = reinterpret_cast<void*>(r.address + a.offset_bytes);
         if (!a.first_of_chunk) continue;
+        a.content_at = r.content_at;
+        a.replaced_at = a.chunk->replaced_at;
         if (find_unset_ && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
             task.unset.push_back({static_cast<std::uint32_t>(i), true, {}});
         task.waits.add(r.arrivals);
@@ -273,7 +274,7 @@ Placement Residency::place(Task& task) {
 
 void Residency::written(Chunk& chunk, MemoryIndex m, bool owes_nothing) {
     ++chunk.version;
-    chunk.written_at = ++tick_;
+    ++tick_;
     if (owes_nothing) {
         chunk.replaced_at = tick_;
         chunk.lost.reset();
@@ -357,12 +358,6 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
     }
     reindex_all(chunk);
     notify(chunk);
-}
-
-bool Residency::may_have_taken(const Task& task, const Chunk& chunk, std::uint64_t copied_at) noexcept {
-    if (task.placed_at < copied_at) return false;
-    if (chunk.replaced_at > copied_at && task.placed_at > chunk.replaced_at) return false;
-    return chunk.replicas[task.memory].content_at >= copied_at;
 }
 
 // ------------------------------------------------------------------------------------------------------------- arrays

@@ -235,7 +235,7 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     for (const Fence& f : waits)
         if (f.lane != id && !passed(f)) instruction_waits_.add(f);
     instruction.waits = instruction_waits_.view();
-    l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, from, to, chunk.copied_at});
+    l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, chunk.copied_at});
     l.bytes_in_flight += chunk.size_bytes;
     ++in_flight_;
     ++chunk.array->users;

@@ -181,8 +181,6 @@ class Scheduler final : private memory::Requests {
         Task* task = nullptr;            ///< null for copies
         memory::Chunk* chunk = nullptr;  ///< for copies
         std::size_t bytes = 0;
-        MemoryIndex from{};
-        MemoryIndex to{};
         std::uint64_t copied_at = 0;
     };
     struct Watcher {

@@ -199,9 +199,9 @@ void Scheduler::copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, std::
     table_.for_each([&](Task& t) {
         const TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != TaskState::issued && state != TaskState::launching) return;
-        if (!memory::Residency::may_have_taken(t, chunk, copied_at)) return;
         for (const Access& a : t.accesses)
-            if (a.chunk == &chunk && a.first_of_chunk && a.needs_content) task_failed(t, error);
+            if (a.chunk == &chunk && a.first_of_chunk && memory::Residency::may_have_taken(a, copied_at))
+                task_failed(t, error);
     });
 }
 

@@ -504,10 +504,28 @@ TEST_F(ResidencyTest, a_copy_that_failed_concerns_all_who_took_what_it_never_bro
     run(after);
     residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
     EXPECT_EQ(c.lost, nullptr) << "it was replaced since";
-    EXPECT_FALSE(Residency::may_have_taken(before, c, copied_at));
-    EXPECT_TRUE(Residency::may_have_taken(fetched_again, c, copied_at)) << "where the copy came from";
-    EXPECT_TRUE(Residency::may_have_taken(elsewhere, c, copied_at));
-    EXPECT_FALSE(Residency::may_have_taken(after, c, copied_at));
+    EXPECT_FALSE(Residency::may_have_taken(before.accesses[0], copied_at));
+    EXPECT_TRUE(Residency::may_have_taken(fetched_again.accesses[0], copied_at)) << "where the copy came from";
+    EXPECT_TRUE(Residency::may_have_taken(elsewhere.accesses[0], copied_at));
+    EXPECT_FALSE(Residency::may_have_taken(after.accesses[0], copied_at));
+}
+
+TEST_F(ResidencyTest, what_became_of_a_replica_after_a_task_was_placed_does_not_fail_it) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    auto a = make_array(1);
+    Chunk& c = a->chunks[0];
+    overwrite_on(gpu, c);
+    read_on(gpu_1, c);  // its copy fails
+    const std::uint64_t copied_at = c.copied_at;
+    Task& in_place = make_task(gpu, {{&c, false, false}});
+    run(in_place);
+    overwrite_on(gpu_1, c);
+    Task& of_the_new = make_task(gpu, {{&c, false, false}});
+    run(of_the_new);
+    overwrite_on(host, c);
+    residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
+    EXPECT_FALSE(Residency::may_have_taken(in_place.accesses[0], copied_at)) << "its replica was filled again since";
+    EXPECT_FALSE(Residency::may_have_taken(of_the_new.accesses[0], copied_at)) << "the chunk was replaced once more";
 }
 
 TEST_F(ResidencyTest, content_that_does_not_go_back_to_a_failed_copy_is_kept_wherever_it_is) {
