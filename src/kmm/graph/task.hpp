@@ -62,9 +62,8 @@ struct Access {
     bool writes_chunk = false;   ///< valid where first_of_chunk: some access of the task writes the chunk
     bool replaces_chunk =
         false;  ///< valid where first_of_chunk: the task writes all of it, so everything else came before
-    // What residency's clock said when the task was placed, where first_of_chunk.
-    std::uint64_t content_at = 0;   ///< of the replica that it uses
-    std::uint64_t replaced_at = 0;  ///< of the chunk
+    std::uint64_t content_at = 0;   ///< where first_of_chunk: the replica's, when the task was placed
+    std::uint64_t replaced_at = 0;  ///< likewise the chunk's
 };
 
 /// Debug mode: what a task finds without content, to be filled with a pattern before it runs

@@ -144,9 +144,9 @@ class Residency {
     /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made
     /// of it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
     void copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
-    /// Whether a placed task that needs the chunk's content may have taken for it what that copy never brought: directly,
-    /// or through copies and writes since. `access`: its first one of the chunk. True also where the replica was filled
-    /// since from content that the copy did not concern. O(1).
+    /// Whether a placed task that needs the chunk's content may have taken for it what that copy never brought:
+    /// directly, or through copies and writes since. `access`: its first one of the chunk. True also where the replica
+    /// was filled since from content that the copy did not concern. O(1).
     static bool may_have_taken(const graph::Access& access, std::uint64_t copied_at) noexcept {
         return access.needs_content && access.content_at >= copied_at && access.replaced_at < copied_at;
     }
