@@ -75,7 +75,9 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself
         const locks::Guard guard(mutex_);
         queue_.insert(queue_.end(), tasks.begin(), tasks.end());  // without room for all nothing changes
         if (takes_one_itself) end_task();
-        num_woken = wake_ups_.for_tasks(queue_.size() - static_cast<std::size_t>(takes_one_itself));
+        has_tasks_.store(true, std::memory_order_release);
+        const std::size_t awake = static_cast<std::size_t>(takes_one_itself) + static_cast<std::size_t>(one_looks_);
+        num_woken = wake_ups_.for_tasks(queue_.size() - std::min(queue_.size(), awake));
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();
     }
     wake(num_woken);
@@ -85,7 +87,17 @@ graph::Task* Workers::take() {
     locks::Lock lock(mutex_);
     end_task();
     std::size_t num_woken = 0;
+    bool has_looked = !looks_;
     while (queue_.empty() && !stop_ && surplus_ == 0) {
+        if (!has_looked && !one_looks_) {
+            has_looked = true;
+            one_looks_ = true;
+            lock.unlock();
+            look();
+            lock.lock();
+            one_looks_ = false;
+            continue;
+        }
         wake_ups_.falls_asleep();
         wake_.wait(lock);
         num_woken = wake_ups_.arrives(queue_.size());
@@ -94,29 +106,43 @@ graph::Task* Workers::take() {
         if (surplus_ > 0 && !stop_) leave();
         return nullptr;
     }
-    graph::Task* const task = queue_.front();
-    queue_.pop_front();
-    task_begun = wake_ups_.task_begins();
-    num_woken += wake_ups_.for_tasks(queue_.size());
+    graph::Task* const task = take_first(&num_woken);
     lock.unlock();
     wake(num_woken);
     return task;
 }
 
 graph::Task* Workers::take_another() {
-    graph::Task* task = nullptr;
     std::size_t num_woken = 0;
+    graph::Task* task = nullptr;
     {
         const locks::Guard guard(mutex_);
         if (queue_.empty() || surplus_ > 0) return nullptr;
         end_task();
-        task = queue_.front();
-        queue_.pop_front();
-        task_begun = wake_ups_.task_begins();
-        num_woken = wake_ups_.for_tasks(queue_.size());
+        task = take_first(&num_woken);
     }
     wake(num_woken);
     return task;
+}
+
+graph::Task* Workers::take_first(std::size_t* num_woken) {
+    graph::Task* const task = queue_.front();
+    queue_.pop_front();
+    if (queue_.empty()) has_tasks_.store(false, std::memory_order_relaxed);
+    task_begun = wake_ups_.task_begins();
+    *num_woken += wake_ups_.for_tasks(queue_.size());
+    return task;
+}
+
+/// For a short while: returns when something was queued.
+void Workers::look() const noexcept {
+    const auto until = std::chrono::steady_clock::now() + spin_time;
+    do {
+        for (int i = 0; i < 32; ++i) {
+            if (has_tasks_.load(std::memory_order_acquire)) return;
+            locks::relax();
+        }
+    } while (std::chrono::steady_clock::now() < until);
 }
 
 /// Under the lock.

@@ -6,12 +6,14 @@
 // then, if asked for.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <list>
 #include <span>
 #include <thread>
 
 #include "driver/locks.hpp"
+#include "kmm/engine/sleeper.hpp"
 #include "kmm/engine/wake_ups.hpp"
 #include "kmm/graph/task.hpp"
 
@@ -69,7 +71,8 @@ class Workers {
     };
 
   protected:
-    Workers() = default;
+    /// `looks`: see `take`.
+    explicit Workers(bool looks = many_cores()) noexcept : looks_(looks) {}
     ~Workers() = default;
     /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left.
     /// `patience`, if not zero: where tasks are queued and none has ended for so long, all threads may wait for what
@@ -88,7 +91,8 @@ class Workers {
         graph::Task* const one = &task;
         enqueue({&one, 1}, takes_one_itself);
     }
-    /// The next task; null: the thread must end.
+    /// The next task; null: the thread must end. Where there is none, one thread at a time looks for one for a short
+    /// while before it sleeps, if there are cores for that: waking it takes longer than most tasks do.
     graph::Task* take();
     /// The next task if there is one now; null also where the thread is one too many.
     graph::Task* take_another();
@@ -97,19 +101,26 @@ class Workers {
 
   private:
     void leave() noexcept KMM_REQUIRES(mutex_);
+    void look() const noexcept;
+    graph::Task* take_first(std::size_t* num_woken) KMM_REQUIRES(mutex_);
     /// If the calling thread has one of these tasks, it has ended.
     void end_task() noexcept KMM_REQUIRES(mutex_);
     void wake(std::size_t num_threads) noexcept KMM_EXCLUDES(mutex_);
     /// There is a task for which no thread is awake or about to be.
-    bool stands_still() const noexcept KMM_REQUIRES(mutex_) { return queue_.size() > wake_ups_.sleeping(); }
+    bool stands_still() const noexcept KMM_REQUIRES(mutex_) {
+        return queue_.size() > wake_ups_.sleeping() + static_cast<std::size_t>(one_looks_);
+    }
     void watch() noexcept KMM_REQUIRES(mutex_);
     void supervise() noexcept;
     std::chrono::nanoseconds processor_time() const noexcept KMM_REQUIRES(mutex_);
     void add_threads(std::size_t most) noexcept KMM_REQUIRES(mutex_);
 
+    const bool looks_;
     mutable locks::Mutex mutex_;
     locks::Condition wake_;
     graph::Deque<graph::Task*> queue_ KMM_GUARDED_BY(mutex_);
+    std::atomic<bool> has_tasks_{false};             ///< the queue is not empty; written with the lock
+    bool one_looks_ KMM_GUARDED_BY(mutex_) = false;  ///< a thread will look at the queue before it sleeps
     WakeUps wake_ups_ KMM_GUARDED_BY(mutex_);
     std::size_t waiting_ KMM_GUARDED_BY(mutex_) = 0;  ///< threads in begin_wait ... end_wait
     std::size_t surplus_ KMM_GUARDED_BY(mutex_) =

@@ -17,7 +17,9 @@ using kmm::graph::Task;
 /// Threads for functions, each of which stands for a task.
 class Pool final : public Workers {
   public:
-    explicit Pool(std::size_t num_threads) : functions_(room) { start(num_threads, std::chrono::milliseconds(0)); }
+    explicit Pool(std::size_t num_threads, bool looks = false) : Workers(looks), functions_(room) {
+        start(num_threads, std::chrono::milliseconds(0));
+    }
     ~Pool() { end_threads(); }
     /// By one thread, or by functions that run here.
     void push(std::function<void()> function, bool takes_one_itself = false) {
@@ -67,16 +69,22 @@ void run_at_the_same_time(Pool& pool, std::ptrdiff_t num_tasks) {
     done.wait();
 }
 
-TEST(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time) {
+/// Whether a thread without a task looks for one before it sleeps.
+class WorkersWake : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Looks, WorkersWake, testing::Bool(),
+                         [](const auto& looks) { return std::string(looks.param ? "looks" : "sleeps"); });
+
+TEST_P(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time) {
     for (const std::ptrdiff_t num_threads : {8, 16, 32}) {
-        Pool pool(static_cast<std::size_t>(num_threads));
+        Pool pool(static_cast<std::size_t>(num_threads), GetParam());
         for (int round = 0; round < 100; ++round) run_at_the_same_time(pool, num_threads);
     }
 }
 
-TEST(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time_after_very_short_ones) {
+TEST_P(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time_after_very_short_ones) {
     constexpr int num_threads = 16;
-    Pool pool(num_threads);
+    Pool pool(num_threads, GetParam());
     for (int round = 0; round < 50; ++round) {
         constexpr int num_short = 200;
         std::latch done(num_short);
@@ -87,9 +95,9 @@ TEST(WorkersWake, as_many_tasks_as_threads_run_at_the_same_time_after_very_short
     }
 }
 
-TEST(WorkersWake, tasks_that_a_task_leaves_find_all_threads_and_its_own) {
+TEST_P(WorkersWake, tasks_that_a_task_leaves_find_all_threads_and_its_own) {
     constexpr int num_threads = 16;
-    Pool pool(num_threads);
+    Pool pool(num_threads, GetParam());
     for (int round = 0; round < 100; ++round) {
         std::latch all_run(num_threads);
         std::latch done(num_threads);
@@ -106,9 +114,9 @@ TEST(WorkersWake, tasks_that_a_task_leaves_find_all_threads_and_its_own) {
     }
 }
 
-TEST(WorkersWake, tasks_that_a_task_pushes_find_threads_while_it_waits_for_them) {
+TEST_P(WorkersWake, tasks_that_a_task_pushes_find_threads_while_it_waits_for_them) {
     constexpr int num_threads = 4;
-    Pool pool(num_threads);
+    Pool pool(num_threads, GetParam());
     for (int round = 0; round < 200; ++round) {
         std::latch done(1);
         pool.push([&] {
@@ -121,8 +129,8 @@ TEST(WorkersWake, tasks_that_a_task_pushes_find_threads_while_it_waits_for_them)
     }
 }
 
-TEST(WorkersWake, what_a_task_leaves_to_its_own_thread_runs_though_nobody_is_woken) {
-    Pool pool(2);
+TEST_P(WorkersWake, what_a_task_leaves_to_its_own_thread_runs_though_nobody_is_woken) {
+    Pool pool(2, GetParam());
     for (int round = 0; round < 1000; ++round) {
         std::latch done(3);
         pool.push([&] {
@@ -134,9 +142,9 @@ TEST(WorkersWake, what_a_task_leaves_to_its_own_thread_runs_though_nobody_is_wok
     }
 }
 
-TEST(WorkersWake, tasks_that_are_queued_together_find_all_threads) {
+TEST_P(WorkersWake, tasks_that_are_queued_together_find_all_threads) {
     constexpr int num_threads = 16;
-    Pool pool(num_threads);
+    Pool pool(num_threads, GetParam());
     for (int round = 0; round < 100; ++round) {
         std::latch all_run(num_threads);
         std::latch done(num_threads + 1);
@@ -158,8 +166,8 @@ TEST(WorkersWake, tasks_that_are_queued_together_find_all_threads) {
     }
 }
 
-TEST(WorkersWake, very_many_short_tasks_of_several_threads_all_run) {
-    Pool pool(8);
+TEST_P(WorkersWake, very_many_short_tasks_of_several_threads_all_run) {
+    Pool pool(8, GetParam());
     constexpr int num_pushers = 3;
     constexpr int each = 10'000;
     std::latch done(num_pushers * each);
