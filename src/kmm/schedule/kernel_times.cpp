@@ -32,7 +32,9 @@ bool KernelTimes::count_launch(Id id) noexcept {
 
 void KernelTimes::measured(Id id, std::int64_t ns) noexcept {
     Entry& e = kernels_[id];
-    e.ns = e.latest_ns == unknown ? ns : std::max(ns, e.latest_ns);
+    const auto [shorter, longer] = std::minmax(e.latest_ns, e.before_ns);
+    e.ns = shorter == unknown ? std::max(ns, longer) : std::clamp(ns, shorter, longer);
+    e.before_ns = e.latest_ns;
     e.latest_ns = ns;
 }
 

@@ -2,7 +2,7 @@
 //
 // Owns: one entry for each kernel and size of its grid, for as long as the runtime lives. Pure: must not know lanes,
 // threads or clocks. What tells one kernel from another is its function and the number of its blocks up to a factor of
-// two. (Loops whose length is a parameter are not told apart: such a kernel is long as soon as one of two launches is.)
+// two. (Loops whose length is a parameter are not told apart: such a kernel is what most of its launches are.)
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class KernelTimes {
     Id find(const graph::Kernel& kernel);
     /// Counts a launch. True: this one should be timed. The first ones are, and later one in 256.
     bool count_launch(Id id) noexcept;
-    /// A launch took so long. The longer of the latest two counts, so that one that had nothing to do, or had a gap
-    /// taken off that was none, makes no kernel short.
+    /// A launch took so long. The middle one of the latest three counts (of two the longer), so that no single one tells:
+    /// it may have had nothing to do, or its thread was interrupted between its two events.
     void measured(Id id, std::int64_t ns) noexcept;
     /// False too while nothing was measured: to put a long kernel behind others costs more than to wait for a short
     /// one.
@@ -35,6 +35,7 @@ class KernelTimes {
         std::uint64_t launches = 0;
         std::int64_t ns = unknown;
         std::int64_t latest_ns = unknown;
+        std::int64_t before_ns = unknown;
     };
     graph::Vector<Entry> kernels_;
     graph::UnorderedMap<std::uint64_t, Id> ids_;  ///< by function and size

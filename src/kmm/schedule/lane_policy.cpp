@@ -41,12 +41,20 @@ std::uint32_t LanePolicy::least_filled(std::uint32_t from, std::uint32_t count,
     return best;
 }
 
-/// Short kernels wait for nobody's long ones.
-std::uint32_t LanePolicy::for_short(std::span<const LaneProgress> lanes) noexcept {
-    if (lanes[short_].completed >= long_until_[short_]) return short_;
+/// The lane of short kernels, which wait for nobody's long ones.
+std::uint32_t LanePolicy::shared(std::span<const LaneProgress> lanes) noexcept {
+    if (!has_long(short_, lanes)) return short_;
     for (std::uint32_t lane = 0; lane < num_lanes_; ++lane)
-        if (lanes[lane].completed >= long_until_[lane]) return short_ = lane;
+        if (!has_long(lane, lanes)) return short_ = lane;
     return short_ = least_filled(0, num_lanes_, lanes);
+}
+
+/// To leave the lane that it waits for costs an event, and pays where many short kernels are on the shared one already.
+std::uint32_t LanePolicy::for_short(Mask behind, std::span<const LaneProgress> lanes) noexcept {
+    if (behind == 0) return shared(lanes);
+    const std::uint32_t lane = one_of(behind);
+    const bool joins = !has_long(lane, lanes) && !has_long(short_, lanes);
+    return joins && lanes[short_].filled() >= lanes[lane].filled() ? short_ : lane;
 }
 
 /// Of the lanes that are waited for the one with least behind what is waited for.
@@ -65,7 +73,7 @@ LanePolicy::Follow LanePolicy::closest(const graph::FenceSet& waits,
 std::uint32_t LanePolicy::choose(const LaneWish& wish, const graph::FenceSet& waits,
                                  std::span<const LaneProgress> lanes) noexcept {
     const Mask behind = awaited(waits, lanes);
-    if (wish.is_short) return behind != 0 ? static_cast<std::uint32_t>(std::countr_zero(behind)) : for_short(lanes);
+    if (wish.is_short) return for_short(behind, lanes);
     const bool has_home = wish.used_chunks.size() > 1;
     const std::uint32_t own = has_home ? home(wish) : next_;
     const std::uint32_t emptiest = least_filled(own, spread(wish), lanes);
@@ -82,8 +90,7 @@ std::uint32_t LanePolicy::choose(const LaneWish& wish, const graph::FenceSet& wa
 
 bool LanePolicy::will_leave(std::uint32_t lane, const LaneWish& wish, const graph::FenceSet& waits, bool is_first,
                             std::span<const LaneProgress> lanes) const noexcept {
-    if (wish.is_short)
-        return static_cast<std::uint32_t>(std::countr_zero(awaited(waits, lanes) | Mask{1} << lane)) != lane;
+    if (wish.is_short) return one_of(awaited(waits, lanes) | Mask{1} << lane) != lane;
     return wish.used_chunks.size() > 1 ? home(wish) != lane : !is_first;
 }
 

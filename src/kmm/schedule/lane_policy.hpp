@@ -8,9 +8,11 @@
 // follows from the grid: two for kernels that fill the device, more for smaller ones. A kernel that waits for one lane
 // alone stays there, if no more was put behind what it waits for than the emptiest lane has; one that waits for no
 // kernel takes the emptiest lane. Short kernels (KernelTimes) gain nothing by running side by side, since handing them
-// out takes as long as they do: they share one lane.
+// out takes as long as they do: they share one lane. Those that were spread, while nobody knew that they are short,
+// come to that lane one by one; a chain of them that runs behind a long kernel stays there.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -72,7 +74,15 @@ class LanePolicy {
     /// The lanes on which something of `waits` has not passed.
     Mask awaited(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
     Follow closest(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
-    std::uint32_t for_short(std::span<const LaneProgress> lanes) noexcept;
+    std::uint32_t for_short(Mask behind, std::span<const LaneProgress> lanes) noexcept;
+    std::uint32_t shared(std::span<const LaneProgress> lanes) noexcept;
+    bool has_long(std::uint32_t lane, std::span<const LaneProgress> lanes) const noexcept {
+        return lanes[lane].completed < long_until_[lane];
+    }
+    /// Of the lanes that a short kernel waits for.
+    std::uint32_t one_of(Mask behind) const noexcept {
+        return (behind >> short_ & 1) != 0 ? short_ : static_cast<std::uint32_t>(std::countr_zero(behind));
+    }
     static std::uint32_t least_filled(std::uint32_t from, std::uint32_t count,
                                       std::span<const LaneProgress> lanes) noexcept;
 
@@ -80,7 +90,7 @@ class LanePolicy {
     std::uint32_t num_lanes_;
     std::uint64_t threads_at_once_;
     std::uint32_t next_ = 0;               ///< where the search for a lane begins, for kernels that have none
-    std::uint32_t short_ = 0;              ///< the lane of short kernels that wait for nothing
+    std::uint32_t short_ = 0;              ///< the lane that short kernels share
     graph::Position long_until_[64] = {};  ///< by lane: the latest kernel that is not short
 };
 

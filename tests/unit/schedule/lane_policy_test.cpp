@@ -223,6 +223,39 @@ TEST(LanePolicy, a_stencil_of_short_kernels_that_was_spread_comes_together_on_on
     for (const Fence& f : latest) EXPECT_EQ(f.lane, latest[0].lane);
 }
 
+TEST(LanePolicy, chains_of_short_kernels_that_were_spread_come_together_on_one_lane) {
+    constexpr int chains = 64;
+    Device device;
+    std::vector<Fence> latest;
+    for (int i = 0; i < chains; ++i) latest.push_back(device.put(long_kernel(0, 1, 1)));
+    std::set<LaneId> lanes;
+    for (const Fence& f : latest) lanes.insert(f.lane);
+    EXPECT_EQ(lanes.size(), 8u);
+    // Each link is done before the next but one is there, as in a program that is ahead of its device.
+    std::vector<Fence> before = latest;
+    for (int step = 0; step < 4; ++step) {
+        for (int i = 0; i < chains; ++i) {
+            const Fence next = device.put(short_kernel(), {latest[i]});
+            device.complete(before[i]);
+            before[i] = std::exchange(latest[i], next);
+        }
+    }
+    for (const Fence& f : latest) EXPECT_EQ(f.lane, latest[0].lane);
+}
+
+TEST(LanePolicy, a_chain_of_short_kernels_does_not_move) {
+    Device device;
+    (void)device.put(long_kernel(0, 8));
+    const Fence first = device.put(long_kernel(7, 8));
+    device.complete_all();
+    Fence latest = first;
+    (void)device.put(short_kernel());  // the shared lane has one kernel, this one more
+    latest = device.put(short_kernel(0, 8), {device.put(short_kernel(0, 8), {device.put(long_kernel(7, 8))})});
+    EXPECT_EQ(latest.lane, first.lane);
+    for (int i = 0; i < 5; ++i) latest = device.put(short_kernel(0, 8), {latest});
+    EXPECT_EQ(latest.lane, first.lane);
+}
+
 TEST(LanePolicy, what_goes_to_another_lane_is_foreseen) {
     Device device;
     const Fence left = device.put(long_kernel(3, 8), {});
@@ -267,11 +300,27 @@ TEST(KernelTimes, a_kernel_is_long_until_it_was_measured_and_short_below_ten_mic
     times.measured(id, 9'999);
     EXPECT_TRUE(times.is_short(id));
     times.measured(id, 10'000);
-    EXPECT_FALSE(times.is_short(id));
-    times.measured(id, 100);
-    EXPECT_FALSE(times.is_short(id)) << "one short launch may have had nothing to do";
-    times.measured(id, 100);
-    EXPECT_TRUE(times.is_short(id));
+    EXPECT_FALSE(times.is_short(id)) << "of two the longer";
+}
+
+TEST(KernelTimes, no_single_launch_makes_a_kernel_long_or_short) {
+    constexpr std::int64_t is_short = 100, is_long = 20'000;
+    const int f = 0;
+    KernelTimes times;
+    const KernelTimes::Id id = times.find(kernel_of(&f, 1));
+    const auto measure = [&](std::int64_t ns) {
+        times.measured(id, ns);
+        return times.is_short(id);
+    };
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(measure(is_short));
+    EXPECT_TRUE(measure(is_long)) << "the launching thread may have been interrupted";
+    EXPECT_TRUE(measure(is_short));
+    EXPECT_TRUE(measure(is_short));
+    EXPECT_TRUE(measure(is_long));
+    EXPECT_FALSE(measure(is_long));
+    EXPECT_FALSE(measure(is_short)) << "it may have had nothing to do";
+    EXPECT_FALSE(measure(is_long));
+    EXPECT_TRUE(measure(is_short));
 }
 
 TEST(KernelTimes, few_launches_are_measured_and_never_none_for_long) {
