@@ -30,7 +30,7 @@ Link link_of(const Instruction& copy) noexcept { return memory::Tiers::link(copy
 
 DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
                            const void* runtime, Mailbox& mailbox, ErrorMaker& errors, const trace::Emitter& emitter,
-                           bool device_times, bool nvtx)
+                           bool device_times, bool nvtx, bool leaves_turns)
     : device_(device),
       lanes_(lanes),
       driver_(lanes.driver()),
@@ -41,6 +41,7 @@ DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lane
       emitter_(emitter),
       device_times_(device_times),
       nvtx_(nvtx),
+      leaves_turns_(leaves_turns),
       asks_about_kernels_(driver_.capabilities().asynchronous_kernel_errors),
       clock_(driver_, lanes.ordinal(device)),
       states_(lanes.size() / lanes.num_devices()),
@@ -167,13 +168,13 @@ bool DeviceThread::step() {
         std::size_t fed = 0;
         batch_.for_each([&](const Instruction& i) {
             feed_or_hold(i);
-            if (++fed % feed_between_polls == 0 && poll()) mailbox_.help();
+            if (++fed % feed_between_polls == 0 && poll()) leaves_turns_ ? mailbox_.leave_turn() : mailbox_.help();
         });
         batch_.clear();
     }
     if (num_holding_ != 0 || came_further_.load(std::memory_order_relaxed)) feed_held();
     if (!touched_.empty() && !queue_filled_.load(std::memory_order_seq_cst)) record_touched();
-    if (poll()) mailbox_.help();
+    if (poll()) leaves_turns_&& has_news() ? mailbox_.leave_turn() : mailbox_.help();
     // In this order: what was handed in before the flag was set is still fed.
     const bool is_over = no_more_instructions_.load(std::memory_order_seq_cst);
     if (has_news()) return true;

@@ -62,9 +62,11 @@ class DeviceThread final : private Lanes::Feeder {
   public:
     /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
     /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
+    /// `leaves_turns`: while there is more to feed, turns are left to the scheduler's own thread (there are cores for
+    /// both): launching is what a program of many small kernels waits for.
     DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
                  const void* runtime, Mailbox& mailbox, ErrorMaker& errors, const trace::Emitter& emitter,
-                 bool device_times, bool nvtx);
+                 bool device_times, bool nvtx, bool leaves_turns);
     /// Stops after everything that was handed in has been fed and has completed.
     ~DeviceThread();
 
@@ -153,6 +155,7 @@ class DeviceThread final : private Lanes::Feeder {
     const trace::Emitter& emitter_;
     const bool device_times_;
     const bool nvtx_;
+    const bool leaves_turns_;
     const bool asks_about_kernels_;
     DeviceClock clock_;
 

@@ -23,12 +23,19 @@ inline bool many_cores() noexcept {
 class Sleeper {
   public:
     /// Returns when `ready()`, after a wake, or after `longest` if that is not zero. Only the owner calls it.
+    /// `num_looks`: while the thread is awake it returns when so many looks in a row have found it ready, where there
+    /// are many cores.
     template<typename R>
-    void wait(R&& ready, std::chrono::milliseconds longest = std::chrono::milliseconds::zero()) noexcept {
+    void wait(R&& ready, std::chrono::milliseconds longest = std::chrono::milliseconds::zero(),
+              int num_looks = 1) noexcept {
         const auto until = std::chrono::steady_clock::now() + spin_time;
+        int left = many_cores() ? num_looks : 1;
         do {
             for (int i = 0; i < 32; ++i) {
-                if (ready()) return;
+                if (!ready())
+                    left = many_cores() ? num_looks : 1;
+                else if (--left <= 0)
+                    return;
                 if (many_cores())
                     locks::relax();
                 else

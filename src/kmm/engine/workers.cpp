@@ -75,7 +75,9 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself
         const locks::Guard guard(mutex_);
         queue_.insert(queue_.end(), tasks.begin(), tasks.end());  // without room for all nothing changes
         if (takes_one_itself) end_task();
-        has_tasks_.store(true, std::memory_order_release);
+        // Whoever looks leaves the one to the calling thread: a chain of tasks stays on one core.
+        if (queue_.size() > static_cast<std::size_t>(takes_one_itself))
+            has_tasks_.store(true, std::memory_order_release);
         const std::size_t awake = static_cast<std::size_t>(takes_one_itself) + static_cast<std::size_t>(one_looks_);
         num_woken = wake_ups_.for_tasks(queue_.size() - std::min(queue_.size(), awake));
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();

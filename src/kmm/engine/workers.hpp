@@ -119,7 +119,7 @@ class Workers {
     mutable locks::Mutex mutex_;
     locks::Condition wake_;
     graph::Deque<graph::Task*> queue_ KMM_GUARDED_BY(mutex_);
-    std::atomic<bool> has_tasks_{false};             ///< the queue is not empty; written with the lock
+    std::atomic<bool> has_tasks_{false};             ///< for one who looks; written with the lock
     bool one_looks_ KMM_GUARDED_BY(mutex_) = false;  ///< a thread will look at the queue before it sleeps
     WakeUps wake_ups_ KMM_GUARDED_BY(mutex_);
     std::size_t waiting_ KMM_GUARDED_BY(mutex_) = 0;  ///< threads in begin_wait ... end_wait

@@ -13,9 +13,9 @@ void EngineRoom::start(const schedule::Scheduler& scheduler, engine::Mailbox& ma
     memory_service_ = std::make_unique<supply::MemoryService>(*lanes_, platform_.ordinals(), platform_.limits_bytes(),
                                                               config, config.device_memory_kind, runtime, mailbox);
     for (std::uint32_t d = 0; d < platform_.num_devices(); ++d) {
-        device_threads_.push_back(
-            std::make_unique<engine::DeviceThread>(d, launchers_per_device, *lanes_, failed_tasks_, runtime, mailbox,
-                                                   errors_, emitter_, config.trace_device_times, config.nvtx));
+        device_threads_.push_back(std::make_unique<engine::DeviceThread>(
+            d, launchers_per_device, *lanes_, failed_tasks_, runtime, mailbox, errors_, emitter_,
+            config.trace_device_times, config.nvtx, engine::many_cores()));
         std::vector<graph::LaneId> lanes;
         lanes.reserve(launchers_per_device);
         for (std::uint32_t i = 0; i < launchers_per_device; ++i)

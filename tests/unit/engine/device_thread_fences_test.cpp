@@ -116,8 +116,8 @@ class Machine {
     std::size_t num_copies = 0;
     void* device_memory = nullptr;
     kmm::schedule::InstructionList instructions;
-    std::unique_ptr<DeviceThread> thread = std::make_unique<DeviceThread>(0, 0, lanes, failed, this, mailbox, errors,
-                                                                          kmm::trace::nobody_listens, false, false);
+    std::unique_ptr<DeviceThread> thread = std::make_unique<DeviceThread>(
+        0, 0, lanes, failed, this, mailbox, errors, kmm::trace::nobody_listens, false, false, false);
 };
 
 TEST(DeviceThreadFences, a_copy_waits_for_its_fence_and_not_for_what_was_put_behind_it) {

@@ -88,6 +88,8 @@ struct Fixture {
     Errors errors;
     int runtime = 0;
     std::atomic<int> num_run{0};
+    std::atomic<int> helps{0};
+    std::atomic<int> turns_left{0};
     std::atomic<int>* const counter = &num_run;  ///< the parameter of each kernel
     TaskNumber num_kernels = 0;
     std::array<Position, 4> last{};
@@ -95,8 +97,12 @@ struct Fixture {
     std::array<std::byte, 256> host{};
     std::optional<DeviceThread> thread;
 
-    explicit Fixture(bool automatic = true) : driver(ScriptedOptions{.automatic = automatic}) {
-        thread.emplace(0u, 1u, lanes, failed, &runtime, mailbox, errors, kmm::trace::nobody_listens, false, false);
+    explicit Fixture(bool automatic = true, bool leaves_turns = false)
+        : driver(ScriptedOptions{.automatic = automatic}) {
+        mailbox.on_help = [this] { ++helps; };
+        mailbox.on_leave_turn = [this] { ++turns_left; };
+        thread.emplace(0u, 1u, lanes, failed, &runtime, mailbox, errors, kmm::trace::nobody_listens, false, false,
+                       leaves_turns);
     }
     ~Fixture() {
         driver.release_all();
@@ -257,6 +263,23 @@ TEST(DeviceThread, a_kernel_that_was_not_launched_is_not_measured) {
     EXPECT_EQ(f.mailbox.next().what, Message::What::task_failed);
     f.driver.release_all();
     f.expect_advance(compute, 3);
+}
+
+TEST(DeviceThread, turns_are_left_to_the_scheduler_while_there_is_more_to_feed) {
+    for (const bool leaves_turns : {false, true}) {
+        Fixture f(true, leaves_turns);
+        f.push_kernels(compute, 10 * events_every);
+        f.await_advance(compute, 10 * events_every);
+        f.thread.reset();
+        EXPECT_EQ(f.turns_left > 0, leaves_turns) << "of what completed while the batch was fed";
+        EXPECT_EQ(f.helps + f.turns_left, 10);
+    }
+    Fixture f(true, true);
+    f.push_kernels(compute, 1);
+    f.await_advance(compute, 1);
+    f.thread.reset();
+    EXPECT_EQ(f.helps, 1) << "a thread with nothing else to do makes something of it itself";
+    EXPECT_EQ(f.turns_left, 0);
 }
 
 TEST(DeviceThread, each_copy_has_an_event_of_its_own) {
