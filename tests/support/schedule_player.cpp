@@ -109,7 +109,7 @@ void SchedulePlayer::submit(const trace::Task& told) {
         a.replaces_chunk = use.replaces_chunk;
     }
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
-    if (table_.add(&t) != told.number)
+    if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
         throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
     consumer_.submitted(told, 0);
     scheduler_->submit(t);

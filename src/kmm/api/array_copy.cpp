@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "driver/check.hpp"
 #include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/caller_stream.hpp"
 #include "kmm/detail/strided_box.hpp"
-#include "kmm/graph/room.hpp"
 #include "kmm/plan/needs.hpp"
 
 namespace kmm::detail {
@@ -136,41 +136,9 @@ void run_copy_part(void* payload, TaskContext& context) {
     });
 }
 
-/// The records of one copy, made before it takes its place in the order, and the joins made on the way. Those without a
-/// number go back to the pool if something throws.
-struct Batch final : graph::JoinMaker {
-    RuntimeCore& core;
-    std::vector<Task*> made;  ///< by `make`, until all are numbered
-    graph::TaskList tasks;    ///< numbered, in order: to be published
-    explicit Batch(RuntimeCore& c) : core(c) {}
-    Batch(const Batch&) = delete;
-    Batch& operator=(const Batch&) = delete;
-    ~Batch() {
-        for (Task* t : made) core.books().pool().give(t);
-    }
-    Task* make() {
-        graph::room_for_one_more(made);
-        return made.emplace_back(core.books().pool().take());
-    }
-    graph::TaskNumber number(Task* t) {
-        graph::room_for_one_more(tasks);
-        const graph::TaskNumber n = core.books().table().add(t);
-        tasks.push_back(t);
-        return n;
-    }
-    graph::TaskNumber join(const graph::TaskNumbers& numbers) override { return core.books().add_join(numbers, tasks); }
-    /// Before the first number nothing has changed; after it even the reserve of host memory was used up.
-    void lose_order() noexcept {
-        if (tasks.empty()) return;
-        made.erase(std::remove_if(made.begin(), made.end(), [](const Task* t) { return t->number != 0; }), made.end());
-        core.lose_order(tasks);
-    }
-};
-
 /// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names
 /// it.
 struct SourceWriters {
-    std::vector<graph::TaskNumber> parts;
     std::vector<graph::TaskNumber> writers;
     std::vector<std::size_t> ends;  ///< of each part's in `writers`
 
@@ -179,15 +147,15 @@ struct SourceWriters {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
     }
-    /// Of the part whose chunk carries the failure that the whole copy has.
-    void throw_failure(RuntimeCore& core, graph::TaskNumber whole) const {
+    /// Of the part whose chunk carries the failure that the whole copy has; the parts' numbers follow each other.
+    void throw_failure(RuntimeCore& core, graph::TaskNumber first_part, graph::TaskNumber whole) const {
         const auto failure = core.books().failure_of(whole);
         if (failure == nullptr) return;
         std::size_t w = 0;
-        for (std::size_t p = 0; p < parts.size(); ++p) {
+        for (std::size_t p = 0; p < ends.size(); ++p) {
             for (; w < ends[p]; ++w) {
                 const auto cause = core.books().failure_of(writers[w]);
-                if (cause != nullptr && cause->root == failure->root) core.throw_failure(parts[p]);
+                if (cause != nullptr && cause->root == failure->root) core.throw_failure(first_part + p);
             }
         }
     }
@@ -204,33 +172,40 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     throw UninitializedRead(array->name(), missing);
 }
 
-/// One call of copy_to or copy_from. Everything that takes long or can fail comes before the order lock.
-class ArrayCopy {
+/// One call of copy_to or copy_from: a task for each chunk concerned, and one that is done when they are. Everything
+/// that takes long comes before the order lock.
+class ArrayCopy final : Batch {
   public:
     ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user)
-        : array_(*array),
-          binding_(require_binding(array, region, to_user)),
+        : Batch(&require_binding(array, region, to_user).runtime->books()),
+          array_(*array),
+          binding_(*array->binding()),
           runtime_(binding_.runtime),
           core_(*runtime_),
           region_(region),
           user_(user),
           user_strides_(user_strides),
-          to_user_(to_user),
-          batch_(core_) {}
+          to_user_(to_user) {}
+    ~ArrayCopy() {
+        if (gate_ != nullptr) books().pool().give(gate_);
+    }
     ArrayCopy(const ArrayCopy&) = delete;
     ArrayCopy& operator=(const ArrayCopy&) = delete;
 
     void run(DefaultStream stream);
 
   private:
-    void check() const;
+    void check_arguments() const;
     void make_parts();
-    Task* make_part(std::size_t chunk, graph::SubmitInfoSource& infos);
+    void make_part(std::size_t chunk, graph::SubmitInfoSource& infos);
     CopyPart& describe_part(Task& task, const Box& box, const Box& part);
-    void check_content() const KMM_REQUIRES(core_.books().order());
-    void gather_writers() KMM_REQUIRES(core_.books().order());
-    void take_places() KMM_REQUIRES(core_.books().order());
-    void number_all() KMM_REQUIRES(core_.books().order());
+    // ---- Batch
+    void check() override;
+    void connect() override;
+    const plan::Request* requests() const noexcept override { return told_.empty() ? nullptr : told_.data(); }
+
+    void check_content() const;
+    void gather_writers();
 
     const Box& box_of(std::size_t chunk) const { return binding_.layout.chunks()[chunk].box; }
     Box part_of(std::size_t chunk) const { return graph::intersection(box_of(chunk), region_); }
@@ -247,14 +222,12 @@ class ArrayCopy {
     DeviceMemory memory_;
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
     std::vector<std::size_t> chunks_;    ///< that the region meets
-    Batch batch_;
-    std::vector<Task*> parts_;  ///< one for each of `chunks_`
-    Task* gate_ = nullptr;      ///< of a copy out: every chunk that is read is known to be good
-    Task* all_ = nullptr;
+    Task* gate_ = nullptr;               ///< of a copy out, a helper: every chunk that is read is known to be good
+    std::vector<plan::Request> told_;    ///< for whoever listens
     SourceWriters writers_;
 };
 
-void ArrayCopy::check() const {
+void ArrayCopy::check_arguments() const {
     if (user_ == nullptr)
         throw InvalidArgument(
             driver::format("{}: the pointer to the program's {} elements is null", name_, graph::volume(region_)));
@@ -271,31 +244,18 @@ void ArrayCopy::run(DefaultStream stream) {
     core_.books().check_open();
     if (graph::is_empty(region_)) return;
     name_ = (to_user_ ? "copy_to from " : "copy_from to ") + array_.name();
-    check();
+    check_arguments();
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
     core_.admit();
     make_parts();
-    std::vector<plan::Request> requests;  // for whoever listens
     if (core_.listeners().any())
-        for (const std::size_t chunk : chunks_) requests.emplace_back().region = part_of(chunk);
-    bool was_idle = false;
-    graph::TaskNumber last = 0;
-    {
-        const locks::Guard guard(core_.books().order());
-        core_.books().check_open();
-        check_content();
-        if (gate_ != nullptr) gather_writers();
-        take_places();
-        last = all_->number;
-        graph::TaskList joins;
-        was_idle = core_.publish(batch_.tasks, joins, requests.empty() ? nullptr : requests.data());
-    }
-    core_.schedule_published(was_idle);
+        for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
+    core_.commit(*this);
     if (core_.inside_own_task()) return;
-    core_.wait_settled(last, nullptr, true);  // the tasks use the program's memory
-    if (to_user_) writers_.throw_failure(core_, last);
-    core_.throw_failure(last);
+    core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
+    if (to_user_) writers_.throw_failure(core_, first(), last());
+    core_.throw_failure(last());
 }
 
 void ArrayCopy::make_parts() {
@@ -307,15 +267,15 @@ void ArrayCopy::make_parts() {
     info->num_chunks = static_cast<std::uint32_t>(binding_.layout.chunks().size());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
-    for (const std::size_t chunk : chunks_) parts_.push_back(make_part(chunk, infos));
-    if (to_user_) gate_ = batch_.make();
-    all_ = batch_.make();
+    for (const std::size_t chunk : chunks_) make_part(chunk, infos);
+    add_task().predecessors.reserve(chunks_.size());
+    if (to_user_) gate_ = books().pool().take();
 }
 
-Task* ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
+void ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
     const Box& box = box_of(chunk);
     const Box part = part_of(chunk);
-    Task* const t = batch_.make();
+    Task* const t = &add_task();
     t->kind = TaskKind::host;
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunk);
@@ -341,7 +301,6 @@ Task* ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
         access.needs_content = !access.replaces_chunk;
     }
     t->layouts.emplace_back();
-    return t;
 }
 
 CopyPart& ArrayCopy::describe_part(Task& task, const Box& box, const Box& part) {
@@ -401,37 +360,28 @@ void ArrayCopy::gather_writers() {
     }
 }
 
-void ArrayCopy::take_places() {
-    writers_.parts.reserve(parts_.size());
-    all_->predecessors.reserve(parts_.size());
-    batch_.tasks.reserve(2 * batch_.made.size());
-    core_.books().begin_taking_places(2 * batch_.made.size());  // a join for each read at most
-    try {
-        number_all();
-    } catch (const std::bad_alloc&) {
-        batch_.lose_order();
-        throw;
-    }
-    batch_.made.clear();
+void ArrayCopy::check() {
+    check_content();
+    if (gate_ == nullptr) return;
+    gather_writers();
+    reserve_helper();
 }
 
-void ArrayCopy::number_all() {
-    if (gate_ != nullptr) batch_.number(gate_);
-    for (std::size_t p = 0; p < parts_.size(); ++p) {
+void ArrayCopy::connect() {
+    const TaskNumber gate = gate_ == nullptr ? 0 : add_helper(*std::exchange(gate_, nullptr), first());
+    for (std::size_t p = 0; p < chunks_.size(); ++p) {
         const Box part = part_of(chunks_[p]);
         graph::ChunkHistory& history = binding_.histories[chunks_[p]];
-        Task* const t = parts_[p];
-        batch_.number(t);
-        writers_.parts.push_back(t->number);
+        Task& t = *tasks()[p];
+        connects(t.number);
         if (to_user_) {
-            history.read(part, t->number, t->predecessors, batch_);
-            graph::add_predecessor(t->predecessors, gate_->number, true);
+            history.read(part, t.number, t.predecessors, *this);
+            graph::add_predecessor(t.predecessors, gate, true);
         } else {
-            history.write(part, t->number, false, t->predecessors);
+            history.write(part, t.number, false, t.predecessors);
         }
-        all_->predecessors.push_back({t->number, true});
+        tasks().back()->predecessors.push_back({t.number, true});
     }
-    batch_.number(all_);
 }
 
 /// The element follows behind.
@@ -502,25 +452,33 @@ EventId array_fill(const ArrayRef& array, const void* value) {
     return submission.commit();
 }
 
+namespace {
+
+/// A task that does nothing, after everything that uses an array.
+class ArrayUsers final : public Batch {
+  public:
+    explicit ArrayUsers(Binding& binding) : Batch(&binding.runtime->books()), binding_(binding) { add_task(); }
+    void check() override {
+        graph::Predecessors& users = tasks().front()->predecessors;
+        for (const graph::ChunkHistory& h : binding_.histories) h.users(users);
+        graph::make_unique(users);
+    }
+    void connect() override {}
+
+  private:
+    Binding& binding_;
+};
+
+}  // namespace
+
 void array_synchronize(const ArrayRecord& array) {
     Binding* b = array.binding();
     if (b == nullptr) return;
     RuntimeCore& core = *b->runtime;
-    graph::Predecessors users;
-    {
-        const locks::Guard guard(core.books().order());
-        std::vector<graph::TaskNumber> numbers;
-        for (const graph::ChunkHistory& h : b->histories) {
-            numbers.clear();
-            h.users(numbers);
-            for (const graph::TaskNumber n : numbers) users.push_back({n, false});
-            // Poisoned data is reported; a reader's failure is not the array's.
-            h.writers(array.box(), users);
-        }
-    }
-    const graph::TaskNumber all = core.submit_join(users, false);
-    core.wait_settled(all, nullptr);
-    core.throw_failure(all);
+    ArrayUsers users(*b);
+    core.commit(users);
+    core.wait_settled(users.last(), nullptr);
+    core.throw_failure(users.last());
 }
 
 }  // namespace kmm::detail

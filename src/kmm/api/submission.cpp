@@ -1,7 +1,7 @@
 // One submit: drafts of tasks, their checks, and their place in the order.
 //
-// Runs on the submitting thread. `commit` holds the runtime's order lock from the first check to the last number, and
-// no user code runs meanwhile. Everything that can be refused is refused before anything is changed.
+// Runs on the submitting thread. A commit (runtime/batch.hpp) holds the runtime's order lock from the first check to
+// the last edge, and no user code runs meanwhile. Everything that can be refused is refused before anything is changed.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -50,35 +50,38 @@ Region region_of(const Box& box, std::size_t rank) {
 
 }  // namespace
 
-struct Submission::Draft final : graph::JoinMaker {
+struct Submission::Draft final : Batch {
     RuntimeCore* core = nullptr;
     LauncherInfo launcher;
-    graph::TaskList tasks;
-    graph::TaskList joins;
-    Task* all = nullptr;  ///< the join of several tasks, until it has its number
     std::vector<DraftAccess> accesses;
-    std::vector<plan::Request> requests;  ///< one for each access
+    std::vector<plan::Request> wanted;  ///< one for each access
     plan::SubmitPlan plan;
     std::vector<Finish> finishes;
     std::vector<std::max_align_t> recipes;
     std::size_t recipe_bytes = 0;
     std::vector<NewBinding> bindings;
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
+    std::int64_t submit_begin_ns = 0;
     bool in_use = false;
-    static constexpr std::size_t usual_joins = 16;
 
-    Draft() { joins.reserve(usual_joins); }
-    Task& current() { return *tasks.back(); }
+    Task& current() { return *tasks().back(); }
     void clear() noexcept {
-        tasks.clear();
-        joins.clear();
+        drop();
         accesses.clear();
-        requests.clear();
+        wanted.clear();
         finishes.clear();
         recipe_bytes = 0;
         bindings.clear();
     }
-    void bind_arrays();
+    // ---- Batch
+    void check() override;
+    void bind() override;
+    void connect() override;
+    const plan::Request* requests() const noexcept override { return wanted.data(); }
+    std::int64_t begin_ns() const noexcept override { return submit_begin_ns; }
+
+    void add_join();
+    void find_bindings();
     Binding* bind_first_write(ArrayRecord& array);
     void make_plan();
     [[noreturn]] void throw_refusal(const ArrayRecord& array) const;
@@ -86,9 +89,7 @@ struct Submission::Draft final : graph::JoinMaker {
     std::string task_text(const plan::Request& r) const;
     void describe_tasks();
     static void fill_before(Task& t, std::uint32_t access, const Box& region);
-    EventId take_places();
     void share_info();
-    TaskNumber join(const graph::TaskNumbers& numbers) override;
 };
 
 namespace {
@@ -116,12 +117,11 @@ Submission::Draft* take_draft() {
 Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher)
     : draft_(take_draft()), logs_regions_(runtime.platform().config().debug_mode) {
     draft_->core = &runtime;
+    draft_->set_books(runtime.books());
     draft_->launcher = launcher;
 }
 
 Submission::~Submission() {
-    for (Task* t : draft_->tasks) draft_->core->books().pool().give(t);
-    if (draft_->all != nullptr) draft_->core->books().pool().give(std::exchange(draft_->all, nullptr));
     draft_->clear();
     if (draft_ == kept_draft)
         draft_->in_use = false;
@@ -144,13 +144,11 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
         throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
                                             : "a device launcher cannot run on the host: name a device",
                                        draft_->launcher.location);
-    graph::room_for_one_more(draft_->tasks);
-    Task* t = draft_->core->books().pool().take();
-    draft_->tasks.push_back(t);
+    Task* const t = &draft_->add_task();
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
               : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
                                                             : TaskKind::kernel;
-    t->chunk_index = static_cast<std::uint32_t>(draft_->tasks.size() - 1);
+    t->chunk_index = static_cast<std::uint32_t>(draft_->tasks().size() - 1);
     t->where = where;
     t->memory = where.is_host() ? memory::MemoryIndex::host() : memory::MemoryIndex::of_device(where.as_device().get());
     t->chunk = chunk;
@@ -162,7 +160,7 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     DraftAccess& a = draft_->accesses.emplace_back();
     a.array = array.get();
     a.access = static_cast<std::uint32_t>(t.accesses.size());
-    plan::Request& r = draft_->requests.emplace_back();
+    plan::Request& r = draft_->wanted.emplace_back();
     r.region = region;
     r.kind = kind;
     r.empty = graph::is_empty(region, array->rank());
@@ -221,7 +219,7 @@ void Submission::set_finish(FinishParameters finish, const void* recipe, std::si
     d.recipe_bytes += (recipe_bytes + unit - 1) / unit * unit;
     if (d.recipes.size() * unit < d.recipe_bytes) d.recipes.resize(2 * d.recipe_bytes / unit + 1);
     std::memcpy(reinterpret_cast<std::byte*>(d.recipes.data()) + at, recipe, recipe_bytes);
-    d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks.size() - 1), at});
+    d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks().size() - 1), at});
 }
 
 void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_back(patch); }
@@ -230,11 +228,12 @@ void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_
 
 // A task's name, its place in the submit and what it uses of the array, as messages begin.
 std::string Submission::Draft::task_text(const plan::Request& r) const {
-    return driver::format("{} (argument {})", text_of(core->words().describe_failure(*tasks[r.task]).task), r.argument);
+    return driver::format("{} (argument {})", text_of(core->words().describe_failure(*tasks()[r.task]).task),
+                          r.argument);
 }
 
 ConflictParty Submission::Draft::party(const plan::Request& r) const {
-    const Task& t = *tasks[r.task];
+    const Task& t = *tasks()[r.task];
     ConflictParty p;
     p.chunk_index = r.task;
     p.offset = t.chunk.offset;
@@ -248,9 +247,9 @@ ConflictParty Submission::Draft::party(const plan::Request& r) const {
 void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     using Reason = plan::Refusal::Reason;
     const plan::Refusal& refusal = plan.refusal();
-    const plan::Request& first = requests[refusal.first];
-    const plan::Request& second = requests[refusal.second];
-    const TaskLabel label = core->words().describe_failure(*tasks[first.task]).task;
+    const plan::Request& first = wanted[refusal.first];
+    const plan::Request& second = wanted[refusal.second];
+    const TaskLabel label = core->words().describe_failure(*tasks()[first.task]).task;
     const std::string region = driver::format("{} of {}", graph::to_text(refusal.region, array.rank()), array.name());
     switch (refusal.reason) {
     case Reason::conflict:
@@ -293,12 +292,12 @@ Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
     for (std::size_t i = 0; i < accesses.size(); ++i)
         if (accesses[i].array == &array) positions.push_back(static_cast<std::uint32_t>(i));
     std::vector<ChunkGeometry> chunks;
-    if (!plan.first_write(array.box(), requests, positions, chunks)) throw_refusal(array);
+    if (!plan.first_write(array.box(), wanted, positions, chunks)) throw_refusal(array);
     bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(chunks))});
     return bindings.back().binding.get();
 }
 
-void Submission::Draft::bind_arrays() {
+void Submission::Draft::find_bindings() {
     for (std::size_t i = 0; i < accesses.size(); ++i) {
         DraftAccess& a = accesses[i];
         a.binding = a.array->binding();
@@ -313,13 +312,13 @@ void Submission::Draft::bind_arrays() {
                                                  a.array->name(), a.binding->runtime->platform().number(),
                                                  core->platform().number()),
                                   launcher.location);
-        requests[i].layout = &a.binding->layout;
-        requests[i].histories = a.binding->histories.data();
+        wanted[i].layout = &a.binding->layout;
+        wanted[i].histories = a.binding->histories.data();
     }
 }
 
 void Submission::Draft::make_plan() {
-    if (!plan.make(requests)) throw_refusal(*accesses[plan.refusal().first].array);
+    if (!plan.make(wanted)) throw_refusal(*accesses[plan.refusal().first].array);
 }
 
 // Debug mode: what an overwrite finds is filled with a pattern.
@@ -332,13 +331,13 @@ void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& re
 // What residency and the kernels need to know of each access. The tasks are still nobody else's.
 void Submission::Draft::describe_tasks() {
     const bool debug_mode = core->platform().config().debug_mode;
-    const std::size_t count = requests.size();
+    const std::size_t count = wanted.size();
     const plan::Need* const needs = plan.needs().data();
     for (std::size_t i = 0; i < count;) {
-        const std::uint32_t number = requests[i].task;
-        Task& t = *tasks[number];
+        const std::uint32_t number = wanted[i].task;
+        Task& t = *tasks()[number];
         std::size_t bytes = 0;
-        for (; i < count && requests[i].task == number; ++i) {
+        for (; i < count && wanted[i].task == number; ++i) {
             const plan::Need& need = needs[i];
             if (need.form == plan::Form::nothing) continue;
             const DraftAccess& a = accesses[i];
@@ -354,7 +353,7 @@ void Submission::Draft::describe_tasks() {
             access.replaces_chunk = need.replaces_chunk;
             if (need.first_of_chunk)
                 bytes = Platform::sum_bytes(bytes, Platform::rounded(binding.block_bytes[need.chunk]));
-            if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, requests[i].region);
+            if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, wanted[i].region);
         }
         if (bytes <= core->platform().limit_bytes(t.memory)) continue;
         throw core->shortage_words().never_fits(t, bytes);
@@ -363,17 +362,24 @@ void Submission::Draft::describe_tasks() {
 
 // ---------------------------------------------------------------------------------------------------- the order
 
-TaskNumber Submission::Draft::join(const graph::TaskNumbers& numbers) { return core->books().add_join(numbers, joins); }
+/// Done when all tasks are; a single one stands for the submit itself.
+void Submission::Draft::add_join() {
+    const std::size_t count = tasks().size();
+    if (count > 1) add_task().predecessors.reserve(count);
+}
 
-// Whatever can fail is done first. From the first number on nothing does: the books of the order are kept in memory
-// that is there.
-EventId Submission::Draft::take_places() {
-    if (tasks.size() > 1) {
-        all = core->books().pool().take();
-        all->predecessors.reserve(tasks.size());
+void Submission::Draft::check() {
+    find_bindings();
+    make_plan();
+    describe_tasks();
+    for (const Finish& f : finishes) {
+        Task& t = *tasks()[f.task];
+        f.function(reinterpret_cast<const std::byte*>(recipes.data()) + f.recipe, t.layouts.data(),
+                   t.kernel.parameters);
     }
-    joins.reserve(usual_joins);
-    core->books().begin_taking_places(tasks.size() + requests.size() + 1);
+}
+
+void Submission::Draft::bind() {
     for (NewBinding& n : bindings) {
         const memory::Array& data = *n.binding->data;
         if (!n.array->bind(n.binding))
@@ -382,30 +388,30 @@ EventId Submission::Draft::take_places() {
                                   launcher.location);
         core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
     }
-    for (Task* t : tasks) core->books().table().add(t);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-        const plan::Request& r = requests[i];
+}
+
+void Submission::Draft::connect() {
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const plan::Request& r = wanted[i];
         if (r.empty) continue;
-        Task& t = *tasks[r.task];
+        Task& t = *tasks()[r.task];
+        connects(t.number);
         graph::ChunkHistory& history = accesses[i].binding->histories[plan.needs()[i].chunk];
         if (r.kind == AccessKind::read)
             history.read(r.region, t.number, t.predecessors, *this);
         else
             history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors);
     }
-    if (tasks.size() == 1) return core->books().event_of(tasks.front()->number);
-    graph::room_for_one_more(joins);
-    for (const Task* t : tasks) all->predecessors.push_back({t->number, true});
-    const TaskNumber number = core->books().table().add(all);
-    joins.push_back(std::exchange(all, nullptr));
-    return core->books().event_of(number);
+    Task& all = *tasks().back();
+    if (all.kind != TaskKind::join) return;
+    for (TaskNumber n = first(); n != all.number; ++n) all.predecessors.push_back({n, true});
 }
 
 void Submission::Draft::share_info() {
     const std::string_view name =
         launcher.name == nullptr ? std::string_view() : std::string_view(launcher.name, launcher.name_length);
     const graph::SubmitInfo* const last = info.get();
-    const bool same = last != nullptr && last->num_chunks == tasks.size() && last->launcher == launcher.kind &&
+    const bool same = last != nullptr && last->num_chunks == tasks().size() && last->launcher == launcher.kind &&
                       last->location.line() == launcher.location.line() &&
                       last->location.file() == launcher.location.file() &&
                       last->location.function() == launcher.location.function() && last->name == name;
@@ -413,49 +419,24 @@ void Submission::Draft::share_info() {
         auto fresh = std::make_unique<graph::SubmitInfo>();
         fresh->name = name;
         fresh->location = launcher.location;
-        fresh->num_chunks = static_cast<std::uint32_t>(tasks.size());
+        fresh->num_chunks = static_cast<std::uint32_t>(tasks().size());
         fresh->launcher = launcher.kind;
         info.reset(std::move(fresh));
     }
-    for (Task* t : tasks) info.give_to(t->info);
+    for (Task* t : tasks()) info.give_to(t->info);
 }
 
 EventId Submission::commit() {
     Draft& d = *draft_;
     RuntimeCore& core = *d.core;
     core.books().check_open();
-    if (d.tasks.empty()) return EventId();
-    trace::Sink* const listener = core.listeners().emitter().sink();
-    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
+    if (d.tasks().empty()) return EventId();
+    d.submit_begin_ns = core.listeners().any() ? trace::clock_ns() : 0;
     core.admit();
     d.share_info();
-    EventId event;
-    bool was_idle = false;
-    {
-        const locks::Guard guard(core.books().order());
-        core.books().check_open();  // once more: close() takes its place in the order under the same lock
-        d.bind_arrays();
-        d.make_plan();
-        d.describe_tasks();
-        for (const Finish& f : d.finishes) {
-            Task& t = *d.tasks[f.task];
-            f.function(reinterpret_cast<const std::byte*>(d.recipes.data()) + f.recipe, t.layouts.data(),
-                       t.kernel.parameters);
-        }
-        try {
-            event = d.take_places();
-        } catch (const std::bad_alloc&) {
-            // Before the first number nothing has changed; after it even the reserve was used up.
-            if (d.tasks.front()->number != 0) {
-                core.lose_order(d.joins);
-                core.lose_order(d.tasks);
-            }
-            throw;
-        }
-        was_idle = core.publish(d.tasks, d.joins, d.requests.data(), begin_ns);
-    }
-    core.schedule_published(was_idle);
-    return event;
+    d.add_join();
+    core.commit(d);
+    return core.books().event_of(d.last());
 }
 
 }  // namespace kmm::detail

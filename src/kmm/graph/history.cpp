@@ -1,5 +1,7 @@
 #include "kmm/graph/history.hpp"
 
+#include <algorithm>
+
 namespace kmm::graph {
 
 void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data) {
@@ -10,6 +12,14 @@ void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data) {
         }
     }
     predecessors.push_back({number, data});
+}
+
+void make_unique(Predecessors& predecessors) {
+    std::sort(predecessors.begin(), predecessors.end(), [](const Predecessor& a, const Predecessor& b) {
+        return a.number != b.number ? a.number < b.number : a.data > b.data;
+    });
+    const auto same = [](const Predecessor& a, const Predecessor& b) { return a.number == b.number; };
+    predecessors.erase(std::unique(predecessors.begin(), predecessors.end(), same), predecessors.end());
 }
 
 bool ChunkHistory::content_outside(const Box& region) const noexcept {
@@ -81,10 +91,10 @@ void ChunkHistory::writers(const Box& region, Predecessors& predecessors) const 
         if (overlaps(s.box, region, rank_)) add_predecessor(predecessors, s.writer, true);
 }
 
-void ChunkHistory::users(std::vector<TaskNumber>& tasks) const {
+void ChunkHistory::users(Predecessors& tasks) const {
     for (const Segment& s : segments_) {
-        tasks.push_back(s.writer);
-        tasks.insert(tasks.end(), s.readers.begin(), s.readers.end());
+        tasks.push_back({s.writer, true});
+        for (const TaskNumber reader : s.readers) tasks.push_back({reader, false});
     }
 }
 

@@ -40,8 +40,9 @@ class ChunkHistory {
     void write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors);
     /// The tasks whose results `region` consists of, as data dependencies.
     void writers(const Box& region, Predecessors& predecessors) const;
-    /// Every task that the region's users must have finished with: writers and readers.
-    void users(std::vector<TaskNumber>& tasks) const;
+    /// Appends every task that uses the chunk: writers as data dependencies, readers for their order only. Some may be
+    /// there several times: see `make_unique`.
+    void users(Predecessors& tasks) const;
 
   private:
     struct Segment {
@@ -56,7 +57,9 @@ class ChunkHistory {
     static constexpr std::size_t max_readers = 8;
 };
 
-/// Adds a predecessor once; a data dependency outranks an order-only one.
+/// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).
 void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data);
+/// Leaves each once, in the order of their numbers. O(n log n).
+void make_unique(Predecessors& predecessors);
 
 }  // namespace kmm::graph

@@ -83,7 +83,6 @@ void Task::recycle() noexcept {
     addresses.clear();
     unset.clear();
     kernel = {};
-    array_pins = 0;
     predecessors.clear();
     successors.clear();
     unissued_predecessors = 0;
@@ -94,6 +93,7 @@ void Task::recycle() noexcept {
     completion.clear();
     lane = LaneId::none;
     position = 0;
+    made_for = 0;
     awaited_predecessor = 0;
     unpassed_fences = 0;
     executed = false;
@@ -153,68 +153,6 @@ void TaskPool::give(Task* task) noexcept {
     task->recycle();
     const locks::Guard guard(givers_.lock);
     givers_.tasks.push_back(task);  // cannot allocate: both lists have room for every record
-}
-
-void TaskTable::add_pages(TaskNumber last) {
-    const locks::Guard guard(lock_);
-    while (last >= room_end_) {
-        if (spare_.empty()) {
-            pages_.push_back(std::make_unique<Page>());
-        } else {
-            pages_.push_back(std::move(spare_.back()));
-            spare_.pop_back();
-        }
-        room_end_ += page_size;
-    }
-}
-
-TaskNumber TaskTable::add(Task* task) {
-    reserve(1);
-    const TaskNumber number = last_.load(std::memory_order_relaxed) + 1;
-    const locks::Guard guard(lock_);
-    const TaskNumber relative = number - first_page_number_;
-    pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size] = task;
-    task->number = number;
-    last_.store(number, std::memory_order_release);
-    return number;
-}
-
-Task* TaskTable::locate(TaskNumber number) const noexcept {
-    if (number <= settled_up_to_.load(std::memory_order_relaxed) || number > last_.load(std::memory_order_relaxed))
-        return nullptr;
-    const TaskNumber relative = number - first_page_number_;
-    return pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size];
-}
-
-Task* TaskTable::find(TaskNumber number) noexcept {
-    const locks::Guard guard(lock_);
-    return locate(number);
-}
-
-void TaskTable::find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept {
-    const locks::Guard guard(lock_);
-    for (std::size_t i = 0; i < count; ++i) out[i] = locate(predecessors[i].number);
-}
-
-void TaskTable::remove(TaskNumber number) noexcept {
-    const locks::Guard guard(lock_);
-    const TaskNumber relative = number - first_page_number_;
-    pages_[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size] = nullptr;
-    TaskNumber settled = settled_up_to_.load(std::memory_order_relaxed);
-    const TaskNumber last = last_.load(std::memory_order_relaxed);
-    if (number != settled + 1) return;
-    while (settled < last) {
-        const TaskNumber next = settled + 1 - first_page_number_;
-        if (pages_[static_cast<std::size_t>(next / page_size)]->tasks[next % page_size] != nullptr) break;
-        ++settled;
-        // A page whose numbers are all settled holds only nulls again and serves a later page.
-        if ((settled + 1 - first_page_number_) % page_size == 0) {
-            if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(pages_.front()));
-            pages_.pop_front();
-            first_page_number_ += page_size;
-        }
-    }
-    settled_up_to_.store(settled, std::memory_order_release);
 }
 
 }  // namespace kmm::graph

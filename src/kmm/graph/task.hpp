@@ -1,6 +1,6 @@
-// The record of one task, from submit to result, and the table that finds records by number.
+// The record of one task, from submit to result.
 //
-// Owns: Task, TaskPool (free records), TaskTable (number -> record). Built by the submitting thread; after it is
+// Owns: Task, TaskPool (free records). Built by the submitting thread; after it is
 // published, every field but the atomics belongs to whoever holds the scheduler's baton, but for `body` and what a
 // function is given, which the thread that executes the task reads.
 #pragma once
@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
+#include "kmm/graph/task_number.hpp"
 
 namespace kmm::memory {
 struct Chunk;
@@ -29,9 +29,6 @@ namespace kmm::graph {
 using detail::AccessKind;
 using detail::AccessLayout;
 using detail::AddressPatch;
-
-/// A task's place in the order of submission; 0 is "none". The low 48 bits of an EventId.
-using TaskNumber = std::uint64_t;
 
 enum class TaskKind : std::uint8_t { join, host, device_function, kernel };
 
@@ -234,7 +231,6 @@ struct Task {
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
-    std::uint64_t array_pins = 0;  ///< accesses that were counted in their arrays
 
     // ---- order
     Predecessors predecessors;
@@ -249,6 +245,7 @@ struct Task {
     FenceSet waits;                             ///< what its work must come after
     FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
     Position position = 0;
+    TaskNumber made_for = 0;             ///< a helper: of the first task that comes after it
     TaskNumber awaited_predecessor = 0;  ///< once the runtime gives up: what it waited for at the last look
     LaneId lane = LaneId::none;
     // For kernels: what the choice of a lane hangs on.
@@ -332,69 +329,6 @@ class TaskPool {
     List givers_;
     std::vector<std::unique_ptr<Task[]>> slabs_ KMM_GUARDED_BY(takers_.lock);  ///< and under that of the givers
     static constexpr std::size_t slab_size = 64;
-};
-
-/// Number -> record, for numbers that are not settled yet. Any thread; each call takes a spin lock for some ten
-/// instructions. O(1).
-class TaskTable {
-  public:
-    TaskTable() { spare_.reserve(4); }
-    /// Room for so many numbers more, so that `add` cannot fail. By the one who holds the order lock.
-    void reserve(std::size_t count) {
-        const TaskNumber last = last_.load(std::memory_order_relaxed) + count;
-        if (last >= room_end_) [[unlikely]]
-            add_pages(last);
-    }
-    /// Numbers are handed out in order by the one who holds the order lock.
-    TaskNumber add(Task* task);
-    TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
-    /// The record, or null when it is settled (or was never issued: compare with last()).
-    Task* find(TaskNumber number) noexcept;
-    /// Calls `f(predecessor, record)` for each, without the lock; null where settled. Takes it once for a thousand of
-    /// them and needs no memory: a task may come after any number of others. By the one who settles tasks.
-    template<typename F> void find(const Predecessors& predecessors, F&& f) {
-        Task* found[found_at_once];
-        for (std::size_t first = 0; first < predecessors.size(); first += found_at_once) {
-            const std::size_t count = std::min(found_at_once, predecessors.size() - first);
-            find(predecessors.data() + first, count, found);
-            for (std::size_t i = 0; i < count; ++i) f(predecessors[first + i], found[i]);
-        }
-    }
-    /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
-    template<typename F> auto with(TaskNumber number, F&& f) {
-        const locks::Guard guard(lock_);
-        return f(locate(number));
-    }
-    void remove(TaskNumber number) noexcept;
-    /// Calls `f(Task&)` for every task that is not settled, under the lock. O(tasks): for failures only.
-    template<typename F> void for_each(F&& f) {
-        const locks::Guard guard(lock_);
-        for (const auto& page : pages_)
-            for (Task* t : page->tasks)
-                if (t != nullptr) f(*t);
-    }
-    /// Every number up to and including this one is settled. Amortised O(1).
-    TaskNumber settled_up_to() const noexcept { return settled_up_to_.load(std::memory_order_acquire); }
-
-  private:
-    static constexpr std::size_t page_size = 1024;
-    struct Page {
-        Task* tasks[page_size] = {};
-    };
-    static constexpr std::size_t found_at_once = 1024;
-    Task* locate(TaskNumber number) const noexcept KMM_REQUIRES(lock_);
-    void add_pages(TaskNumber last);
-    void find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept;
-
-    mutable locks::TinyLock lock_;
-    std::deque<std::unique_ptr<Page>> pages_ KMM_GUARDED_BY(lock_);
-    std::vector<std::unique_ptr<Page>> spare_ KMM_GUARDED_BY(lock_);
-    TaskNumber first_page_number_ KMM_GUARDED_BY(lock_) = 0;  ///< number of the first entry of pages_.front()
-    /// The number after the last entry of pages_.back(), which stays when a page at the front goes. Order lock, not
-    /// `lock_`: that the scheduler takes for every task, and a submit should wait for its cache line once.
-    TaskNumber room_end_ = 0;
-    std::atomic<TaskNumber> last_{0};
-    std::atomic<TaskNumber> settled_up_to_{0};
 };
 
 }  // namespace kmm::graph

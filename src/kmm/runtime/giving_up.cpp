@@ -51,24 +51,39 @@ void GivingUp::came_back(Message& m) noexcept {
 }
 
 void GivingUp::settle_what_is_over() noexcept {
-    TaskNumber last = 0;
+    graph::TaskTable& table = books_.table();
+    TaskNumber last = 0, last_helper = 0;
     {
         // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for
         // the baton under it.
         const locks::Guard guard(books_.order());
-        last = books_.table().last();
+        last = table.last();
+        last_helper = table.last_helper();
     }
     Task** link = &left_over_;
     while (*link != nullptr) link = &(*link)->next_published;
-    for (TaskNumber n = std::max(looked_at_, books_.table().settled_up_to()) + 1; n <= last; ++n) {
-        Task* const task = books_.table().find(n);
-        if (task == nullptr) continue;
+    const auto append = [&link](Task* task) {
         task->next_published = nullptr;
         *link = task;
         link = &task->next_published;
+    };
+    // In the order in which they were submitted: what a task comes after has nearly always been looked at before it.
+    TaskNumber helper = std::max(helpers_looked_at_, table.helpers_settled_up_to()) + 1;
+    const auto append_helpers = [&](TaskNumber first_successor) {
+        for (; helper <= last_helper; ++helper) {
+            Task* const task = table.find(helper);
+            if (task == nullptr) continue;
+            if (task->made_for > first_successor) return;
+            append(task);
+        }
+    };
+    for (TaskNumber n = std::max(looked_at_, table.settled_up_to()) + 1; n <= last; ++n) {
+        append_helpers(n);
+        if (Task* const task = table.find(n)) append(task);
     }
+    append_helpers(graph::first_helper);
     looked_at_ = last;
-    // In the order of their numbers: what a task comes after has nearly always been looked at before it.
+    helpers_looked_at_ = last_helper;
     while (settle_left_over()) {}
 }
 

@@ -52,8 +52,10 @@ class GivingUp {
     EngineRoom& engine_;
     bool begun_ = false;
     Task* dropped_payloads_ = nullptr;
-    Task* left_over_ = nullptr;  ///< not settled when the runtime gave up, by number; by next_published
-    TaskNumber looked_at_ = 0;   ///< the last that was looked at since
+    /// Not settled when the runtime gave up, each behind what it comes after; by next_published.
+    Task* left_over_ = nullptr;
+    TaskNumber looked_at_ = 0;  ///< the last that was looked at since
+    TaskNumber helpers_looked_at_ = graph::first_helper;
     std::atomic<memory::Array*> dropped_arrays_{nullptr};  ///< to be deleted at the runtime's end; by next_dropped
 };
 

@@ -93,7 +93,7 @@ std::string file_name(const std::string& pattern, std::uint16_t runtime) {
 
 }  // namespace
 
-void Listeners::tell_submitted(const graph::TaskList& tasks, const graph::TaskList& joins,
+void Listeners::tell_submitted(const graph::TaskList& tasks, const graph::TaskList& helpers,
                                const plan::Request* requests, std::int64_t begin_ns) noexcept {
     trace::Sink* const sink = emitter_.sink();
     if (sink == nullptr) return;
@@ -102,11 +102,13 @@ void Listeners::tell_submitted(const graph::TaskList& tasks, const graph::TaskLi
             sink->submitted(told_of(*t, requests));
             if (requests != nullptr) requests += t->accesses.size();
         }
-        for (const graph::Task* t : joins) sink->submitted(told_of(*t, nullptr));
+        for (const graph::Task* t : helpers) sink->submitted(told_of(*t, nullptr));
+        const auto is_join = [](const graph::Task* t) { return t->kind == graph::TaskKind::join; };
+        const auto num_joins = std::count_if(tasks.begin(), tasks.end(), is_join);
         if (begin_ns != 0)
             sink->note({.what = trace::What::submit,
                         .task = tasks.front()->number,
-                        .other = tasks.size(),
+                        .other = tasks.size() - static_cast<std::size_t>(num_joins),
                         .begin_ns = begin_ns,
                         .end_ns = trace::clock_ns()});
     } catch (const std::bad_alloc&) {

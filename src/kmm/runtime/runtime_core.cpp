@@ -4,6 +4,7 @@
 #include "driver/format.hpp"
 
 #include <system_error>
+#include <utility>
 
 #include "driver/check.hpp"
 #include "driver/nvtx_ranges.hpp"
@@ -118,41 +119,47 @@ void RuntimeCore::admit() {
     books_.unfinished().wait_until_below(most);
 }
 
-bool RuntimeCore::publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests,
-                          std::int64_t begin_ns) {
-    if (listeners_.any()) [[unlikely]]
-        listeners_.tell_submitted(tasks, joins, requests, begin_ns);
-    const std::uint64_t before = books_.unfinished().add(tasks.size() + joins.size());
-    turns_.publish(tasks, joins);
-    return before == 0;
-}
-
-graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecessors, bool barrier) {
-    books_.check_open();
-    struct Record {
-        graph::TaskPool& pool;
-        Task* task;
-        ~Record() {
-            if (task != nullptr) pool.give(task);
-        }
-    } record{books_.pool(), books_.pool().take()};
-    Task* const task = record.task;
-    task->kind = graph::TaskKind::join;
-    task->is_barrier = barrier;
-    task->predecessors = predecessors;
-    graph::TaskList tasks{task};
-    TaskNumber number = 0;
+bool RuntimeCore::commit(Batch& batch) {
     bool was_idle = false;
     {
         const locks::Guard guard(books_.order());
-        books_.check_open();
-        books_.begin_taking_places(1);
-        number = books_.table().add(task);
-        record.task = nullptr;
-        was_idle = publish(tasks);
+        if (!batch.closes())
+            books_.check_open();  // `close` takes its place in the order too
+        else if (books_.is_closed())
+            return false;
+        batch.check();
+        books_.begin_taking_places(batch.tasks_.size());
+        batch.bind();
+        if (batch.closes()) books_.close();
+        batch.first_ = books_.table().add(batch.tasks_);
+        batch.num_tasks_ = batch.tasks_.size();
+        try {
+            batch.connect();
+        } catch (const std::bad_alloc&) {
+            turns_.lose(batch.helpers_);
+            turns_.lose(batch.tasks_);
+            throw;
+        }
+        was_idle = publish(batch);
     }
-    schedule_published(was_idle);
-    return number;
+    turns_.schedule_published(was_idle);
+    return true;
+}
+
+/// Returns whether nothing was pending.
+bool RuntimeCore::publish(Batch& batch) noexcept {
+    if (listeners_.any()) [[unlikely]]
+        listeners_.tell_submitted(batch.tasks_, batch.helpers_, batch.requests(), batch.begin_ns());
+    const std::uint64_t before = books_.unfinished().add(batch.tasks_.size() + batch.helpers_.size());
+    turns_.publish(batch.tasks_, batch.helpers_);
+    return before == 0;
+}
+
+graph::TaskNumber RuntimeCore::submit_join(graph::Predecessors predecessors, bool barrier) {
+    books_.check_open();
+    JoinBatch batch(books_, std::move(predecessors), barrier);
+    commit(batch);
+    return batch.last();
 }
 
 void RuntimeCore::release_array(memory::Array* array) noexcept {

@@ -11,6 +11,7 @@
 
 #include "kmm/api/runtime.hpp"
 #include "kmm/core/stats.hpp"
+#include "kmm/runtime/batch.hpp"
 #include "kmm/runtime/engine_room.hpp"
 #include "kmm/runtime/listeners.hpp"
 #include "kmm/runtime/platform.hpp"
@@ -45,23 +46,14 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     // ---- submitting (api/submission.cpp)
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
-    /// Hands tasks to the scheduler, with the order lock held since they got their numbers: a task that replaces a
-    /// chunk must not be scheduled before an earlier one that reads it is known. `joins` were made on the way: there is
-    /// no list of all, which would need memory after the first number. Empties both. Returns whether nothing was
-    /// pending. For whoever listens: `requests` are one for each access of `tasks`, in their order; at `begin_ns` their
-    /// submit began.
-    bool publish(graph::TaskList& tasks, graph::TaskList& joins, const plan::Request* requests = nullptr,
-                 std::int64_t begin_ns = 0);
-    bool publish(graph::TaskList& tasks) {
-        graph::TaskList none;
-        return publish(tasks, none);
-    }
-    /// They could not all be published: the runtime gives up. Those without a number stay in the list.
-    void lose_order(graph::TaskList& tasks) noexcept { turns_.lose(tasks); }
-    /// After `publish`, without the lock: sees to it that somebody takes the baton. An idle runtime schedules on the
-    /// submitting thread, which saves two wake-ups; once at most, so that a submit stays short.
-    void schedule_published(bool was_idle) { turns_.schedule_published(was_idle); }
-    TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
+    /// The batch takes its places in the order, and goes to the scheduler. The order lock is held from the checks until
+    /// then: a task that replaces a chunk must not be scheduled before an earlier one that reads it is known. An idle
+    /// runtime schedules on the calling thread, which saves two wake-ups; once at most, so that a submit stays short.
+    /// Throws what the batch throws, CL and OM, and then nothing has changed; or OM, and the runtime has given up.
+    /// False, and nothing has changed: the batch was to close the runtime, which is closed.
+    bool commit(Batch& batch);
+    /// Commits a task that does nothing: see JoinBatch.
+    TaskNumber submit_join(graph::Predecessors predecessors, bool barrier);
     void release_array(memory::Array* array) noexcept;
 
     // ---- waiting (waits.cpp)
@@ -88,6 +80,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
   private:
     RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
     void start_threads();
+    bool publish(Batch& batch) noexcept;
     void wait_idle();
     void log_stuck(TaskNumber awaited) noexcept;
     void log_undelivered() noexcept;

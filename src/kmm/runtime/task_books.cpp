@@ -3,7 +3,6 @@
 #include "driver/format.hpp"
 
 #include "kmm/error.hpp"
-#include "kmm/graph/room.hpp"
 
 namespace kmm::detail {
 
@@ -31,22 +30,6 @@ void TaskBooks::throw_not_open() const {
     if (closed_.load(std::memory_order_relaxed))
         throw Closed(driver::format("runtime {} was closed: make a new one", runtime_number_));
     std::rethrow_exception(no_host_memory_);
-}
-
-graph::TaskNumber TaskBooks::add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept {
-    Task* t = nullptr;
-    try {
-        graph::room_for_one_more(joins);
-        table_.reserve(1);
-        t = pool_.take();
-        t->predecessors.reserve(numbers.size());
-    } catch (const std::bad_alloc&) {
-        if (t != nullptr) pool_.give(t);
-        return 0;
-    }
-    joins.push_back(t);
-    for (const TaskNumber n : numbers) t->predecessors.push_back({n, false});
-    return table_.add(t);
 }
 
 graph::TaskNumber TaskBooks::number_of(EventId event) const {

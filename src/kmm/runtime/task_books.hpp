@@ -20,7 +20,7 @@
 #include "kmm/core/identifiers.hpp"
 #include "kmm/graph/failures.hpp"
 #include "kmm/graph/host_reserve.hpp"
-#include "kmm/graph/task.hpp"
+#include "kmm/graph/task_table.hpp"
 #include "kmm/runtime/waiting.hpp"
 
 namespace kmm::detail {
@@ -56,9 +56,6 @@ class TaskBooks {
         graph::HostReserve::require();
         table_.reserve(count);
     }
-    /// A numbered task that comes after `numbers`, for `joins`; 0 where there is no memory for one. Under the order
-    /// lock.
-    TaskNumber add_join(const graph::TaskNumbers& numbers, graph::TaskList& joins) noexcept;
     /// Tasks that are published and have not settled.
     UnfinishedTasks& unfinished() noexcept { return unfinished_; }
     const UnfinishedTasks& unfinished() const noexcept { return unfinished_; }

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "driver/locks.hpp"
-#include "kmm/graph/task.hpp"
+#include "kmm/graph/task_table.hpp"
 
 namespace kmm::detail {
 

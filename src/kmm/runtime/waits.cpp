@@ -99,26 +99,9 @@ void RuntimeCore::synchronize() {
 
 void RuntimeCore::close() {
     if (inside_own_task()) throw_deadlock(books_.table().last());
-    TaskNumber barrier = 0;
-    bool was_idle = false;
-    {
-        graph::TaskList tasks;
-        const locks::Guard guard(books_.order());
-        if (books_.is_closed()) return;
-        Task* const task = books_.pool().take();
-        try {
-            tasks.push_back(task);
-            books_.begin_taking_places(1);
-        } catch (...) {
-            books_.pool().give(task);
-            throw;
-        }
-        books_.close();
-        task->is_barrier = true;
-        barrier = books_.table().add(task);
-        was_idle = publish(tasks);
-    }
-    schedule_published(was_idle);
+    JoinBatch batch(books_, {}, true, true);
+    if (!commit(batch)) return;
+    const TaskNumber barrier = batch.last();
     wait_settled(barrier, nullptr);
     try {
         trace({});

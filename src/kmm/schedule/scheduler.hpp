@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kmm/graph/task.hpp"
+#include "kmm/graph/task_table.hpp"
 #include "kmm/memory/residency.hpp"
 #include "kmm/memory/tiers.hpp"
 #include "kmm/schedule/instruction.hpp"

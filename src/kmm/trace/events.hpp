@@ -15,6 +15,7 @@
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
+#include "kmm/graph/task_number.hpp"
 
 namespace kmm::trace {
 
@@ -25,7 +26,8 @@ using graph::LaneInfo;
 using graph::LaneRole;
 using graph::Position;
 
-/// Zero stands for "none" wherever a number is optional: tasks and arrays are numbered from 1, positions too.
+/// Zero stands for "none" wherever a number is optional: tasks and arrays are numbered from 1, positions too. Helpers
+/// are tasks with numbers of their own: see graph::is_helper.
 using Number = std::uint64_t;
 
 using Memory = memory::MemoryIndex;

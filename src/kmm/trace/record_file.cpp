@@ -75,6 +75,12 @@ void RecordWriter::use(const Use& use) {
     if (use.replaces_chunk) file_ << 'x';
 }
 
+/// "7", and "h3" for the third helper.
+void RecordWriter::task(Number number) {
+    if (graph::is_helper(number)) file_ << 'h';
+    file_ << number % graph::first_helper;
+}
+
 void RecordWriter::after(const Fence* fences, std::size_t num_fences) {
     for (std::size_t i = 0; i < num_fences; ++i) {
         file_ << (i == 0 ? " after=" : ",");
@@ -118,7 +124,8 @@ void RecordWriter::named(Number array, const std::string& name, std::int64_t) no
 
 void RecordWriter::submitted(const Task& task, std::int64_t) noexcept {
     line([&] {
-        file_ << kind_names[static_cast<std::size_t>(task.kind)] << ' ' << task.number;
+        file_ << kind_names[static_cast<std::size_t>(task.kind)] << ' ';
+        this->task(task.number);
         if (task.kind > TaskKind::barrier) {
             file_ << " on=";
             memory(task.memory);
@@ -137,7 +144,8 @@ void RecordWriter::submitted(const Task& task, std::int64_t) noexcept {
         }
         for (const Use& u : task.uses) use(u);
         for (std::size_t i = 0; i < task.predecessors.size(); ++i) {
-            file_ << (i == 0 ? " after=" : ",") << task.predecessors[i].task;
+            file_ << (i == 0 ? " after=" : ",");
+            this->task(task.predecessors[i].task);
             if (!task.predecessors[i].data) file_ << '-';
         }
     });

@@ -26,6 +26,7 @@ class RecordWriter final : public Consumer {
     void finish(std::uint64_t lost) noexcept override;
 
   private:
+    void task(Number number);
     void lane(LaneId lane);
     void place(const Fence& fence);
     void memory(Memory memory);

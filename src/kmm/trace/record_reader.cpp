@@ -107,6 +107,7 @@ class Reader {
     detail::Box box(Line& line, std::uint32_t* rank);
     Fence place(Line& line);
     Memory memory(Line& line);
+    static Number task_number(Line& line);
     void check_chunk(const Line& line, Number array, std::uint32_t chunk) const;
     void chunk(Line& line, Event& event);
     std::vector<Fence> after(Line& line);
@@ -213,10 +214,17 @@ void Reader::use(Line& line, Task& task, detail::AccessKind kind) {
     u.replaces_chunk = line.skip("x");
 }
 
+Number Reader::task_number(Line& line) {
+    const Number first = line.skip("h") ? graph::first_helper : 0;
+    const auto number = line.number<Number>();
+    if (number >= graph::first_helper) line.fail("a number of a task");
+    return first + number;
+}
+
 void Reader::task(Line& line, TaskKind kind) {
     Task t;
     t.kind = kind;
-    t.number = line.number<Number>();
+    t.number = task_number(line);
     if (kind > TaskKind::barrier) {
         line.expect(" on=");
         t.memory = memory(line);
@@ -256,7 +264,7 @@ void Reader::task(Line& line, TaskKind kind) {
             use(line, t, detail::AccessKind::overwrite);
         else if (line.skip(" after=")) {
             do {
-                const Number number = line.number<Number>();
+                const Number number = task_number(line);
                 t.predecessors.push_back({number, !line.skip("-")});
             } while (line.skip(","));
         } else

@@ -128,9 +128,13 @@ TEST(History, one_task_reading_twice_counts_once) {
     h.write(line(0, 10), 1, true, p);
     for (int i = 0; i < 50; i++) h.read(line(0, 10), 2, p, joins);
     EXPECT_TRUE(joins.members.empty());
-    std::vector<TaskNumber> users;
+    kmm::graph::Predecessors users;
     h.users(users);
-    EXPECT_EQ(users, (std::vector<TaskNumber>{1, 2}));
+    ASSERT_EQ(users.size(), 2u);
+    EXPECT_EQ(users[0].number, 1u);
+    EXPECT_TRUE(users[0].data);
+    EXPECT_EQ(users[1].number, 2u);
+    EXPECT_FALSE(users[1].data) << "a reader's failure is not the chunk's";
 }
 
 // The model keeps, for every element, the last writer and the readers since.

@@ -4,7 +4,7 @@
 #include <deque>
 #include <memory>
 
-#include "kmm/graph/task.hpp"
+#include "kmm/graph/task_table.hpp"
 
 namespace {
 
@@ -52,6 +52,40 @@ TEST(TaskTable, a_task_that_does_not_settle_keeps_its_record_while_all_after_it_
     EXPECT_EQ(table.settled_up_to(), table.last());
     EXPECT_EQ(table.add(&other), pages_of_tasks + 1);
     EXPECT_EQ(table.find(pages_of_tasks + 1), &other);
+}
+
+TEST(TaskTable, numbers_of_a_list_follow_each_other_and_helpers_have_a_series_of_their_own) {
+    TaskTable table;
+    std::deque<Task> records(3 * 1024);
+    TaskNumber next = 1, next_helper = kmm::graph::first_helper + 1;
+    for (std::size_t at = 0; at < records.size();) {
+        kmm::graph::TaskList list;
+        for (std::size_t i = 0; i < 1 + at % 7 && at < records.size(); ++i) list.push_back(&records[at++]);
+        table.reserve(list.size());
+        EXPECT_EQ(table.add(list), next);
+        for (Task* const t : list) {
+            EXPECT_EQ(t->number, next);
+            EXPECT_EQ(table.find(next++), t);
+        }
+        if (at == records.size()) break;
+        Task* const helper = &records[at++];
+        EXPECT_EQ(table.add_helper(helper), next_helper);
+        EXPECT_EQ(helper->number, next_helper);
+        EXPECT_EQ(table.find(next_helper++), helper);
+    }
+    EXPECT_EQ(table.last(), next - 1);
+    EXPECT_EQ(table.last_helper(), next_helper - 1);
+    EXPECT_EQ(table.find(next), nullptr);
+    EXPECT_EQ(table.find(next_helper), nullptr);
+    for (TaskNumber n = 1; n < next; ++n) table.remove(n);
+    EXPECT_EQ(table.settled_up_to(), table.last()) << "whatever helpers there still are";
+    EXPECT_EQ(table.helpers_settled_up_to(), kmm::graph::first_helper);
+    for (TaskNumber n = kmm::graph::first_helper + 1; n < next_helper; ++n) {
+        ASSERT_NE(table.find(n), nullptr);
+        table.remove(n);
+        ASSERT_EQ(table.find(n), nullptr);
+        ASSERT_EQ(table.helpers_settled_up_to(), n);
+    }
 }
 
 }  // namespace

@@ -1,0 +1,36 @@
+#include "kmm/runtime/batch.hpp"
+
+#include <new>
+#include <utility>
+
+namespace kmm::detail {
+
+graph::TaskNumber Batch::add_helper(Task& record, TaskNumber made_for) {
+    reserve_helper();
+    const TaskNumber number = books_->table().add_helper(&record);
+    record.made_for = made_for;
+    helpers_.push_back(&record);
+    return number;
+}
+
+graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
+    Task* record = nullptr;
+    try {
+        record = books_->pool().take();
+        record->predecessors.reserve(numbers.size());
+        for (const TaskNumber n : numbers) record->predecessors.push_back({n, false});
+        return add_helper(*record, connecting_);
+    } catch (const std::bad_alloc&) {
+        if (record != nullptr) books_->pool().give(record);
+        return 0;
+    }
+}
+
+JoinBatch::JoinBatch(TaskBooks& books, graph::Predecessors predecessors, bool barrier, bool closes)
+    : Batch(&books), closes_(closes) {
+    Task& task = add_task();
+    task.is_barrier = barrier;
+    task.predecessors = std::move(predecessors);
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,103 @@
+// Tasks that take their places in the order together, and how they get there: RuntimeCore::commit, the one place that
+// holds the order lock for a submit.
+//
+// Owns: records until they are published. Must not know: arrays as the program sees them, launchers, the scheduler.
+// Built by the submitting thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kmm/graph/history.hpp"
+#include "kmm/graph/room.hpp"
+#include "kmm/runtime/task_books.hpp"
+
+namespace kmm::plan {
+struct Request;
+}  // namespace kmm::plan
+
+namespace kmm::detail {
+
+class Batch : public graph::JoinMaker {
+  public:
+    using Task = graph::Task;
+    using TaskNumber = graph::TaskNumber;
+
+    explicit Batch(TaskBooks* books = nullptr) noexcept : books_(books) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    /// For an empty batch that is used again.
+    void set_books(TaskBooks& books) noexcept { books_ = &books; }
+    /// In the order of their numbers, which will follow each other.
+    graph::TaskList& tasks() noexcept { return tasks_; }
+    const graph::TaskList& tasks() const noexcept { return tasks_; }
+    /// A new record behind the others. Throws std::bad_alloc.
+    Task& add_task() {
+        graph::room_for_one_more(tasks_);
+        return *tasks_.emplace_back(books_->pool().take());
+    }
+    /// After a commit: number of the first task, and of the last, which is done when all are if `connect` made it so.
+    TaskNumber first() const noexcept { return first_; }
+    TaskNumber last() const noexcept { return first_ + num_tasks_ - 1; }
+
+    // What a commit does, in this order, under the order lock.
+    /// The last checks: throws what the submit throws, and nothing has changed. Everything that can fail belongs here.
+    virtual void check() {}
+    /// Arrays become the runtime's. Throws what `check` does.
+    virtual void bind() {}
+    /// The tasks have their numbers: what each comes after. Fails only where the reserve of host memory is used up.
+    virtual void connect() = 0;
+    /// For whoever listens: one for each access of the tasks, in their order; null: each access is of its whole chunk.
+    virtual const plan::Request* requests() const noexcept { return nullptr; }
+    /// For whoever listens: when the submit began; 0: it is not told.
+    virtual std::int64_t begin_ns() const noexcept { return 0; }
+    /// The runtime takes nothing after this batch.
+    virtual bool closes() const noexcept { return false; }
+
+  protected:
+    ~Batch() { drop(); }
+    /// Records that were not published go back.
+    void drop() noexcept {
+        for (graph::TaskList* const list : {&tasks_, &helpers_}) {
+            for (Task* t : *list) books_->pool().give(t);
+            list->clear();
+        }
+    }
+    TaskBooks& books() const noexcept { return *books_; }
+    /// In `check`: room for a helper. Throws std::bad_alloc.
+    void reserve_helper() {
+        graph::room_for_one_more(helpers_);
+        books_->table().reserve_helper();
+    }
+    /// In `connect`: a join without a place in the order, whose first successor is `made_for`. Takes the record and
+    /// returns its number. Without room it throws std::bad_alloc, and has done nothing.
+    TaskNumber add_helper(Task& record, TaskNumber made_for);
+    /// Which task `connect` is at: joins of readers are made for it.
+    void connects(TaskNumber task) noexcept { connecting_ = task; }
+    /// graph::JoinMaker.
+    TaskNumber join(const graph::TaskNumbers& numbers) final;
+
+  private:
+    friend class RuntimeCore;
+
+    TaskBooks* books_;
+    graph::TaskList tasks_;
+    graph::TaskList helpers_;
+    TaskNumber first_ = 0;
+    std::size_t num_tasks_ = 0;
+    TaskNumber connecting_ = 0;
+};
+
+/// One task that does nothing: done when those before it are.
+class JoinBatch final : public Batch {
+  public:
+    /// After `predecessors`; a barrier: after all that was submitted before it. `closes`: and nothing comes after it.
+    JoinBatch(TaskBooks& books, graph::Predecessors predecessors, bool barrier, bool closes = false);
+    void connect() override {}
+    bool closes() const noexcept override { return closes_; }
+
+  private:
+    const bool closes_;
+};
+
+}  // namespace kmm::detail
