@@ -354,7 +354,7 @@ void ArrayCopy::gather_writers() {
     graph::Predecessors of_part;
     for (const std::size_t chunk : chunks_) {
         of_part.clear();
-        binding_.histories[chunk].writers(part_of(chunk), of_part);
+        binding_.histories[chunk].writers(part_of(chunk), of_part, *this);
         gate_->predecessors.insert(gate_->predecessors.end(), of_part.begin(), of_part.end());
         writers_.end_part(gate_->predecessors);
     }
@@ -378,7 +378,7 @@ void ArrayCopy::connect() {
             history.read(part, t.number, t.predecessors, *this);
             graph::add_predecessor(t.predecessors, gate, true);
         } else {
-            history.write(part, t.number, false, t.predecessors);
+            history.write(part, t.number, false, t.predecessors, *this);
         }
         tasks().back()->predecessors.push_back({t.number, true});
     }
@@ -460,7 +460,7 @@ class ArrayUsers final : public Batch {
     explicit ArrayUsers(Binding& binding) : Batch(&binding.runtime->books()), binding_(binding) { add_task(); }
     void check() override {
         graph::Predecessors& users = tasks().front()->predecessors;
-        for (const graph::ChunkHistory& h : binding_.histories) h.users(users);
+        for (const graph::ChunkHistory& h : binding_.histories) h.users(users, *this);
         graph::make_unique(users);
     }
     void connect() override {}

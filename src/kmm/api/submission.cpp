@@ -400,7 +400,7 @@ void Submission::Draft::connect() {
         if (r.kind == AccessKind::read)
             history.read(r.region, t.number, t.predecessors, *this);
         else
-            history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors);
+            history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors, *this);
     }
     Task& all = *tasks().back();
     if (all.kind != TaskKind::join) return;

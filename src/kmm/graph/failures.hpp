@@ -17,6 +17,8 @@ class Failures {
   public:
     /// `task` is settled and failed. O(1).
     void add(const Task& task);
+    /// Whether any task has ever failed.
+    bool any() const noexcept { return any_.load(std::memory_order_acquire); }
     /// Null if the task did not fail. O(1).
     std::shared_ptr<Failure> find(TaskNumber number) const;
     /// The same for somebody who is told: the root counts as delivered from now on. O(1).

@@ -4,6 +4,33 @@
 
 namespace kmm::graph {
 
+namespace {
+
+/// Predecessors of one task: few of them are compared with each other, many are sorted in the end.
+class Collector {
+  public:
+    Collector(Predecessors& predecessors, const Past& past) noexcept : predecessors_(predecessors), past_(past) {}
+    Collector(const Collector&) = delete;
+    Collector& operator=(const Collector&) = delete;
+    ~Collector() {
+        if (unsorted_) make_unique(predecessors_);
+    }
+    void add(TaskNumber number, bool data) {
+        if (past_.is_forgotten(number)) return;
+        if (predecessors_.size() < few) return add_predecessor(predecessors_, number, data);
+        predecessors_.push_back({number, data});
+        unsorted_ = true;
+    }
+
+  private:
+    static constexpr std::size_t few = 32;
+    Predecessors& predecessors_;
+    const Past& past_;
+    bool unsorted_ = false;
+};
+
+}  // namespace
+
 void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data) {
     for (Predecessor& p : predecessors) {
         if (p.number == number) {
@@ -22,16 +49,52 @@ void make_unique(Predecessors& predecessors) {
     predecessors.erase(std::unique(predecessors.begin(), predecessors.end(), same), predecessors.end());
 }
 
-bool ChunkHistory::content_outside(const Box& region) const noexcept {
-    for (const Segment& s : segments_)
-        if (!contains(region, s.box, rank_)) return true;
-    return false;
+// ------------------------------------------------------------------------------------------------------------ segments
+
+template<typename F> void ChunkHistory::each_that_meets(const Box& region, F&& f) {
+    if (!many_.empty()) return many_.front().each_that_meets(region, f);
+    for (Segment& s : segments_)
+        if (overlaps(s.box, region, rank_)) f(s);
 }
+
+template<typename F> void ChunkHistory::each(F&& f) const {
+    if (!many_.empty()) return many_.front().each(f);
+    for (const Segment& s : segments_) f(s);
+}
+
+void ChunkHistory::insert(const Box& box, Uses uses) {
+    if (!many_.empty()) return many_.front().insert(box, std::move(uses));
+    segments_.push_back({box, std::move(uses)});
+    if (segments_.size() <= few_segments) return;
+    Vector<Tree> many;
+    many.emplace_back(rank_);
+    for (Segment& s : segments_) many.front().insert(s.box, std::move(s.value));
+    many_ = std::move(many);
+    segments_ = {};
+}
+
+void ChunkHistory::take(const Box& region, Vector<Segment>& taken) {
+    if (!many_.empty()) return many_.front().take(region, [&](Segment&& s) { taken.push_back(std::move(s)); });
+    std::size_t kept = 0;
+    for (Segment& s : segments_) {
+        if (overlaps(s.box, region, rank_))
+            taken.push_back(std::move(s));
+        else if (Segment& to = segments_[kept++]; &to != &s)
+            to = std::move(s);
+    }
+    segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(kept), segments_.end());
+}
+
+// ---------------------------------------------------------------------------------------------------------------- uses
 
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
+    // Segments have nothing in common.
+    std::int64_t open_volume = volume(region);
+    each_that_meets(region, [&](const Segment& s) { open_volume -= volume(intersection(s.box, region)); });
+    if (open_volume == 0) return true;
     std::vector<Box> open{region};
-    for (const Segment& s : segments_) {
+    each_that_meets(region, [&](const Segment& s) {
         std::vector<Box> next;
         for (const Box& b : open) {
             if (overlaps(b, s.box, rank_))
@@ -40,62 +103,97 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
                 next.push_back(b);
         }
         open = std::move(next);
-        if (open.empty()) return true;
-    }
+    });
     *missing = open.front();
     return false;
 }
 
-void ChunkHistory::read(const Box& region, TaskNumber task, Predecessors& predecessors, JoinMaker& joins) {
-    for (Segment& s : segments_) {
-        if (!overlaps(s.box, region, rank_)) continue;
-        add_predecessor(predecessors, s.writer, true);
-        if (!s.readers.empty() && s.readers.back() == task) continue;
-        if (s.readers.size() >= max_readers) {
-            const TaskNumber joined = joins.join(s.readers);
-            if (joined != 0) s.readers.assign(1, joined);
-        }
-        s.readers.push_back(task);
-    }
+void ChunkHistory::add_reader(Uses& uses, TaskNumber task, Past& past) const {
+    TaskNumbers& readers = uses.readers;
+    if (!readers.empty() && readers.back() == task) return;
+    if (readers.size() >= max_readers)
+        readers.erase(std::remove_if(readers.begin(), readers.end(),
+                                     [&](TaskNumber reader) { return past.is_forgotten(reader); }),
+                      readers.end());
+    if (readers.size() >= max_readers)
+        if (const TaskNumber joined = past.join(readers); joined != 0) readers.assign(1, joined);
+    readers.push_back(task);
 }
 
-void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors) {
-    const auto come_after = [&](const Segment& s) {
-        if (s.writer != task) add_predecessor(predecessors, s.writer, keeps_content);
-        for (const TaskNumber reader : s.readers)
-            if (reader != task) add_predecessor(predecessors, reader, false);
+void ChunkHistory::read(const Box& region, TaskNumber task, Predecessors& predecessors, Past& past) {
+    if (segments_.size() == 1) {
+        Uses& uses = segments_.front().value;
+        if (!past.is_forgotten(uses.writer)) add_predecessor(predecessors, uses.writer, true);
+        return add_reader(uses, task, past);
+    }
+    std::size_t met = 0;
+    bool mergeable = true;
+    {
+        Collector before(predecessors, past);
+        each_that_meets(region, [&](Segment& s) {
+            before.add(s.value.writer, true);
+            ++met;
+            mergeable = mergeable && past.is_forgotten(s.value.writer) && contains(region, s.box, rank_) &&
+                        std::all_of(s.value.readers.begin(), s.value.readers.end(),
+                                    [&](TaskNumber reader) { return past.is_forgotten(reader); });
+            add_reader(s.value, task, past);
+        });
+    }
+    if (!mergeable || met < 2) return;
+    Vector<Segment> merged;
+    take(region, merged);
+    Uses uses;
+    uses.readers.push_back(task);
+    insert(region, std::move(uses));
+}
+
+void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors,
+                         const Past& past) {
+    const auto come_after = [&](const Uses& uses, auto&& add) {
+        if (uses.writer != task) add(uses.writer, keeps_content);
+        for (const TaskNumber reader : uses.readers)
+            if (reader != task) add(reader, false);
+    };
+    const auto replace = [&](Uses& uses) {
+        come_after(uses, [&](TaskNumber number, bool data) {
+            if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
+        });
+        uses.writer = task;
+        uses.readers.clear();
     };
     if (segments_.size() == 1 && contains(region, segments_.front().box, rank_)) {
-        Segment& s = segments_.front();
-        come_after(s);
-        s.box = region;
-        s.writer = task;
-        s.readers.clear();
-        return;
+        segments_.front().box = region;
+        return replace(segments_.front().value);
     }
-    scratch_.clear();
-    for (Segment& s : segments_) {
-        if (!overlaps(s.box, region, rank_)) {
-            scratch_.push_back(std::move(s));
-            continue;
-        }
-        come_after(s);
-        subtract(s.box, region, [&](const Box& piece) { scratch_.push_back({piece, s.writer, s.readers}); });
+    Segment* last = nullptr;
+    std::size_t met = 0;
+    each_that_meets(region, [&](Segment& s) { last = &s, ++met; });
+    if (met == 1 && equal(last->box, region, rank_)) return replace(last->value);
+    Collector before(predecessors, past);
+    Vector<Segment> cut;
+    if (met != 0) take(region, cut);
+    for (Segment& s : cut) {
+        come_after(s.value, [&](TaskNumber number, bool data) { before.add(number, data); });
+        subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
     }
-    scratch_.push_back({region, task, {}});
-    segments_.swap(scratch_);
+    Uses uses;
+    uses.writer = task;
+    insert(region, std::move(uses));
 }
 
-void ChunkHistory::writers(const Box& region, Predecessors& predecessors) const {
-    for (const Segment& s : segments_)
-        if (overlaps(s.box, region, rank_)) add_predecessor(predecessors, s.writer, true);
+void ChunkHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
+    Collector before(predecessors, past);
+    each_that_meets(region, [&](const Segment& s) { before.add(s.value.writer, true); });
 }
 
-void ChunkHistory::users(Predecessors& tasks) const {
-    for (const Segment& s : segments_) {
-        tasks.push_back({s.writer, true});
-        for (const TaskNumber reader : s.readers) tasks.push_back({reader, false});
-    }
+void ChunkHistory::users(Predecessors& tasks, const Past& past) const {
+    const auto add = [&](TaskNumber number, bool data) {
+        if (!past.is_forgotten(number)) tasks.push_back({number, data});
+    };
+    each([&](const Segment& s) {
+        add(s.value.writer, true);
+        for (const TaskNumber reader : s.value.readers) add(reader, false);
+    });
 }
 
 }  // namespace kmm::graph

@@ -2,25 +2,36 @@
 //
 // Owns: the regions of one chunk that were ever written, cut into disjoint segments. Must not know: where the bytes
 // are, threads. Used under the runtime's order lock. A chunk that is only used whole has one segment, and each use
-// costs O(1).
+// costs O(1); of a chunk that is used in n parts each use of one costs O(log n), where parts are not much longer than
+// their neighbours. Segments that nobody needs to come after any more become one when they are read together.
 #pragma once
 
-#include <vector>
-
-#include "kmm/graph/box.hpp"
+#include "kmm/graph/box_tree.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::graph {
 
-/// Makes a join of some tasks, so that a write after very many reads waits for one number. Given by the owner of the
-/// order.
-class JoinMaker {
+/// What histories ask of the owner of the order.
+class Past {
   public:
-    /// 0: there is no memory for one; then the tasks are waited for one by one.
+    /// A join of some tasks, so that a write after very many reads waits for one number. 0: there is no memory for one;
+    /// then the tasks are waited for one by one.
     virtual TaskNumber join(const TaskNumbers& tasks) = 0;
+    /// The task has settled and did not fail: nothing needs to come after it any more.
+    bool is_forgotten(TaskNumber number) const noexcept {
+        return number <= forgotten_up_to_ || (is_helper(number) && number <= forgotten_helpers_up_to_);
+    }
 
   protected:
-    ~JoinMaker() = default;
+    ~Past() = default;
+    void forget_up_to(TaskNumber number, TaskNumber helper) noexcept {
+        forgotten_up_to_ = number;
+        forgotten_helpers_up_to_ = helper;
+    }
+
+  private:
+    TaskNumber forgotten_up_to_ = 0;
+    TaskNumber forgotten_helpers_up_to_ = first_helper;
 };
 
 class ChunkHistory {
@@ -28,33 +39,50 @@ class ChunkHistory {
     /// Of a chunk of an array of this rank: axes beyond it are not looked at.
     explicit ChunkHistory(std::size_t rank = max_rank) noexcept : rank_(rank) {}
     /// Whether anything of the chunk was ever written.
-    bool any_content() const noexcept { return !segments_.empty(); }
-    /// Whether something outside `region` was ever written.
-    bool content_outside(const Box& region) const noexcept;
+    bool any_content() const noexcept { return !segments_.empty() || !many_.empty(); }
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const;
 
     /// A task reads `region` (which must be covered): it comes after the writers.
-    void read(const Box& region, TaskNumber task, Predecessors& predecessors, JoinMaker& joins);
+    void read(const Box& region, TaskNumber task, Predecessors& predecessors, Past& past);
     /// A task writes `region`: it comes after writers and readers; `keeps_content` makes the former a data dependency.
-    void write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors);
+    void write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors, const Past& past);
     /// The tasks whose results `region` consists of, as data dependencies.
-    void writers(const Box& region, Predecessors& predecessors) const;
+    void writers(const Box& region, Predecessors& predecessors, const Past& past) const;
     /// Appends every task that uses the chunk: writers as data dependencies, readers for their order only. Some may be
     /// there several times: see `make_unique`.
-    void users(Predecessors& tasks) const;
+    void users(Predecessors& tasks, const Past& past) const;
+
+    std::size_t num_segments() const noexcept { return segments_.size() + (many_.empty() ? 0 : many_.front().size()); }
+    /// How many boxes were compared with another one since there are many segments, for tests.
+    std::uint64_t num_looked_at() const noexcept { return many_.empty() ? 0 : many_.front().num_looked_at(); }
 
   private:
-    struct Segment {
-        Box box;
+    struct Uses {
         TaskNumber writer = 0;
         TaskNumbers readers;
     };
-    std::size_t rank_;
-    Vector<Segment> segments_;
-    Vector<Segment> scratch_;
+    using Tree = BoxTree<Uses>;
+    using Segment = Tree::Entry;
+
+    template<typename F> void each_that_meets(const Box& region, F&& f);
+    template<typename F> void each_that_meets(const Box& region, F&& f) const {
+        const_cast<ChunkHistory&>(*this).each_that_meets(region, [&f](const Segment& s) { f(s); });
+    }
+    template<typename F> void each(F&& f) const;
+    void insert(const Box& box, Uses uses);
+    /// Appends what meets the region.
+    void take(const Box& region, Vector<Segment>& taken);
+    void add_reader(Uses& uses, TaskNumber task, Past& past) const;
+
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
     static constexpr std::size_t max_readers = 8;
+    // Up to here comparing with each segment costs less than a tree.
+    static constexpr std::size_t few_segments = 16;
+
+    std::size_t rank_;
+    Vector<Segment> segments_;  ///< while there are few
+    Vector<Tree> many_;         ///< then one, for good
 };
 
 /// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).

@@ -27,7 +27,7 @@ graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
 }
 
 JoinBatch::JoinBatch(TaskBooks& books, graph::Predecessors predecessors, bool barrier, bool closes)
-    : Batch(&books), closes_(closes) {
+    : Batch(&books, closes) {
     Task& task = add_task();
     task.is_barrier = barrier;
     task.predecessors = std::move(predecessors);

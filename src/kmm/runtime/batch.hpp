@@ -17,12 +17,13 @@ struct Request;
 
 namespace kmm::detail {
 
-class Batch : public graph::JoinMaker {
+class Batch : public graph::Past {
   public:
     using Task = graph::Task;
     using TaskNumber = graph::TaskNumber;
 
-    explicit Batch(TaskBooks* books = nullptr) noexcept : books_(books) {}
+    /// `closes`: the runtime takes nothing after this batch.
+    explicit Batch(TaskBooks* books = nullptr, bool closes = false) noexcept : closes_(closes), books_(books) {}
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
 
@@ -51,8 +52,6 @@ class Batch : public graph::JoinMaker {
     virtual const plan::Request* requests() const noexcept { return nullptr; }
     /// For whoever listens: when the submit began; 0: it is not told.
     virtual std::int64_t begin_ns() const noexcept { return 0; }
-    /// The runtime takes nothing after this batch.
-    virtual bool closes() const noexcept { return false; }
 
   protected:
     ~Batch() { drop(); }
@@ -74,12 +73,23 @@ class Batch : public graph::JoinMaker {
     TaskNumber add_helper(Task& record, TaskNumber made_for);
     /// Which task `connect` is at: joins of readers are made for it.
     void connects(TaskNumber task) noexcept { connecting_ = task; }
-    /// graph::JoinMaker.
+    /// graph::Past.
     TaskNumber join(const graph::TaskNumbers& numbers) final;
 
   private:
     friend class RuntimeCore;
 
+    /// What has settled by now needs no edges, as long as nothing has failed; but who listens is told of all edges, so
+    /// that a record does not hang on how far the devices were.
+    void look_back(bool somebody_listens) noexcept {
+        // In this order: a failure is known before its task counts as settled.
+        const TaskNumber settled = books_->table().settled_up_to();
+        const TaskNumber helper = books_->table().helpers_settled_up_to();
+        const bool forgets = !somebody_listens && !books_->has_failures();
+        forget_up_to(forgets ? settled : 0, forgets ? helper : graph::first_helper);
+    }
+
+    const bool closes_;
     TaskBooks* books_;
     graph::TaskList tasks_;
     graph::TaskList helpers_;
@@ -94,10 +104,6 @@ class JoinBatch final : public Batch {
     /// After `predecessors`; a barrier: after all that was submitted before it. `closes`: and nothing comes after it.
     JoinBatch(TaskBooks& books, graph::Predecessors predecessors, bool barrier, bool closes = false);
     void connect() override {}
-    bool closes() const noexcept override { return closes_; }
-
-  private:
-    const bool closes_;
 };
 
 }  // namespace kmm::detail

@@ -123,14 +123,15 @@ bool RuntimeCore::commit(Batch& batch) {
     bool was_idle = false;
     {
         const locks::Guard guard(books_.order());
-        if (!batch.closes())
+        if (!batch.closes_)
             books_.check_open();  // `close` takes its place in the order too
         else if (books_.is_closed())
             return false;
+        batch.look_back(listeners_.any());
         batch.check();
         books_.begin_taking_places(batch.tasks_.size());
         batch.bind();
-        if (batch.closes()) books_.close();
+        if (batch.closes_) books_.close();
         batch.first_ = books_.table().add(batch.tasks_);
         batch.num_tasks_ = batch.tasks_.size();
         try {

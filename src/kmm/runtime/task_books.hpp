@@ -76,6 +76,8 @@ class TaskBooks {
     // ---- how tasks ended
     /// The task leaves the table, and whoever waits for it is woken. By whoever settles tasks, each once.
     void settle(Task& task) noexcept;
+    /// Some task has ever failed.
+    bool has_failures() const noexcept { return failures_.any(); }
     std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const {
         auto failure = failures_.find(number);
         return failure == nullptr && is_given_up(number) ? given_up_ : failure;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
@@ -13,14 +14,14 @@ namespace {
 
 using kmm::graph::Box;
 using kmm::graph::ChunkHistory;
-using kmm::graph::JoinMaker;
+using kmm::graph::Past;
 using kmm::graph::Predecessor;
 using kmm::graph::TaskNumber;
 using kmm_test::box;
 using kmm_test::line;
 
 /// Hands out numbers and remembers what each join stands for.
-class Joins final : public JoinMaker {
+class Joins final : public Past {
   public:
     explicit Joins(TaskNumber& next) : next_(next) {}
     TaskNumber join(const kmm::graph::TaskNumbers& tasks) override {
@@ -36,6 +37,8 @@ class Joins final : public JoinMaker {
         }
         for (const TaskNumber m : it->second) expand(m, out);
     }
+    /// Tasks up to this number have settled.
+    void forget(TaskNumber up_to) { forget_up_to(up_to, kmm::graph::first_helper); }
     std::map<TaskNumber, std::vector<TaskNumber>> members;
 
   private:
@@ -53,7 +56,7 @@ TEST(History, a_read_comes_after_the_writer_as_data_and_reads_do_not_wait_for_ea
     Joins joins(next);
     ChunkHistory h;
     kmm::graph::Predecessors p;
-    h.write(line(0, 10), 1, true, p);
+    h.write(line(0, 10), 1, true, p, joins);
     EXPECT_TRUE(p.empty());
     h.read(line(2, 5), 2, p, joins);
     ASSERT_EQ(p.size(), 1u);
@@ -70,31 +73,33 @@ TEST(History, a_write_comes_after_readers_in_order_only_and_an_overwrite_after_t
     Joins joins(next);
     ChunkHistory h;
     kmm::graph::Predecessors p;
-    h.write(line(0, 10), 1, true, p);
+    h.write(line(0, 10), 1, true, p, joins);
     h.read(line(0, 10), 2, p, joins);
     p.clear();
-    h.write(line(0, 10), 3, true, p);
+    h.write(line(0, 10), 3, true, p, joins);
     ASSERT_EQ(p.size(), 2u);
     for (const Predecessor& q : p) EXPECT_EQ(q.data, q.number == 1) << q.number;
     p.clear();
-    h.write(line(0, 10), 4, false, p);
+    h.write(line(0, 10), 4, false, p, joins);
     ASSERT_EQ(p.size(), 1u);
     EXPECT_EQ(p[0].number, 3u);
     EXPECT_FALSE(p[0].data);
 }
 
 TEST(History, disjoint_parts_do_not_order_each_other) {
+    TaskNumber next = 100;
+    Joins joins(next);
     ChunkHistory h;
     kmm::graph::Predecessors p;
-    h.write(box(0, 4, 0, 4), 1, true, p);
-    h.write(box(4, 8, 0, 4), 2, true, p);
+    h.write(box(0, 4, 0, 4), 1, true, p, joins);
+    h.write(box(4, 8, 0, 4), 2, true, p, joins);
     EXPECT_TRUE(p.empty());
     Box missing;
     EXPECT_TRUE(h.covers(box(0, 8, 0, 4), &missing));
     EXPECT_FALSE(h.covers(box(0, 8, 0, 5), &missing));
     EXPECT_EQ(missing.begin[1], 4);
     EXPECT_EQ(missing.end[1], 5);
-    h.write(box(2, 6, 1, 2), 3, true, p);
+    h.write(box(2, 6, 1, 2), 3, true, p, joins);
     EXPECT_EQ(p.size(), 2u);
 }
 
@@ -103,7 +108,7 @@ TEST(History, after_twenty_thousand_reads_a_write_has_few_predecessors) {
     Joins joins(next);
     ChunkHistory h;
     kmm::graph::Predecessors p;
-    h.write(line(0, 10), ++next, true, p);
+    h.write(line(0, 10), ++next, true, p, joins);
     std::set<TaskNumber> readers;
     for (int i = 0; i < 20'000; i++) {
         p.clear();
@@ -113,7 +118,7 @@ TEST(History, after_twenty_thousand_reads_a_write_has_few_predecessors) {
         ASSERT_LE(p.size(), 1u);
     }
     p.clear();
-    h.write(line(0, 10), ++next, true, p);
+    h.write(line(0, 10), ++next, true, p, joins);
     EXPECT_LE(p.size(), 10u);
     std::set<TaskNumber> expected = readers;
     expected.insert(1);
@@ -125,16 +130,116 @@ TEST(History, one_task_reading_twice_counts_once) {
     Joins joins(next);
     ChunkHistory h;
     kmm::graph::Predecessors p;
-    h.write(line(0, 10), 1, true, p);
+    h.write(line(0, 10), 1, true, p, joins);
     for (int i = 0; i < 50; i++) h.read(line(0, 10), 2, p, joins);
     EXPECT_TRUE(joins.members.empty());
     kmm::graph::Predecessors users;
-    h.users(users);
+    h.users(users, joins);
     ASSERT_EQ(users.size(), 2u);
     EXPECT_EQ(users[0].number, 1u);
     EXPECT_TRUE(users[0].data);
     EXPECT_EQ(users[1].number, 2u);
     EXPECT_FALSE(users[1].data) << "a reader's failure is not the chunk's";
+}
+
+/// Tiles of 4 x 4 of a square chunk, in an order of their own.
+std::vector<Box> tiles(std::int64_t per_side, bool shuffled) {
+    std::vector<Box> all;
+    for (std::int64_t i = 0; i < per_side; i++)
+        for (std::int64_t j = 0; j < per_side; j++) all.push_back(box(4 * i, 4 * i + 4, 4 * j, 4 * j + 4));
+    std::mt19937 random(7);
+    if (shuffled) std::shuffle(all.begin(), all.end(), random);
+    return all;
+}
+
+/// Comparisons for two writes of each tile, a read of each with its border, and a read of the whole chunk.
+std::uint64_t steps_of(std::int64_t per_side, bool shuffled) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(2);
+    kmm::graph::Predecessors p;
+    const std::vector<Box> all = tiles(per_side, shuffled);
+    for (int round = 0; round < 2; round++) {
+        for (const Box& tile : all) {
+            p.clear();
+            h.write(tile, ++next, false, p, joins);
+            EXPECT_EQ(p.size(), static_cast<std::size_t>(round));
+        }
+    }
+    for (Box tile : all) {
+        for (std::size_t k = 0; k < 2; k++) {
+            tile.begin[k] = std::max<std::int64_t>(0, tile.begin[k] - 1);
+            tile.end[k] = std::min(4 * per_side, tile.end[k] + 1);
+        }
+        p.clear();
+        h.read(tile, ++next, p, joins);
+        EXPECT_GE(p.size(), 4u);
+        EXPECT_LE(p.size(), 9u);
+    }
+    p.clear();
+    h.read(box(0, 4 * per_side, 0, 4 * per_side), ++next, p, joins);
+    EXPECT_EQ(p.size(), all.size());
+    EXPECT_EQ(h.num_segments(), all.size());
+    return h.num_looked_at();
+}
+
+TEST(History, of_a_chunk_that_is_used_in_many_tiles_does_not_look_at_all_of_them) {
+    for (const bool shuffled : {false, true}) {
+        constexpr double n = 127 * 127;
+        const auto one = static_cast<double>(steps_of(127, shuffled));
+        const auto two = static_cast<double>(steps_of(180, shuffled));  // twice as many tiles
+        EXPECT_LT(two / one, 1.1 * 2 * std::log(2 * n) / std::log(n)) << "shuffled " << shuffled;
+        EXPECT_LT(one / n, 400) << "for two writes, a read and a share of the whole read";
+    }
+}
+
+TEST(History, what_has_settled_well_is_not_come_after_and_becomes_one_segment_when_it_is_read_together) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(2);
+    kmm::graph::Predecessors p;
+    const std::vector<Box> all = tiles(10, true);
+    for (const Box& tile : all) h.write(tile, ++next, false, p, joins);
+    EXPECT_TRUE(p.empty());
+    joins.forget(next - 1);
+    const Box whole = box(0, 40, 0, 40);
+    h.read(whole, ++next, p, joins);
+    ASSERT_EQ(p.size(), 1u) << "one has not settled";
+    EXPECT_EQ(p[0].number, all.size());
+    EXPECT_TRUE(p[0].data);
+    EXPECT_EQ(h.num_segments(), all.size());
+    p.clear();
+    joins.forget(next - 1);
+    h.read(whole, ++next, p, joins);
+    EXPECT_TRUE(p.empty());
+    EXPECT_EQ(h.num_segments(), all.size()) << "the read before is pending";
+    joins.forget(next);
+    h.read(whole, ++next, p, joins);
+    EXPECT_TRUE(p.empty());
+    EXPECT_EQ(h.num_segments(), 1u);
+    const TaskNumber reader = next;
+    h.write(box(1, 3, 1, 3), ++next, true, p, joins);
+    ASSERT_EQ(p.size(), 1u);
+    EXPECT_EQ(p[0].number, reader);
+    Box missing;
+    EXPECT_TRUE(h.covers(whole, &missing));
+    EXPECT_FALSE(h.covers(box(0, 41, 0, 40), &missing));
+}
+
+TEST(History, readers_that_have_settled_are_forgotten_before_any_are_joined) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h;
+    kmm::graph::Predecessors p;
+    h.write(line(0, 10), ++next, true, p, joins);
+    for (int i = 0; i < 1000; i++) {
+        h.read(line(0, 10), ++next, p, joins);
+        joins.forget(next - 4);  // a few are on their way
+    }
+    EXPECT_TRUE(joins.members.empty());
+    p.clear();
+    h.write(line(0, 10), ++next, true, p, joins);
+    EXPECT_EQ(p.size(), 4u);
 }
 
 // The model keeps, for every element, the last writer and the readers since.
@@ -153,7 +258,12 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
             std::set<TaskNumber> readers;
         };
         std::vector<Element> model(rows * columns);
+        TaskNumber forgotten = 0;
         for (int step = 0; step < 60; step++) {
+            if (seed % 2 == 1 && pick(0, 3) == 0) {
+                forgotten = std::max(forgotten, next - std::min<TaskNumber>(next, pick(0, 12)));
+                joins.forget(forgotten);
+            }
             const std::int64_t r = pick(0, rows - 1), c = pick(0, columns - 1);
             const Box b = box(r, pick(r + 1, rows), c, pick(c + 1, columns));
             bool covered = true;
@@ -166,9 +276,9 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
             for_elements([&](Element& e) {
                 if (e.writer == 0)
                     covered = false;
-                else
+                else if (e.writer > forgotten)
                     writers.insert(e.writer);
-                readers.insert(e.readers.begin(), e.readers.end());
+                readers.insert(e.readers.upper_bound(forgotten), e.readers.end());
             });
             Box missing;
             ASSERT_EQ(h.covers(b, &missing), covered) << "seed " << seed << " step " << step;
@@ -181,7 +291,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
                 for_elements([&](Element& e) { e.readers.insert(task); });
             } else {
                 const TaskNumber task = ++next;
-                h.write(b, task, true, p);
+                h.write(b, task, true, p, joins);
                 std::set<TaskNumber> needed = writers;
                 needed.insert(readers.begin(), readers.end());
                 std::set<TaskNumber> got = numbers(p, joins);

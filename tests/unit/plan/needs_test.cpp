@@ -54,8 +54,11 @@ struct TestArray {
         return boxes;
     }
     void written(const Box& region) {
+        struct : kmm::graph::Past {
+            kmm::graph::TaskNumber join(const kmm::graph::TaskNumbers&) override { return 0; }
+        } past;
         kmm::graph::Predecessors predecessors;
-        histories[layout.find(region)].write(region, 1, false, predecessors);
+        histories[layout.find(region)].write(region, 1, false, predecessors, past);
     }
     TestArray& all_written() {
         for (const ChunkGeometry& c : layout.chunks()) written(c.box);
