@@ -62,8 +62,11 @@ void copy_box_on_host(void* destination, const std::int64_t* destination_strides
 }
 
 Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks)
+    : Binding(std::move(core), array, plan::Layout(array.rank(), array.box(), std::move(chunks))) {}
+
+Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, plan::Layout chunks)
     : runtime(std::move(core)),
-      layout(array.rank(), array.box(), std::move(chunks)),
+      layout(std::move(chunks)),
       histories(layout.chunks().size(), graph::ChunkHistory(array.rank())),
       data(std::make_unique<memory::Array>()) {
     data->set_name(array.name());
@@ -72,6 +75,8 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, st
     data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
     data->written_by.resize_for_devices(runtime->platform().num_devices());
     data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
+    data->boxes.reserve(data->chunks.size());
+    block_bytes.reserve(data->chunks.size());
     for (std::size_t i = 0; i < data->chunks.size(); ++i) {
         const Box& box = layout.chunks()[i].box;
         memory::Chunk& c = data->chunks[i];
@@ -131,6 +136,21 @@ ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, 
     return std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment);
 }
 
+namespace {
+
+void check_cover(const plan::Layout& layout) {
+    const auto text = [&](const Box& box) { return graph::to_text(box, layout.rank()); };
+    std::size_t first = 0, second = 0;
+    if (layout.find_overlap(&first, &second))
+        throw InvalidArgument(driver::format("chunks {} and {} overlap", text(layout.chunks()[first].box),
+                                             text(layout.chunks()[second].box)));
+    Box gap;
+    if (plan::Layout::find_gap(layout.array(), layout.chunks(), &gap))
+        throw InvalidArgument(driver::format("no chunk covers region {} of the array", text(gap)));
+}
+
+}  // namespace
+
 ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type,
                           std::size_t element_bytes, std::size_t element_alignment,
                           const std::vector<ChunkGeometry>& chunks) {
@@ -140,6 +160,7 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
                                              type.name(), element_alignment, max_element_alignment));
     auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment);
     std::vector<ChunkGeometry> kept;
+    kept.reserve(chunks.size());
     for (const ChunkGeometry& c : chunks) {
         if (graph::is_empty(c.box)) continue;
         if (!graph::contains(array->box(), c.box))
@@ -151,14 +172,9 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
                 core.platform().place_text(ResourceId(c.home.as_device())), core.platform().num_devices()));
         kept.push_back(c);
     }
-    std::size_t first = 0, second = 0;
-    if (plan::Layout::find_overlap(kept, &first, &second))
-        throw InvalidArgument(driver::format("chunks {} and {} overlap", graph::to_text(kept[first].box, rank),
-                                             graph::to_text(kept[second].box, rank)));
-    Box gap;
-    if (plan::Layout::find_gap(array->box(), kept, &gap))
-        throw InvalidArgument(driver::format("no chunk covers region {} of the array", graph::to_text(gap, rank)));
-    auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(kept));
+    plan::Layout layout(rank, array->box(), std::move(kept));
+    if (!layout.is_grid()) check_cover(layout);
+    auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(layout));
     core.listeners().tell_bound(*binding->data, array->box(), false);
     (void)array->bind(binding);  // nobody else knows the array yet
     return array;

@@ -26,7 +26,9 @@ struct Binding {
     std::vector<std::size_t> block_bytes;
     std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
 
+    /// Chunks that cover the array exactly.
     Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks);
+    Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, plan::Layout layout);
 };
 
 class ArrayRecord {

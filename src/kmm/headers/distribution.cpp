@@ -2,7 +2,6 @@
 #include "kmm/core/distribution.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,7 +16,8 @@
 
 namespace kmm {
 
-/// Regular: `memories` has one entry for each cell of the grid, `chunks` is empty. Else `chunks` has them all.
+/// Regular: `memories` has one entry for each cell of the grid, `chunks` is empty. Else `chunks` has them all, and
+/// `index` finds them.
 template<std::size_t N>
 struct Distribution<N>::Data {
     Dim<N> array_size = Dim<N>::zero();
@@ -26,6 +26,7 @@ struct Distribution<N>::Data {
     bool is_regular = true;
     std::vector<MemoryId> memories;
     std::vector<ArrayChunk<N>> chunks;
+    graph::BoxIndex index;
 };
 
 namespace {
@@ -129,7 +130,7 @@ std::vector<detail::ChunkGeometry> geometry_of(const std::vector<ArrayChunk<N>>&
 }
 
 template<std::size_t N>
-void check_cover(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chunks) {
+void check_inside(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chunks) {
     const Bounds<N> whole(array_size);
     for (std::size_t i = 0; i < chunks.size(); i++) {
         if (!whole.contains(box_of(chunks[i]))) {
@@ -137,32 +138,25 @@ void check_cover(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chu
                                                  chunk_text(i, box_of(chunks[i])), detail::text_of(array_size)));
         }
     }
-    const std::vector<detail::ChunkGeometry> boxes = geometry_of(chunks);
-    std::size_t i = 0;
-    std::size_t j = 0;
-    if (plan::Layout::find_overlap(boxes, &i, &j)) {
-        const Bounds<N> a = box_of(chunks[i]);
-        const Bounds<N> b = box_of(chunks[j]);
-        throw InvalidArgument(driver::format("distribution: {} and {} overlap at {}: chunks must be disjoint",
-                                             chunk_text(i, a), chunk_text(j, b), detail::text_of(a.intersection(b))));
-    }
-    detail::Box gap;
-    if (plan::Layout::find_gap(detail::to_box(whole), boxes, &gap)) {
-        throw InvalidArgument(driver::format(
-            "distribution of an array of size {}: no chunk contains the region {}: chunks must cover the array",
-            detail::text_of(array_size), detail::text_of(bounds_of<N>(gap))));
-    }
 }
 
-// The memory of each cell if the chunks are the cells of a grid (then they are an exact cover); else nothing.
+// Of chunks inside the array that form no grid, so that the layout has their order.
 template<std::size_t N>
-std::optional<std::vector<MemoryId>> match_grid(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& chunks) {
-    const plan::Layout layout(N, detail::to_box(Bounds<N>(array_size)), geometry_of(chunks));
-    if (!layout.is_grid()) return std::nullopt;
-    std::vector<MemoryId> memories;
-    memories.reserve(chunks.size());
-    for (const detail::ChunkGeometry& chunk : layout.chunks()) memories.push_back(chunk.home);
-    return memories;
+void check_cover(const plan::Layout& layout) {
+    const auto box = [&](std::size_t i) { return bounds_of<N>(layout.chunks()[i].box); };
+    std::size_t i = 0;
+    std::size_t j = 0;
+    if (layout.find_overlap(&i, &j)) {
+        throw InvalidArgument(driver::format("distribution: {} and {} overlap at {}: chunks must be disjoint",
+                                             chunk_text(i, box(i)), chunk_text(j, box(j)),
+                                             detail::text_of(box(i).intersection(box(j)))));
+    }
+    detail::Box gap;
+    if (plan::Layout::find_gap(layout.array(), layout.chunks(), &gap)) {
+        throw InvalidArgument(driver::format(
+            "distribution of an array of size {}: no chunk contains the region {}: chunks must cover the array",
+            detail::text_of(bounds_of<N>(layout.array()).size()), detail::text_of(bounds_of<N>(gap))));
+    }
 }
 
 // The memory of resource i of those of `info`, counted round and round; the host if there is none.
@@ -229,17 +223,21 @@ Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vect
     if (allow_duplicates) chunks = merge_duplicates(chunks);
     const auto first =
         std::find_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.offset == Point<N>::zero(); });
-    if (first != chunks.end() && !array_size.is_empty()) {
-        if (auto memories = match_grid(array_size, chunks)) {
-            return Distribution(regular(array_size, first->size, std::move(*memories)));
-        }
+    plan::Layout layout(N, detail::to_box(Bounds<N>(array_size)), geometry_of(chunks));
+    if (layout.is_grid()) {
+        std::vector<MemoryId> memories;
+        memories.reserve(chunks.size());
+        for (const detail::ChunkGeometry& chunk : layout.chunks()) memories.push_back(chunk.home);
+        return Distribution(regular(array_size, first->size, std::move(memories)));
     }
-    check_cover(array_size, chunks);
+    check_inside(array_size, chunks);
+    check_cover<N>(layout);
     auto data = std::make_shared<Data>();
     data->array_size = array_size;
     data->is_regular = chunks.empty();
     if (first != chunks.end()) data->chunk_size = first->size;
     data->chunks = std::move(chunks);
+    data->index = std::move(layout).index();
     return Distribution(std::move(data));
 }
 
@@ -345,9 +343,11 @@ std::vector<std::size_t> Distribution<N>::chunks_in(const Bounds<N>& region) con
     const Bounds<N> inside = region.intersection(Bounds<N>(data_->array_size));
     if (inside.is_empty()) return result;
     if (!data_->is_regular) {
-        for (std::size_t i = 0; i < data_->chunks.size(); i++) {
-            if (box_of(data_->chunks[i]).overlaps(inside)) result.push_back(i);
-        }
+        data_->index.each_that_meets(detail::to_box(inside), [&](std::size_t i) {
+            result.push_back(i);
+            return true;
+        });
+        std::sort(result.begin(), result.end());
         return result;
     }
     Point<N> first;

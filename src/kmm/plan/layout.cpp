@@ -1,7 +1,6 @@
 #include "kmm/plan/layout.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "driver/format.hpp"
 #include "kmm/base/text.hpp"
@@ -10,103 +9,187 @@ namespace kmm::plan {
 
 namespace {
 
-/// The axis on which the chunks are cut finest: swept along it, few of them are open at a time.
-std::size_t finest_axis(const std::vector<ChunkGeometry>& chunks) {
-    std::size_t axis = 0, most = 0;
-    for (std::size_t k = 0; k < max_rank; ++k) {
-        std::vector<std::int64_t> begins;
-        begins.reserve(chunks.size());
-        for (const ChunkGeometry& c : chunks) begins.push_back(c.box.begin[k]);
-        std::sort(begins.begin(), begins.end());
-        const auto distinct = static_cast<std::size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-        if (distinct > most) most = distinct, axis = k;
-    }
-    return axis;
+// So few chunks are compared each with each: an index takes longer to make.
+constexpr std::size_t few = 16;
+
+/// Axes that follow are [0, 1) in every chunk.
+std::size_t rank_of(const std::vector<ChunkGeometry>& chunks) {
+    std::size_t rank = 0;
+    for (const ChunkGeometry& c : chunks)
+        for (std::size_t k = rank; k < max_rank; ++k)
+            if (c.box.begin[k] != 0 || c.box.end[k] != 1) rank = k + 1;
+    return rank;
 }
 
-/// Positions of the chunks, by where they begin on the axis, then by position.
-std::vector<std::size_t> order_along(std::size_t axis, const std::vector<ChunkGeometry>& chunks) {
-    std::vector<std::size_t> order(chunks.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return chunks[a].box.begin[axis] < chunks[b].box.begin[axis];
-    });
-    return order;
+graph::BoxIndex index_of(std::size_t rank, const std::vector<ChunkGeometry>& chunks) {
+    return {rank, chunks.size(), [&](std::size_t i) -> const Box& { return chunks[i].box; }};
+}
+
+/// From the origin to the furthest ends.
+Box hull_from_zero(const std::vector<ChunkGeometry>& chunks) {
+    Box hull = chunks.front().box;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        hull.begin[k] = 0;
+        for (const ChunkGeometry& c : chunks) hull.end[k] = std::max(hull.end[k], c.box.end[k]);
+    }
+    return hull;
+}
+
+using Positions = std::vector<std::size_t>;
+
+std::int64_t covered_elements(const Box& box, const std::vector<ChunkGeometry>& chunks, const Positions& some) {
+    std::int64_t covered = 0;
+    for (const std::size_t i : some) covered += graph::volume(graph::intersection(chunks[i].box, box));
+    return covered;
+}
+
+/// Cuts `open`, which the chunks at `inside` do not cover, where one of them begins and the larger side has the fewest;
+/// what is left is a side that they do not cover, and the chunks there. False if none begins inside.
+bool narrow(const std::vector<ChunkGeometry>& chunks, Box& open, Positions& inside) {
+    std::size_t axis = 0, fewest = static_cast<std::size_t>(-1);
+    std::int64_t cut = 0;
+    std::vector<std::int64_t> begins;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        begins.clear();
+        for (const std::size_t i : inside)
+            if (chunks[i].box.begin[k] > open.begin[k]) begins.push_back(chunks[i].box.begin[k]);
+        if (begins.empty()) continue;
+        const auto middle = begins.begin() + static_cast<std::ptrdiff_t>(begins.size() / 2);
+        std::nth_element(begins.begin(), middle, begins.end());
+        std::size_t below = 0, above = 0;
+        for (const std::size_t i : inside) {
+            below += chunks[i].box.begin[k] < *middle;
+            above += chunks[i].box.end[k] > *middle;
+        }
+        if (std::max(below, above) >= fewest) continue;
+        fewest = std::max(below, above), axis = k, cut = *middle;
+    }
+    if (fewest == static_cast<std::size_t>(-1)) return false;
+    Box low = open, high = open;
+    low.end[axis] = high.begin[axis] = cut;
+    open = covered_elements(low, chunks, inside) < graph::volume(low) ? low : high;
+    inside.erase(std::remove_if(inside.begin(), inside.end(),
+                                [&](std::size_t i) { return !graph::overlaps(chunks[i].box, open); }),
+                 inside.end());
+    return true;
 }
 
 }  // namespace
 
-Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks)
-    : rank_(rank), array_(array), chunks_(std::move(chunks)) {
-    regular_ = detect_grid();
+Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks) : rank_(rank), array_(array) {
+    std::vector<std::uint32_t> cell_of;
+    regular_ = detect_grid(array, chunks, grid_, cell_of);
+    if (regular_ && !std::is_sorted(cell_of.begin(), cell_of.end())) {
+        chunks_.resize(chunks.size());
+        for (std::size_t i = 0; i < chunks.size(); ++i) chunks_[cell_of[i]] = chunks[i];
+    } else {
+        chunks_ = std::move(chunks);
+    }
+    if (!regular_) index_ = index_of(rank, chunks_);
 }
 
 // Regular: every chunk begins at a multiple of the size of the chunk at offset zero and is cut short only at the
 // border.
-bool Layout::detect_grid() {
-    if (chunks_.empty()) return false;
-    const ChunkGeometry* origin = nullptr;
-    for (const ChunkGeometry& c : chunks_)
-        if (std::all_of(c.box.begin, c.box.begin + max_rank, [](std::int64_t b) { return b == 0; })) origin = &c;
-    if (origin == nullptr) return false;
+bool Layout::detect_grid(const Box& array, const std::vector<ChunkGeometry>& chunks, Grid& grid,
+                         std::vector<std::uint32_t>& cell_of) {
+    const auto origin = std::find_if(chunks.begin(), chunks.end(), [](const ChunkGeometry& c) {
+        return std::all_of(c.box.begin, c.box.begin + max_rank, [](std::int64_t b) { return b == 0; });
+    });
+    if (origin == chunks.end()) return false;
     std::size_t cells = 1;
     for (std::size_t k = 0; k < max_rank; ++k) {
-        chunk_size_[k] = origin->box.end[k];
-        if (chunk_size_[k] < 1) return false;
-        if (array_.end[k] < 1) return false;
-        grid_[k] = (array_.end[k] - 1) / chunk_size_[k] + 1;
-        if (static_cast<std::size_t>(grid_[k]) > chunks_.size() / cells) return false;
-        cells *= static_cast<std::size_t>(grid_[k]);
+        const std::int64_t size = grid.chunk_size[k] = origin->box.end[k];
+        if (size < 1 || array.end[k] < 1) return false;
+        grid.counts[k] = (array.end[k] - 1) / size + 1;
+        if (static_cast<std::size_t>(grid.counts[k]) > chunks.size() / cells) return false;
+        cells *= static_cast<std::size_t>(grid.counts[k]);
     }
-    if (cells != chunks_.size()) return false;
-    std::vector<ChunkGeometry> sorted(chunks_.size());
-    std::vector<bool> seen(chunks_.size(), false);
-    for (const ChunkGeometry& c : chunks_) {
+    if (cells != chunks.size()) return false;
+    cell_of.reserve(cells);
+    std::vector<bool> seen(cells, false);
+    for (const ChunkGeometry& c : chunks) {
         std::size_t index = 0;
         for (std::size_t k = 0; k < max_rank; ++k) {
-            if (c.box.begin[k] < 0 || c.box.begin[k] % chunk_size_[k] != 0) return false;
-            if (c.box.end[k] - c.box.begin[k] != std::min(chunk_size_[k], array_.end[k] - c.box.begin[k])) return false;
-            index =
-                index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(c.box.begin[k] / chunk_size_[k]);
+            const std::int64_t begin = c.box.begin[k], size = grid.chunk_size[k];
+            // Divisions are most of the cost: an axis that is not cut has one place to begin.
+            const std::int64_t cell = grid.counts[k] == 1 ? 0 : begin / size;
+            if (begin < 0 || begin != cell * size) return false;
+            if (c.box.end[k] - begin != std::min(size, array.end[k] - begin)) return false;
+            index = index * static_cast<std::size_t>(grid.counts[k]) + static_cast<std::size_t>(cell);
         }
         if (seen[index]) return false;
         seen[index] = true;
-        sorted[index] = c;
+        cell_of.push_back(static_cast<std::uint32_t>(index));
     }
-    chunks_ = std::move(sorted);
     return true;
 }
 
-std::size_t Layout::find(const Box& region) const noexcept {
-    if (regular_) {
-        std::size_t index = 0;
-        // Divisions are most of the cost of a lookup: axes that are not cut, and those beyond the rank, need none.
-        for (std::size_t k = 0; k < rank_; ++k) {
-            if (region.begin[k] < 0 || region.end[k] > array_.end[k]) return none;
-            if (grid_[k] == 1) continue;
-            const std::int64_t cell = region.begin[k] / chunk_size_[k];
-            if (region.end[k] - cell * chunk_size_[k] > chunk_size_[k]) return none;
-            index = index * static_cast<std::size_t>(grid_[k]) + static_cast<std::size_t>(cell);
-        }
-        return index;
+std::size_t Layout::find_cell(const Box& region) const noexcept {
+    std::size_t index = 0;
+    // Divisions are most of the cost of a lookup: axes that are not cut, and those beyond the rank, need none.
+    for (std::size_t k = 0; k < rank_; ++k) {
+        if (region.begin[k] < 0 || region.end[k] > array_.end[k]) return none;
+        if (grid_.counts[k] == 1) continue;
+        const std::int64_t size = grid_.chunk_size[k], cell = region.begin[k] / size;
+        if (region.end[k] - cell * size > size) return none;
+        index = index * static_cast<std::size_t>(grid_.counts[k]) + static_cast<std::size_t>(cell);
     }
+    return index;
+}
+
+void Layout::find_cells(const Box& region, std::vector<std::size_t>& found) const {
+    std::size_t first[max_rank], last[max_rank], cell[max_rank];
+    for (std::size_t k = 0; k < rank_; ++k) {
+        const std::int64_t begin = std::max<std::int64_t>(region.begin[k], 0);
+        const std::int64_t end = std::min(region.end[k], array_.end[k]);
+        if (begin >= end) return;
+        first[k] = cell[k] = static_cast<std::size_t>(begin / grid_.chunk_size[k]);
+        last[k] = static_cast<std::size_t>((end - 1) / grid_.chunk_size[k]);
+    }
+    for (std::size_t axis = rank_ + 1; axis > 0;) {
+        std::size_t index = 0;
+        for (std::size_t k = 0; k < rank_; ++k) index = index * static_cast<std::size_t>(grid_.counts[k]) + cell[k];
+        found.push_back(index);
+        for (axis = rank_; axis > 0; --axis) {
+            if (++cell[axis - 1] <= last[axis - 1]) break;
+            cell[axis - 1] = first[axis - 1];
+        }
+    }
+}
+
+void Layout::find_all(const Box& region, std::vector<std::size_t>& found) const {
+    if (regular_) return find_cells(region, found);
+    const auto before = static_cast<std::ptrdiff_t>(found.size());
+    // Of a large part of the chunks, going through all of them in order costs less than bringing them in order.
+    const std::size_t most = found.size() + chunks_.size() / 16 + few;
+    index_.each_that_meets(region, [&](std::size_t chunk) {
+        found.push_back(chunk);
+        return found.size() < most;
+    });
+    if (found.size() < most) {
+        std::sort(found.begin() + before, found.end());
+        return;
+    }
+    found.resize(static_cast<std::size_t>(before));
     for (std::size_t i = 0; i < chunks_.size(); ++i)
-        if (graph::contains(chunks_[i].box, region)) return i;
-    return none;
+        if (graph::overlaps(chunks_[i].box, region, rank_)) found.push_back(i);
 }
 
 std::string Layout::chunks_text() const {
     if (!regular_) return driver::count_text(chunks_.size(), "chunk");
-    return driver::format("chunks of {}", detail::list_text(chunk_size_, rank_));
+    return driver::format("chunks of {}", detail::list_text(grid_.chunk_size, rank_));
 }
 
 bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap) {
-    std::int64_t covered = 0;
-    for (const ChunkGeometry& c : chunks) covered += graph::volume(graph::intersection(c.box, array));
-    if (covered >= graph::volume(array)) return false;  // exact for disjoint chunks, which is checked apart
-    // What no chunk so far covers; in order along an axis the chunks leave few such boxes.
-    std::vector<Box> open{array};
-    for (const std::size_t i : order_along(finest_axis(chunks), chunks)) {
+    Positions inside(chunks.size());
+    for (std::size_t i = 0; i < chunks.size(); ++i) inside[i] = i;
+    if (covered_elements(array, chunks, inside) >= graph::volume(array)) return false;
+    Box part = array;
+    constexpr std::size_t most = 4 * few;
+    while (inside.size() > most && narrow(chunks, part, inside)) {}
+    // What none of these few covers.
+    std::vector<Box> open{part};
+    for (const std::size_t i : inside) {
         std::vector<Box> next;
         for (const Box& b : open) {
             if (graph::overlaps(b, chunks[i].box))
@@ -122,21 +205,19 @@ bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks
 }
 
 bool Layout::find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second) {
-    const std::size_t axis = finest_axis(chunks);
-    std::vector<std::size_t> open;
-    for (const std::size_t i : order_along(axis, chunks)) {
-        std::size_t kept = 0;
-        for (const std::size_t j : open) {
-            if (chunks[j].box.end[axis] <= chunks[i].box.begin[axis]) continue;
-            open[kept++] = j;
-            if (graph::overlaps(chunks[i].box, chunks[j].box)) {
-                *first = std::min(i, j);
-                *second = std::max(i, j);
-                return true;
-            }
+    if (chunks.size() > few) {
+        Grid grid;
+        std::vector<std::uint32_t> cell_of;
+        if (detect_grid(hull_from_zero(chunks), chunks, grid, cell_of)) return false;
+        return index_of(rank_of(chunks), chunks).find_overlap(first, second);
+    }
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        for (std::size_t j = i + 1; j < chunks.size(); ++j) {
+            if (!graph::overlaps(chunks[i].box, chunks[j].box)) continue;
+            *first = i;
+            *second = j;
+            return true;
         }
-        open.resize(kept);
-        open.push_back(i);
     }
     return false;
 }

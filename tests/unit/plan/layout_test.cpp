@@ -1,9 +1,11 @@
 // Which chunk holds a region; gaps and overlaps.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
+#include "../graph/cuts.hpp"
 #include "kmm/plan/layout.hpp"
 
 namespace {
@@ -111,6 +113,119 @@ TEST(Layout, gaps_and_overlaps_are_found_by_brute_force_too) {
             ASSERT_EQ(count[gap.begin[0]][gap.begin[1]], 0);
         }
     }
+}
+
+std::vector<ChunkGeometry> chunks_of(const std::vector<Box>& boxes) {
+    std::vector<ChunkGeometry> chunks;
+    for (const Box& b : boxes) chunks.push_back(chunk(b));
+    return chunks;
+}
+
+/// A grid of random chunks and extents in shuffled order, the last chunks cut short.
+kmm_test::Cut random_grid(std::size_t rank, unsigned seed) {
+    kmm_test::CutRandom random(seed);
+    kmm_test::Cut cut;
+    cut.rank = rank;
+    cut.boxes = {Box()};
+    for (std::size_t k = 0; k < rank; k++) {
+        const std::int64_t size = kmm_test::pick(random, 1, 4), end = kmm_test::pick(random, 1, rank == 1 ? 90 : 9);
+        cut.array.end[k] = end;
+        std::vector<Box> next;
+        for (Box b : cut.boxes) {
+            for (b.begin[k] = 0; b.begin[k] < end; b.begin[k] += size) {
+                b.end[k] = std::min(b.begin[k] + size, end);
+                next.push_back(b);
+            }
+        }
+        cut.boxes = std::move(next);
+    }
+    std::shuffle(cut.boxes.begin(), cut.boxes.end(), random);
+    return cut;
+}
+
+TEST(Layout, all_chunks_that_a_region_meets_come_in_the_order_of_their_numbers_as_in_a_look_at_all) {
+    std::size_t num_grids = 0, num_many = 0;
+    for (unsigned seed = 0; seed < 300; seed++) {
+        kmm_test::CutRandom random(seed);
+        const std::size_t rank = 1 + seed % 4;
+        const kmm_test::Cut cut =
+            seed % 2 == 0 ? random_grid(rank, seed) : kmm_test::random_halves(rank, 1 + 7 * seed, seed, 20);
+        const Layout layout(rank, cut.array, chunks_of(cut.boxes));
+        num_grids += layout.is_grid() && layout.chunks().size() > 1;
+        for (int i = 0; i < 50; i++) {
+            Box region;
+            for (std::size_t k = 0; k < rank; k++) {
+                region.begin[k] = kmm_test::pick(random, -2, cut.array.end[k] + 1);
+                region.end[k] = kmm_test::pick(random, region.begin[k], cut.array.end[k] + 2);
+            }
+            std::vector<std::size_t> expected{77}, found{77};
+            std::size_t holder = Layout::none;
+            for (std::size_t c = 0; c < layout.chunks().size(); c++) {
+                const Box& b = layout.chunks()[c].box;
+                if (!kmm::graph::is_empty(kmm::graph::intersection(b, region))) expected.push_back(c);
+                if (kmm::graph::contains(b, region) && holder == Layout::none) holder = c;
+            }
+            layout.find_all(region, found);
+            ASSERT_EQ(found, expected) << "seed " << seed << ", query " << i;
+            num_many += found.size() > layout.chunks().size() / 16 + 17;
+            if (!kmm::graph::is_empty(region)) {
+                ASSERT_EQ(layout.find(region), holder) << "seed " << seed;
+            }
+        }
+    }
+    EXPECT_GT(num_grids, 100u);
+    EXPECT_GT(num_many, 100u);
+}
+
+TEST(Layout, a_hole_in_very_many_chunks_is_named_and_two_that_overlap_are_too) {
+    const kmm_test::Cut cuts[] = {kmm_test::random_halves(1, 3000, 1, 1 << 20),
+                                  kmm_test::rows_of_columns(3000),
+                                  kmm_test::random_halves(3, 3000, 2, 1 << 10),
+                                  kmm_test::few_huge_and_many_tiny(3000),
+                                  kmm_test::pinwheels(3000),
+                                  kmm_test::flat_and_upright(3000)};
+    kmm_test::CutRandom random(1);
+    for (const kmm_test::Cut& cut : cuts) {
+        std::vector<ChunkGeometry> chunks = chunks_of(cut.boxes);
+        Box gap;
+        std::size_t first = 0, second = 0;
+        ASSERT_FALSE(Layout::find_gap(cut.array, chunks, &gap));
+        ASSERT_FALSE(Layout::find_overlap(chunks, &first, &second));
+        for (int i = 0; i < 20; i++) {
+            const auto victim = static_cast<std::size_t>(kmm_test::pick(random, 0, std::int64_t(chunks.size()) - 1));
+            std::vector<ChunkGeometry> damaged = chunks;
+            const Box lost = damaged[victim].box;
+            damaged.erase(damaged.begin() + static_cast<std::ptrdiff_t>(victim));
+            ASSERT_TRUE(Layout::find_gap(cut.array, damaged, &gap));
+            ASSERT_TRUE(kmm::graph::contains(lost, gap) && !kmm::graph::is_empty(gap));
+            // An element of it twice.
+            Box corner = lost;
+            for (std::size_t k = 0; k < cut.rank; k++) corner.begin[k] = corner.end[k] - 1;
+            damaged = chunks;
+            damaged.push_back(chunk(corner));
+            ASSERT_TRUE(Layout::find_overlap(damaged, &first, &second));
+            ASSERT_EQ(first, victim);
+            ASSERT_EQ(second, chunks.size());
+            const Layout layout(cut.rank, cut.array, damaged);
+            ASSERT_TRUE(layout.find_overlap(&first, &second));
+            ASSERT_EQ(first, victim);
+        }
+    }
+}
+
+TEST(Layout, a_large_grid_has_no_overlap_and_one_with_a_cell_twice_has) {
+    std::vector<ChunkGeometry> chunks;
+    for (std::int64_t y = 0; y < 70; y += 10)
+        for (std::int64_t x = 0; x < 64; x += 9)
+            chunks.push_back(chunk(box(y, std::min<std::int64_t>(y + 10, 67), x, std::min<std::int64_t>(x + 9, 64))));
+    std::size_t first = 0, second = 0;
+    EXPECT_FALSE(Layout::find_overlap(chunks, &first, &second));
+    chunks.push_back(chunks[3]);
+    ASSERT_TRUE(Layout::find_overlap(chunks, &first, &second));
+    EXPECT_EQ(first, 3u);
+    EXPECT_EQ(second, chunks.size() - 1);
+    chunks.erase(chunks.begin() + 5);  // as many cells as before, but one missing
+    EXPECT_TRUE(Layout::find_overlap(chunks, &first, &second));
 }
 
 }  // namespace
