@@ -50,12 +50,18 @@ bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_cl
 
 EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_events) {
     core.books().refuse_after_fork();
-    graph::Predecessors members;
+    graph::TaskNumbers numbers;
+    numbers.reserve(num_events);
     for (std::size_t i = 0; i < num_events; ++i)
-        if (const graph::TaskNumber number = core.books().number_of(events[i]); number != 0)
-            graph::add_predecessor(members, number, true);
-    if (members.empty()) return EventId();
-    if (members.size() == 1) return core.books().event_of(members.front().number);
+        if (const graph::TaskNumber number = core.books().number_of(events[i]); number != 0) numbers.push_back(number);
+    // An event that is given twice counts once.
+    std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    if (numbers.empty()) return EventId();
+    if (numbers.size() == 1) return core.books().event_of(numbers.front());
+    graph::Predecessors members;
+    members.reserve(numbers.size());
+    for (const graph::TaskNumber number : numbers) members.push_back({number, true});
     return core.books().event_of(core.submit_join(members, false));
 }
 

@@ -5,6 +5,7 @@
 #include <future>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "small_runtime.hpp"
 
@@ -52,6 +53,29 @@ TEST(Deadlines, a_wait_ends_without_success_when_the_time_is_up) {
     EXPECT_FALSE(rt.worker().is_idle());
     gate.set_value();
     EXPECT_TRUE(rt.wait_until(event, Steady::now() + 1h));
+}
+
+TEST(Joins, of_very_many_events_in_any_order_are_done_when_the_last_is_and_count_each_once) {
+    auto rt = kmm_test::small_runtime(1);
+    std::promise<void> gate;
+    const kmm::EventId last =
+        rt.submit(kmm::ResourceId::host(), kmm::Host([opened = gate.get_future().share()] { opened.wait(); }));
+    EXPECT_EQ(rt.join(last, kmm::EventId(), last), last);
+    EXPECT_EQ(rt.join({last, last, last}), last);
+    EXPECT_EQ(rt.join(kmm::EventId(), kmm::EventId()), kmm::EventId());
+    std::vector<kmm::EventId> events;
+    for (int i = 0; i < 2000; i++) events.push_back(rt.submit(kmm::ResourceId::host(), kmm::Host([] {})));
+    events.push_back(last);
+    std::vector<kmm::EventId> twice(events.rbegin(), events.rend());
+    twice.insert(twice.end(), events.begin(), events.end());
+    const kmm::EventId all = rt.join(kmm::EventList(twice.begin(), twice.end()));
+    const kmm::EventId others = rt.join(kmm::EventList(events.begin(), events.end() - 1));
+    rt.wait(others);
+    for (const kmm::EventId e : events) EXPECT_EQ(rt.is_done(e), e != last);
+    EXPECT_FALSE(rt.is_done(all));
+    gate.set_value();
+    rt.wait(all);
+    EXPECT_TRUE(rt.is_done(last));
 }
 
 TEST(Stats, a_difference_subtracts_counters_and_keeps_the_later_gauges) {
