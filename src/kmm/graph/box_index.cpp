@@ -14,7 +14,7 @@ namespace {
 // So many boxes are compared one by one rather than cut further, and twice as many where they are all there are.
 constexpr std::size_t leaf_boxes = 8;
 // Where to cut is judged by so many boxes: more find no better place, and the cuts near the leaves see every box.
-constexpr std::size_t most_samples = 32;
+constexpr std::size_t most_samples = 24;
 
 }  // namespace
 
