@@ -259,8 +259,7 @@ void ArrayCopy::run(DefaultStream stream) {
 }
 
 void ArrayCopy::make_parts() {
-    for (std::size_t i = 0; i < binding_.layout.chunks().size(); ++i)
-        if (graph::overlaps(box_of(i), region_)) chunks_.push_back(i);
+    binding_.layout.find_all(region_, chunks_);
     auto info = std::make_unique<graph::SubmitInfo>();
     info->name = name_;
     info->launcher = LauncherInfo::Kind::host;

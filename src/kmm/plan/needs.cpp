@@ -4,9 +4,18 @@
 #include <functional>
 #include <utility>
 
+#include "kmm/graph/box_index.hpp"
+
 namespace kmm::plan {
 
 using Reason = Refusal::Reason;
+
+namespace {
+
+// Up to here comparing each with each costs less than sorting.
+constexpr std::size_t few = 16;
+
+}  // namespace
 
 bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& requests,
                              const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks) {
@@ -71,6 +80,7 @@ bool SubmitPlan::find_chunks(const std::vector<Request>& requests) {
 }
 
 bool SubmitPlan::check_pair(const std::vector<Request>& requests, std::size_t first, std::size_t second) {
+    ++num_compared_;
     const Request& a = requests[first];
     const Request& b = requests[second];
     const bool both_write = writes(a.kind) && writes(b.kind);
@@ -86,8 +96,6 @@ bool SubmitPlan::check_pair(const std::vector<Request>& requests, std::size_t fi
 }
 
 bool SubmitPlan::check_pairs(const std::vector<Request>& requests) {
-    // Up to here comparing each with each costs less than sorting.
-    constexpr std::size_t few = 16;
     const std::size_t count = requests.size();
     if (count < 2 || !any_write_) return true;
     if (count > few) return check_many_pairs(requests);
@@ -98,6 +106,29 @@ bool SubmitPlan::check_pairs(const std::vector<Request>& requests) {
             if (used[i] == used[j] && !check_pair(requests, i, j)) return false;
     }
     return true;
+}
+
+/// Of requests of one chunk, some of which write. False also where nobody has looked: comparing each with each says
+/// then which are refused.
+bool SubmitPlan::is_free_of_conflicts(const std::vector<Request>& requests, std::size_t begin, std::size_t end) {
+    if (end - begin <= few) return false;
+    std::vector<std::uint32_t> writers;
+    for (std::size_t i = begin; i < end; ++i)
+        if (writes(requests[order_[i]].kind)) writers.push_back(order_[i]);
+    for (const std::uint32_t i : writers)
+        if (requests[i].memory != requests[writers.front()].memory) return false;
+    const std::size_t rank = requests[writers.front()].layout->rank();
+    const graph::BoxIndex written(rank, writers.size(),
+                                  [&](std::size_t i) -> const Box& { return requests[writers[i]].region; });
+    std::size_t first = 0, second = 0;
+    if (written.find_overlap(&first, &second, &num_compared_)) return false;
+    bool is_free = true;
+    for (std::size_t i = begin; i < end && is_free; ++i) {
+        const Request& r = requests[order_[i]];
+        if (writes(r.kind)) continue;
+        written.each_that_meets(r.region, [&](std::size_t) { return is_free = false; }, &num_compared_);
+    }
+    return is_free;
 }
 
 bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
@@ -124,7 +155,7 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
         bool any_write = false;
         for (end = begin; end < order_.size() && used_[order_[begin]] == used_[order_[end]]; ++end)
             any_write = any_write || writes(requests[order_[end]].kind);
-        if (any_write) check_chunk(begin, end);
+        if (any_write && !is_free_of_conflicts(requests, begin, end)) check_chunk(begin, end);
     }
     return refused == none || check_pair(requests, refused.first, refused.second);
 }

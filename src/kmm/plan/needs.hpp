@@ -79,17 +79,22 @@ class SubmitPlan {
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
     /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order
     /// of `Refusal::Reason` (a pair's reasons count as one), and of these the one with the lowest positions.
+    /// O(n log n) for n requests where few regions of one chunk lie across a cut; naming a pair is O(n^2) for those of
+    /// one chunk.
     bool make(const std::vector<Request>& requests);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
     const std::vector<Need>& needs() const noexcept { return needs_; }
     /// Valid after a call returned false and until the next one.
     const Refusal& refusal() const noexcept { return refusal_; }
+    /// How many pairs of regions were compared so far, for tests.
+    std::size_t num_compared() const noexcept { return num_compared_; }
 
   private:
     bool find_chunks(const std::vector<Request>& requests);
     bool check_pairs(const std::vector<Request>& requests);
     bool check_many_pairs(const std::vector<Request>& requests);
+    bool is_free_of_conflicts(const std::vector<Request>& requests, std::size_t begin, std::size_t end);
     bool check_pair(const std::vector<Request>& requests, std::size_t first, std::size_t second);
     bool describe(const std::vector<Request>& requests);
     bool refuse(Refusal::Reason reason, std::size_t first, std::size_t second = 0) noexcept {
@@ -103,6 +108,7 @@ class SubmitPlan {
     std::vector<const graph::ChunkHistory*> used_;  ///< of each request's chunk, null for none: tells chunks apart
     std::vector<std::uint32_t> order_;
     bool any_write_ = false;
+    std::size_t num_compared_ = 0;
     Refusal refusal_;
 };
 

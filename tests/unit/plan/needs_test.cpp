@@ -292,6 +292,71 @@ TEST(SubmitPlan, of_several_conflicts_the_first_is_told_however_many_accesses_th
     }
 }
 
+/// Tiles of one line that is one chunk, each written from what is on the right in the other half, in random order.
+std::vector<Request> tiles_of(const TestArray& array, std::uint32_t count, unsigned seed) {
+    std::vector<std::uint32_t> order(count);
+    for (std::uint32_t i = 0; i < count; i++) order[i] = i;
+    std::mt19937 random(seed);
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<Request> requests;
+    for (std::uint32_t task = 0; task < count; task++) {
+        const std::int64_t at = 2 * std::int64_t{order[task]};
+        requests.push_back(request(array, write, line(at, at + 2), task));
+        requests.push_back(request(array, read, line(2 * count + at, 2 * count + at + 4), task));
+    }
+    return requests;
+}
+
+TEST(SubmitPlan, very_many_tiles_of_one_chunk_are_not_compared_with_each_other) {
+    std::size_t compared[2];
+    for (const std::uint32_t doubled : {0u, 1u}) {
+        const std::uint32_t count = 10'000 << doubled;
+        TestArray array(4 * count + 2, 4 * count + 2);
+        array.all_written();
+        SubmitPlan plan;
+        ASSERT_TRUE(plan.make(tiles_of(array, count, 1)));
+        compared[doubled] = plan.num_compared();
+    }
+    EXPECT_LT(static_cast<double>(compared[1]), 2.2 * static_cast<double>(compared[0]));
+    EXPECT_LT(compared[1], 20'000u * 100);
+}
+
+TEST(SubmitPlan, of_many_tiles_of_one_chunk_the_first_pair_that_is_refused_is_found) {
+    constexpr std::uint32_t count = 50;
+    TestArray array(4 * count + 2, 4 * count + 2);
+    array.all_written();
+    SubmitPlan plan;
+    std::size_t refused = 0;
+    for (unsigned seed = 0; seed < 200; seed++) {
+        std::mt19937 random(seed);
+        std::vector<Request> requests = tiles_of(array, count, seed);
+        for (unsigned changes = seed % 3; changes > 0; changes--) {
+            Request& r = requests[random() % requests.size()];
+            if (random() % 2 == 0)
+                r.memory = gpu;
+            else
+                r.region = line(static_cast<std::int64_t>(random() % (4 * count)), 4 * count + 2);
+        }
+        Reason expected = Reason::none;
+        std::uint32_t first = 0, second = 0;
+        for (std::uint32_t a = 0; a < requests.size() && expected == Reason::none; a++)
+            for (std::uint32_t b = a + 1; b < requests.size() && expected == Reason::none; b++) {
+                const bool a_writes = requests[a].kind == write, b_writes = requests[b].kind == write;
+                if (!a_writes && !b_writes) continue;
+                first = a_writes && !b_writes ? b : a, second = first == a ? b : a;
+                if (kmm::graph::overlaps(requests[a].region, requests[b].region))
+                    expected = a_writes && b_writes ? Reason::conflict : Reason::reads_own_write;
+                else if (a_writes && b_writes && requests[a].memory != requests[b].memory)
+                    expected = Reason::several_memories;
+            }
+        ASSERT_EQ(plan.make(requests), expected == Reason::none) << "seed " << seed;
+        if (expected == Reason::none) continue;
+        refused++;
+        expect_refused(plan, expected, first, second);
+    }
+    EXPECT_GT(refused, 50u);
+}
+
 // ---------------------------------------------------------------------------------------------------- the first write
 
 std::vector<std::uint32_t> all_of(const std::vector<Request>& requests) {
