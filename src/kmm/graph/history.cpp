@@ -52,29 +52,53 @@ void make_unique(Predecessors& predecessors) {
 // ------------------------------------------------------------------------------------------------------------ segments
 
 template<typename F> void ChunkHistory::each_that_meets(const Box& region, F&& f) {
-    if (!many_.empty()) return many_.front().each_that_meets(region, f);
+    if (!many_.empty()) return many_.front().tree.each_that_meets(region, f);
     for (Segment& s : segments_)
         if (overlaps(s.box, region, rank_)) f(s);
 }
 
 template<typename F> void ChunkHistory::each(F&& f) const {
-    if (!many_.empty()) return many_.front().each(f);
+    if (!many_.empty()) return many_.front().tree.each(f);
     for (const Segment& s : segments_) f(s);
 }
 
+void ChunkHistory::insert_in_tree(const Box& box, Uses uses) {
+    note_use(uses.writer);
+    for (const TaskNumber reader : uses.readers) note_use(reader);
+    Many& many = many_.front();
+    if (many.tree.size() == 0) many.bounds = box;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        many.bounds.begin[k] = std::min(many.bounds.begin[k], box.begin[k]);
+        many.bounds.end[k] = std::max(many.bounds.end[k], box.end[k]);
+    }
+    many.written_volume += volume(box);
+    many.tree.insert(box, std::move(uses));
+}
+
 void ChunkHistory::insert(const Box& box, Uses uses) {
-    if (!many_.empty()) return many_.front().insert(box, std::move(uses));
+    if (!many_.empty()) return insert_in_tree(box, std::move(uses));
     segments_.push_back({box, std::move(uses)});
     if (segments_.size() <= few_segments) return;
-    Vector<Tree> many;
-    many.emplace_back(rank_);
-    for (Segment& s : segments_) many.front().insert(s.box, std::move(s.value));
-    many_ = std::move(many);
+    many_.emplace_back(rank_);
+    for (Segment& s : segments_) insert_in_tree(s.box, std::move(s.value));
     segments_ = {};
 }
 
+void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& past) {
+    const Many& many = many_.front();
+    if (!past.is_forgotten(many.latest) || !past.is_forgotten(many.latest_helper) ||
+        !contains(region, many.bounds, rank_) || !many.is_whole())
+        return note_use(task);
+    segments_.push_back({many.bounds, {}});
+    many_ = {};
+}
+
 void ChunkHistory::take(const Box& region, Vector<Segment>& taken) {
-    if (!many_.empty()) return many_.front().take(region, [&](Segment&& s) { taken.push_back(std::move(s)); });
+    if (!many_.empty())
+        return many_.front().tree.take(region, [&](Segment&& s) {
+            many_.front().written_volume -= volume(s.box);
+            taken.push_back(std::move(s));
+        });
     std::size_t kept = 0;
     for (Segment& s : segments_) {
         if (overlaps(s.box, region, rank_))
@@ -89,6 +113,7 @@ void ChunkHistory::take(const Box& region, Vector<Segment>& taken) {
 
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
+    if (!many_.empty() && many_.front().is_whole() && contains(many_.front().bounds, region, rank_)) return true;
     // Segments have nothing in common.
     std::int64_t open_volume = volume(region);
     each_that_meets(region, [&](const Segment& s) { open_volume -= volume(intersection(s.box, region)); });
@@ -108,7 +133,7 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     return false;
 }
 
-void ChunkHistory::add_reader(Uses& uses, TaskNumber task, Past& past) const {
+void ChunkHistory::add_reader(Uses& uses, TaskNumber task, Past& past) {
     TaskNumbers& readers = uses.readers;
     if (!readers.empty() && readers.back() == task) return;
     if (readers.size() >= max_readers)
@@ -116,11 +141,15 @@ void ChunkHistory::add_reader(Uses& uses, TaskNumber task, Past& past) const {
                                      [&](TaskNumber reader) { return past.is_forgotten(reader); }),
                       readers.end());
     if (readers.size() >= max_readers)
-        if (const TaskNumber joined = past.join(readers); joined != 0) readers.assign(1, joined);
+        if (const TaskNumber joined = past.join(readers); joined != 0) {
+            if (!many_.empty()) note_use(joined);
+            readers.assign(1, joined);
+        }
     readers.push_back(task);
 }
 
 void ChunkHistory::read(const Box& region, TaskNumber task, Predecessors& predecessors, Past& past) {
+    if (!many_.empty()) look_at_many(region, task, past);
     if (segments_.size() == 1) {
         Uses& uses = segments_.front().value;
         if (!past.is_forgotten(uses.writer)) add_predecessor(predecessors, uses.writer, true);
@@ -165,6 +194,7 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
         segments_.front().box = region;
         return replace(segments_.front().value);
     }
+    if (!many_.empty()) look_at_many(region, task, past);
     Segment* last = nullptr;
     std::size_t met = 0;
     each_that_meets(region, [&](Segment& s) { last = &s, ++met; });

@@ -6,6 +6,8 @@
 // their neighbours. Segments that nobody needs to come after any more become one when they are read together.
 #pragma once
 
+#include <algorithm>
+
 #include "kmm/graph/box_tree.hpp"
 #include "kmm/graph/task.hpp"
 
@@ -53,9 +55,11 @@ class ChunkHistory {
     /// there several times: see `make_unique`.
     void users(Predecessors& tasks, const Past& past) const;
 
-    std::size_t num_segments() const noexcept { return segments_.size() + (many_.empty() ? 0 : many_.front().size()); }
+    std::size_t num_segments() const noexcept {
+        return segments_.size() + (many_.empty() ? 0 : many_.front().tree.size());
+    }
     /// How many boxes were compared with another one since there are many segments, for tests.
-    std::uint64_t num_looked_at() const noexcept { return many_.empty() ? 0 : many_.front().num_looked_at(); }
+    std::uint64_t num_looked_at() const noexcept { return many_.empty() ? 0 : many_.front().tree.num_looked_at(); }
 
   private:
     struct Uses {
@@ -64,6 +68,18 @@ class ChunkHistory {
     };
     using Tree = BoxTree<Uses>;
     using Segment = Tree::Entry;
+    /// Of a chunk with many segments, and what tells at once that nobody needs them any more.
+    struct Many {
+        explicit Many(std::size_t rank) noexcept : tree(rank) {}
+        /// Everything in `bounds` was written.
+        bool is_whole() const noexcept { return written_volume == volume(bounds); }
+
+        Tree tree;
+        Box bounds;                       ///< of all segments
+        std::int64_t written_volume = 0;  ///< elements in segments
+        TaskNumber latest = 0;            ///< use; the same of a helper
+        TaskNumber latest_helper = 0;
+    };
 
     template<typename F> void each_that_meets(const Box& region, F&& f);
     template<typename F> void each_that_meets(const Box& region, F&& f) const {
@@ -71,9 +87,17 @@ class ChunkHistory {
     }
     template<typename F> void each(F&& f) const;
     void insert(const Box& box, Uses uses);
+    void insert_in_tree(const Box& box, Uses uses);
     /// Appends what meets the region.
     void take(const Box& region, Vector<Segment>& taken);
-    void add_reader(Uses& uses, TaskNumber task, Past& past) const;
+    void add_reader(Uses& uses, TaskNumber task, Past& past);
+    void note_use(TaskNumber task) noexcept {  // there is a tree
+        TaskNumber& latest = is_helper(task) ? many_.front().latest_helper : many_.front().latest;
+        latest = std::max(latest, task);
+    }
+    /// A task is about to use the region. Where all uses of many segments are forgotten, and these fill a box inside the
+    /// region, they become one. O(1), but for giving the memory back. (Who uses a part finds that part again.)
+    void look_at_many(const Box& region, TaskNumber task, const Past& past);
 
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
     static constexpr std::size_t max_readers = 8;
@@ -82,7 +106,7 @@ class ChunkHistory {
 
     std::size_t rank_;
     Vector<Segment> segments_;  ///< while there are few
-    Vector<Tree> many_;         ///< then one, for good
+    Vector<Many> many_;         ///< then one
 };
 
 /// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).

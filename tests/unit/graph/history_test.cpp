@@ -226,6 +226,41 @@ TEST(History, what_has_settled_well_is_not_come_after_and_becomes_one_segment_wh
     EXPECT_FALSE(h.covers(box(0, 41, 0, 40), &missing));
 }
 
+TEST(History, many_segments_that_are_forgotten_cost_a_read_of_them_all_nothing) {
+    for (const bool writes : {false, true}) {
+        TaskNumber next = 0;
+        Joins joins(next);
+        ChunkHistory h(2);
+        kmm::graph::Predecessors p;
+        for (const Box& tile : tiles(50, true)) h.write(tile, ++next, false, p, joins);
+        const TaskNumber last = next;
+        h.read(box(0, 1, 0, 1), ++next, p, joins);
+        const Box whole = box(0, 200, 0, 200);
+        Box missing;
+        const std::uint64_t looked_at = h.num_looked_at();
+        EXPECT_TRUE(h.covers(whole, &missing));
+        joins.forget(last);
+        p.clear();
+        h.read(whole, ++next, p, joins);
+        EXPECT_TRUE(p.empty());
+        EXPECT_GT(h.num_looked_at(), looked_at + 2500) << "a reader is on its way: each segment gets the new one";
+        joins.forget(next);
+        EXPECT_GT(h.num_segments(), 2000u);
+        if (writes)
+            h.write(whole, ++next, true, p, joins);
+        else
+            h.read(whole, ++next, p, joins);
+        EXPECT_TRUE(p.empty());
+        EXPECT_EQ(h.num_segments(), 1u);
+        EXPECT_EQ(h.num_looked_at(), 0u) << "there is no tree any more, and nobody looked at it";
+        h.write(box(3, 5, 3, 5), ++next, true, p, joins);
+        ASSERT_EQ(p.size(), 1u);
+        EXPECT_EQ(p[0].number, next - 1);
+        EXPECT_EQ(p[0].data, writes);
+        EXPECT_TRUE(h.covers(whole, &missing));
+    }
+}
+
 TEST(History, readers_that_have_settled_are_forgotten_before_any_are_joined) {
     TaskNumber next = 0;
     Joins joins(next);
@@ -244,8 +279,10 @@ TEST(History, readers_that_have_settled_are_forgotten_before_any_are_joined) {
 
 // The model keeps, for every element, the last writer and the readers since.
 TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
-    constexpr std::int64_t rows = 6, columns = 7;
-    for (unsigned seed = 0; seed < 300; seed++) {
+    std::size_t most_segments = 0;
+    for (unsigned seed = 0; seed < 400; seed++) {
+        const bool has_many = seed % 4 >= 2;  // small regions of a larger chunk, and at times all of it
+        const std::int64_t rows = has_many ? 12 : 6, columns = has_many ? 13 : 7;
         std::mt19937 random(seed);
         const auto pick = [&](std::int64_t low, std::int64_t high) {
             return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -257,15 +294,18 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
             TaskNumber writer = 0;
             std::set<TaskNumber> readers;
         };
-        std::vector<Element> model(rows * columns);
+        std::vector<Element> model(static_cast<std::size_t>(rows * columns));
         TaskNumber forgotten = 0;
-        for (int step = 0; step < 60; step++) {
-            if (seed % 2 == 1 && pick(0, 3) == 0) {
+        for (int step = 0; step < (has_many ? 250 : 60); step++) {
+            if (seed % 2 == 1 && pick(0, has_many ? 20 : 3) == 0) {
                 forgotten = std::max(forgotten, next - std::min<TaskNumber>(next, pick(0, 12)));
                 joins.forget(forgotten);
             }
             const std::int64_t r = pick(0, rows - 1), c = pick(0, columns - 1);
-            const Box b = box(r, pick(r + 1, rows), c, pick(c + 1, columns));
+            Box b = box(r, pick(r + 1, has_many ? std::min(rows, r + 2) : rows), c,
+                        pick(c + 1, has_many ? std::min(columns, c + 2) : columns));
+            if (has_many && pick(0, 30) == 0) b = box(0, rows, 0, columns);
+            most_segments = std::max(most_segments, h.num_segments());
             bool covered = true;
             std::set<TaskNumber> writers, readers;
             const auto for_elements = [&](auto&& f) {
@@ -307,6 +347,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
             }
         }
     }
+    EXPECT_GT(most_segments, 50u);
 }
 
 }  // namespace
