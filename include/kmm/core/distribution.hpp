@@ -34,7 +34,7 @@ bool operator!=(const ArrayChunk<N>& a, const ArrayChunk<N>& b) {
 
 /// Disjoint chunks that cover an array. All errors are InvalidArgument and name the offending region or number. Regular
 /// distributions answer in constant time, others in a time that grows with the logarithm of the number of chunks, as
-/// long as few of them lie across one line; both answer `chunks_in` in the time of what it returns.
+/// long as few of them lie across one line; `chunks_in` takes the time of what it returns besides.
 template<std::size_t N>
 class Distribution {
     static_assert(N <= 8, "arrays have at most 8 axes");

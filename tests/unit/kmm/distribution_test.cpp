@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "../graph/cuts.hpp"
 #include "kmm/core/distribution.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"
@@ -222,6 +224,39 @@ TEST(Row125_Distribution, chunks_are_found_by_region_as_by_a_scan_over_all) {
             ASSERT_THROW(d.region_to_chunk_index(region), kmm::InvalidArgument);
         }
     }
+}
+
+TEST(Row125_Distribution, irregular_chunks_are_found_by_region_as_by_a_scan_over_all_in_order) {
+    std::size_t num_holding = 0, num_several = 0;
+    for (unsigned seed = 0; seed < 60; seed++) {
+        kmm_test::CutRandom random(seed);
+        const auto number = [&](long low, long high) { return kmm_test::pick(random, low, high); };
+        const kmm_test::Cut cut = kmm_test::random_halves(2, static_cast<std::size_t>(number(2, 200)), seed, 30);
+        std::vector<ArrayChunk<2>> chunks;
+        for (const kmm::detail::Box& b : cut.boxes)
+            chunks.push_back({DeviceId(0), {b.begin[0], b.begin[1]}, {b.end[0] - b.begin[0], b.end[1] - b.begin[1]}});
+        const auto d = Distribution<2>::from_chunks({30, 30}, chunks);
+        for (int i = 0; i < 50; i++) {
+            const long y = number(-2, 31), x = number(-2, 31);
+            const Bounds<2> region(Range<>(y, y + number(0, 8)), Range<>(x, x + number(0, 8)));
+            std::vector<std::size_t> expected;
+            std::optional<std::size_t> containing;
+            for (std::size_t c = 0; c < d.num_chunks(); c++) {
+                if (box(d.chunk(c)).overlaps(region)) expected.push_back(c);
+                if (!region.is_empty() && box(d.chunk(c)).contains(region)) containing = c;
+            }
+            ASSERT_EQ(d.chunks_in(region), expected) << "seed " << seed;
+            num_several += expected.size() > 1;
+            if (containing) {
+                num_holding++;
+                ASSERT_EQ(d.region_to_chunk_index(region), *containing) << "seed " << seed;
+            } else if (!region.is_empty()) {
+                ASSERT_THROW(d.region_to_chunk_index(region), kmm::InvalidArgument) << "seed " << seed;
+            }
+        }
+    }
+    EXPECT_GT(num_holding, 100u);
+    EXPECT_GT(num_several, 500u);
 }
 
 TEST(Row125_Distribution, random_irregular_covers_are_accepted_and_damaged_ones_refused) {
