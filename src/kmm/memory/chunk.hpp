@@ -15,6 +15,7 @@
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
+#include "kmm/memory/next_uses.hpp"
 
 namespace kmm::memory {
 
@@ -75,9 +76,7 @@ struct Chunk {
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
     std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
     PerMemory<Replica> replicas;
-    /// Tasks that will use the chunk and have not been issued, in order: 2 * number + (1 if it replaces the content).
-    graph::Vector<std::uint64_t> next_uses;
-    std::size_t next_use_head = 0;
+    NextUses next_uses;
     graph::TaskList ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
     graph::TaskList waiting;      ///< tasks that wait for a pin of this chunk to go
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.

@@ -33,32 +33,11 @@ Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bo
 // --------------------------------------------------------------------------------------------------------- the future
 
 void Residency::add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces) {
-    const std::uint64_t use = 2 * task + (replaces ? 1 : 0);
-    auto at = chunk.next_uses.end();
-    // Nearly always the latest; tasks published by several threads may arrive a little out of order.
-    while (at != chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head) && *(at - 1) > use) --at;
-    const bool first = at == chunk.next_uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head);
-    chunk.next_uses.insert(at, use);
-    if (first) reindex_all(chunk);
+    if (chunk.next_uses.add(task, replaces, &num_steps_)) reindex_all(chunk);
 }
 
 void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task) {
-    // Tasks are issued nearly in order: what stands before this one moves up, not the long rest behind it.
-    auto& uses = chunk.next_uses;
-    const auto head = uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head);
-    const auto at = std::find_if(head, uses.end(), [task](std::uint64_t use) { return use >> 1 == task; });
-    if (at == uses.end()) return;
-    const bool was_first = at == head;
-    std::move_backward(head, at, at + 1);
-    ++chunk.next_use_head;
-    if (chunk.next_use_head == uses.size()) {
-        uses.clear();
-        chunk.next_use_head = 0;
-    } else if (chunk.next_use_head >= 1024 && 2 * chunk.next_use_head >= uses.size()) {
-        uses.erase(uses.begin(), uses.begin() + static_cast<std::ptrdiff_t>(chunk.next_use_head));
-        chunk.next_use_head = 0;
-    }
-    if (was_first) reindex_all(chunk);
+    if (chunk.next_uses.remove(task, &num_steps_)) reindex_all(chunk);
 }
 
 // ---------------------------------------------------------------------------------------------------------- questions

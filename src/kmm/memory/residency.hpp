@@ -162,6 +162,8 @@ class Residency {
     template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
         for (const Chunk* c : spaces_[m].resident) f(*c);
     }
+    /// Entries of lists and trees that were looked at in all: what the tests of its complexity count.
+    std::uint64_t num_steps() const noexcept { return num_steps_; }
     /// Bytes that could leave the memory now. O(replicas); for reports and errors only.
     std::size_t evictable_bytes(MemoryIndex m) const;
 
@@ -266,6 +268,7 @@ class Residency {
     const trace::Emitter& trace_;
     PerMemory<Space> spaces_;
     std::uint64_t tick_ = 0;
+    std::uint64_t num_steps_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last
     /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look

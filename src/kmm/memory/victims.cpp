@@ -15,22 +15,20 @@ constexpr std::uint64_t rank_dirty = 2;    // nobody will use it, but it must be
 constexpr std::uint64_t rank_used = 1ull << 62;
 constexpr std::uint64_t rank_never = ~0ull;
 
-bool has_next_use(const Chunk& c) noexcept { return c.next_use_head < c.next_uses.size(); }
-
 }  // namespace
 
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica& r = chunk.replicas[m];
     if (r.version != chunk.version || chunk.version == 0) return rank_useless;
     if (chunk.lost != nullptr) return rank_useless;  // nobody reads it before it is replaced
-    if (chunk.array->released && !has_next_use(chunk))
+    if (chunk.array->released && chunk.next_uses.empty())
         return rank_useless;  // no handle is left and no task will read it
     const bool clean = valid_elsewhere(chunk, m);
     if (!clean && !Tiers::below(m)) return rank_never;
-    if (!has_next_use(chunk)) return clean ? rank_clean : rank_dirty;
-    const std::uint64_t use = chunk.next_uses[chunk.next_use_head];
-    if ((use & 1) != 0) return rank_useless;
-    return rank_used + ((1ull << 50) - (use >> 1)) * 2 + (clean ? 0 : 1);
+    if (chunk.next_uses.empty()) return clean ? rank_clean : rank_dirty;
+    const NextUses::Use use = chunk.next_uses.first();
+    if (use.replaces) return rank_useless;
+    return rank_used + ((1ull << 50) - use.task) * 2 + (clean ? 0 : 1);
 }
 
 std::size_t Residency::evictable_bytes(MemoryIndex m) const {

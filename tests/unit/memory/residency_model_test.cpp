@@ -608,7 +608,7 @@ void Machine::check() const {
             bool somewhere = false;
             for (const MemoryIndex m : residency_->memories())
                 somewhere |= c.replicas[m].address != 0 && c.replicas[m].version == c.version;
-            const bool is_replaced = c.next_use_head < c.next_uses.size() && (c.next_uses[c.next_use_head] & 1) != 0;
+            const bool is_replaced = !c.next_uses.empty() && c.next_uses.first().replaces;
             EXPECT_TRUE(somewhere || is_replaced) << "nobody has the newest version of a chunk";
         }
 }

@@ -230,32 +230,6 @@ TEST_F(ResidencyTest, what_is_fetched_again_after_an_eviction_is_counted_until_i
     EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
 }
 
-TEST_F(ResidencyTest, uses_that_end_out_of_order_leave_the_others_in_order) {
-    start({8 * unit, 2 * unit});
-    auto a = make_array(1);
-    Chunk& c = a->chunks[0];
-    const auto uses = [&] {
-        return std::vector<std::uint64_t>(c.next_uses.begin() + static_cast<std::ptrdiff_t>(c.next_use_head),
-                                          c.next_uses.end());
-    };
-    constexpr std::uint64_t most = 5000;
-    for (std::uint64_t n = 1; n <= most; n++) residency_->add_next_use(c, n, false);
-    residency_->remove_next_use(c, 3);
-    residency_->remove_next_use(c, most + 1);  // not there
-    EXPECT_EQ(c.next_uses[c.next_use_head], 2u);
-    residency_->remove_next_use(c, 1);
-    residency_->remove_next_use(c, 2);
-    EXPECT_EQ(c.next_uses[c.next_use_head], 2 * 4u);
-    for (std::uint64_t n = 4; n + 1 < most; n += 2) {
-        residency_->remove_next_use(c, n + 1);
-        residency_->remove_next_use(c, n);
-    }
-    EXPECT_EQ(uses(), std::vector<std::uint64_t>{2 * most});
-    EXPECT_LT(c.next_uses.size(), most / 2) << "what is over is given back";
-    residency_->remove_next_use(c, most);
-    EXPECT_TRUE(uses().empty());
-}
-
 TEST_F(ResidencyTest, content_that_will_be_replaced_is_not_saved_but_content_that_is_read_before_is) {
     start({64 * unit, unit});
     auto a = make_array(2);

@@ -1,0 +1,100 @@
+// The list of the tasks that will use a chunk: its order, what it gives back, and how many entries it looks at.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "kmm/memory/next_uses.hpp"
+
+namespace {
+
+using kmm::memory::NextUses;
+
+std::vector<std::uint64_t> numbers(const NextUses& uses) {
+    std::vector<std::uint64_t> out;
+    for (const NextUses::Use& use : uses.open()) out.push_back(use.task);
+    return out;
+}
+
+TEST(NextUses, that_end_out_of_order_leave_the_others_in_order) {
+    NextUses uses;
+    std::uint64_t steps = 0;
+    constexpr std::uint64_t most = 5000;
+    for (std::uint64_t n = 1; n <= most; n++) EXPECT_EQ(uses.add(n, false, &steps), n == 1);
+    EXPECT_FALSE(uses.remove(3, &steps));
+    EXPECT_FALSE(uses.remove(3, &steps)) << "it is not there any more";
+    EXPECT_FALSE(uses.remove(most + 1, &steps));
+    EXPECT_EQ(uses.first().task, 1u);
+    EXPECT_TRUE(uses.remove(1, &steps));
+    EXPECT_TRUE(uses.remove(2, &steps));
+    EXPECT_EQ(uses.first().task, 4u);
+    for (std::uint64_t n = 4; n + 1 < most; n += 2) {
+        EXPECT_FALSE(uses.remove(n + 1, &steps));
+        EXPECT_TRUE(uses.remove(n, &steps));
+    }
+    EXPECT_EQ(numbers(uses), std::vector<std::uint64_t>{most});
+    EXPECT_LT(uses.num_entries(), most / 2) << "what is over is given back";
+    EXPECT_TRUE(uses.remove(most, &steps));
+    EXPECT_TRUE(uses.empty());
+    EXPECT_EQ(uses.num_entries(), 0u);
+}
+
+TEST(NextUses, that_arrive_a_little_out_of_order_are_sorted_and_keep_what_they_are_for) {
+    NextUses uses;
+    std::uint64_t steps = 0;
+    EXPECT_TRUE(uses.add(5, false, &steps));
+    EXPECT_FALSE(uses.add(9, true, &steps));
+    EXPECT_FALSE(uses.add(7, false, &steps));
+    EXPECT_TRUE(uses.add(3, true, &steps));
+    EXPECT_EQ(numbers(uses), (std::vector<std::uint64_t>{3, 5, 7, 9}));
+    EXPECT_TRUE(uses.first().replaces);
+    EXPECT_TRUE(uses.remove(3, &steps));
+    EXPECT_FALSE(uses.first().replaces);
+    EXPECT_TRUE(uses.add(4, false, &steps)) << "in front of what is left";
+    EXPECT_EQ(uses.first().task, 4u);
+}
+
+TEST(NextUses, agree_with_a_sorted_set_in_any_order_of_calls) {
+    std::mt19937_64 random(7);
+    NextUses uses;
+    std::set<std::uint64_t> expected;
+    std::uint64_t steps = 0;
+    std::uint64_t last = 0;
+    for (int i = 0; i < 20'000; i++) {
+        const std::uint64_t r = random();
+        if (r % 5 < (i < 12'000 ? 3u : 2u)) {
+            last += 1 + r / 16 % 3;
+            const std::uint64_t task = r / 64 % 4 == 0 && last > 4 ? last - 3 : last;
+            if (!expected.insert(task).second) continue;
+            EXPECT_EQ(uses.add(task, task % 2 == 1, &steps), *expected.begin() == task);
+        } else if (!expected.empty()) {
+            auto at = expected.lower_bound(r / 8 % (last + 1));
+            if (at == expected.end()) at = expected.begin();
+            EXPECT_EQ(uses.remove(*at, &steps), at == expected.begin());
+            expected.erase(at);
+        }
+        ASSERT_EQ(uses.empty(), expected.empty());
+        if (expected.empty()) continue;
+        ASSERT_EQ(uses.first(), (NextUses::Use{*expected.begin(), *expected.begin() % 2 == 1}));
+    }
+    EXPECT_EQ(numbers(uses), std::vector<std::uint64_t>(expected.begin(), expected.end()));
+}
+
+/// Entries looked at by n uses that end in any order but for the first, which ends at last.
+std::uint64_t steps_of(std::uint64_t n) {
+    std::vector<std::uint64_t> order;
+    for (std::uint64_t i = 2; i <= n; i++) order.push_back(i);
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(n));
+    NextUses uses;
+    std::uint64_t steps = 0;
+    for (std::uint64_t i = 1; i <= n; i++) uses.add(i, false, &steps);
+    for (const std::uint64_t i : order) uses.remove(i, &steps);
+    EXPECT_EQ(uses.first().task, 1u);
+    return steps;
+}
+
+TEST(NextUses, twice_as_many_cost_little_more_than_twice_as_much) {
+    EXPECT_LE(static_cast<double>(steps_of(16'000)), 2.2 * static_cast<double>(steps_of(8'000)));
+}
+
+}  // namespace
