@@ -16,6 +16,7 @@
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/next_uses.hpp"
+#include "kmm/memory/ready_uses.hpp"
 
 namespace kmm::memory {
 
@@ -41,6 +42,7 @@ struct Replica {
     FenceSet task_writes;  ///< tasks that write it
     FenceSet task_reads;   ///< tasks that read it
     FenceSet copy_reads;   ///< copies out of it
+    ReadyUses ready;       ///< tasks in the memory's fetch queue that use the chunk: their missing bytes follow this
     // Where the replica stands in its memory's order of victims, while that is kept.
     bool indexed = false;
     bool key_placeless = false;  ///< it must be saved, and has no place on the host yet
@@ -49,6 +51,8 @@ struct Replica {
     std::uint64_t tick = 0;             ///< when it was used last
     std::uint64_t content_at = 0;       ///< when the latest copy into it was requested, whatever became of it since
     std::uint64_t evicted_version = 0;  ///< the version that was evicted from here last: fetching it again is thrash
+
+    graph::TaskList waiting;  ///< tasks that wait until it is not pinned, or until nobody writes it
 
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
     void add_all_users(FenceSet& out) const {
@@ -77,8 +81,6 @@ struct Chunk {
     std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
     PerMemory<Replica> replicas;
     NextUses next_uses;
-    graph::TaskList ready_tasks;  ///< of these, the ones in a fetch queue: their missing bytes follow the replicas
-    graph::TaskList waiting;      ///< tasks that wait for a pin of this chunk to go
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
 

@@ -76,14 +76,19 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     return bytes;
 }
 
-void Residency::notify(Chunk& chunk) {
-    for (Task* t : chunk.ready_tasks) requests_.residency_changed(*t);
+/// What tasks in that memory miss of the chunk may have changed.
+void Residency::notify(const Chunk& chunk, MemoryIndex m) {
+    chunk.replicas[m].ready.for_each([this](Task& task) {
+        ++num_steps_;
+        requests_.residency_changed(task);
+    });
 }
 
-void Residency::wake(Chunk& chunk) {
-    if (chunk.waiting.empty()) return;
+void Residency::wake(Replica& replica) {
+    if (replica.waiting.empty()) return;
     graph::TaskList tasks;
-    tasks.swap(chunk.waiting);
+    tasks.swap(replica.waiting);
+    num_steps_ += tasks.size();
     for (Task* t : tasks) requests_.unblocked(*t);
 }
 
@@ -113,7 +118,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     d.version = chunk.version;
     s.copy_reads.add(fence);
     reindex_all(chunk);
-    notify(chunk);
+    notify(chunk, to);
 }
 
 /// It needs more than there is in all, and the driver need not be asked for more: nobody has to leave to find that out.
@@ -148,10 +153,14 @@ Placement Residency::check_content(Task& task) {
         }
         if (!needs_copy(c, m)) continue;
         const MemoryIndex from = source_for(c, m);
-        if (from != m && (c.replicas[from].writer_pins != 0 || c.replicas[m].pinned())) {
-            c.waiting.push_back(&task);
-            return Placement::busy_chunk;
-        }
+        if (from == m) continue;
+        // Nothing is copied over what is in use; that goes on shrinking, because nobody new may use stale content.
+        Replica* const busy = c.replicas[m].pinned()              ? &c.replicas[m]
+                              : c.replicas[from].writer_pins != 0 ? &c.replicas[from]
+                                                                  : nullptr;
+        if (busy == nullptr) continue;
+        busy->waiting.push_back(&task);
+        return Placement::busy_chunk;
     }
     return Placement::granted;
 }
@@ -252,16 +261,24 @@ Placement Residency::place(Task& task) {
 }
 
 void Residency::written(Chunk& chunk, MemoryIndex m, bool owes_nothing) {
+    const std::uint64_t before = chunk.version;
     ++chunk.version;
     ++tick_;
     if (owes_nothing) {
         chunk.replaced_at = tick_;
         chunk.lost.reset();
     }
-    chunk.replicas[m].version = chunk.version;
-    // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
-    for (const MemoryIndex i : chunk.replicas.device_memories())
-        if (i != m && chunk.replicas[i].address != 0 && !chunk.replicas[i].pinned()) release(chunk, i);
+    const std::uint64_t had = std::exchange(chunk.replicas[m].version, chunk.version);
+    // Tasks that write parts of one chunk, one after the other where it is, change nothing for each other.
+    if (before == 0 || had != before) notify(chunk, m);
+    for (const MemoryIndex i : chunk.replicas.memories()) {
+        const Replica& r = chunk.replicas[i];
+        if (i == m || r.address == 0) continue;
+        // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
+        const bool leaves = i.is_device() && !r.pinned();
+        if (leaves || r.version == before) notify(chunk, i);
+        if (leaves) release(chunk, i);
+    }
 }
 
 void Residency::issued(Task& task, Fence fence) {
@@ -279,7 +296,6 @@ void Residency::issued(Task& task, Fence fence) {
         }
         remove_next_use(c, task.number);
         reindex_all(c);
-        if (a.writes_chunk) notify(c);
     });
 }
 
@@ -300,22 +316,20 @@ void Residency::pin(Task& task) {
         }
         remove_next_use(c, task.number);
         reindex_all(c);
-        if (a.writes_chunk) notify(c);
     });
 }
 
 void Residency::unpin(Task& task, const Fence* fence) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
         Replica& r = c.replicas[task.memory];
-        if (a.writes_chunk)
-            --r.writer_pins;
-        else
-            --r.reader_pins;
+        (a.writes_chunk ? r.writer_pins : r.reader_pins) -= 1;
+        // While others read it, one reader less changes nothing for those who wait.
+        const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
         if (!r.pinned()) --spaces_[task.memory].num_pinned;
         if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
         if (!r.pinned() && r.version != c.version && task.memory.is_device() && r.address != 0) release(c, task.memory);
         reindex_all(c);
-        wake(c);
+        if (lets_go) wake(r);
     });
     may_exchange_again(spaces_[task.memory]);
 }
@@ -336,7 +350,7 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
         chunk.lost = cause;
     }
     reindex_all(chunk);
-    notify(chunk);
+    for (const MemoryIndex m : memories()) notify(chunk, m);
 }
 
 // ------------------------------------------------------------------------------------------------------------- arrays

@@ -63,7 +63,7 @@ enum class Placement : std::uint8_t {
     granted,
     wait_growth,  ///< more memory was asked for
     wait_pins,    ///< until a running task lets go of a chunk or of memory
-    busy_chunk,   ///< until the pins of one chunk go; the task stands in its `waiting`
+    busy_chunk,   ///< until the pins of one replica go; the task stands in its `waiting`
     lost,         ///< the content is gone: `Residency::lost_cause`
     full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
     lacks,        ///< the same, and the driver gave less than the limit: with `lacking_bytes` more the task could run
@@ -163,7 +163,11 @@ class Residency {
         for (const Chunk* c : spaces_[m].resident) f(*c);
     }
     /// Entries of lists and trees that were looked at in all: what the tests of its complexity count.
-    std::uint64_t num_steps() const noexcept { return num_steps_; }
+    std::uint64_t num_steps() const noexcept {
+        std::uint64_t sum = num_steps_;
+        for (const Space& s : spaces_) sum += s.counters.victims_tried + s.heap.num_steps();
+        return sum;
+    }
     /// Bytes that could leave the memory now. O(replicas); for reports and errors only.
     std::size_t evictable_bytes(MemoryIndex m) const;
 
@@ -257,8 +261,8 @@ class Residency {
     }
     void reindex_all(Chunk& chunk);
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
-    void notify(Chunk& chunk);
-    void wake(Chunk& chunk);
+    void notify(const Chunk& chunk, MemoryIndex m);
+    void wake(Replica& replica);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
     void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept;
     void note_memory(MemoryIndex m) const noexcept;

@@ -117,6 +117,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         ++space.counters.evictions;
         space.counters.evicted_bytes += chunk.size_bytes;
         note_evicted(chunk, m, true);
+        notify(chunk, *below);
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
@@ -126,7 +127,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     may_exchange_again(space);
     release(chunk, m);
     reindex_all(chunk);
-    notify(chunk);
+    notify(chunk, m);
     return Found::yes;
 }
 

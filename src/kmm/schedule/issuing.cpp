@@ -20,6 +20,7 @@ void Scheduler::try_issue(Task& task) {
         return;
     }
     Queue& q = queues_[task.memory];
+    ++num_steps_;
     const Placement placement = residency_.place(task);
     switch (placement) {
     case Placement::granted: break;

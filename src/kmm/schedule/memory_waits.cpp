@@ -27,6 +27,7 @@ void Scheduler::retry_all() {
         for (auto* list : {&q.blocked, &q.lacking}) {
             graph::TaskList tasks;
             tasks.swap(*list);
+            num_steps_ += tasks.size();
             for (Task* t : tasks) unblocked(*t);
         }
     }
@@ -132,6 +133,7 @@ bool Scheduler::fail_stuck_task() {
     Task* first = nullptr;
     for (Queue& q : queues_) {
         if (q.waits) continue;
+        num_steps_ += q.blocked.size();
         for (Task* t : q.blocked)
             if (first == nullptr || t->number < first->number) first = t;
     }

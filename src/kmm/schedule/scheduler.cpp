@@ -74,30 +74,38 @@ void Scheduler::make_ready(Task& task) {
 void Scheduler::enqueue(Task& task) {
     Queue& q = queues_[task.memory];
     task.missing_bytes = residency_.missing_bytes(task);
+    if (options_.debug) return;  // which one is next does not depend on what it misses
     if (task.missing_bytes == 0) {
         task.in_resident_queue = true;
         q.resident.push_back(&task);
         return;
     }
     task.in_fetch_queue = true;
-    q.fetch.insert({task.missing_bytes, task.number, &task});
+    memory::ReadyUse* uses = nullptr;
+    for (Access& a : task.accesses) {
+        if (a.chunk == nullptr || !a.first_of_chunk) continue;
+        memory::ReadyUse& use = ready_uses_.take();
+        use.task = &task;
+        use.next_of_task = uses;
+        uses = &use;
+        a.chunk->replicas[task.memory].ready.push_back(use);
+    }
+    q.fetch.insert({task.missing_bytes, task.number, &task, uses});
     q.by_age.insert({task.number, &task});
-    for (Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk) a.chunk->ready_tasks.push_back(&task);
 }
 
 void Scheduler::leave_fetch(Task& task) {
     Queue& q = queues_[task.memory];
-    q.fetch.erase({task.missing_bytes, task.number, &task});
+    const auto entry = q.fetch.find({task.missing_bytes, task.number});
+    for (memory::ReadyUse* use = entry->uses; use != nullptr;) {
+        memory::ReadyUse* const next = use->next_of_task;
+        use->list->erase(*use);
+        ready_uses_.give(*use);
+        use = next;
+    }
+    q.fetch.erase(entry);
     q.by_age.erase({task.number, &task});
     task.in_fetch_queue = false;
-    for (Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
-        auto& list = a.chunk->ready_tasks;
-        const auto it = std::find(list.begin(), list.end(), &task);
-        *it = list.back();
-        list.pop_back();
-    }
 }
 
 void Scheduler::residency_changed(Task& task) { changed_.push_back(&task); }
@@ -105,11 +113,19 @@ void Scheduler::residency_changed(Task& task) { changed_.push_back(&task); }
 void Scheduler::rekey() {
     for (std::size_t i = 0; i < changed_.size(); ++i) {
         Task& t = *changed_[i];
+        ++num_steps_;
         if (!t.in_fetch_queue) continue;
         const std::size_t missing = residency_.missing_bytes(t);
         if (missing == t.missing_bytes) continue;
-        leave_fetch(t);
-        enqueue(t);
+        if (missing == 0) {
+            leave_fetch(t);
+            enqueue(t);
+            continue;
+        }
+        Queue& q = queues_[t.memory];
+        auto entry = q.fetch.extract({t.missing_bytes, t.number});
+        entry.value().missing_bytes = t.missing_bytes = missing;
+        q.fetch.insert(std::move(entry));
     }
     changed_.clear();
 }
@@ -190,13 +206,6 @@ void Scheduler::dispatch_in_order() {
     const TaskNumber next = table_.settled_up_to() + 1;
     Task* task = table_.find(next);
     if (task == nullptr || task->state.load(std::memory_order_relaxed) != TaskState::ready || task->blocked) return;
-    if (task->in_fetch_queue) {
-        leave_fetch(*task);
-    } else {
-        auto& list = queues_[task->memory].resident;
-        list.erase(std::find(list.begin(), list.end(), task));
-        task->in_resident_queue = false;
-    }
     try_issue(*task);
 }
 

@@ -166,6 +166,8 @@ class Scheduler final : private memory::Requests {
     const SchedulerCounters& counters() const noexcept { return counters_; }
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
+    /// Entries of lists and trees that were looked at in all, here and for memory: what the tests of complexity count.
+    std::uint64_t num_steps() const noexcept { return num_steps_ + residency_.num_steps(); }
     /// Arrays that may be deleted: the owner takes and deletes them.
     graph::Vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
     /// Calls `f` with the array of every copy that has not been reported as done.
@@ -194,15 +196,18 @@ class Scheduler final : private memory::Requests {
         graph::Deque<InFlight> in_flight;
         graph::Vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
     };
-    struct FetchKey {
-        std::size_t missing_bytes;
-        TaskNumber number;
-        Task* task;
-        friend auto operator<=>(const FetchKey&, const FetchKey&) = default;
+    struct FetchEntry {
+        std::size_t missing_bytes = 0;
+        TaskNumber number = 0;
+        Task* task = nullptr;
+        memory::ReadyUse* uses = nullptr;  ///< the first; by these it is told what changes
+        friend bool operator<(const FetchEntry& a, const FetchEntry& b) noexcept {
+            return a.missing_bytes != b.missing_bytes ? a.missing_bytes < b.missing_bytes : a.number < b.number;
+        }
     };
     struct Queue {                     ///< ready tasks of one memory
         graph::Deque<Task*> resident;  ///< nothing is missing
-        graph::Set<FetchKey> fetch;
+        graph::Set<FetchEntry> fetch;
         graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
         graph::TaskList blocked;                          ///< had no memory; tried again when some may have become free
         /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that
@@ -293,10 +298,12 @@ class Scheduler final : private memory::Requests {
     graph::Vector<Fill> fills_;   ///< likewise
     graph::Deque<Task*> barriers_;
     graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
-    graph::TaskList changed_;   ///< in a fetch queue, with missing bytes that may have changed
+    memory::ReadyUsePool ready_uses_;
+    graph::TaskList changed_;  ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
+    std::uint64_t num_steps_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
     /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,

@@ -1,0 +1,70 @@
+// The ready tasks that wait for a chunk to be fetched into their memory, so that they are told when it changes there.
+//
+// Owns: the links of these lists. Must not know: what a task or a chunk is. Belongs to whoever holds the scheduler's
+// baton.
+#pragma once
+
+#include "kmm/graph/host_reserve.hpp"
+
+namespace kmm::graph {
+struct Task;
+}  // namespace kmm::graph
+
+namespace kmm::memory {
+
+class ReadyUses;
+
+/// A task, and one list in which it stands.
+struct ReadyUse {
+    graph::Task* task = nullptr;
+    ReadyUses* list = nullptr;
+    ReadyUse* previous = nullptr;
+    ReadyUse* next = nullptr;
+    ReadyUse* next_of_task = nullptr;  ///< or the next free record
+};
+
+/// In the order in which they were added; every call but `for_each` is O(1).
+class ReadyUses {
+  public:
+    void push_back(ReadyUse& use) noexcept {
+        use.list = this;
+        use.previous = last_;
+        use.next = nullptr;
+        (last_ != nullptr ? last_->next : first_) = &use;
+        last_ = &use;
+    }
+    void erase(ReadyUse& use) noexcept {
+        (use.previous != nullptr ? use.previous->next : first_) = use.next;
+        (use.next != nullptr ? use.next->previous : last_) = use.previous;
+    }
+    template<typename F>
+    void for_each(F&& f) const {
+        for (const ReadyUse* use = first_; use != nullptr; use = use->next) f(*use->task);
+    }
+
+  private:
+    ReadyUse* first_ = nullptr;
+    ReadyUse* last_ = nullptr;
+};
+
+/// Records that are used again. O(1).
+class ReadyUsePool {
+  public:
+    ReadyUse& take() {
+        if (free_ == nullptr) return made_.emplace_back();
+        ReadyUse& use = *free_;
+        free_ = use.next_of_task;
+        use = {};
+        return use;
+    }
+    void give(ReadyUse& use) noexcept {
+        use.next_of_task = free_;
+        free_ = &use;
+    }
+
+  private:
+    graph::Deque<ReadyUse> made_;
+    ReadyUse* free_ = nullptr;
+};
+
+}  // namespace kmm::memory
