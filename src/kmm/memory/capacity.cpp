@@ -116,7 +116,8 @@ void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
     space.counters.current_bytes += space.heap.round_up(chunk.block_bytes());
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
-    space.resident.insert(&chunk);
+    r.resident_at = space.resident.size();
+    space.resident.push_back(&chunk);
     note_memory(m);
     if (m.is_host())
         reindex_all(chunk);  // what is dirty elsewhere has a place now
@@ -136,7 +137,10 @@ void Residency::release(Chunk& chunk, MemoryIndex m) {
     space.counters.current_bytes -= size;
     ++space.counters.frees;
     note_memory(m);
-    space.resident.erase(&chunk);
+    Chunk* const last = space.resident.back();
+    space.resident[r.resident_at] = last;
+    last->replicas[m].resident_at = r.resident_at;
+    space.resident.pop_back();
     r.address = 0;
     r.block = 0;
     r.version = 0;

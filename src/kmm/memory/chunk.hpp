@@ -17,6 +17,7 @@
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/next_uses.hpp"
 #include "kmm/memory/ready_uses.hpp"
+#include "rmm/heap/tree.hpp"
 
 namespace kmm::memory {
 
@@ -27,6 +28,7 @@ using graph::FenceSet;
 inline constexpr std::size_t heap_alignment = 256;
 
 struct Array;
+struct Chunk;
 
 /// The bytes of one chunk in one memory. Valid when `version` is the chunk's.
 struct Replica {
@@ -43,11 +45,16 @@ struct Replica {
     FenceSet task_reads;   ///< tasks that read it
     FenceSet copy_reads;   ///< copies out of it
     ReadyUses ready;       ///< tasks in the memory's fetch queue that use the chunk: their missing bytes follow this
-    // Where the replica stands in its memory's order of victims, while that is kept.
+    std::size_t resident_at = 0;  ///< its place among the residents of its memory
+    // Where the replica stands in its memory's order of victims, while that is kept (memory/victim_order.hpp).
     bool indexed = false;
-    bool key_placeless = false;  ///< it must be saved, and has no place on the host yet
+    std::uint32_t priority = 0;  ///< of the tree
+    Chunk* key_chunk = nullptr;  ///< whose it is
     std::uint64_t key_rank = 0;
     std::uint64_t key_tick = 0;
+    std::size_t key_place_bytes = 0;    ///< the place on the host that it needs first, because it must be saved
+    std::size_t least_place_bytes = 0;  ///< of these, of the replica and those below it in the tree
+    rmm::heap::tree_links<Replica> in_victims;
     std::uint64_t tick = 0;             ///< when it was used last
     std::uint64_t content_at = 0;       ///< when the latest copy into it was requested, whatever became of it since
     std::uint64_t evicted_version = 0;  ///< the version that was evicted from here last: fetching it again is thrash

@@ -197,10 +197,14 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         c.hold = task.number;
         moved = true;
     });
-    try {
-        if (moved) space.heap.merge_all();
-    } catch (const std::bad_alloc&) {
-        found = Found::starved;  // what it merged is as good as what it did not
+    // Where they do not fit however they lie, what is in pieces may stay in pieces: that is looked at as a whole.
+    if (moved && needed_bytes <= space.heap.free_bytes() && largest_bytes <= space.heap.largest_free_bytes()) {
+        num_steps_ += space.heap.num_free_pieces();
+        try {
+            space.heap.merge_all();
+        } catch (const std::bad_alloc&) {
+            found = Found::starved;  // what it merged is as good as what it did not
+        }
     }
     exchange_bytes_ = needed_bytes;
     const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
@@ -299,11 +303,18 @@ void Residency::issued(Task& task, Fence fence) {
     });
 }
 
+void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept {
+    Space& space = spaces_[m];
+    const std::size_t bytes = space.heap.round_up(chunk.block_bytes());
+    space.num_pinned = is_pinned ? space.num_pinned + 1 : space.num_pinned - 1;
+    space.pinned_bytes = is_pinned ? space.pinned_bytes + bytes : space.pinned_bytes - bytes;
+}
+
 void Residency::pin(Task& task) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
         Replica& r = c.replicas[task.memory];
         r.tick = ++tick_;
-        if (!r.pinned()) ++spaces_[task.memory].num_pinned;
+        if (!r.pinned()) count_pinned(c, task.memory, true);
         if (a.writes_chunk) {
             written(c, task.memory, a.replaces_chunk && !a.needs_content);
             if (a.replaces_chunk) {
@@ -325,7 +336,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
         (a.writes_chunk ? r.writer_pins : r.reader_pins) -= 1;
         // While others read it, one reader less changes nothing for those who wait.
         const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
-        if (!r.pinned()) --spaces_[task.memory].num_pinned;
+        if (!r.pinned()) count_pinned(c, task.memory, false);
         if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
         if (!r.pinned() && r.version != c.version && task.memory.is_device() && r.address != 0) release(c, task.memory);
         reindex_all(c);

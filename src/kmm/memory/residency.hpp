@@ -9,10 +9,10 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <vector>
 
 #include "kmm/memory/chunk.hpp"
+#include "kmm/memory/victim_order.hpp"
 #include "kmm/trace/events.hpp"
 #include "rmm/heap/heap.hpp"
 
@@ -168,21 +168,12 @@ class Residency {
         for (const Space& s : spaces_) sum += s.counters.victims_tried + s.heap.num_steps();
         return sum;
     }
-    /// Bytes that could leave the memory now. O(replicas); for reports and errors only.
-    std::size_t evictable_bytes(MemoryIndex m) const;
+    /// Bytes of chunks that nobody has pinned.
+    std::size_t evictable_bytes(MemoryIndex m) const noexcept {
+        return spaces_[m].counters.current_bytes - spaces_[m].pinned_bytes;
+    }
 
   private:
-    struct VictimKey {
-        std::uint64_t rank;  ///< lower leaves first
-        std::uint64_t tick;
-        Chunk* chunk;
-        friend auto operator<=>(const VictimKey&, const VictimKey&) = default;
-    };
-    struct SizedKey {  ///< by size, then in the order of victims
-        std::size_t size_bytes;
-        VictimKey key;
-        friend auto operator<=>(const SizedKey&, const SizedKey&) = default;
-    };
     struct Unfreed {
         std::uintptr_t address;
         std::size_t bytes;
@@ -205,15 +196,13 @@ class Residency {
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
-        bool indexed_by_size = false;   ///< likewise, from the first time on that the host had no place for one of them
-        graph::Set<VictimKey> victims;  ///< that can leave as they are
-        graph::Set<VictimKey> placeless;         ///< of a device: that first need a place on the host
-        graph::Set<SizedKey> placeless_by_size;  ///< the same
-        graph::Set<Chunk*> resident;
+        VictimOrder victims;
+        graph::Vector<Chunk*> resident;  ///< each knows its place (Replica::resident_at)
         // What the heap could not note for want of host memory: it is told again before the next allocation.
         graph::Vector<Unfreed> unfreed;
         graph::Vector<Unadded> unadded;
         std::uint64_t num_pinned = 0;               ///< of `resident`
+        std::size_t pinned_bytes = 0;               ///< that these take
         std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     };
     enum class Found : std::uint8_t {
@@ -245,13 +234,14 @@ class Residency {
     void may_exchange_again(Space& space) noexcept;
     Found evict(Chunk& chunk, MemoryIndex m);
     void release(Chunk& chunk, MemoryIndex m);
+    void count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept;
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
     void written(Chunk& chunk, MemoryIndex m, bool owes_nothing);
     void reindex(Chunk& chunk, MemoryIndex m);
     void unindex(Chunk& chunk, MemoryIndex m) noexcept;
-    const VictimKey* next_placeless(Space& space, const VictimKey& after, std::size_t below_bytes);
     std::size_t host_refuses_from() noexcept;
+    std::size_t host_lacks_from(std::size_t bytes, Found why) const noexcept;
     /// What could not be saved on the host may find a place now.
     void host_has_changed() noexcept { host_refuses_bytes_ = ~std::size_t{0}; }
     /// What did not fit may fit now: the heap learns of more memory.

@@ -31,24 +31,10 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     return rank_used + ((1ull << 50) - use.task) * 2 + (clean ? 0 : 1);
 }
 
-std::size_t Residency::evictable_bytes(MemoryIndex m) const {
-    std::size_t bytes = 0;
-    for (const Chunk* c : spaces_[m].resident)
-        if (!c->replicas[m].pinned()) bytes += spaces_[m].heap.round_up(c->block_bytes());
-    return bytes;
-}
-
 void Residency::unindex(Chunk& chunk, MemoryIndex m) noexcept {
-    Space& space = spaces_[m];
     Replica& r = chunk.replicas[m];
     if (!r.indexed) return;
-    const VictimKey key{r.key_rank, r.key_tick, &chunk};
-    if (r.key_placeless) {
-        space.placeless.erase(key);
-        if (space.indexed_by_size) space.placeless_by_size.erase({chunk.block_bytes(), key});
-    } else {
-        space.victims.erase(key);
-    }
+    spaces_[m].victims.erase(r);
     r.indexed = false;
 }
 
@@ -64,20 +50,16 @@ void Residency::reindex(Chunk& chunk, MemoryIndex m) {
     const std::optional<MemoryIndex> below = Tiers::below(m);
     const bool placeless =
         below && rank != rank_useless && chunk.replicas[*below].address == 0 && !valid_elsewhere(chunk, m);
-    if (r.indexed && r.key_rank == rank && r.key_tick == r.tick && r.key_placeless == placeless) return;
+    const std::size_t place_bytes = placeless ? std::max<std::size_t>(1, chunk.block_bytes()) : 0;
+    if (r.indexed && r.key_rank == rank && r.key_tick == r.tick && r.key_place_bytes == place_bytes) return;
     unindex(chunk, m);
     if (m.is_host()) host_has_changed();
+    r.key_chunk = &chunk;
     r.key_rank = rank;
     r.key_tick = r.tick;
-    r.key_placeless = placeless;
+    r.key_place_bytes = place_bytes;
     r.indexed = true;
-    const VictimKey key{rank, r.tick, &chunk};
-    if (!placeless) {
-        space.victims.insert(key);
-        return;
-    }
-    space.placeless.insert(key);
-    if (space.indexed_by_size) space.placeless_by_size.insert({chunk.block_bytes(), key});
+    space.victims.insert(r);
 }
 
 void Residency::reindex_all(Chunk& chunk) {
@@ -141,35 +123,25 @@ void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) cons
                  .bytes = chunk.size_bytes});
 }
 
-/// The first victim after `after` that needs a place of less than `below_bytes` on the host; null: none. O(log
-/// replicas), and where the host has refused a size already, for each smaller size.
-const Residency::VictimKey* Residency::next_placeless(Space& space, const VictimKey& after, std::size_t below_bytes) {
-    if (below_bytes == ~std::size_t{0}) {
-        const auto it = space.placeless.upper_bound(after);
-        return it == space.placeless.end() ? nullptr : &*it;
-    }
-    if (!space.indexed_by_size) {
-        space.indexed_by_size = true;
-        for (const VictimKey& k : space.placeless) space.placeless_by_size.insert({k.chunk->block_bytes(), k});
-    }
-    const VictimKey first{0, 0, nullptr};
-    const VictimKey* best = nullptr;
-    for (auto it = space.placeless_by_size.begin();
-         it != space.placeless_by_size.end() && it->size_bytes < below_bytes;) {
-        const std::size_t size = it->size_bytes;
-        const auto of_size = space.placeless_by_size.upper_bound({size, after});
-        if (of_size != space.placeless_by_size.end() && of_size->size_bytes == size &&
-            (best == nullptr || of_size->key < *best))
-            best = &of_size->key;
-        it = space.placeless_by_size.lower_bound({size + 1, first});
-    }
-    return best;
-}
-
 std::size_t Residency::host_refuses_from() noexcept {
     constexpr MemoryIndex host = MemoryIndex::host();
     if (growing(host) || may_grow(host, host_refuses_bytes_)) host_has_changed();
     return host_refuses_bytes_;
+}
+
+/// A search on the host for so many bytes has found nothing (`why`: none or pinned), and all that could leave has left:
+/// from which size on others would find no more.
+std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexcept {
+    const Space& host = spaces_[MemoryIndex::host()];
+    const std::size_t limit = host.counters.limit_bytes;
+    if (rounded(bytes) > limit) return limit / heap_alignment * heap_alignment + 1;
+    const std::size_t left = limit - host.counters.capacity_bytes;
+    if (left != 0 && host.refusals == 0) return bytes;
+    // Less may fit, may not have been asked for yet, or may be had for what is free in pieces.
+    std::size_t fits = host.heap.largest_free_bytes();
+    if (left != 0) fits = std::max(fits, host.refused_bytes);
+    if (why == Found::none && !host.no_exchange) fits = std::max(fits, host.heap.free_bytes() + left);
+    return std::min(bytes, fits + 1);
 }
 
 Residency::Found Residency::make_room(MemoryIndex m) {
@@ -184,12 +156,11 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     bool pins = false;
     VictimKey after{0, 0, nullptr};
     for (;;) {
-        const auto as_it_is = space.victims.upper_bound(after);
-        const VictimKey* const placeless = host_growing ? nullptr : next_placeless(space, after, too_large);
-        if (as_it_is == space.victims.end() && placeless == nullptr) break;
-        const bool saves = as_it_is == space.victims.end() || (placeless != nullptr && *placeless < *as_it_is);
+        const Replica* const victim = space.victims.next(after, host_growing ? 1 : too_large, &num_steps_);
+        if (victim == nullptr) break;
         // The search for a place on the host may cost others their host copies, and their places in this order.
-        after = saves ? *placeless : *as_it_is;
+        after = VictimOrder::key_of(*victim);
+        const bool saves = victim->key_place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;
         if (chunk.hold != 0) {
@@ -202,10 +173,10 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (found == Found::starved) return Found::starved;
         if (found == Found::growing) host_growing = true;
         if (found == Found::pinned) pins = true;
-        if (found != Found::none) continue;
-        too_large = std::min(too_large, chunk.block_bytes());
+        if (!saves || (found != Found::none && found != Found::pinned)) continue;
+        too_large = std::min(too_large, host_lacks_from(chunk.block_bytes(), found));
         // What was left out for this task's sake may make room for another's.
-        if (saves && !passed_over_held_) host_refuses_bytes_ = std::min(host_refuses_bytes_, chunk.block_bytes());
+        if (!passed_over_held_) host_refuses_bytes_ = std::min(host_refuses_bytes_, too_large);
     }
     if (host_growing) return Found::growing;
     // What is pinned is not in the order of victims.

@@ -1,6 +1,6 @@
 // Residency against a machine that does what it is told, in any order that the fences allow: random tasks, growth,
 // refusals, evictions, reclaims, failed copies and arrays that go, on one host and one or two devices. Few tasks fail
-// without need: where good content was fetched again.
+// without need: where good content was fetched again. KMM_TEST_PROGRAMS: how many seeds, 300 at least.
 //
 // The machine has memories whose content is remembered in units, lanes on which copies and tasks stand in order, and
 // tasks without a position (host tasks, device functions). A step executes the head of any lane whose waits have
@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -695,7 +696,9 @@ void Machine::run(std::size_t steps) {
 TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
     std::size_t num_run = 0, evictions = 0, reclaimed = 0, refused = 0, gave_up = 0, copies_failed = 0, failed = 0,
                 needless = 0;
-    for (std::uint64_t seed = 1; seed <= 300 && !testing::Test::HasFailure(); ++seed) {
+    const char* const count = std::getenv("KMM_TEST_PROGRAMS");
+    const std::uint64_t last_seed = std::max(300ull, count != nullptr ? std::strtoull(count, nullptr, 10) : 0);
+    for (std::uint64_t seed = 1; seed <= last_seed && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         Machine machine(seed, 1 + seed % 2);
         machine.run(1500);
