@@ -588,15 +588,18 @@ void Machine::reclaim() {
 }
 
 /// Of every chunk that was written the newest version is somewhere, unless what comes next replaces it; nothing is
-/// above its limit, and no two blocks overlap.
+/// above its limit, no two blocks overlap, and what may leave is counted right.
 void Machine::check() const {
     for (const MemoryIndex m : residency_->memories()) {
         EXPECT_LE(residency_->counters(m).capacity_bytes, residency_->limit(m));
         std::map<std::uintptr_t, std::uintptr_t> blocks;
+        std::size_t evictable_bytes = 0;
         residency_->for_each_resident(m, [&](const Chunk& c) {
             const auto begin = c.replicas[m].block;
             EXPECT_TRUE(blocks.emplace(begin, begin + residency_->rounded(c.block_bytes())).second);
+            if (!c.replicas[m].pinned()) evictable_bytes += residency_->rounded(c.block_bytes());
         });
+        EXPECT_EQ(residency_->evictable_bytes(m), evictable_bytes);
         std::uintptr_t end = 0;
         for (const auto& [begin, block_end] : blocks) {
             EXPECT_GE(begin, end) << "two blocks of memory " << m.index() << " overlap";
