@@ -95,8 +95,8 @@ class ChunkHistory {
         TaskNumber& latest = is_helper(task) ? many_.front().latest_helper : many_.front().latest;
         latest = std::max(latest, task);
     }
-    /// A task is about to use the region. Where all uses of many segments are forgotten, and these fill a box inside the
-    /// region, they become one. O(1), but for giving the memory back. (Who uses a part finds that part again.)
+    /// A task is about to use the region. Where all uses of many segments are forgotten, and these fill a box inside
+    /// the region, they become one. O(1), but for giving the memory back. (Who uses a part finds that part again.)
     void look_at_many(const Box& region, TaskNumber task, const Past& past);
 
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
