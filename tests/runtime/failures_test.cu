@@ -222,6 +222,42 @@ TEST(Row097, what_depends_on_a_kernel_that_throws_does_not_run_even_if_it_was_la
         EXPECT_EQ(runs_behind_a_failure.load(), 0);
     });
 }
+
+__global__ void waits_at(Gate* gate, kmm::GPUSubviewMut<std::int64_t>) { gate->wait(); }
+__global__ void counts_runs_on_two(kmm::GPUSubviewMut<std::int64_t>, kmm::GPUSubview<std::int64_t>) {
+    runs_behind_a_failure++;
+}
+
+TEST(Row097, what_depends_on_a_cancelled_task_does_not_run_though_that_one_has_not_settled) {
+    for_each_configuration(working_set({n * 8, n * 8}), [](RuntimeHandle rt) {
+        runs_behind_a_failure = 0;
+        auto bad = rt.allocate(counting<std::int64_t>(n));
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        auto b = rt.allocate(counting<std::int64_t>(n));
+        const GPUKernel run = GPUKernel(counts_runs_on_two, dim3(1)).grid(dim3(1));
+        const EventId root = rt.submit(
+            host(), Host([](kmm::ViewMut<std::int64_t>) { throw std::runtime_error("the root"); }), write(bad));
+        EXPECT_THROW(rt.wait(root), kmm::TaskError);
+        Gate gate;
+        const OpenAtEnd open(gate);
+        rt.submit(device(0), GPUKernel(waits_at, dim3(1)).grid(dim3(1)), &gate, write(a[_]));
+        // Cancelled for what it reads, and open for what it overwrites.
+        const EventId cancelled = rt.submit(device(0), run, overwrite(a[_]), bad[_]);
+        const EventId early = rt.submit(device(0), run, overwrite(b[_]), a[_]);
+        rt.wait(rt.submit(host(), Host([] {})));  // the schedule has read what was submitted
+        const EventId late = rt.submit(device(0), run, write(b[_]), a[_]);
+        const EventId function = rt.submit(
+            device(0), GPU([](kmm::DeviceResource&, kmm::GPUSubview<std::int64_t>) { runs_behind_a_failure++; }), a[_]);
+        rt.wait(rt.submit(host(), Host([] {})));
+        gate.open();
+        for (const EventId event : {cancelled, early, late, function}) {
+            const auto error = thrown_by<kmm::TaskError>([&] { rt.wait(event); });
+            ASSERT_NE(error, nullptr);
+            EXPECT_TRUE(says(*error, "the root")) << error->what();
+        }
+        EXPECT_EQ(runs_behind_a_failure.load(), 0);
+    });
+}
 #endif
 
 #if !KMM_USE_CUDA
@@ -678,6 +714,27 @@ TEST(Watchdog, a_wait_without_progress_is_logged_with_who_waits_for_what) {
           "task \"starved\" chunk 0 of 1 on " + place + ": waits for memory: misses 800 B of the 1.00 KiB",
           std::string("3 tasks are unfinished")})
         EXPECT_NE(text.find(part), std::string::npos) << "without \"" << part << "\":\n" << text;
+    rt.synchronize();
+}
+
+TEST(Watchdog, a_join_of_the_library_is_named_by_what_it_stands_for) {
+    LogCapture log;
+    RuntimeConfig config = config_with(1);
+    config.watchdog = 0.05;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    Gate gate;
+    auto a = one_chunk<std::int64_t>(rt, n);
+    std::future<void> waiter;
+    const OpenAtEnd open(gate);
+    rt.submit(host(), Host([](kmm::ViewMut<std::int64_t>) {}), overwrite(a));
+    for (int i = 0; i < 9; i++) rt.submit(host(), Host([gate](kmm::View<std::int64_t>) { gate.wait(); }), a);
+    const EventId last = rt.submit(host(), Host([](kmm::ViewMut<std::int64_t>) {}), write(a));
+    waiter = std::async(std::launch::async, [&] { rt.wait(last); });
+    const std::string text = log.wait_for("has finished for");
+    gate.open();
+    waiter.get();
+    EXPECT_NE(text.find("a join of 8 tasks"), std::string::npos) << text;
+    EXPECT_EQ(text.find("4611686018427387"), std::string::npos) << text;
     rt.synchronize();
 }
 

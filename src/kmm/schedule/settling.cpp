@@ -29,6 +29,7 @@ void Scheduler::submit(Task& task) {
         }
         before->successors.push_back({&task, p.data});
         ++task.unsettled_predecessors;
+        if (p.data && before->failure != nullptr) set_failure(task, before->failure);
         if (!before->announced) {
             ++task.unissued_predecessors;
             return;
@@ -85,6 +86,8 @@ void Scheduler::announce(Task& task) {
     task.announced = true;
     for (const Task::Successor& s : task.successors) {
         Task& next = *s.task;
+        // A task that was cancelled may settle much later, and what needs it must not be issued meanwhile.
+        if (task.failure != nullptr && s.data) set_failure(next, task.failure);
         for (const Fence& f : task.completion)
             if (!passed(f)) next.waits.add(f);
         if (--next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
@@ -150,6 +153,7 @@ void Scheduler::cancel(Task& task) {
         if (a.chunk != nullptr && a.first_of_chunk) residency_.remove_next_use(*a.chunk, task.number);
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     ++num_issued_;
+    if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
     if (!task.announced) {
         task.completion = task.waits;
         announce(task);
