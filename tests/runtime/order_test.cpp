@@ -346,6 +346,8 @@ TEST(Order, a_submit_takes_numbers_that_follow_each_other_and_joins_of_the_libra
     std::vector<kmm::DomainChunk> domain;
     for (int i = 0; i < chunks; ++i)
         domain.push_back({kmm::ResourceId::host(), kmm::DomainPoint(i), kmm::DomainDim(1)});
+    std::latch all_submitted(1);  // until then no reader settles, so that there is something to join
+    rt.submit(kmm::ResourceId::host(), kmm::Host([&](kmm::ViewMut<int>) { all_submitted.wait(); }), kmm::write(one));
     std::uint64_t last = number(parts.fill(2));
     for (int round = 0; round < 10; ++round) {
         const auto read = [](kmm::Range<std::int64_t>, kmm::Subview<int>, kmm::SubviewMut<int>) {};
@@ -356,6 +358,7 @@ TEST(Order, a_submit_takes_numbers_that_follow_each_other_and_joins_of_the_libra
     EXPECT_EQ(number(rt.submit(kmm::ResourceId::host(), kmm::Host([](kmm::ViewMut<int>) {}), kmm::write(one))), ++last)
         << "a single task stands for its submit";
     EXPECT_EQ(number(rt.barrier()), ++last);
+    all_submitted.count_down();
     (void)parts.copy_to_vector();
     last += chunks + 1;
     EXPECT_EQ(number(rt.barrier()), ++last) << "that every part of a copy can be read is a join of the library's own";

@@ -187,6 +187,7 @@ class ArrayCopy final : Batch {
           user_strides_(user_strides),
           to_user_(to_user) {}
     ~ArrayCopy() {
+        drop();  // while the runtime is held
         if (gate_ != nullptr) books().pool().give(gate_);
     }
     ArrayCopy(const ArrayCopy&) = delete;

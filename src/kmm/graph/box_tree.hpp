@@ -46,7 +46,13 @@ template<typename Value> class BoxTree {
     }
     /// Takes out what has an element in common with `region`: calls `f(Entry&&)` for each, in no order. `f` must not
     /// use the tree.
-    template<typename F> void take(const Box& region, F&& f);
+    template<typename F> void take(const Box& region, F&& f) {
+        cut(region, [](const Entry&) { return false; }, f);
+    }
+    /// Takes the region out of every box that meets it. `trims(const Entry&)` is called for each: where it returns true
+    /// and one box is left, the entry keeps its place, and is that box from then on; others are taken out: `f(Entry&&)`
+    /// gets what they were. In no order; neither may use the tree.
+    template<typename T, typename F> void cut(const Box& region, T&& trims, F&& f);
 
     /// How many boxes and bounds were compared with another box, for tests.
     std::uint64_t num_looked_at() const noexcept { return num_looked_at_; }
@@ -107,7 +113,15 @@ template<typename Value> class BoxTree {
                 each_of(nodes_[n].items[i], f);
         }
     }
-    template<typename F> void take_below(std::uint32_t n, const Box& region, F& f);
+    template<typename T, typename F> void cut_below(std::uint32_t n, const Box& region, T& trims, F& f);
+    /// Whether it could be done: one box is left of the entry.
+    static bool trim(Entry& entry, const Box& region) {
+        std::size_t pieces = 0;
+        Box left;
+        subtract(entry.box, region, [&](const Box& piece) { left = piece, ++pieces; });
+        if (pieces == 1) entry.box = left;
+        return pieces == 1;
+    }
     std::uint32_t insert_below(std::uint32_t n, std::uint32_t entry);
     std::uint32_t child_for(const Node& node, const Box& box) const noexcept;
     std::uint32_t split(std::uint32_t n);
@@ -304,10 +318,10 @@ template<typename Value> std::uint32_t BoxTree<Value>::split(std::uint32_t n) {
 }
 
 template<typename Value>
-template<typename F>
-void BoxTree<Value>::take(const Box& region, F&& f) {
+template<typename T, typename F>
+void BoxTree<Value>::cut(const Box& region, T&& trims, F&& f) {
     if (root_ == none) return;
-    take_below(root_, region, f);
+    cut_below(root_, region, trims, f);
     while (nodes_[root_].count <= 1 && !nodes_[root_].is_leaf) {
         free_nodes_.push_back(root_);
         root_ = nodes_[root_].count == 0 ? none : nodes_[root_].items[0];
@@ -316,8 +330,8 @@ void BoxTree<Value>::take(const Box& region, F&& f) {
 }
 
 template<typename Value>
-template<typename F>
-void BoxTree<Value>::take_below(std::uint32_t n, const Box& region, F& f) {
+template<typename T, typename F>
+void BoxTree<Value>::cut_below(std::uint32_t n, const Box& region, T& trims, F& f) {
     Node& node = nodes_[n];
     std::uint32_t kept = 0;
     bool changed = false;
@@ -326,15 +340,15 @@ void BoxTree<Value>::take_below(std::uint32_t n, const Box& region, F& f) {
         bool stays = true;
         if (looks_and_meets(box_of(node, i), region)) {
             changed = true;
-            if (node.is_leaf) {
-                free_entries_.push_back(item);
-                f(std::move(entries_[item]));
-                entries_[item].value = Value();
-                stays = false;
-            } else {
-                take_below(item, region, f);
+            if (!node.is_leaf) {
+                cut_below(item, region, trims, f);
                 stays = nodes_[item].count != 0;
                 if (!stays) free_nodes_.push_back(item);
+            } else if (Entry& entry = entries_[item]; !trims(std::as_const(entry)) || !trim(entry, region)) {
+                free_entries_.push_back(item);
+                f(std::move(entry));
+                entry.value = Value();
+                stays = false;
             }
         }
         if (stays) node.items[kept++] = item;

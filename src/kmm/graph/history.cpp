@@ -109,6 +109,21 @@ void ChunkHistory::take(const Box& region, Vector<Segment>& taken) {
     segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(kept), segments_.end());
 }
 
+/// Takes the region out of the segments; appends those of which none or several boxes are left, as they were.
+template<typename F> void ChunkHistory::cut_tree(const Box& region, F&& meets, Vector<Segment>& cut) {
+    Many& many = many_.front();
+    many.tree.cut(
+        region,
+        [&](const Segment& s) {
+            many.written_volume -= volume(intersection(s.box, region));
+            return meets(s);
+        },
+        [&](Segment&& s) {
+            many.written_volume -= volume(s.box) - volume(intersection(s.box, region));
+            cut.push_back(std::move(s));
+        });
+}
+
 // ---------------------------------------------------------------------------------------------------------------- uses
 
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
@@ -199,13 +214,21 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
     std::size_t met = 0;
     each_that_meets(region, [&](Segment& s) { last = &s, ++met; });
     if (met == 1 && equal(last->box, region, rank_)) return replace(last->value);
-    Collector before(predecessors, past);
     Vector<Segment> cut;
-    if (met != 0) take(region, cut);
-    for (Segment& s : cut) {
-        come_after(s.value, [&](TaskNumber number, bool data) { before.add(number, data); });
-        subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
+    if (met != 0) {
+        Collector before(predecessors, past);
+        const auto meets = [&](const Segment& s) {
+            come_after(s.value, [&](TaskNumber number, bool data) { before.add(number, data); });
+            return true;
+        };
+        if (many_.empty()) {
+            take(region, cut);
+            for (const Segment& s : cut) meets(s);
+        } else {
+            cut_tree(region, meets, cut);
+        }
     }
+    for (const Segment& s : cut) subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
     Uses uses;
     uses.writer = task;
     insert(region, std::move(uses));

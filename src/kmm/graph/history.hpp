@@ -90,6 +90,7 @@ class ChunkHistory {
     void insert_in_tree(const Box& box, Uses uses);
     /// Appends what meets the region.
     void take(const Box& region, Vector<Segment>& taken);
+    template<typename F> void cut_tree(const Box& region, F&& meets, Vector<Segment>& cut);
     void add_reader(Uses& uses, TaskNumber task, Past& past);
     void note_use(TaskNumber task) noexcept {  // there is a tree
         TaskNumber& latest = is_helper(task) ? many_.front().latest_helper : many_.front().latest;

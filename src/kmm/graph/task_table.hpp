@@ -28,11 +28,8 @@ class TaskTable {
         reserve(1);
         return add(ordered_, &task, 1);
     }
-    /// Numbers that follow each other; at least one task. The first of them.
-    TaskNumber add(const TaskList& tasks) {
-        reserve(tasks.size());
-        return add(ordered_, tasks.data(), tasks.size());
-    }
+    /// Numbers that follow each other, for which room was made; at least one task. The first of them.
+    TaskNumber add(const TaskList& tasks) noexcept { return add(ordered_, tasks.data(), tasks.size()); }
     TaskNumber add_helper(Task* task) {
         reserve_helper();
         return first_helper + add(helpers_, &task, 1);

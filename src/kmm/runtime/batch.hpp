@@ -44,7 +44,7 @@ class Batch : public graph::Past {
     // What a commit does, in this order, under the order lock.
     /// The last checks: throws what the submit throws, and nothing has changed. Everything that can fail belongs here.
     virtual void check() {}
-    /// Arrays become the runtime's. Throws what `check` does.
+    /// Arrays become the runtime's. Throws what `check` does; those that were bound before stay so.
     virtual void bind() {}
     /// The tasks have their numbers: what each comes after. Fails only where the reserve of host memory is used up.
     virtual void connect() = 0;
@@ -79,14 +79,16 @@ class Batch : public graph::Past {
   private:
     friend class RuntimeCore;
 
-    /// What has settled by now needs no edges, as long as nothing has failed; but who listens is told of all edges, so
-    /// that a record does not hang on how far the devices were.
+    /// What has settled by now needs no edges, up to the first task that has ever failed; but who listens is told of
+    /// all edges, so that a record does not hang on how far the devices were.
     void look_back(bool somebody_listens) noexcept {
         // In this order: a failure is known before its task counts as settled.
         const TaskNumber settled = books_->table().settled_up_to();
         const TaskNumber helper = books_->table().helpers_settled_up_to();
-        const bool forgets = !somebody_listens && !books_->has_failures();
-        forget_up_to(forgets ? settled : 0, forgets ? helper : graph::first_helper);
+        const TaskNumber first_failed = books_->first_failed();
+        if (settled < first_failed && !somebody_listens) [[likely]]
+            return forget_up_to(settled, helper);
+        forget_up_to(somebody_listens ? 0 : first_failed - 1, graph::first_helper);
     }
 
     const bool closes_;

@@ -49,7 +49,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     /// The batch takes its places in the order, and goes to the scheduler. The order lock is held from the checks until
     /// then: a task that replaces a chunk must not be scheduled before an earlier one that reads it is known. An idle
     /// runtime schedules on the calling thread, which saves two wake-ups; once at most, so that a submit stays short.
-    /// Throws what the batch throws, CL and OM, and then nothing has changed; or OM, and the runtime has given up.
+    /// Throws what the batch throws, CL and OM, and then no place was taken; or OM, and the runtime has given up.
     /// False, and nothing has changed: the batch was to close the runtime, which is closed.
     bool commit(Batch& batch);
     /// Commits a task that does nothing: see JoinBatch.

@@ -76,8 +76,8 @@ class TaskBooks {
     // ---- how tasks ended
     /// The task leaves the table, and whoever waits for it is woken. By whoever settles tasks, each once.
     void settle(Task& task) noexcept;
-    /// Some task has ever failed.
-    bool has_failures() const noexcept { return failures_.any(); }
+    /// The lowest number of a task that has ever failed; the largest number there is if none has.
+    TaskNumber first_failed() const noexcept { return failures_.first(); }
     std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const {
         auto failure = failures_.find(number);
         return failure == nullptr && is_given_up(number) ? given_up_ : failure;

@@ -19,6 +19,38 @@ class Model {
   public:
     Model(std::size_t rank, std::uint64_t seed) : rank_(rank), tree_(rank), random_(seed) {}
 
+    /// The region is cut out of what is there, and put in.
+    void cut(const Box& region) {
+        std::vector<BoxTree<int>::Entry> taken;
+        std::set<int> expected, found;
+        for (const auto& [value, box] : boxes_)
+            if (kmm::graph::overlaps(box, region)) expected.insert(value);
+        tree_.cut(
+            region,
+            [&](const BoxTree<int>::Entry& e) {
+                found.insert(e.value);
+                EXPECT_TRUE(kmm::graph::equal(e.box, boxes_.at(e.value)));
+                return e.value % 3 != 0;
+            },
+            [&](BoxTree<int>::Entry&& e) { taken.push_back(std::move(e)); });
+        EXPECT_EQ(found, expected);
+        std::vector<Box> left;
+        for (const int value : expected) {
+            std::vector<Box> pieces;
+            kmm::graph::subtract(boxes_.at(value), region, [&](const Box& piece) { pieces.push_back(piece); });
+            const bool is_taken =
+                std::any_of(taken.begin(), taken.end(), [&](const auto& e) { return e.value == value; });
+            EXPECT_EQ(is_taken, pieces.size() != 1 || value % 3 == 0);
+            if (!is_taken) {
+                boxes_[value] = pieces.front();
+                continue;
+            }
+            boxes_.erase(value);
+            left.insert(left.end(), pieces.begin(), pieces.end());
+        }
+        for (const Box& piece : left) add(piece);
+        add(region);
+    }
     /// What meets the region is taken out, and what is left of it comes back; then the region itself.
     void put(const Box& region) {
         std::vector<BoxTree<int>::Entry> taken;
@@ -88,7 +120,11 @@ TEST(BoxTree, of_random_boxes_finds_and_takes_out_exactly_those_that_meet_a_regi
         Model model(rank, seed);
         const std::int64_t extent = rank == 1 ? 5000 : rank == 2 ? 80 : rank == 3 ? 24 : 6;
         for (int step = 0; step < 300; ++step) {
-            model.put(model.random_region(extent, std::max<std::int64_t>(1, extent / 8)));
+            const Box region = model.random_region(extent, std::max<std::int64_t>(1, extent / 8));
+            if (seed % 2 == 0)
+                model.put(region);
+            else
+                model.cut(region);
             model.expect_agreement(model.random_region(extent, extent));
             if (model.pick(0, 49) == 0) model.remove(model.random_region(extent, extent));
             if (testing::Test::HasFailure()) FAIL() << "seed " << seed << ", step " << step;

@@ -193,6 +193,31 @@ TEST(History, of_a_chunk_that_is_used_in_many_tiles_does_not_look_at_all_of_them
     }
 }
 
+/// Comparisons for writes of the rows of a square, its columns, its rows again, and so on.
+std::uint64_t steps_of_sweeps(std::int64_t side) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(2);
+    kmm::graph::Predecessors p;
+    for (int sweep = 0; sweep < 4; sweep++) {
+        for (std::int64_t i = 0; i < side; i++) {
+            p.clear();
+            h.write(sweep % 2 == 0 ? box(i, i + 1, 0, side) : box(0, side, i, i + 1), ++next, true, p, joins);
+            EXPECT_EQ(p.size(), static_cast<std::size_t>(sweep == 0 ? 0 : side));
+        }
+    }
+    EXPECT_EQ(h.num_segments(), static_cast<std::size_t>(side));
+    return h.num_looked_at();
+}
+
+TEST(History, of_rows_and_columns_written_in_turn_costs_what_each_comes_after) {
+    constexpr double side = 300;
+    const auto one = static_cast<double>(steps_of_sweeps(300));
+    const auto two = static_cast<double>(steps_of_sweeps(600));  // four times as many edges
+    EXPECT_LT(two / one, 4.4);
+    EXPECT_LT(one / (3 * side * side), 8) << "for each edge";
+}
+
 TEST(History, what_has_settled_well_is_not_come_after_and_becomes_one_segment_when_it_is_read_together) {
     TaskNumber next = 0;
     Joins joins(next);
