@@ -40,6 +40,11 @@ void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task) {
     if (chunk.next_uses.remove(task, &num_steps_)) reindex_all(chunk);
 }
 
+void Residency::released(Array& array) {
+    for (Chunk& c : array.chunks)
+        if (c.next_uses.empty()) reindex_all(c);
+}
+
 // ---------------------------------------------------------------------------------------------------------- questions
 
 bool Residency::needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept {

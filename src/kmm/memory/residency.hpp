@@ -154,6 +154,8 @@ class Residency {
 
     // ---- arrays
     void free_array(Array& array);
+    /// No handle is left of an array that tasks still use: chunks that none of them needs may go. O(chunks), once.
+    void released(Array& array);
     /// Tells whoever listens how much of each memory is in use.
     void tell_memory() const noexcept {
         for (const MemoryIndex m : memories()) note_memory(m);

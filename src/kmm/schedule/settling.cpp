@@ -162,7 +162,7 @@ void Scheduler::cancel(Task& task) {
 }
 
 void Scheduler::recycle_finished() {
-    changed_.clear();
+    if (!changed_.empty()) rekey();  // where as many tasks were on their way as may be, nobody has looked
     for (Task* t : finished_) outbox_.recycle(*t);
     finished_.clear();
 }
@@ -213,6 +213,7 @@ void Scheduler::copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, std::
 
 void Scheduler::release(memory::Array& array) {
     array.released = true;
+    if (array.users != 0) residency_.released(array);
     drop_user(array, 0);
     retry_all();
 }

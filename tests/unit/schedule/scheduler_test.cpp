@@ -268,6 +268,49 @@ TEST(Scheduler, a_wait_for_memory_begins_once_and_ends_with_the_grant_or_the_fai
     EXPECT_EQ(s.scheduler->counters().tasks_waited, s.waits_ended.size());
 }
 
+TEST(Scheduler, chunks_of_a_released_array_that_no_task_needs_leave_while_other_chunks_are_used) {
+    for (const bool is_tried_before : {false, true}) {
+        Stage s({2 * unit, 4 * unit});
+        Array& r = s.make_array(2);
+        Chunk& x = s.make_array(1).chunks[0];
+        for (Chunk& c : r.chunks) s.submit(TaskKind::host, host, {{&c, true, true}});
+        s.finish();
+        s.submit(TaskKind::host, host, {});  // on its way, so that nobody fails for memory yet
+        s.dispatch();
+        Task& a = s.make_task(TaskKind::host, host, {{&x, true, true}});
+        Task& z = s.make_task(TaskKind::host, host, {{&x}, {&r.chunks[1]}}, {a.number});
+        s.scheduler->submit(a);
+        s.scheduler->submit(z);
+        if (is_tried_before) s.dispatch();
+        s.scheduler->release(r);
+        s.dispatch();
+        s.finish();
+        EXPECT_TRUE(s.failures.empty()) << is_tried_before;
+    }
+}
+
+TEST(Scheduler, what_a_task_misses_is_known_however_many_tasks_are_on_their_way) {
+    for (const int others : {10, 40, 61, 62}) {  // with two more the most that may be on their way
+        Stage s(PerMemory<std::size_t>(std::vector<std::size_t>{2 * unit}));
+        Array& r = s.make_array(1);
+        Chunk& x = s.make_array(1).chunks[0];
+        Chunk& y = s.make_array(1).chunks[0];
+        s.submit(TaskKind::host, host, {{&r.chunks[0], true, true}});
+        s.finish();
+        std::vector<Task*> all;
+        Task& first = s.make_task(TaskKind::host, host, {});
+        all.push_back(&first);
+        for (int i = 0; i < others; ++i) all.push_back(&s.make_task(TaskKind::host, host, {}));
+        all.push_back(&s.make_task(TaskKind::host, host, {{&y, true, true}}, {first.number}));
+        all.push_back(&s.make_task(TaskKind::host, host, {{&x, true, false}}));
+        all.push_back(&s.make_task(TaskKind::host, host, {{&x, true, false}, {&r.chunks[0]}}));
+        for (Task* t : all) s.scheduler->submit(*t);
+        s.scheduler->release(r);
+        s.finish();
+        EXPECT_TRUE(s.failures.empty()) << others;
+    }
+}
+
 TEST(Scheduler, a_barrier_is_done_when_everything_before_it_is_settled) {
     Stage s({64 * unit, 64 * unit});
     Array& a = s.make_array(2);
