@@ -168,13 +168,13 @@ bool DeviceThread::step() {
         std::size_t fed = 0;
         batch_.for_each([&](const Instruction& i) {
             feed_or_hold(i);
-            if (++fed % feed_between_polls == 0 && poll()) leaves_turns_ ? mailbox_.leave_turn() : mailbox_.help();
+            if (++fed % feed_between_polls == 0 && poll()) see_to_turn(true);
         });
         batch_.clear();
     }
     if (num_holding_ != 0 || came_further_.load(std::memory_order_relaxed)) feed_held();
     if (!touched_.empty() && !queue_filled_.load(std::memory_order_seq_cst)) record_touched();
-    if (poll()) (leaves_turns_ && has_news()) ? mailbox_.leave_turn() : mailbox_.help();
+    if (poll()) see_to_turn(has_news());
     // In this order: what was handed in before the flag was set is still fed.
     const bool is_over = no_more_instructions_.load(std::memory_order_seq_cst);
     if (has_news()) return true;
@@ -222,7 +222,7 @@ void DeviceThread::feed_held() {
             l.held.consume([&](const Instruction& i) {
                 if (!lanes_.are_enqueued(i.waits, device_)) return false;
                 feed(i);
-                if (++fed % feed_between_polls == 0 && poll()) leaves_turns_ ? mailbox_.leave_turn() : mailbox_.help();
+                if (++fed % feed_between_polls == 0 && poll()) see_to_turn(true);
                 any = true;
                 return true;
             });

@@ -127,6 +127,13 @@ class DeviceThread final : private Lanes::Feeder {
     void record(LaneId lane);
     void record_touched();
     bool poll();
+    /// Something was posted: somebody takes a turn of the scheduler.
+    void see_to_turn(bool has_more_to_feed) noexcept {
+        if (leaves_turns_ && has_more_to_feed)
+            mailbox_.leave_turn();
+        else
+            mailbox_.help();
+    }
     void lane_lost(LaneId lane, Status status);
     void arm_watches();
     bool anything_pending() const noexcept;

@@ -162,7 +162,8 @@ void Scheduler::cancel(Task& task) {
 }
 
 void Scheduler::recycle_finished() {
-    if (!changed_.empty()) rekey();  // where as many tasks were on their way as may be, nobody has looked
+    // A dispatch does not look at them where each memory has as many tasks on their way as it may.
+    if (!changed_.empty()) rekey();
     for (Task* t : finished_) outbox_.recycle(*t);
     finished_.clear();
 }

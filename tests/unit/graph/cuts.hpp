@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kmm/graph/box.hpp"
@@ -28,6 +29,12 @@ inline std::size_t longest_axis(const kmm::graph::Box& b) {
     for (std::size_t k = 1; k < kmm::graph::max_rank; k++)
         if (b.end[k] - b.begin[k] > b.end[longest] - b.begin[longest]) longest = k;
     return longest;
+}
+
+inline Cut shuffled(Cut cut, unsigned seed) {
+    CutRandom random(seed);
+    std::shuffle(cut.boxes.begin(), cut.boxes.end(), random);
+    return cut;
 }
 
 /// Cut in two along the longest side, again and again, each time at some place in the middle half; fewer than `count`
@@ -122,9 +129,7 @@ inline Cut bricks(std::size_t count) {
             cut.boxes.push_back(b);
         }
     }
-    CutRandom random(3);
-    std::shuffle(cut.boxes.begin(), cut.boxes.end(), random);
-    return cut;
+    return shuffled(std::move(cut), 3);
 }
 
 /// A square in five, four of them around the fifth so that no straight line parts them; each of the four again, until
@@ -150,9 +155,7 @@ inline Cut pinwheels(std::size_t count) {
         cut.boxes.push_back(part(y2, y3, x1, x3));
         cut.boxes.push_back(part(y1, y3, x0, x1));
     }
-    CutRandom random(4);
-    std::shuffle(cut.boxes.begin(), cut.boxes.end(), random);
-    return cut;
+    return shuffled(std::move(cut), 4);
 }
 
 /// Half of the boxes are flat and lie on each other, half are upright and stand side by side.
@@ -169,9 +172,7 @@ inline Cut flat_and_upright(std::size_t count) {
         cut.boxes.push_back(flat);
         cut.boxes.push_back(upright);
     }
-    CutRandom random(5);
-    std::shuffle(cut.boxes.begin(), cut.boxes.end(), random);
-    return cut;
+    return shuffled(std::move(cut), 5);
 }
 
 }  // namespace kmm_test

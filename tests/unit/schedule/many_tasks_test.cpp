@@ -49,15 +49,20 @@ std::vector<std::size_t> mixed_sizes(std::size_t count) {
     return sizes;
 }
 
+/// `n` tasks of a device that each use a chunk of their own, and all the same one behind its first write.
+void run_users_of_one_chunk(Stage& s, std::size_t shared_bytes, std::size_t n, bool write_it) {
+    Chunk& shared = s.make_array(1, shared_bytes).chunks[0];
+    const std::vector<Chunk*> own = make_chunks(s, mixed_sizes(n));
+    const Task& first = s.submit(TaskKind::host, host, {{&shared, true, true}});
+    for (Chunk* c : own) s.submit(TaskKind::kernel, gpu, {{&shared, write_it}, {c, true, true}}, {first.number});
+    s.finish();
+    EXPECT_EQ(s.ran.size(), n + 1);
+}
+
 TEST(ManyTasks, that_are_ready_and_read_one_chunk_cost_in_proportion) {
     expect_in_proportion([](std::size_t n) {
         Stage s({std::size_t{1} << 40, std::size_t{1} << 40});
-        Chunk& shared = s.make_array(1).chunks[0];
-        const std::vector<Chunk*> own = make_chunks(s, mixed_sizes(n));
-        const Task& first = s.submit(TaskKind::host, host, {{&shared, true, true}});
-        for (Chunk* c : own) s.submit(TaskKind::kernel, gpu, {{&shared}, {c, true, true}}, {first.number});
-        s.finish();
-        EXPECT_EQ(s.ran.size(), n + 1);
+        run_users_of_one_chunk(s, unit, n, false);
         return s.scheduler->num_steps();
     });
 }
@@ -65,12 +70,7 @@ TEST(ManyTasks, that_are_ready_and_read_one_chunk_cost_in_proportion) {
 TEST(ManyTasks, that_are_ready_and_read_one_chunk_on_a_small_device_cost_in_proportion) {
     expect_in_proportion([](std::size_t n) {
         Stage s({std::size_t{1} << 40, std::size_t{1} << 20});
-        Chunk& shared = s.make_array(1, 64 << 10).chunks[0];
-        const std::vector<Chunk*> own = make_chunks(s, mixed_sizes(n));
-        const Task& first = s.submit(TaskKind::host, host, {{&shared, true, true}});
-        for (Chunk* c : own) s.submit(TaskKind::kernel, gpu, {{&shared}, {c, true, true}}, {first.number});
-        s.finish();
-        EXPECT_EQ(s.ran.size(), n + 1);
+        run_users_of_one_chunk(s, 64 << 10, n, false);
         return s.scheduler->num_steps();
     });
 }
@@ -78,12 +78,7 @@ TEST(ManyTasks, that_are_ready_and_read_one_chunk_on_a_small_device_cost_in_prop
 TEST(ManyTasks, that_are_ready_and_write_parts_of_one_chunk_cost_in_proportion) {
     expect_in_proportion([](std::size_t n) {
         Stage s({std::size_t{1} << 40, std::size_t{1} << 40});
-        Chunk& shared = s.make_array(1).chunks[0];
-        const std::vector<Chunk*> own = make_chunks(s, mixed_sizes(n));
-        const Task& first = s.submit(TaskKind::host, host, {{&shared, true, true}});
-        for (Chunk* c : own) s.submit(TaskKind::kernel, gpu, {{&shared, true}, {c, true, true}}, {first.number});
-        s.finish();
-        EXPECT_EQ(s.ran.size(), n + 1);
+        run_users_of_one_chunk(s, unit, n, true);
         EXPECT_EQ(s.copies(host, gpu), 1u);
         return s.scheduler->num_steps();
     });
