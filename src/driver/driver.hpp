@@ -135,6 +135,19 @@ struct BoxCopy {
     std::size_t source_plane_pitch = 0;
 };
 
+/// One box of `move_boxes`: runs of `run_bytes` that are contiguous on both sides, repeated along `num_axes` axes,
+/// slowest first. Steps in bytes between the beginnings of runs; may not overlap in the destination.
+struct BoxMove {
+    static constexpr std::size_t max_axes = 8;
+    void* destination = nullptr;
+    const void* source = nullptr;
+    std::size_t run_bytes = 0;
+    std::uint32_t num_axes = 0;  ///< 0: one run
+    std::int64_t counts[max_axes] = {};
+    std::int64_t destination_steps[max_axes] = {};
+    std::int64_t source_steps[max_axes] = {};
+};
+
 struct CopyPiece {
     void* destination = nullptr;
     const void* source = nullptr;
@@ -275,6 +288,24 @@ class Driver {
     virtual Status copy_peer(void* destination, int destination_device, const void* source, int source_device,
                              std::size_t bytes, StreamHandle) noexcept = 0;
     virtual Status copy_box(const BoxCopy&, StreamHandle) noexcept = 0;
+    virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept {
+        for (std::size_t i = 0; i < num_boxes; ++i) {
+            const BoxMove& b = boxes[i];
+            std::int64_t index[BoxMove::max_axes] = {};
+            for (bool more = b.run_bytes != 0; more;) {
+                std::int64_t t = 0, f = 0;
+                for (std::uint32_t k = 0; k < b.num_axes; ++k)
+                    t += index[k] * b.destination_steps[k], f += index[k] * b.source_steps[k];
+                const Status s = copy(static_cast<char*>(b.destination) + t, static_cast<const char*>(b.source) + f,
+                                      b.run_bytes, stream);
+                if (!s.ok()) return s;
+                std::uint32_t k = b.num_axes;
+                while (k > 0 && ++index[k - 1] == b.counts[k - 1]) index[--k] = 0;
+                more = k > 0;
+            }
+        }
+        return {};
+    }
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.
     virtual Status fill(void* destination, const void* pattern, std::size_t pattern_bytes, std::size_t count,

@@ -158,20 +158,19 @@ TEST(Row056, parts_written_on_one_device_survive_an_eviction_in_between) {
     });
 }
 
-TEST(Row056, parts_of_one_chunk_from_several_devices_in_one_submit_are_not_available) {
-    KMM_NEED_DEVICES(2);
-    const RuntimeHandle rt = kmm::make_runtime(config_with(2));
-    auto a = rt.array<std::int64_t>(100, Distribution<1>::single(100, MemoryId(DeviceId(0))));
-    const std::vector chunks{chunk_of(device(0), 0, 50), chunk_of(device(1), 50, 50)};
-    const auto error = thrown_by<kmm::NotAvailable>(
-        [&] { rt.parallel_submit(chunks, kernel(store_index).named("store"), _x, overwrite(a[_x]), std::int64_t{0}); });
-    ASSERT_NE(error, nullptr);
-    EXPECT_TRUE(says(*error, "task \"store\" chunk 0 of 2 (argument 1) and task \"store\" chunk 1 of 2 (argument 1)"))
-        << error->what();
-    EXPECT_THROW(a.copy_to_vector(), kmm::UninitializedRead);
-    const std::vector same{chunk_of(device(0), 0, 50), chunk_of(device(0), 50, 50)};
-    rt.parallel_submit(same, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{0});
-    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
+TEST(Row056, parts_of_one_chunk_from_several_devices_in_one_submit_all_take_effect) {
+    constexpr std::int64_t n = 1000, part = 100;
+    for_each_configuration(working_set({n * 8, part * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(n, -5000));
+        std::vector<DomainChunk> chunks;
+        for (std::int64_t i = 1; i < 9; i++)
+            chunks.push_back(chunk_of(device(static_cast<std::size_t>(i) % num_devices(rt)), i * part, part));
+        rt.parallel_submit(chunks, kernel(store_index), _x, overwrite(a[_x]), std::int64_t{7});
+        rt.parallel_submit(chunks, kernel(add_to), _x, write(a[_x]), std::int64_t{1});
+        std::vector<std::int64_t> expected = counting<std::int64_t>(n, -5000);
+        for (std::int64_t i = part; i < 9 * part; i++) expected[static_cast<std::size_t>(i)] = i + 8;
+        EXPECT_EQ(a.copy_to_vector(), expected);
+    });
 }
 
 // ---------------------------------------------------------------------------------------------------- rows 58, 59
@@ -258,21 +257,20 @@ TEST(Row059, four_passes_of_axpy_out_of_core_have_no_wrong_element) {
 
 // ---------------------------------------------------------------------------------------------------- rows 60, 61, 62
 
-TEST(Row060, reading_what_the_same_submit_writes_is_not_available_and_queues_nothing) {
-    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
-    auto a = rt.allocate(counting<std::int64_t>(100));
-    const auto ran = std::make_shared<std::atomic<int>>(0);
-    auto touch = Host([ran](kmm::SubviewMut<std::int64_t>, kmm::View<std::int64_t>) { ran->fetch_add(1); });
-    EXPECT_THROW(rt.submit(host(), touch, write(a[kmm::range(0, 50)]), a), kmm::NotAvailable);
-    const auto error = thrown_by<kmm::NotAvailable>(
-        [&] { rt.submit(host(), touch.named("touch"), overwrite(a[kmm::range(0, 50)]), a); });
-    ASSERT_NE(error, nullptr);
-    EXPECT_TRUE(says(*error, "task \"touch\" chunk 0 of 1 (argument 1) reads region {0...50}")) << error->what();
-    EXPECT_TRUE(says(*error, "which task \"touch\" chunk 0 of 1 (argument 0) of the same submit writes"))
-        << error->what();
-    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
-    rt.synchronize();
-    EXPECT_EQ(ran->load(), 0);
+TEST(Row060, a_task_that_reads_what_it_writes_sees_the_old_values) {
+    constexpr std::int64_t n = 100;
+    for_each_configuration(working_set({n * 8, n * 8}), [&](RuntimeHandle rt) {
+        auto a = rt.allocate(counting<std::int64_t>(n));
+        const kmm::RuntimeStats before = rt.stats();
+        rt.submit(host(), Host([](kmm::SubviewMut<std::int64_t> to, kmm::View<std::int64_t> from) {
+                      for (std::int64_t i = to.begin(); i < to.end(); i++) to[i] = from[i] + from[99 - i] + from[i / 2];
+                  }),
+                  write(a[kmm::range(0, 50)]), a);
+        std::vector<std::int64_t> expected = counting<std::int64_t>(n);
+        for (std::int64_t i = 0; i < 50; i++) expected[static_cast<std::size_t>(i)] = n - 1 + i / 2;
+        EXPECT_EQ(a.copy_to_vector(), expected);
+        EXPECT_EQ((rt.stats() - before).snapshot_bytes, static_cast<std::uint64_t>(n * 8));
+    });
 }
 
 TEST(Row061, one_array_as_several_read_arguments_with_equal_and_overlapping_regions) {
@@ -557,28 +555,6 @@ TEST(Row068, normal_mode_transfers_nothing_for_fresh_memory) {
 }
 
 // ------------------------------------------------------------------------------------------------- what is not offered
-
-TEST(NotOffered, a_region_that_crosses_chunks) {
-    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
-    auto a = rt.array<std::int64_t>(100, Dim<1>(30));
-    a.copy_from(counting<std::int64_t>(100));
-    auto touch = Host([](kmm::Subview<std::int64_t>) {});
-    a.named("pressure");
-    const auto named =
-        thrown_by<kmm::NotAvailable>([&] { rt.submit(host(), touch.named("touch"), a[kmm::range(20, 40)]); });
-    ASSERT_NE(named, nullptr);
-    EXPECT_TRUE(says(*named, "task \"touch\" chunk 0 of 1 (argument 0) uses region {20...40} of pressure"))
-        << named->what();
-    EXPECT_TRUE(says(*named, "pressure has chunks of {30}")) << named->what();
-    const auto nameless = thrown_by<kmm::NotAvailable>([&] { rt.submit(host(), touch, a[kmm::range(20, 40)]); });
-    ASSERT_NE(nameless, nullptr);
-    EXPECT_TRUE(says(*nameless, "task \"Host at access_test.cu:")) << nameless->what();
-    EXPECT_TRUE(nameless->where().is_known());
-    EXPECT_THROW(rt.submit(host(), Host([](kmm::View<std::int64_t>) {}), a), kmm::NotAvailable);
-    EXPECT_THROW(rt.submit(host(), Host([](kmm::ViewMut<std::int64_t>) {}), write(a)), kmm::NotAvailable);
-    rt.wait(rt.submit(host(), touch, a[kmm::range(30, 60)]));
-    EXPECT_EQ(a.copy_to_vector(), counting<std::int64_t>(100));
-}
 
 struct PairOfArrays {
     Array<std::int64_t> left;

@@ -9,11 +9,10 @@
 #include <utility>
 
 #include "driver/format.hpp"
-#include "kmm/api/array_record.hpp"
+#include "kmm/api/submit_draft.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/graph/room.hpp"
-#include "kmm/plan/needs.hpp"
 
 namespace kmm::detail {
 
@@ -24,75 +23,11 @@ using graph::TaskNumber;
 
 namespace {
 
-/// What the scheduler need not know of an access; its request is at the same position.
-struct DraftAccess {
-    ArrayRecord* array = nullptr;
-    Binding* binding = nullptr;
-    std::uint32_t access = 0;  // position in the task
-};
-
-struct Finish {
-    FinishParameters function = nullptr;
-    std::uint32_t task = 0;
-    std::size_t recipe = 0;  // offset
-};
-
-struct NewBinding {
-    ArrayRecord* array;
-    std::unique_ptr<Binding> binding;
-};
-
 Region region_of(const Box& box, std::size_t rank) {
     Region r;
     for (std::size_t k = 0; k < rank; ++k) r.emplace_back(box.begin[k], box.end[k]);
     return r;
 }
-
-}  // namespace
-
-struct Submission::Draft final : Batch {
-    RuntimeCore* core = nullptr;
-    LauncherInfo launcher;
-    std::vector<DraftAccess> accesses;
-    std::vector<plan::Request> wanted;  ///< one for each access
-    plan::SubmitPlan plan;
-    std::vector<Finish> finishes;
-    std::vector<std::max_align_t> recipes;
-    std::size_t recipe_bytes = 0;
-    std::vector<NewBinding> bindings;
-    graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
-    std::int64_t submit_begin_ns = 0;
-    bool in_use = false;
-
-    Task& current() { return *tasks().back(); }
-    void clear() noexcept {
-        drop();
-        accesses.clear();
-        wanted.clear();
-        finishes.clear();
-        recipe_bytes = 0;
-        bindings.clear();
-    }
-    // ---- Batch
-    void check() override;
-    void bind() override;
-    void connect() override;
-    const plan::Request* requests() const noexcept override { return wanted.data(); }
-    std::int64_t begin_ns() const noexcept override { return submit_begin_ns; }
-
-    void add_join();
-    void find_bindings();
-    Binding* bind_first_write(ArrayRecord& array);
-    void make_plan();
-    [[noreturn]] void throw_refusal(const ArrayRecord& array) const;
-    ConflictParty party(const plan::Request& r) const;
-    std::string task_text(const plan::Request& r) const;
-    void describe_tasks();
-    static void fill_before(Task& t, std::uint32_t access, const Box& region);
-    void share_info();
-};
-
-namespace {
 
 // One draft of each thread is kept: its vectors have grown to what the program's submits need.
 thread_local Submission::Draft* kept_draft = nullptr;
@@ -226,12 +161,6 @@ void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_
 
 // ---------------------------------------------------------------------------------------------------- checks
 
-// A task's name, its place in the submit and what it uses of the array, as messages begin.
-std::string Submission::Draft::task_text(const plan::Request& r) const {
-    return driver::format("{} (argument {})", text_of(core->words().describe_failure(*tasks()[r.task]).task),
-                          r.argument);
-}
-
 ConflictParty Submission::Draft::party(const plan::Request& r) const {
     const Task& t = *tasks()[r.task];
     ConflictParty p;
@@ -262,25 +191,6 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
                                              "tasks cover the array, or make it with rt.array",
                                              region, label.task_name, driver::count_text(label.num_chunks, "chunk")),
                               launcher.location);
-    case Reason::crosses_chunks:
-        throw NotAvailable(
-            driver::format(
-                "{} uses region {}, which crosses chunks of its distribution ({} has {}); this version of kmm runs "
-                "tasks on regions inside one chunk: use tiles that match the array's chunks, or an array of one chunk",
-                task_text(first), region, array.name(), first.layout->chunks_text()),
-            launcher.location);
-    case Reason::reads_own_write:
-        throw NotAvailable(
-            driver::format("{} reads region {}, which {} of the same submit writes; this version of kmm takes no "
-                           "snapshots: for an in-place update pass write(...) alone, else read from another array",
-                           task_text(first), region, task_text(second)),
-            launcher.location);
-    case Reason::several_memories:
-        throw NotAvailable(
-            driver::format("{} and {} write parts of one chunk of {} from different memories, which this version of "
-                           "kmm does not merge: use tiles that match the array's chunks, or several submits",
-                           task_text(first), task_text(second), array.name()),
-            launcher.location);
     case Reason::none: break;
     }
     throw InternalError("a submit was refused without a reason", launcher.location);
@@ -328,36 +238,65 @@ void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& re
     for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = region.end[k] - region.begin[k];
 }
 
-// What residency and the kernels need to know of each access. The tasks are still nobody else's.
+// What residency and the kernels need to know of an access; the bytes that it adds to what its task needs.
+std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
+    const plan::Need& need = plan.needs()[request];
+    if (need.form == plan::Form::nothing) return 0;
+    const DraftAccess& a = accesses[request];
+    const Binding& binding = *a.binding;
+    const bool is_temporary = need.form == plan::Form::temporary;
+    row_major_strides(is_temporary ? wanted[request].region : binding.layout.chunks()[need.chunk].box,
+                      t.layouts[a.access].strides, binding.layout.rank());
+    Access& access = t.accesses[a.access];
+    if (is_temporary) {
+        access.chunk = &temporaries.entries()[need.temporary].chunk();
+        temporaries.count_use(need.temporary);
+    } else {
+        access.chunk = &binding.data->chunks[need.chunk];
+        access.offset_bytes = need.offset * a.array->element_bytes();
+    }
+    access.first_of_chunk = need.first_of_chunk;
+    access.needs_content = need.needs_content;
+    access.writes_chunk = need.writes_chunk;
+    access.replaces_chunk = need.replaces_chunk;
+    if (!need.first_of_chunk) return 0;
+    return Platform::rounded(is_temporary ? access.chunk->block_bytes() : binding.block_bytes[need.chunk]);
+}
+
+// The tasks are still nobody else's.
 void Submission::Draft::describe_tasks() {
     const bool debug_mode = core->platform().config().debug_mode;
     const std::size_t count = wanted.size();
-    const plan::Need* const needs = plan.needs().data();
     for (std::size_t i = 0; i < count;) {
+        const std::size_t first = i;
         const std::uint32_t number = wanted[i].task;
         Task& t = *tasks()[number];
         std::size_t bytes = 0;
         for (; i < count && wanted[i].task == number; ++i) {
-            const plan::Need& need = needs[i];
-            if (need.form == plan::Form::nothing) continue;
-            const DraftAccess& a = accesses[i];
-            const Binding& binding = *a.binding;
-            row_major_strides(binding.layout.chunks()[need.chunk].box, t.layouts[a.access].strides,
-                              binding.layout.rank());
-            Access& access = t.accesses[a.access];
-            access.chunk = &binding.data->chunks[need.chunk];
-            access.offset_bytes = need.offset * a.array->element_bytes();
-            access.first_of_chunk = need.first_of_chunk;
-            access.needs_content = need.needs_content;
-            access.writes_chunk = need.writes_chunk;
-            access.replaces_chunk = need.replaces_chunk;
-            if (need.first_of_chunk)
-                bytes = Platform::sum_bytes(bytes, Platform::rounded(binding.block_bytes[need.chunk]));
-            if (debug_mode && access.kind == AccessKind::overwrite) fill_before(t, a.access, wanted[i].region);
+            bytes = Platform::sum_bytes(bytes, describe_access(t, i));
+            if (debug_mode && wanted[i].kind == AccessKind::overwrite && !wanted[i].empty)
+                fill_before(t, accesses[i].access, wanted[i].region);
         }
-        if (bytes <= core->platform().limit_bytes(t.memory)) continue;
-        throw core->shortage_words().never_fits(t, bytes);
+        if (bytes > core->platform().limit_bytes(t.memory)) throw core->shortage_words().never_fits(t, bytes);
+        if (!temporaries.entries().empty()) note_what_follows(first, i, bytes);
     }
+}
+
+// A gather is a step of the task that it is made for: what that task needs beside it tells when it is worth to begin.
+void Submission::Draft::note_what_follows(std::size_t first, std::size_t end, std::size_t bytes) {
+    for (std::size_t i = first; i < end; ++i) {
+        const plan::Need& need = plan.needs()[i];
+        if (need.form != plan::Form::temporary || plan.temporaries()[need.temporary].request != i) continue;
+        const Temporaries::Entry& e = temporaries.entries()[need.temporary];
+        if (e.gather != nullptr) e.gather->needed_after = bytes - std::min(bytes, e.chunk().size_bytes);
+    }
+}
+
+void Submission::Draft::make_temporaries() {
+    temporaries.make(*core, plan, wanted, accesses, tasks());
+    reserve_helpers(temporaries.num_transfers());
+    // What is written back is done after the task: the submit's own number waits for both.
+    if (temporaries.any_written() && tasks().size() == 1) add_task().predecessors.reserve(1);
 }
 
 // ---------------------------------------------------------------------------------------------------- the order
@@ -371,6 +310,7 @@ void Submission::Draft::add_join() {
 void Submission::Draft::check() {
     find_bindings();
     make_plan();
+    if (!plan.temporaries().empty()) make_temporaries();
     describe_tasks();
     for (const Finish& f : finishes) {
         Task& t = *tasks()[f.task];
@@ -388,23 +328,74 @@ void Submission::Draft::bind() {
                                   launcher.location);
         core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
     }
+    for (const Temporaries::Entry& e : temporaries.entries())
+        core->listeners().tell_bound(*e.array, e.array->boxes.front(), false);
 }
 
+// What is kept from before the submit is read first, what is written back comes last. A task that reads or writes in
+// place what another one has in a temporary is thus before or behind the transfer, whichever of the tasks runs first.
 void Submission::Draft::connect() {
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const plan::Request& r = wanted[i];
-        if (r.empty) continue;
-        Task& t = *tasks()[r.task];
-        connects(t.number);
-        graph::ChunkHistory& history = accesses[i].binding->histories[plan.needs()[i].chunk];
-        if (r.kind == AccessKind::read)
-            history.read(r.region, t.number, t.predecessors, *this);
-        else
-            history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors, *this);
-    }
+    const bool any_temporary = !temporaries.entries().empty();
+    if (any_temporary) connect_gathers();
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+        if (!wanted[i].empty) connect_access(i);
+    if (any_temporary) connect_write_backs();
     Task& all = *tasks().back();
     if (all.kind != TaskKind::join) return;
     for (TaskNumber n = first(); n != all.number; ++n) all.predecessors.push_back({n, true});
+}
+
+void Submission::Draft::connect_access(std::size_t request) {
+    const plan::Request& r = wanted[request];
+    const plan::Need& need = plan.needs()[request];
+    Task& t = *tasks()[r.task];
+    connects(t.number);
+    if (need.form == plan::Form::temporary) {
+        const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;
+        if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
+        return;
+    }
+    graph::ChunkHistory& history = accesses[request].binding->histories[need.chunk];
+    if (r.kind == AccessKind::read)
+        history.read(r.region, t.number, t.predecessors, *this);
+    else
+        history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors, *this);
+}
+
+void Submission::Draft::connect_gathers() {
+    temporaries.give_away();
+    for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
+        Temporaries::Entry& e = temporaries.entries()[i];
+        if (e.gather == nullptr) continue;
+        const plan::Temporary& t = plan.temporaries()[i];
+        const plan::Request& r = wanted[t.request];
+        Task& gather = *std::exchange(e.gather, nullptr);
+        connects(tasks()[r.task]->number);
+        e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
+        for (const plan::Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
+            graph::ChunkHistory& history = accesses[t.request].binding->histories[p->chunk];
+            if (!history.any_content()) continue;  // a first write finds nothing
+            history.read(p->box, e.gather_number, gather.predecessors, *this);
+        }
+    }
+}
+
+void Submission::Draft::connect_write_backs() {
+    Task& all = *tasks().back();
+    for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
+        Temporaries::Entry& e = temporaries.entries()[i];
+        const plan::Temporary& t = plan.temporaries()[i];
+        const TaskNumber writer = tasks()[wanted[t.request].task]->number;
+        for (std::size_t k = 0; k < e.write_backs.size(); ++k) {
+            const plan::Piece& p = plan.pieces(t)[k];
+            Task& write_back = *std::exchange(e.write_backs[k], nullptr);
+            connects(all.number);
+            const TaskNumber number = add_helper(write_back, all.number);
+            write_back.predecessors.push_back({writer, true});
+            accesses[t.request].binding->histories[p.chunk].write(p.box, number, false, write_back.predecessors, *this);
+            all.predecessors.push_back({number, true});
+        }
+    }
 }
 
 void Submission::Draft::share_info() {

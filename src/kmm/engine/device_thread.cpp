@@ -244,7 +244,7 @@ void DeviceThread::feed(const Instruction& i) {
         l.touched = true;
         touched_.push_back(i.lane);
     }
-    if (i.mark || i.op == Instruction::Op::copy || i.position - l.recorded >= events_every) record(i.lane);
+    if (i.mark || i.op != Instruction::Op::kernel || i.position - l.recorded >= events_every) record(i.lane);
 }
 
 /// Behind what it comes after.
@@ -254,9 +254,9 @@ Status DeviceThread::put_on_stream(const Instruction& i, Lane& l) {
     if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, &own_events_);
     if (!status.ok()) return status;
     const bool is_kernel = i.op == Instruction::Op::kernel;
-    if (is_kernel) {
+    if (i.op != Instruction::Op::copy) {
         if (!may_run(i)) return {};
-        status = prepare(i, stream);
+        status = is_kernel ? prepare(i, stream) : fill_unset(i.fills, driver_, stream);
         if (!status.ok()) return status;
     }
     const bool for_trace = device_times_ && emitter_.sink() != nullptr;
@@ -276,6 +276,17 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
     l.copying = &links_[static_cast<std::size_t>(link_of(i))];
     l.copying->begin();
+    if (i.op == Instruction::Op::move) {
+        const NamedRange range(nvtx_, i.info);
+        // What it reads may turn out to have failed: then what follows must know it when it begins.
+        if (asks_about_kernels_ && !i.needed_tasks.empty()) {
+            l.tickets.push_back({i.position, {&failed_, i.task, {i.needed_tasks.begin(), i.needed_tasks.end()}, {}}});
+            const Status status =
+                driver_.host_callback(stream, &KernelTicket::pass_on_failure, &l.tickets.back().second);
+            if (!status.ok()) return status;
+        }
+        return driver_.move_boxes(i.moves.data(), i.moves.size(), stream);
+    }
     auto* const to = reinterpret_cast<void*>(i.destination);
     const auto* const from = reinterpret_cast<const void*>(i.source);
     const NamedRange range(nvtx_, *i.chunk);
@@ -294,7 +305,9 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
 void DeviceThread::report_failure(const Instruction& i, Status status) {
     Message m;
     m.error = errors_.device_error(device_, status,
-                                   i.op == Instruction::Op::kernel ? "launching the kernel" : "copying a chunk");
+                                   i.op == Instruction::Op::kernel ? "launching the kernel"
+                                   : i.op == Instruction::Op::copy ? "copying a chunk"
+                                                                   : "moving parts of chunks");
     if (i.task != 0) {
         failed_.add(i.task);
         m.what = Message::What::task_failed;
@@ -353,7 +366,7 @@ void DeviceThread::end_tickets(Lane& lane, Position done) {
 bool DeviceThread::may_run(const Instruction& i) {
     const bool skip = failed_.concern(i.task, i.needed_tasks);
     if (skip) failed_.add(i.task);
-    return !skip && i.function != nullptr;
+    return !skip && (i.function != nullptr || i.op == Instruction::Op::move);
 }
 
 /// The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory it

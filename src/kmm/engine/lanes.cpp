@@ -50,17 +50,22 @@ driver::KernelHooks KernelTicket::hooks() noexcept {
     driver::KernelHooks hooks;
     hooks.failure = &failure;
     hooks.user = this;
-    hooks.skip = [](void* user) {
-        const auto& ticket = *static_cast<const KernelTicket*>(user);
-        const bool skip = ticket.failed_tasks->concern(ticket.task, ticket.needed);
-        if (skip) ticket.failed_tasks->add(ticket.task);
-        return skip;
-    };
+    hooks.skip = [](void* user) { return static_cast<const KernelTicket*>(user)->must_skip(); };
     hooks.failed = [](void* user) {
         const auto& ticket = *static_cast<const KernelTicket*>(user);
         ticket.failed_tasks->add(ticket.task);
     };
     return hooks;
+}
+
+bool KernelTicket::must_skip() const noexcept {
+    const bool skip = failed_tasks->concern(task, needed);
+    if (skip) failed_tasks->add(task);
+    return skip;
+}
+
+void KernelTicket::pass_on_failure(void* ticket) noexcept {
+    (void)static_cast<const KernelTicket*>(ticket)->must_skip();
 }
 
 Lanes::Scratch::~Scratch() {

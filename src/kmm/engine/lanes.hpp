@@ -211,6 +211,10 @@ struct KernelTicket {
     /// Skipped behind a failure, and a failure of its own is known before what comes after it begins. The ticket must
     /// outlive the kernel.
     driver::KernelHooks hooks() noexcept;
+    /// Whether the task, or one that it needs, has failed; then the task counts as failed. Any thread.
+    bool must_skip() const noexcept;
+    /// The ticket's task counts as failed if one that it needs has failed. As a callback of a stream.
+    static void pass_on_failure(void* ticket) noexcept;
 };
 
 }  // namespace kmm::engine

@@ -56,16 +56,22 @@ class MessageQueue {
         messages_.push_back(std::move(message));
         filled_.store(true, std::memory_order_seq_cst);
     }
-    /// One message however many tasks: a submit of very many needs no more memory here than one of few.
-    void push(const graph::TaskList& tasks, const graph::TaskList& joins) {
-        if (tasks.empty()) return;
-        graph::Task* last = tasks.front();
-        for (std::size_t i = 1; i < tasks.size(); ++i) last = last->next_published = tasks[i];
-        for (graph::Task* const t : joins) last = last->next_published = t;
+    /// One message however many tasks: a submit of very many needs no more memory here than one of few. `ahead`:
+    /// helpers that the schedule is told of before the tasks; `behind`: the other ones.
+    void push(const graph::TaskList& ahead, const graph::TaskList& tasks, const graph::TaskList& behind) {
+        graph::Task* first = nullptr;
+        graph::Task** link = &first;
+        for (const graph::TaskList* const list : {&ahead, &tasks, &behind}) {
+            for (graph::Task* const t : *list) {
+                *link = t;
+                link = &t->next_published;
+            }
+        }
+        if (first == nullptr) return;
         const locks::Guard guard(lock_);
         Message& m = messages_.emplace_back();
         m.what = Message::What::submit;
-        m.task = tasks.front();
+        m.task = first;
         filled_.store(true, std::memory_order_seq_cst);
     }
     /// There is something to do that no message says.

@@ -8,7 +8,7 @@ void Failures::add(const Task& task) {
     const locks::Guard guard(mutex_);
     failures_.emplace(task.number, task.failure);
     any_.store(true, std::memory_order_release);
-    first_.store(std::min(first_.load(std::memory_order_relaxed), task.number), std::memory_order_release);
+    first_.store(std::min(first_.load(std::memory_order_relaxed), task.place()), std::memory_order_release);
     RootFailure& root = *task.failure->root;
     if (root.number != task.number || root.delivered) return;
     link(root);

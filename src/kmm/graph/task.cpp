@@ -16,6 +16,35 @@ std::string to_text(const Box& box, std::size_t rank) {
     return text + "}";
 }
 
+void BoxTransfer::set_shape(std::size_t rank, const Box& source_chunk, const Box& destination_chunk,
+                            std::size_t element_bytes) noexcept {
+    const auto element = static_cast<std::int64_t>(element_bytes);
+    std::int64_t from_step = element, to_step = element, run = element, from = 0, to = 0;
+    bool contiguous = true;
+    num_axes = 0;
+    // Innermost first; neighbouring axes are joined while both sides go on where the run ends.
+    for (std::size_t k = rank; k-- > 0;) {
+        const std::int64_t size = box.end[k] - box.begin[k];
+        from += (box.begin[k] - source_chunk.begin[k]) * from_step;
+        to += (box.begin[k] - destination_chunk.begin[k]) * to_step;
+        contiguous = contiguous && (size == 1 || (from_step == run && to_step == run));
+        if (contiguous) {
+            run *= size;
+        } else if (size != 1) {
+            counts[num_axes] = size;
+            source_steps[num_axes] = from_step;
+            destination_steps[num_axes] = to_step;
+            ++num_axes;
+        }
+        from_step *= source_chunk.end[k] - source_chunk.begin[k];
+        to_step *= destination_chunk.end[k] - destination_chunk.begin[k];
+    }
+    for (std::int64_t* const axes : {counts, source_steps, destination_steps}) std::reverse(axes, axes + num_axes);
+    run_bytes = static_cast<std::size_t>(run);
+    source_offset_bytes = static_cast<std::size_t>(from);
+    destination_offset_bytes = static_cast<std::size_t>(to);
+}
+
 void* Task::allocate_storage(std::size_t bytes, std::size_t alignment) {
     if (bytes <= inline_bytes && alignment <= 16) return inline_storage_;
     const std::size_t aligned = alignment < 16 ? 16 : alignment;
@@ -82,6 +111,9 @@ void Task::recycle() noexcept {
     patches.clear();
     addresses.clear();
     unset.clear();
+    boxes.clear();
+    needed_after = 0;
+    for_snapshot = false;
     kernel = {};
     predecessors.clear();
     successors.clear();

@@ -30,7 +30,8 @@ using detail::AccessKind;
 using detail::AccessLayout;
 using detail::AddressPatch;
 
-enum class TaskKind : std::uint8_t { join, host, device_function, kernel };
+/// A transfer moves boxes between chunks; the library makes it for the submit that needs it.
+enum class TaskKind : std::uint8_t { join, host, device_function, kernel, transfer };
 
 enum class TaskState : std::uint8_t {
     waiting,    ///< for tasks before it, or for its turn
@@ -58,7 +59,11 @@ struct Access {
     bool first_of_chunk = true;  ///< no earlier access of this task names the same chunk
     bool writes_chunk = false;   ///< valid where first_of_chunk: some access of the task writes the chunk
     bool replaces_chunk =
-        false;  ///< valid where first_of_chunk: the task writes all of it, so everything else came before
+        false;              ///< valid where first_of_chunk: the task writes all of it, so everything else came before
+    bool anywhere = false;  ///< a transfer's source: read wherever the chunk is when the task is placed
+    memory::MemoryIndex memory;  ///< where first_of_chunk and placed: in which memory the task uses it
+    /// Valid where first_of_chunk: whoever had used the chunk before has nothing to do with what it holds afterwards.
+    bool owes_nothing() const noexcept { return writes_chunk && replaces_chunk && !needs_content; }
     std::uint64_t content_at = 0;   ///< where first_of_chunk: the replica's, when the task was placed
     std::uint64_t replaced_at = 0;  ///< likewise the chunk's
 };
@@ -69,6 +74,29 @@ struct Unset {
     std::uint32_t access = 0;
     bool whole_chunk = false;  ///< the whole chunk of the access, not only its region
     std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
+};
+
+/// One box of a transfer: runs that are contiguous on both sides, repeated along axes, slowest first.
+struct BoxTransfer {
+    std::uint32_t source = 0;  ///< accesses of the task
+    std::uint32_t destination = 0;
+    detail::Box box;                           ///< in the array's indices
+    std::size_t source_offset_bytes = 0;       ///< of the first element from the start of the chunk
+    std::size_t destination_offset_bytes = 0;  ///< likewise
+    std::size_t run_bytes = 0;
+    std::uint32_t num_axes = 0;
+    std::int64_t counts[detail::max_rank] = {};
+    std::int64_t source_steps[detail::max_rank] = {};  ///< bytes
+    std::int64_t destination_steps[detail::max_rank] = {};
+
+    /// The box, which lies in both chunks: where it is in them. Chunks and temporaries are packed, row-major.
+    void set_shape(std::size_t rank, const detail::Box& source_chunk, const detail::Box& destination_chunk,
+                   std::size_t element_bytes) noexcept;
+    std::size_t size_bytes() const noexcept {
+        std::size_t bytes = run_bytes;
+        for (std::uint32_t k = 0; k < num_axes; ++k) bytes *= static_cast<std::size_t>(counts[k]);
+        return bytes;
+    }
 };
 
 struct Predecessor {
@@ -231,6 +259,9 @@ struct Task {
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
+    Vector<BoxTransfer> boxes;     ///< of a transfer
+    std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
+    bool for_snapshot = false;     ///< of a transfer: it keeps what its submit writes
 
     // ---- order
     Predecessors predecessors;
@@ -283,9 +314,13 @@ struct Task {
     Task& operator=(const Task&) = delete;
     ~Task() { drop_payload(); }
 
+    /// Where it stands in the order of submission: a helper right before the first task that comes after it.
+    TaskNumber place() const noexcept { return made_for != 0 ? made_for : number; }
+    /// Neither a join nor a transfer: what the program submitted, or a copy with the program.
+    bool is_counted() const noexcept { return kind != TaskKind::join && kind != TaskKind::transfer; }
     bool has_failed() const noexcept { return failure != nullptr || thrown != nullptr || unworded != nullptr; }
     void trace(TaskTrace& out) const noexcept {
-        out.number = number;
+        out.number = place();
         out.info.share(info);
         out.chunk_index = chunk_index;
         out.chunk = chunk;

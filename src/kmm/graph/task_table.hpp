@@ -21,7 +21,8 @@ class TaskTable {
   public:
     /// Room for so many numbers more, so that `add` cannot fail. By the one who holds the order lock.
     void reserve(std::size_t count) { reserve(ordered_, count); }
-    /// The same for one helper. Throws std::bad_alloc.
+    /// The same for helpers. Throws std::bad_alloc.
+    void reserve_helpers(std::size_t count) { reserve(helpers_, count); }
     void reserve_helper() { reserve(helpers_, 1); }
     /// Numbers are handed out in order by the one who holds the order lock.
     TaskNumber add(Task* task) {

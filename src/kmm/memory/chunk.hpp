@@ -124,6 +124,8 @@ struct Array {
         const locks::Guard guard(name_mutex_);
         return name_;
     }
+    /// No handle names it: memory for a region beside the chunks of an array, whose name it has.
+    bool is_temporary() const noexcept { return num_pieces != 0; }
     void set_name(std::string name) {
         const locks::Guard guard(name_mutex_);
         name_ = std::move(name);
@@ -133,10 +135,13 @@ struct Array {
     std::uint32_t element_bytes = 0;    // constant
     std::vector<Chunk> chunks;          // never resized
     std::vector<graph::Box> boxes;      // constant; one for each chunk
+    std::uint32_t num_pieces = 0;       // constant; of a temporary: the chunks that its region meets
     std::uint64_t users = 0;            ///< accesses of unsettled tasks
+    std::uint64_t uses_to_come = 0;     ///< of a temporary: accesses of tasks that the schedule has not been told of
     PerMemory<ChunkRange> written_by;   ///< by memory: chunks that kernels there write; filled in by the schedule
     std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
-    bool released = false;              ///< no handle is left: freed when users is 0
+    bool released = false;              ///< no handle is left: freed when nobody uses it
+    bool is_unused() const noexcept { return released && users == 0 && uses_to_come == 0; }
     std::size_t list_index = 0;
     Array* next_dropped = nullptr;  ///< of a runtime that gave up
 

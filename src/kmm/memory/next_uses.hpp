@@ -25,28 +25,31 @@ class NextUses {
     /// Whether it is the first now. O(uses behind it): nearly always there is none, because only tasks that several
     /// threads publish arrive a little out of order. Adds the entries that were looked at to `*steps`.
     bool add(std::uint64_t task, bool replaces, std::uint64_t* steps) {
-        const std::uint64_t entry = task << task_shift | (replaces ? replaces_bit : 0);
+        const std::uint64_t entry = entry_of(task, replaces);
         auto at = entries_.end();
         const auto head = entries_.begin() + static_cast<std::ptrdiff_t>(head_);
-        for (; at != head && task_of(*(at - 1)) > task; --at) ++*steps;
-        const bool is_first = num_open_ == 0 || task < first().task;
+        for (; at != head && (*(at - 1) & ~over_bit) > entry; --at) ++*steps;
+        const bool is_first = num_open_ == 0 || entry < entries_[head_];
         entries_.insert(at, entry);
         ++num_open_;
         ++*steps;
         return is_first;
     }
-    /// Whether it was the first; false also where the task has no use. O(log uses), and amortised O(1) to give back
+    /// Whether it was the first; false also where there is no such use. O(log uses), and amortised O(1) to give back
     /// what is over.
-    bool remove(std::uint64_t task, std::uint64_t* steps) noexcept {
+    bool remove(std::uint64_t task, bool replaces, std::uint64_t* steps) noexcept {
+        const std::uint64_t entry = entry_of(task, replaces);
         const auto head = entries_.begin() + static_cast<std::ptrdiff_t>(head_);
         // Tasks are issued nearly in order: it is one of the first, mostly.
         auto at = head;
-        if (num_open_ != 0 && first().task != task)
-            at = std::partition_point(head, entries_.end(), [&](std::uint64_t entry) {
+        if (num_open_ != 0 && entries_[head_] != entry)
+            at = std::partition_point(head, entries_.end(), [&](std::uint64_t other) {
                 ++*steps;
-                return task_of(entry) < task;
+                return (other & ~over_bit) < entry;
             });
-        if (at == entries_.end() || task_of(*at) != task || (*at & over_bit) != 0) return false;
+        // Transfers that are made for one task stand at its place.
+        for (; at != entries_.end() && *at == (entry | over_bit); ++at) ++*steps;
+        if (at == entries_.end() || *at != entry) return false;
         const bool was_first = at == head;
         *at |= over_bit;
         --num_open_;
@@ -70,6 +73,10 @@ class NextUses {
     static constexpr int task_shift = 2;          // a task's number has 48 bits
     static constexpr std::size_t few_over = 512;  // so many cost less than the care for them
 
+    /// At one place what is needed comes before what replaces it: a transfer reads what its task writes.
+    static std::uint64_t entry_of(std::uint64_t task, bool replaces) noexcept {
+        return task << task_shift | (replaces ? replaces_bit : 0);
+    }
     static std::uint64_t task_of(std::uint64_t entry) noexcept { return entry >> task_shift; }
     static Use use_of(std::uint64_t entry) noexcept { return {task_of(entry), (entry & replaces_bit) != 0}; }
     void give_back(std::uint64_t* steps) noexcept {

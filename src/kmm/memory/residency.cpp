@@ -13,10 +13,22 @@ using graph::Task;
 
 namespace {
 
+/// Those that the task uses, each once.
 template<typename F>
 void for_each_chunk(Task& task, F&& f) {
     for (Access& a : task.accesses)
         if (a.chunk != nullptr && a.first_of_chunk) f(a, *a.chunk);
+}
+
+/// Those that must be in the task's own memory.
+template<typename T>
+bool needs_place(const T& access) noexcept {
+    return access.chunk != nullptr && access.first_of_chunk && !access.anywhere;
+}
+template<typename F>
+void for_each_place(Task& task, F&& f) {
+    for (Access& a : task.accesses)
+        if (needs_place(a)) f(a, *a.chunk);
 }
 
 }  // namespace
@@ -36,8 +48,8 @@ void Residency::add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces
     if (chunk.next_uses.add(task, replaces, &num_steps_)) reindex_all(chunk);
 }
 
-void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task) {
-    if (chunk.next_uses.remove(task, &num_steps_)) reindex_all(chunk);
+void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces) {
+    if (chunk.next_uses.remove(task, replaces, &num_steps_)) reindex_all(chunk);
 }
 
 void Residency::released(Array& array) {
@@ -71,10 +83,16 @@ MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noex
     return best;
 }
 
+/// Where a transfer reads the chunk: in the memory that it writes to, if it is there.
+MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexcept {
+    const Replica& here = chunk.replicas[m];
+    return here.address != 0 && here.version == chunk.version ? m : source_for(chunk, m);
+}
+
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
-    std::size_t bytes = 0;
+    std::size_t bytes = task.needed_after;
     for (const Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
+        if (!needs_place(a)) continue;
         if (a.chunk->replicas[task.memory].address == 0 || (a.needs_content && needs_copy(*a.chunk, task.memory)))
             bytes += a.chunk->size_bytes;
     }
@@ -134,7 +152,7 @@ bool Residency::lacks_for_sure(const Task& task) {
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
     for (const Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
+        if (!needs_place(a)) continue;
         const std::size_t bytes = space.heap.round_up(a.chunk->block_bytes());
         needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
@@ -156,6 +174,12 @@ Placement Residency::check_content(Task& task) {
             lost_cause_ = c.lost;
             return Placement::lost;
         }
+        if (a.anywhere) {
+            Replica& source = c.replicas[read_from(c, m)];
+            if (source.writer_pins == 0) continue;
+            source.waiting.push_back(&task);
+            return Placement::busy_chunk;
+        }
         if (!needs_copy(c, m)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;
@@ -173,7 +197,7 @@ Placement Residency::check_content(Task& task) {
 /// Blocks for the task's chunks that have none; adds these to `*taken`.
 Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
     Found found = Found::yes;
-    for_each_chunk(task, [&](Access&, Chunk& c) {
+    for_each_place(task, [&](Access&, Chunk& c) {
         if (found != Found::yes || c.replicas[task.memory].address != 0) return;
         found = allocate(c, task.memory);
         if (found == Found::yes) taken->push_back(&c);
@@ -192,7 +216,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     Found found = Found::yes;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
-    for_each_chunk(task, [&](Access&, Chunk& c) {
+    for_each_place(task, [&](Access&, Chunk& c) {
         const std::size_t bytes = space.heap.round_up(c.block_bytes());
         needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
@@ -231,12 +255,13 @@ void Residency::finish_placement(Task& task) {
             task.addresses[i] = nullptr;
             continue;
         }
-        const Replica& r = a.chunk->replicas[m];
-        task.addresses[i] = reinterpret_cast<void*>(r.address + a.offset_bytes);
+        a.memory = a.anywhere ? read_from(*a.chunk, m) : m;
+        const Replica& r = a.chunk->replicas[a.memory];
+        task.addresses[i] = r.address == 0 ? nullptr : reinterpret_cast<void*>(r.address + a.offset_bytes);
         if (!a.first_of_chunk) continue;
         a.content_at = r.content_at;
         a.replaced_at = a.chunk->replaced_at;
-        if (find_unset_ && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
+        if (find_unset_ && !a.anywhere && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
             task.unset.push_back({static_cast<std::uint32_t>(i), true, {}});
         task.waits.add(r.arrivals);
         if (a.writes_chunk) task.waits.add(r.copy_reads);
@@ -248,13 +273,13 @@ Placement Residency::place(Task& task) {
     if (const Placement content = check_content(task); content != Placement::granted) return content;
     lacking_bytes_ = 0;
     if (lacks_for_sure(task)) return Placement::lacks;
-    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = task.number; });
+    for_each_place(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
     Found found = allocate_missing(task, &taken);
     if (found == Found::none && m.is_device()) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
         for (Chunk* c : taken) release(*c, m);
-    for_each_chunk(task, [&](Access&, Chunk& c) { c.hold = 0; });
+    for_each_place(task, [&](Access&, Chunk& c) { c.hold = 0; });
     switch (found) {
     case Found::yes: break;
     case Found::growing: return Placement::wait_growth;
@@ -262,7 +287,7 @@ Placement Residency::place(Task& task) {
     case Found::starved: return Placement::starved;
     case Found::none: return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
     }
-    for_each_chunk(task, [&](Access& a, Chunk& c) {
+    for_each_place(task, [&](Access& a, Chunk& c) {
         if (a.needs_content && needs_copy(c, m)) fetch(c, m, task);
     });
     finish_placement(task);
@@ -292,10 +317,10 @@ void Residency::written(Chunk& chunk, MemoryIndex m, bool owes_nothing) {
 
 void Residency::issued(Task& task, Fence fence) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas[task.memory];
+        Replica& r = c.replicas[a.memory];
         r.tick = ++tick_;
         if (a.writes_chunk) {
-            written(c, task.memory, a.replaces_chunk && !a.needs_content);
+            written(c, a.memory, a.owes_nothing());
             if (a.replaces_chunk) {
                 r.forget_users();
             }
@@ -303,7 +328,7 @@ void Residency::issued(Task& task, Fence fence) {
         } else {
             r.task_reads.add(fence);
         }
-        remove_next_use(c, task.number);
+        remove_next_use(c, task.place(), a.owes_nothing());
         reindex_all(c);
     });
 }
@@ -317,11 +342,11 @@ void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) 
 
 void Residency::pin(Task& task) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas[task.memory];
+        Replica& r = c.replicas[a.memory];
         r.tick = ++tick_;
-        if (!r.pinned()) count_pinned(c, task.memory, true);
+        if (!r.pinned()) count_pinned(c, a.memory, true);
         if (a.writes_chunk) {
-            written(c, task.memory, a.replaces_chunk && !a.needs_content);
+            written(c, a.memory, a.owes_nothing());
             if (a.replaces_chunk) {
                 // What was there must still be waited for by nobody else: the task itself waits for it.
                 r.forget_users();
@@ -330,20 +355,20 @@ void Residency::pin(Task& task) {
         } else {
             ++r.reader_pins;
         }
-        remove_next_use(c, task.number);
+        remove_next_use(c, task.place(), a.owes_nothing());
         reindex_all(c);
     });
 }
 
 void Residency::unpin(Task& task, const Fence* fence) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas[task.memory];
+        Replica& r = c.replicas[a.memory];
         (a.writes_chunk ? r.writer_pins : r.reader_pins) -= 1;
         // While others read it, one reader less changes nothing for those who wait.
         const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
-        if (!r.pinned()) count_pinned(c, task.memory, false);
+        if (!r.pinned()) count_pinned(c, a.memory, false);
         if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
-        if (!r.pinned() && r.version != c.version && task.memory.is_device() && r.address != 0) release(c, task.memory);
+        if (!r.pinned() && r.version != c.version && a.memory.is_device() && r.address != 0) release(c, a.memory);
         reindex_all(c);
         if (lets_go) wake(r);
     });

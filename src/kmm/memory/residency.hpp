@@ -125,7 +125,7 @@ class Residency {
 
     // ---- the future, as the schedule sees it
     void add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces);
-    void remove_next_use(Chunk& chunk, graph::TaskNumber task);
+    void remove_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces);
 
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
@@ -220,6 +220,7 @@ class Residency {
     void tell_again(Space& space);
     bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
+    MemoryIndex read_from(const Chunk& chunk, MemoryIndex m) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
     Found make_room(MemoryIndex m);
     bool exchange(MemoryIndex m, std::size_t bytes);

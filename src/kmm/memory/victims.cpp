@@ -21,7 +21,7 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     const Replica& r = chunk.replicas[m];
     if (r.version != chunk.version || chunk.version == 0) return rank_useless;
     if (chunk.lost != nullptr) return rank_useless;  // nobody reads it before it is replaced
-    if (chunk.array->released && chunk.next_uses.empty())
+    if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
         return rank_useless;  // no handle is left and no task will read it
     const bool clean = valid_elsewhere(chunk, m);
     if (!clean && !Tiers::below(m)) return rank_never;

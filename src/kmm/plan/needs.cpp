@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 
 #include "kmm/graph/box_index.hpp"
@@ -41,28 +42,40 @@ bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& reque
 }
 
 bool SubmitPlan::make(const std::vector<Request>& requests) {
-    return find_chunks(requests) && check_pairs(requests) && describe(requests);
+    find_chunks(requests);
+    if (any_crossing_ || several_memories_) write_each_chunk_in_one_memory(requests);
+    if (any_write_ && !check_pairs(requests)) return false;
+    if (!temporaries_.empty()) share_temporaries(requests);
+    return describe(requests);
 }
 
-bool SubmitPlan::find_chunks(const std::vector<Request>& requests) {
+void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
     const std::size_t count = requests.size();
     needs_.resize(count);
     used_.resize(count);
-    any_write_ = false;
+    temporaries_.clear();
+    pieces_.clear();
+    any_write_ = any_crossing_ = several_memories_ = false;
+    memory::MemoryIndex written_in;
     for (std::size_t i = 0; i < count; ++i) {
         const Request& r = requests[i];
         Need& need = needs_[i];
         need = Need();
         used_[i] = nullptr;
         if (r.empty) continue;
+        if (writes(r.kind)) {
+            several_memories_ = several_memories_ || (any_write_ && r.memory != written_in);
+            written_in = r.memory;
+            any_write_ = true;
+        }
         const Layout& layout = *r.layout;
         const std::size_t chunk = layout.find(r.region);
         if (chunk == Layout::none) {
-            refusal_.region = r.region;
-            return refuse(Reason::crosses_chunks, i);
+            any_crossing_ = true;
+            use_temporary(requests, static_cast<std::uint32_t>(i));
+            continue;
         }
         used_[i] = &r.histories[chunk];
-        any_write_ = any_write_ || writes(r.kind);
         const Box& box = layout.chunks()[chunk].box;
         std::int64_t offset = 0;
         bool whole = true;
@@ -76,88 +89,231 @@ bool SubmitPlan::find_chunks(const std::vector<Request>& requests) {
         need.form = Form::in_place;
         need.whole_chunk = whole;
     }
-    return true;
 }
 
-bool SubmitPlan::check_pair(const std::vector<Request>& requests, std::size_t first, std::size_t second) {
-    ++num_compared_;
-    const Request& a = requests[first];
-    const Request& b = requests[second];
-    const bool both_write = writes(a.kind) && writes(b.kind);
-    if (!writes(a.kind) && !writes(b.kind)) return true;
-    if (!graph::overlaps(a.region, b.region, a.layout->rank())) {
-        if (both_write && a.memory != b.memory) return refuse(Reason::several_memories, first, second);
-        return true;
+/// The request works beside the chunks, in memory of its own.
+void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32_t request) {
+    const Request& r = requests[request];
+    Need& need = needs_[request];
+    Temporary& t = temporaries_.emplace_back();
+    t.request = request;
+    t.is_filled = r.kind != AccessKind::overwrite;
+    t.is_written = writes(r.kind);
+    t.is_snapshot = need.form == Form::in_place && !t.is_written;
+    t.first_piece = static_cast<std::uint32_t>(pieces_.size());
+    if (need.form == Form::in_place) {
+        pieces_.push_back({need.chunk, r.region, r.memory});
+    } else {
+        found_.clear();
+        r.layout->find_all(r.region, found_);
+        for (const std::size_t chunk : found_)
+            pieces_.push_back({static_cast<std::uint32_t>(chunk),
+                               graph::intersection(r.region, r.layout->chunks()[chunk].box), r.memory});
     }
-    refusal_.region = graph::intersection(a.region, b.region);
-    if (both_write) return refuse(Reason::conflict, first, second);
-    return writes(a.kind) ? refuse(Reason::reads_own_write, second, first)
-                          : refuse(Reason::reads_own_write, first, second);
+    t.num_pieces = static_cast<std::uint32_t>(pieces_.size()) - t.first_piece;
+    need.form = Form::temporary;
+    need.temporary = static_cast<std::uint32_t>(temporaries_.size() - 1);
+    used_[request] = nullptr;
 }
+
+/// That of the first request that writes it: parts that others write come there afterwards. Else a chunk would go to
+/// and fro, and its writers would wait for each other.
+void SubmitPlan::write_each_chunk_in_one_memory(const std::vector<Request>& requests) {
+    if (!several_memories_) return;  // pieces name the memory of their request
+    writes_.clear();
+    for (std::uint32_t i = 0; i < requests.size(); ++i) {
+        const Request& r = requests[i];
+        if (r.empty || !writes(r.kind)) continue;
+        if (needs_[i].form == Form::in_place) {
+            writes_.push_back({used_[i], i, none});
+            continue;
+        }
+        const Temporary& t = temporaries_[needs_[i].temporary];
+        for (std::uint32_t p = t.first_piece; p < t.first_piece + t.num_pieces; ++p)
+            writes_.push_back({&r.histories[pieces_[p].chunk], i, p});
+    }
+    std::sort(writes_.begin(), writes_.end(), [](const Write& a, const Write& b) {
+        return a.chunk != b.chunk ? std::less<const graph::ChunkHistory*>()(a.chunk, b.chunk) : a.request < b.request;
+    });
+    memory::MemoryIndex memory;
+    for (std::size_t i = 0; i < writes_.size(); ++i) {
+        const Write w = writes_[i];
+        if (i == 0 || writes_[i - 1].chunk != w.chunk) memory = requests[w.request].memory;
+        std::uint32_t piece = w.piece;
+        if (piece == none) {
+            if (requests[w.request].memory == memory) continue;
+            use_temporary(requests, w.request);
+            piece = static_cast<std::uint32_t>(pieces_.size() - 1);
+        }
+        pieces_[piece].memory = memory;
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------- each with each
 
 bool SubmitPlan::check_pairs(const std::vector<Request>& requests) {
     const std::size_t count = requests.size();
-    if (count < 2 || !any_write_) return true;
-    if (count > few) return check_many_pairs(requests);
-    const graph::ChunkHistory* const* const used = used_.data();
-    for (std::size_t i = 0; i < count; ++i) {
-        if (used[i] == nullptr) continue;
-        for (std::size_t j = i + 1; j < count; ++j)
-            if (used[i] == used[j] && !check_pair(requests, i, j)) return false;
+    if (count < 2) return true;
+    return count > few ? check_many_pairs(requests) : check_each_with_each(requests);
+}
+
+/// Two writers may share no element. What reads where a task writes in place keeps a snapshot; what is written back
+/// later comes after all that read there.
+bool SubmitPlan::check_each_with_each(const std::vector<Request>& requests) {
+    const std::size_t count = requests.size();
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const Request& a = requests[i];
+        if (a.empty) continue;
+        for (std::uint32_t j = i + 1; j < count; ++j) {
+            const Request& b = requests[j];
+            if (b.empty || a.histories != b.histories || (!writes(a.kind) && !writes(b.kind))) continue;
+            if (used_[i] != used_[j] && used_[i] != nullptr && used_[j] != nullptr) continue;  // different chunks
+            ++num_compared_;
+            if (!graph::overlaps(a.region, b.region, a.layout->rank())) continue;
+            if (writes(a.kind) && writes(b.kind)) {
+                refusal_.region = graph::intersection(a.region, b.region);
+                return refuse(Reason::conflict, i, j);
+            }
+            const std::uint32_t reader = writes(a.kind) ? j : i;
+            const std::uint32_t writer = writes(a.kind) ? i : j;
+            if (needs_[reader].form == Form::in_place && needs_[writer].form == Form::in_place)
+                use_temporary(requests, reader);
+        }
     }
     return true;
 }
 
-/// Of requests of one chunk, some of which write. False also where nobody has looked: comparing each with each says
-/// then which are refused.
-bool SubmitPlan::is_free_of_conflicts(const std::vector<Request>& requests, std::size_t begin, std::size_t end) {
-    if (end - begin <= few) return false;
-    std::vector<std::uint32_t> writers;
-    for (std::size_t i = begin; i < end; ++i)
-        if (writes(requests[order_[i]].kind)) writers.push_back(order_[i]);
-    for (const std::uint32_t i : writers)
-        if (requests[i].memory != requests[writers.front()].memory) return false;
-    const std::size_t rank = requests[writers.front()].layout->rank();
-    const graph::BoxIndex written(rank, writers.size(),
-                                  [&](std::size_t i) -> const Box& { return requests[writers[i]].region; });
-    std::size_t first = 0, second = 0;
-    if (written.find_overlap(&first, &second, &num_compared_)) return false;
-    bool is_free = true;
-    for (std::size_t i = begin; i < end && is_free; ++i) {
-        const Request& r = requests[order_[i]];
-        if (writes(r.kind)) continue;
-        written.each_that_meets(r.region, [&](std::size_t) { return is_free = false; }, &num_compared_);
+/// Of requests of one array, all of which write. A conflict is named by comparing each with each.
+bool SubmitPlan::check_writers(const std::vector<Request>& requests, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+        for (std::size_t j = i + 1; j < end; ++j) {
+            const Request& a = requests[order_[i]];
+            const Request& b = requests[order_[j]];
+            ++num_compared_;
+            if (!graph::overlaps(a.region, b.region, a.layout->rank())) continue;
+            // Which pair is refused must not depend on where histories lie in memory: the lowest positions of all.
+            if (refusal_.reason != Reason::none &&
+                std::pair(refusal_.first, refusal_.second) < std::pair(order_[i], order_[j]))
+                return false;
+            refusal_.region = graph::intersection(a.region, b.region);
+            return refuse(Reason::conflict, order_[i], order_[j]);
+        }
     }
-    return is_free;
+    return true;
 }
 
 bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
+    refusal_.reason = Reason::none;
     order_.clear();
-    for (std::size_t i = 0; i < requests.size(); ++i)
-        if (used_[i] != nullptr) order_.push_back(static_cast<std::uint32_t>(i));
+    for (std::uint32_t i = 0; i < requests.size(); ++i)
+        if (!requests[i].empty) order_.push_back(i);
+    // Array by array, those that write before those that read.
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-        return used_[a] != used_[b] ? std::less<const graph::ChunkHistory*>()(used_[a], used_[b]) : a < b;
+        if (requests[a].histories != requests[b].histories)
+            return std::less<const graph::ChunkHistory*>()(requests[a].histories, requests[b].histories);
+        const bool a_reads = !writes(requests[a].kind), b_reads = !writes(requests[b].kind);
+        return a_reads != b_reads ? b_reads : a < b;
     });
-    // Which pair is refused must not depend on where histories lie in memory: the lowest positions of all chunks.
-    using Pair = std::pair<std::uint32_t, std::uint32_t>;
-    constexpr Pair none(~std::uint32_t{0}, 0);
-    Pair refused = none;
-    const auto check_chunk = [&](std::size_t begin, std::size_t end) {
-        for (std::size_t i = begin; i < end && order_[i] < refused.first; ++i) {
-            for (std::size_t j = i + 1; j < end; ++j) {
-                if (check_pair(requests, order_[i], order_[j])) continue;
-                refused = {order_[i], order_[j]};
-                return;
-            }
-        }
-    };
     for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
-        bool any_write = false;
-        for (end = begin; end < order_.size() && used_[order_[begin]] == used_[order_[end]]; ++end)
-            any_write = any_write || writes(requests[order_[end]].kind);
-        if (any_write && !is_free_of_conflicts(requests, begin, end)) check_chunk(begin, end);
+        const auto of_array = [&](std::size_t i) {
+            return i < order_.size() && requests[order_[i]].histories == requests[order_[begin]].histories;
+        };
+        for (end = begin; of_array(end) && writes(requests[order_[end]].kind);) ++end;
+        const std::size_t readers = end;
+        while (of_array(end)) ++end;
+        if (begin == readers) continue;
+        const std::size_t rank = requests[order_[begin]].layout->rank();
+        const graph::BoxIndex written(rank, readers - begin,
+                                      [&](std::size_t i) -> const Box& { return requests[order_[begin + i]].region; });
+        std::size_t first = 0, second = 0;
+        if (written.find_overlap(&first, &second, &num_compared_)) {
+            check_writers(requests, begin, readers);
+            continue;
+        }
+        for (std::size_t i = readers; i < end; ++i) {
+            if (needs_[order_[i]].form != Form::in_place) continue;
+            bool is_written = false;
+            written.each_that_meets(
+                requests[order_[i]].region,
+                [&](std::size_t w) {
+                    is_written = needs_[order_[begin + w]].form == Form::in_place;
+                    return !is_written;
+                },
+                &num_compared_);
+            if (is_written) use_temporary(requests, order_[i]);
+        }
     }
-    return refused == none || check_pair(requests, refused.first, refused.second);
+    return refusal_.reason == Reason::none;
+}
+
+// -------------------------------------------------------------------------------------------------------- temporaries
+
+namespace {
+
+/// What tasks may share: a region of an array in one memory.
+struct SameRegion {
+    const std::vector<Request>& requests;
+    bool operator()(std::uint32_t a, std::uint32_t b) const noexcept {
+        const Request& x = requests[a];
+        const Request& y = requests[b];
+        return x.histories == y.histories && x.memory == y.memory && graph::equal(x.region, y.region);
+    }
+};
+
+struct RegionHash {
+    const std::vector<Request>& requests;
+    std::size_t operator()(std::uint32_t i) const noexcept {
+        const Request& r = requests[i];
+        std::size_t h = std::hash<const void*>()(r.histories) ^ r.memory.index();
+        for (std::size_t k = 0; k < r.layout->rank(); ++k)
+            for (const std::int64_t x : {r.region.begin[k], r.region.end[k]})
+                h = (h ^ static_cast<std::size_t>(x)) * 0x9e3779b97f4a7c15ull;
+        return h ^ h >> 29;
+    }
+};
+
+}  // namespace
+
+/// In the order of the requests, and each region that is only read once for each memory.
+void SubmitPlan::share_temporaries(const std::vector<Request>& requests) {
+    std::unordered_map<std::uint32_t, std::uint32_t, RegionHash, SameRegion> shared(
+        2 * temporaries_.size(), RegionHash{requests}, SameRegion{requests});
+    std::vector<Temporary> kept;
+    kept.reserve(temporaries_.size());
+    for (std::uint32_t i = 0; i < requests.size(); ++i) {
+        Need& need = needs_[i];
+        if (need.form != Form::temporary) continue;
+        const Temporary& t = temporaries_[need.temporary];
+        const auto number = static_cast<std::uint32_t>(kept.size());
+        if (!t.is_written) {
+            const auto [at, is_new] = shared.try_emplace(i, number);
+            need.temporary = at->second;
+            if (!is_new) continue;
+        }
+        kept.push_back(t);
+        need.temporary = number;
+    }
+    temporaries_.swap(kept);
+}
+
+bool SubmitPlan::describe_temporary(const std::vector<Request>& requests, std::uint32_t request,
+                                    std::size_t task_begin) {
+    const Request& r = requests[request];
+    const Temporary& t = temporaries_[needs_[request].temporary];
+    if (r.kind == AccessKind::read && t.request == request) {
+        for (const Piece* p = pieces(t); p != pieces(t) + t.num_pieces; ++p) {
+            if (r.histories[p->chunk].covers(p->box, &refusal_.region)) continue;
+            refusal_.region = graph::intersection(refusal_.region, p->box);
+            return refuse(Reason::unwritten, request);
+        }
+    }
+    std::size_t first = task_begin;
+    while (needs_[first].form != Form::temporary || needs_[first].temporary != needs_[request].temporary) ++first;
+    Need& need = needs_[first];
+    need.first_of_chunk = true;
+    need.needs_content = t.is_filled;
+    need.writes_chunk = need.replaces_chunk = t.is_written;
+    return true;
 }
 
 bool SubmitPlan::describe(const std::vector<Request>& requests) {
@@ -166,7 +322,12 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const Request& r = requests[i];
         if (r.task != requests[task_begin].task) task_begin = i;
-        if (used[i] == nullptr) continue;
+        if (used[i] == nullptr) {
+            if (needs_[i].form == Form::temporary &&
+                !describe_temporary(requests, static_cast<std::uint32_t>(i), task_begin))
+                return false;
+            continue;
+        }
         std::size_t j = task_begin;
         while (used[j] != used[i]) ++j;
         const Need& need = needs_[i];

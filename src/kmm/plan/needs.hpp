@@ -31,36 +31,54 @@ struct Request {
     memory::MemoryIndex memory;  ///< that the task runs in
 };
 
-/// How a need is met. Where one has several forms (gathered from chunks, a snapshot, a private copy that is reduced
-/// later), they are decided between when the task is issued, because only then is free space known.
+/// How a need is met.
 enum class Form : std::uint8_t {
-    nothing,   ///< an empty region
-    in_place,  ///< the region lies in one chunk, and the task works on that chunk
+    nothing,    ///< an empty region
+    in_place,   ///< the region lies in one chunk, and the task works on that chunk
+    temporary,  ///< the task works on a copy of the region, in memory of its own: see Temporary
 };
 
 /// What one access needs.
 struct Need {
-    std::size_t offset = 0;   ///< in_place: of the region's first element from the chunk's, in elements
-    std::uint32_t chunk = 0;  ///< in_place: which one
+    std::size_t offset = 0;       ///< in_place: of the region's first element from the chunk's, in elements
+    std::uint32_t chunk = 0;      ///< in_place: which one
+    std::uint32_t temporary = 0;  ///< temporary: which one
     Form form = Form::nothing;
-    bool whole_chunk = false;     ///< the region is the chunk
-    bool first_of_chunk = false;  ///< no earlier access of the task needs the same chunk
-    // Valid where first_of_chunk, and then for all accesses of the task to the chunk:
-    bool needs_content = false;   ///< what the chunk holds must be there before the task runs
-    bool writes_chunk = false;    ///< some access writes the chunk
+    bool whole_chunk = false;     ///< in_place: the region is the chunk
+    bool first_of_chunk = false;  ///< no earlier access of the task needs the same chunk, or the same temporary
+    // Valid where first_of_chunk, and then for all accesses of the task to the chunk or temporary:
+    bool needs_content = false;   ///< what it holds must be there before the task runs
+    bool writes_chunk = false;    ///< some access writes it
     bool replaces_chunk = false;  ///< some access writes all of it, so that whatever used it came before
+};
+
+/// The part of a temporary that lies in one chunk.
+struct Piece {
+    std::uint32_t chunk = 0;
+    Box box;
+    memory::MemoryIndex memory;  ///< where it is written back; all tasks of a submit write a chunk in one memory
+};
+
+/// Memory for one region beside the chunks. A task reads it where the region crosses chunks (a gather), or where a
+/// task of the same submit writes there (a snapshot); it writes it where the region crosses chunks, or where other
+/// tasks of the submit write the chunk in another memory. What is read is shared by all tasks of the submit that read
+/// the same region in the same memory.
+struct Temporary {
+    std::uint32_t request = 0;  ///< the first one that uses it: its region, array, memory
+    std::uint32_t first_piece = 0;
+    std::uint32_t num_pieces = 0;
+    bool is_filled = false;    ///< with what the pieces hold before the submit
+    bool is_written = false;   ///< written back into the pieces after the task
+    bool is_snapshot = false;  ///< its region lies in one chunk, which the submit writes
 };
 
 /// Why a submit cannot be planned.
 struct Refusal {
     enum class Reason : std::uint8_t {
         none,
-        crosses_chunks,    ///< `region` of request `first` lies in no single chunk
-        conflict,          ///< requests `first` and `second` both write `region`
-        reads_own_write,   ///< request `first` reads `region`, which request `second` writes
-        several_memories,  ///< `first` and `second` write parts of one chunk from different memories
-        unwritten,         ///< request `first` reads `region`, which was never written
-        gap,               ///< no request writes `region` of an array whose first write this is
+        conflict,   ///< requests `first` and `second` both write `region`
+        unwritten,  ///< request `first` reads `region`, which was never written
+        gap,        ///< no request writes `region` of an array whose first write this is
     };
     Reason reason = Reason::none;
     std::uint32_t first = 0;  ///< positions in the list of requests
@@ -78,25 +96,39 @@ class SubmitPlan {
     bool first_write(const Box& array, const std::vector<Request>& requests,
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
     /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order
-    /// of `Refusal::Reason` (a pair's reasons count as one), and of these the one with the lowest positions.
-    /// O(n log n) for n requests where few regions of one chunk lie across a cut; naming a pair is O(n^2) for those of
-    /// one chunk.
+    /// of `Refusal::Reason`, and of these the one with the lowest positions. O(n log n) for n requests and pieces where
+    /// few regions of one array lie across a cut; naming a conflict is O(n^2) for those of one array.
     bool make(const std::vector<Request>& requests);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
     const std::vector<Need>& needs() const noexcept { return needs_; }
+    /// Likewise; in the order of the requests that use them first.
+    const std::vector<Temporary>& temporaries() const noexcept { return temporaries_; }
+    const Piece* pieces(const Temporary& t) const noexcept { return pieces_.data() + t.first_piece; }
     /// Valid after a call returned false and until the next one.
     const Refusal& refusal() const noexcept { return refusal_; }
     /// How many pairs of regions were compared so far, for tests.
     std::size_t num_compared() const noexcept { return num_compared_; }
 
   private:
-    bool find_chunks(const std::vector<Request>& requests);
+    /// A request that writes a chunk.
+    struct Write {
+        const graph::ChunkHistory* chunk = nullptr;
+        std::uint32_t request = 0;
+        std::uint32_t piece = none;  ///< of a region that crosses chunks
+    };
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+    void find_chunks(const std::vector<Request>& requests);
     bool check_pairs(const std::vector<Request>& requests);
+    bool check_each_with_each(const std::vector<Request>& requests);
     bool check_many_pairs(const std::vector<Request>& requests);
-    bool is_free_of_conflicts(const std::vector<Request>& requests, std::size_t begin, std::size_t end);
-    bool check_pair(const std::vector<Request>& requests, std::size_t first, std::size_t second);
+    bool check_writers(const std::vector<Request>& requests, std::size_t begin, std::size_t end);
+    void use_temporary(const std::vector<Request>& requests, std::uint32_t request);
+    void write_each_chunk_in_one_memory(const std::vector<Request>& requests);
+    void share_temporaries(const std::vector<Request>& requests);
     bool describe(const std::vector<Request>& requests);
+    bool describe_temporary(const std::vector<Request>& requests, std::uint32_t request, std::size_t task_begin);
     bool refuse(Refusal::Reason reason, std::size_t first, std::size_t second = 0) noexcept {
         refusal_.reason = reason;
         refusal_.first = static_cast<std::uint32_t>(first);
@@ -106,8 +138,14 @@ class SubmitPlan {
 
     std::vector<Need> needs_;
     std::vector<const graph::ChunkHistory*> used_;  ///< of each request's chunk, null for none: tells chunks apart
+    std::vector<Temporary> temporaries_;
+    std::vector<Piece> pieces_;
     std::vector<std::uint32_t> order_;
+    std::vector<Write> writes_;
+    std::vector<std::size_t> found_;
     bool any_write_ = false;
+    bool any_crossing_ = false;      ///< some region lies in no single chunk
+    bool several_memories_ = false;  ///< requests write from different memories
     std::size_t num_compared_ = 0;
     Refusal refusal_;
 };

@@ -13,6 +13,15 @@ graph::TaskNumber Batch::add_helper(Task& record, TaskNumber made_for) {
     return number;
 }
 
+graph::TaskNumber Batch::add_helper_ahead(Task& record, TaskNumber made_for) {
+    graph::room_for_one_more(ahead_);
+    books_->table().reserve_helper();
+    const TaskNumber number = books_->table().add_helper(&record);
+    record.made_for = made_for;
+    ahead_.push_back(&record);
+    return number;
+}
+
 graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
     Task* record = nullptr;
     try {

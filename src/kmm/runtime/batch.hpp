@@ -57,7 +57,7 @@ class Batch : public graph::Past {
     ~Batch() { drop(); }
     /// Records that were not published go back.
     void drop() noexcept {
-        for (graph::TaskList* const list : {&tasks_, &helpers_}) {
+        for (graph::TaskList* const list : {&ahead_, &tasks_, &helpers_}) {
             for (Task* t : *list) books_->pool().give(t);
             list->clear();
         }
@@ -68,9 +68,17 @@ class Batch : public graph::Past {
         graph::room_for_one_more(helpers_);
         books_->table().reserve_helper();
     }
-    /// In `connect`: a join without a place in the order, whose first successor is `made_for`. Takes the record and
+    /// The same for so many, each ahead or not.
+    void reserve_helpers(std::size_t count) {
+        ahead_.reserve(count);
+        helpers_.reserve(helpers_.size() + count);
+        books_->table().reserve_helpers(count);
+    }
+    /// In `connect`: a task without a place in the order, whose first successor is `made_for`. Takes the record and
     /// returns its number. Without room it throws std::bad_alloc, and has done nothing.
     TaskNumber add_helper(Task& record, TaskNumber made_for);
+    /// The same of one that the scheduler must know before any task of the batch: it reads what these replace.
+    TaskNumber add_helper_ahead(Task& record, TaskNumber made_for);
     /// Which task `connect` is at: joins of readers are made for it.
     void connects(TaskNumber task) noexcept { connecting_ = task; }
     /// graph::Past.
@@ -94,7 +102,8 @@ class Batch : public graph::Past {
     const bool closes_;
     TaskBooks* books_;
     graph::TaskList tasks_;
-    graph::TaskList helpers_;
+    graph::TaskList ahead_;    ///< helpers that are published before the tasks
+    graph::TaskList helpers_;  ///< the others
     TaskNumber first_ = 0;
     std::size_t num_tasks_ = 0;
     TaskNumber connecting_ = 0;

@@ -120,7 +120,8 @@ bool GivingUp::is_over(Task& task) noexcept {
 bool GivingUp::may_run(const Task& task) const noexcept {
     const Custody custody = task.custody.load(std::memory_order_acquire);
     if (custody == Custody::scheduler) return false;
-    const bool on_host = task.kind == graph::TaskKind::host;
+    const bool on_host = task.kind == graph::TaskKind::host ||
+                         (task.kind == graph::TaskKind::transfer && task.lane == graph::LaneId::none);
     if (custody == Custody::given_away) {
         const TaskState state = task.state.load(std::memory_order_relaxed);
         if (state != TaskState::launching && state != TaskState::issued) return false;  // its end was read

@@ -19,6 +19,7 @@ trace::TaskKind kind_of(const graph::Task& task) noexcept {
     case graph::TaskKind::join: return task.is_barrier ? trace::TaskKind::barrier : trace::TaskKind::join;
     case graph::TaskKind::host: return trace::TaskKind::host;
     case graph::TaskKind::device_function: return trace::TaskKind::function;
+    case graph::TaskKind::transfer: return trace::TaskKind::transfer;
     case graph::TaskKind::kernel: break;
     }
     return trace::TaskKind::kernel;
@@ -72,6 +73,13 @@ trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
         use.writes_chunk = a.writes_chunk;
         use.replaces_chunk = a.replaces_chunk;
         use.region = requests != nullptr ? requests[i].region : a.chunk->array->boxes[a.chunk->index];
+        use.anywhere = a.anywhere;
+    }
+    if (task.kind != graph::TaskKind::transfer) return told;
+    // Of a gather each box is the part of one source, of a write-back that of the destination as well.
+    for (const graph::BoxTransfer& box : task.boxes) {
+        told.uses[box.source].region = box.box;
+        if (task.boxes.size() == 1) told.uses[box.destination].region = box.box;
     }
     return told;
 }
@@ -93,11 +101,13 @@ std::string file_name(const std::string& pattern, std::uint16_t runtime) {
 
 }  // namespace
 
-void Listeners::tell_submitted(const graph::TaskList& tasks, const graph::TaskList& helpers,
-                               const plan::Request* requests, std::int64_t begin_ns) noexcept {
+void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskList& tasks,
+                               const graph::TaskList& helpers, const plan::Request* requests,
+                               std::int64_t begin_ns) noexcept {
     trace::Sink* const sink = emitter_.sink();
     if (sink == nullptr) return;
     try {
+        for (const graph::Task* t : ahead) sink->submitted(told_of(*t, nullptr));
         for (const graph::Task* t : tasks) {
             sink->submitted(told_of(*t, requests));
             if (requests != nullptr) requests += t->accesses.size();
@@ -129,6 +139,7 @@ void Listeners::tell_bound(const memory::Array& data, const Box& box, bool is_na
         told.element_bytes = data.element_bytes;
         told.box = box;
         told.chunks = data.boxes;
+        told.num_pieces = data.num_pieces;
         sink->bound(told);
     } catch (const std::bad_alloc&) {
         // It is called by its number.

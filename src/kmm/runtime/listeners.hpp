@@ -28,8 +28,9 @@ class Listeners {
     bool any() const noexcept { return emitter_.sink() != nullptr; }
     /// `requests` are one for each access of `tasks`, in their order, or null; at `begin_ns` their submit began, if not
     /// 0. Before anybody can run them, and forget their names.
-    void tell_submitted(const graph::TaskList& tasks, const graph::TaskList& helpers, const plan::Request* requests,
-                        std::int64_t begin_ns) noexcept;
+    /// `ahead` and `helpers` are told before and behind the tasks.
+    void tell_submitted(const graph::TaskList& ahead, const graph::TaskList& tasks, const graph::TaskList& helpers,
+                        const plan::Request* requests, std::int64_t begin_ns) noexcept;
     /// An array has become the runtime's.
     void tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept;
     void tell_named(const memory::Array& data, const std::string& name) noexcept;

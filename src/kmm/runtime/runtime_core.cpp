@@ -137,6 +137,7 @@ bool RuntimeCore::commit(Batch& batch) {
         try {
             batch.connect();
         } catch (const std::bad_alloc&) {
+            turns_.lose(batch.ahead_);
             turns_.lose(batch.helpers_);
             turns_.lose(batch.tasks_);
             throw;
@@ -150,9 +151,10 @@ bool RuntimeCore::commit(Batch& batch) {
 /// Returns whether nothing was pending.
 bool RuntimeCore::publish(Batch& batch) noexcept {
     if (listeners_.any()) [[unlikely]]
-        listeners_.tell_submitted(batch.tasks_, batch.helpers_, batch.requests(), batch.begin_ns());
-    const std::uint64_t before = books_.unfinished().add(batch.tasks_.size() + batch.helpers_.size());
-    turns_.publish(batch.tasks_, batch.helpers_);
+        listeners_.tell_submitted(batch.ahead_, batch.tasks_, batch.helpers_, batch.requests(), batch.begin_ns());
+    const std::uint64_t before =
+        books_.unfinished().add(batch.ahead_.size() + batch.tasks_.size() + batch.helpers_.size());
+    turns_.publish(batch.ahead_, batch.tasks_, batch.helpers_);
     return before == 0;
 }
 

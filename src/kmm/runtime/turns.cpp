@@ -228,14 +228,15 @@ void SchedulerTurns::handle(Message& m) {
 
 // ---------------------------------------------------------------------------------------------------- the program
 
-void SchedulerTurns::publish(graph::TaskList& tasks, graph::TaskList& joins) noexcept {
+void SchedulerTurns::publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept {
     try {
-        message_queue_.push(tasks, joins);
+        message_queue_.push(ahead, tasks, behind);
     } catch (const std::bad_alloc&) {
         lost();
     }
+    ahead.clear();
     tasks.clear();
-    joins.clear();
+    behind.clear();
 }
 
 void SchedulerTurns::lose(graph::TaskList& tasks) noexcept {

@@ -40,7 +40,7 @@ class SchedulerTurns final : public engine::Mailbox {
 
     /// Tasks and joins that have taken their places, in the order of their numbers; with the order lock held. Empties
     /// both.
-    void publish(graph::TaskList& tasks, graph::TaskList& joins) noexcept;
+    void publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept;
     /// They took places and cannot be published: the runtime gives up. Those without a number stay in the list.
     void lose(graph::TaskList& tasks) noexcept;
     /// Sees to it that somebody takes the baton, this thread once at most if `may_take_turn`. After `publish`, without

@@ -4,6 +4,52 @@
 
 namespace kmm::schedule {
 
+BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept {
+    BoxMove move;
+    if (task.addresses[box.source] == nullptr) return move;  // nothing was ever there
+    move.source = static_cast<const std::byte*>(task.addresses[box.source]) + box.source_offset_bytes;
+    move.destination = static_cast<std::byte*>(task.addresses[box.destination]) + box.destination_offset_bytes;
+    move.run_bytes = box.run_bytes;
+    move.num_axes = box.num_axes;
+    std::copy_n(box.counts, box.num_axes, move.counts);
+    std::copy_n(box.source_steps, box.num_axes, move.source_steps);
+    std::copy_n(box.destination_steps, box.num_axes, move.destination_steps);
+    return move;
+}
+
+namespace {
+
+void move_on_host(const BoxMove& move) noexcept {
+    auto* to = static_cast<std::byte*>(move.destination);
+    const auto* from = static_cast<const std::byte*>(move.source);
+    std::int64_t index[BoxMove::max_axes] = {};
+    for (;;) {
+        std::memcpy(to, from, move.run_bytes);
+        std::uint32_t k = move.num_axes;
+        while (k > 0) {
+            --k;
+            to += move.destination_steps[k];
+            from += move.source_steps[k];
+            if (++index[k] < move.counts[k]) break;
+            to -= move.destination_steps[k] * move.counts[k];
+            from -= move.source_steps[k] * move.counts[k];
+            index[k] = 0;
+            if (k == 0) return;
+        }
+        if (move.num_axes == 0) return;
+    }
+}
+
+}  // namespace
+
+void run_transfer(void* payload, detail::TaskContext&) {
+    const graph::Task& task = *static_cast<const graph::Task*>(payload);
+    for (const graph::BoxTransfer& box : task.boxes) {
+        const BoxMove move = move_of(task, box);
+        if (move.source != nullptr) move_on_host(move);
+    }
+}
+
 Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept {
     const graph::Access& access = task.accesses[unset.access];
     Fill fill;

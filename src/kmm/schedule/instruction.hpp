@@ -10,10 +10,19 @@
 #include <cstring>
 #include <span>
 
+#include "driver/driver.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 
 namespace kmm::schedule {
+
+using driver::BoxMove;
+
+/// A box of a transfer whose task has addresses.
+BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept;
+
+/// A transfer inside the host's memory, as a task's function; `payload` is the task.
+void run_transfer(void* payload, detail::TaskContext& context);
 
 /// Debug mode: memory that is filled with a pattern before a kernel runs (engine/debug_pattern.hpp).
 struct Fill {
@@ -31,6 +40,7 @@ struct Instruction {
     enum class Op : std::uint8_t {
         kernel,  ///< launch `kernel`
         copy,    ///< `bytes` from `source` to `destination`
+        move,    ///< `moves`, between chunks of several memories
         watch,   ///< nothing to do: report when `position`, which another thread put there, is done
     };
     Op op = Op::kernel;
@@ -51,6 +61,9 @@ struct Instruction {
     std::span<const graph::TaskNumber> needed_tasks;  ///< not settled when it was issued: a failure there skips it
     std::span<const Fill> fills;
     const graph::SubmitInfo* info = nullptr;  ///< for names; valid until the task is settled
+
+    // ---- of a move: `from`, `to`, `bytes` too
+    std::span<const BoxMove> moves;
 
     // ---- of a copy
     memory::Chunk* chunk = nullptr;
@@ -74,10 +87,12 @@ class InstructionList {
         const std::size_t fences = fences_.size();
         const std::size_t tasks = tasks_.size();
         const std::size_t fills = fills_.size();
+        const std::size_t moves = moves_.size();
         try {
             append(fences_, instruction.waits);
             append(tasks_, instruction.needed_tasks);
             append(fills_, instruction.fills);
+            append(moves_, instruction.moves);
             append(parameters_, instruction.parameters);
             parameters_.resize(aligned(parameters_.size()));
             instructions_.push_back(instruction);
@@ -86,6 +101,7 @@ class InstructionList {
             fences_.resize(fences);
             tasks_.resize(tasks);
             fills_.resize(fills);
+            moves_.resize(moves);
             throw;
         }
     }
@@ -98,11 +114,13 @@ class InstructionList {
         reserve(fences_, other.fences_.size());
         reserve(tasks_, other.tasks_.size());
         reserve(fills_, other.fills_.size());
+        reserve(moves_, other.moves_.size());
         append(instructions_, std::span<const Instruction>(other.instructions_));
         append(parameters_, std::span<const std::byte>(other.parameters_));
         append(fences_, std::span<const graph::Fence>(other.fences_));
         append(tasks_, std::span<const graph::TaskNumber>(other.tasks_));
         append(fills_, std::span<const Fill>(other.fills_));
+        append(moves_, std::span<const BoxMove>(other.moves_));
         other.clear();
     }
     void swap(InstructionList& other) noexcept {
@@ -111,6 +129,7 @@ class InstructionList {
         fences_.swap(other.fences_);
         tasks_.swap(other.tasks_);
         fills_.swap(other.fills_);
+        moves_.swap(other.moves_);
         std::swap(first_, other.first_);
     }
     void clear() noexcept {
@@ -120,6 +139,7 @@ class InstructionList {
         fences_.clear();
         tasks_.clear();
         fills_.clear();
+        moves_.clear();
     }
     /// Calls `f(const Instruction&)` for each, in order; spans are valid until the list is changed.
     template<typename F> void for_each(F&& f) {
@@ -138,7 +158,7 @@ class InstructionList {
   private:
     /// Where the next instruction and what it points to are.
     struct Place {
-        std::size_t instruction = 0, parameter = 0, fence = 0, task = 0, fill = 0;
+        std::size_t instruction = 0, parameter = 0, fence = 0, task = 0, fill = 0, move = 0;
     };
     const Instruction& look_at(Place& at) noexcept {
         Instruction& i = instructions_[at.instruction++];
@@ -146,10 +166,12 @@ class InstructionList {
         i.waits = {fences_.data() + at.fence, i.waits.size()};
         i.needed_tasks = {tasks_.data() + at.task, i.needed_tasks.size()};
         i.fills = {fills_.data() + at.fill, i.fills.size()};
+        i.moves = {moves_.data() + at.move, i.moves.size()};
         at.parameter += aligned(i.parameters.size());
         at.fence += i.waits.size();
         at.task += i.needed_tasks.size();
         at.fill += i.fills.size();
+        at.move += i.moves.size();
         return i;
     }
     void forget_consumed() noexcept {
@@ -158,6 +180,7 @@ class InstructionList {
         erase_first(fences_, first_.fence);
         erase_first(tasks_, first_.task);
         erase_first(fills_, first_.fill);
+        erase_first(moves_, first_.move);
         first_ = {};
     }
     template<typename T> static void erase_first(graph::Vector<T>& v, std::size_t count) noexcept {
@@ -178,6 +201,7 @@ class InstructionList {
     graph::Vector<graph::Fence> fences_;
     graph::Vector<graph::TaskNumber> tasks_;
     graph::Vector<Fill> fills_;
+    graph::Vector<BoxMove> moves_;
     Place first_;  ///< what is before it was consumed
 };
 

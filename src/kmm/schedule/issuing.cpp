@@ -58,6 +58,7 @@ void Scheduler::try_issue(Task& task) {
     case TaskKind::kernel: issue_kernel(task); break;
     case TaskKind::device_function: issue_launch(task); break;
     case TaskKind::host: issue_host(task); break;
+    case TaskKind::transfer: issue_transfer(task); break;
     case TaskKind::join: break;
     }
 }
@@ -191,6 +192,90 @@ void Scheduler::issue_host(Task& task) {
     start_when_passed(task);
 }
 
+/// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
+void Scheduler::issue_transfer(Task& task) {
+    MemoryIndex from = task.memory;
+    for (const Access& a : task.accesses) {
+        if (!a.anywhere) continue;
+        const bool is_better = task.memory.is_host() ? from.is_host() : a.memory.is_host() || from == task.memory;
+        if (is_better) from = a.memory;
+    }
+    if (from.is_host() && task.memory.is_host()) return issue_transfer_on_host(task);
+    const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
+    const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
+    Lane& l = lanes_[index_of(id)];
+    const Fence fence{id, ++progress_[index_of(id)].issued};
+    task.lane = id;
+    task.position = fence.position;
+    task.completion.clear();
+    task.completion.add(fence);
+    list_open_predecessors(task);
+    list_fills(task);
+    instruction_waits_.clear();
+    for (const Fence& f : task.waits)
+        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
+    moves_.clear();
+    std::size_t bytes = 0;
+    for (const graph::BoxTransfer& box : task.boxes) {
+        moves_.push_back(move_of(task, box));
+        bytes += box.size_bytes();
+    }
+    Instruction instruction;
+    instruction.op = Instruction::Op::move;
+    instruction.lane = id;
+    instruction.position = fence.position;
+    instruction.waits = instruction_waits_.view();
+    instruction.task = task.number;
+    instruction.needed_tasks = task.open_data_predecessors;
+    instruction.fills = fills_;
+    instruction.info = task.info.get();
+    instruction.moves = moves_;
+    instruction.from = from;
+    instruction.to = task.memory;
+    instruction.bytes = bytes;
+    residency_.issued(task, fence);
+    l.in_flight.push_back({fence.position, &task, nullptr, bytes});
+    l.bytes_in_flight += bytes;
+    task.state.store(TaskState::issued, std::memory_order_relaxed);
+    count_transfer(task, device);
+    if (task.memory.is_device()) queues_[task.memory].fetched_bytes += bytes;
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::move,
+                 .lane = id,
+                 .from = from,
+                 .to = task.memory,
+                 .position = fence.position,
+                 .task = task.number,
+                 .bytes = bytes},
+                &instruction_waits_);
+    outbox_.instruct(device, instruction);
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+    announce(task);
+}
+
+void Scheduler::issue_transfer_on_host(Task& task) {
+    task.body = {run_transfer, nullptr};
+    task.payload = &task;
+    count_transfer(task, 0);
+    issue_host(task);
+}
+
+/// What goes over a link is counted there, all of it as what it is for.
+void Scheduler::count_transfer(const Task& task, std::uint32_t device) noexcept {
+    for (const graph::BoxTransfer& box : task.boxes) {
+        const MemoryIndex from = task.accesses[box.source].memory;
+        const std::size_t bytes = box.size_bytes();
+        if (task.accesses[box.destination].chunk->array->is_temporary())
+            (task.for_snapshot ? counters_.snapshot_bytes : counters_.gathered_bytes) += bytes;
+        if (from == task.memory) continue;
+        const auto link = static_cast<std::size_t>(memory::Tiers::link(from, task.memory));
+        for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
+            ++c->copies[link];
+            c->bytes[link] += bytes;
+        }
+    }
+}
+
 /// No thread waits for the fences: the lanes tell when they pass.
 void Scheduler::start_when_passed(Task& task) {
     for (const Fence& f : task.waits) {
@@ -271,10 +356,10 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
     while (!l.in_flight.empty() && l.in_flight.front().position <= completed) {
         const InFlight done = l.in_flight.front();
         l.in_flight.pop_front();
+        l.bytes_in_flight -= done.bytes;
         if (done.task != nullptr) {
             executed(*done.task);
         } else {
-            l.bytes_in_flight -= done.bytes;
             --in_flight_;
             drop_user(*done.chunk->array, 1);
         }

@@ -105,7 +105,7 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
         residency_.awaited(memory, address, bytes, sealed);
         // The oldest, before tasks that need less take it away.
         const auto oldest = std::min_element(tasks.begin(), tasks.end(),
-                                             [](const Task* a, const Task* b) { return a->number < b->number; });
+                                             [](const Task* a, const Task* b) { return a->place() < b->place(); });
         if (oldest != tasks.end()) {
             Task* const first = *oldest;
             tasks.erase(oldest);
@@ -135,7 +135,7 @@ bool Scheduler::fail_stuck_task() {
         if (q.waits) continue;
         num_steps_ += q.blocked.size();
         for (Task* t : q.blocked)
-            if (first == nullptr || t->number < first->number) first = t;
+            if (first == nullptr || t->place() < first->place()) first = t;
     }
     if (first == nullptr) return false;
     auto& blocked = queues_[first->memory].blocked;

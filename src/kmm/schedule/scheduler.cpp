@@ -74,7 +74,10 @@ void Scheduler::make_ready(Task& task) {
 void Scheduler::enqueue(Task& task) {
     Queue& q = queues_[task.memory];
     task.missing_bytes = residency_.missing_bytes(task);
-    if (options_.debug) return;  // which one is next does not depend on what it misses
+    if (options_.debug) {  // which one is next does not depend on what it misses
+        if (graph::is_helper(task.number)) ready_helpers_.insert({task.place(), &task});
+        return;
+    }
     if (task.missing_bytes == 0) {
         task.in_resident_queue = true;
         q.resident.push_back(&task);
@@ -83,20 +86,23 @@ void Scheduler::enqueue(Task& task) {
     task.in_fetch_queue = true;
     memory::ReadyUse* uses = nullptr;
     for (Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
+        if (a.chunk == nullptr || !a.first_of_chunk || a.anywhere) continue;
         memory::ReadyUse& use = ready_uses_.take();
         use.task = &task;
         use.next_of_task = uses;
         uses = &use;
         a.chunk->replicas[task.memory].ready.push_back(use);
     }
-    q.fetch.insert({task.missing_bytes, task.number, &task, uses});
-    q.by_age.insert({task.number, &task});
+    FetchEntry entry = FetchEntry::key_of(task);
+    entry.task = &task;
+    entry.uses = uses;
+    q.fetch.insert(entry);
+    q.by_age.insert({task.place(), &task});
 }
 
 void Scheduler::leave_fetch(Task& task) {
     Queue& q = queues_[task.memory];
-    const auto entry = q.fetch.find({task.missing_bytes, task.number});
+    const auto entry = q.fetch.find(FetchEntry::key_of(task));
     for (memory::ReadyUse* use = entry->uses; use != nullptr;) {
         memory::ReadyUse* const next = use->next_of_task;
         use->list->erase(*use);
@@ -104,7 +110,7 @@ void Scheduler::leave_fetch(Task& task) {
         use = next;
     }
     q.fetch.erase(entry);
-    q.by_age.erase({task.number, &task});
+    q.by_age.erase({task.place(), &task});
     task.in_fetch_queue = false;
 }
 
@@ -123,7 +129,7 @@ void Scheduler::rekey() {
             continue;
         }
         Queue& q = queues_[t.memory];
-        auto entry = q.fetch.extract({t.missing_bytes, t.number});
+        auto entry = q.fetch.extract(FetchEntry::key_of(t));
         entry.value().missing_bytes = t.missing_bytes = missing;
         q.fetch.insert(std::move(entry));
     }
@@ -204,6 +210,11 @@ void Scheduler::dispatch_in_order() {
     for (const Queue& q : queues_)
         if (q.in_flight != 0) return;
     const TaskNumber next = table_.settled_up_to() + 1;
+    if (const auto helper = ready_helpers_.begin(); helper != ready_helpers_.end() && helper->first <= next) {
+        Task& first = *helper->second;
+        ready_helpers_.erase(helper);
+        return try_issue(first);
+    }
     Task* task = table_.find(next);
     if (task == nullptr || task->state.load(std::memory_order_relaxed) != TaskState::ready || task->blocked) return;
     try_issue(*task);

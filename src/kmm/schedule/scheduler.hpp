@@ -102,6 +102,7 @@ struct TransferCounters {
 
 struct SchedulerCounters {
     std::uint64_t submitted = 0, succeeded = 0, failed = 0, cancelled = 0, kernels = 0;
+    std::uint64_t gathered_bytes = 0, snapshot_bytes = 0;
     std::uint64_t memory_waits = 0;  ///< placements that had to wait
     std::uint64_t tasks_waited = 0;  ///< tasks with such a placement
     TransferCounters transfers;
@@ -201,14 +202,19 @@ class Scheduler final : private memory::Requests {
         TaskNumber number = 0;
         Task* task = nullptr;
         memory::ReadyUse* uses = nullptr;  ///< the first; by these it is told what changes
+        TaskNumber place = 0;
         friend bool operator<(const FetchEntry& a, const FetchEntry& b) noexcept {
-            return a.missing_bytes != b.missing_bytes ? a.missing_bytes < b.missing_bytes : a.number < b.number;
+            if (a.missing_bytes != b.missing_bytes) return a.missing_bytes < b.missing_bytes;
+            return a.place != b.place ? a.place < b.place : a.number < b.number;
+        }
+        static FetchEntry key_of(const Task& task) noexcept {
+            return {task.missing_bytes, task.number, nullptr, nullptr, task.place()};
         }
     };
     struct Queue {                     ///< ready tasks of one memory
         graph::Deque<Task*> resident;  ///< nothing is missing
         graph::Set<FetchEntry> fetch;
-        graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`
+        graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`, by place in the order
         graph::TaskList blocked;                          ///< had no memory; tried again when some may have become free
         /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that
         /// are blocked.
@@ -254,6 +260,9 @@ class Scheduler final : private memory::Requests {
     void cancel(Task& task);
     void issue_kernel(Task& task);
     void issue_host(Task& task);
+    void issue_transfer(Task& task);
+    void issue_transfer_on_host(Task& task);
+    void count_transfer(const Task& task, std::uint32_t device) noexcept;
     void executed(Task& task);
     void issue_launch(Task& task);
     void list_open_predecessors(Task& task);
@@ -294,8 +303,11 @@ class Scheduler final : private memory::Requests {
     KernelTimes kernel_times_;
     memory::PerMemory<Queue> queues_;
     graph::Vector<Step> steps_;
-    FenceSet instruction_waits_;  ///< of the instruction that is being made; keeps its memory
-    graph::Vector<Fill> fills_;   ///< likewise
+    FenceSet instruction_waits_;    ///< of the instruction that is being made; keeps its memory
+    graph::Vector<Fill> fills_;     ///< likewise
+    graph::Vector<BoxMove> moves_;  ///< likewise
+    /// Debug mode: helpers that are ready, by the place in the order that they stand at.
+    graph::Set<std::pair<TaskNumber, Task*>> ready_helpers_;
     graph::Deque<Task*> barriers_;
     graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
     memory::ReadyUsePool ready_uses_;

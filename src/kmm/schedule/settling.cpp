@@ -13,12 +13,13 @@ using graph::TaskState;
 
 void Scheduler::submit(Task& task) {
     ++unsettled_;
-    if (task.kind != TaskKind::join) ++counters_.submitted;
+    if (task.is_counted()) ++counters_.submitted;
     for (Access& a : task.accesses) {
         if (a.chunk == nullptr) continue;
-        ++a.chunk->array->users;
-        if (a.first_of_chunk)
-            residency_.add_next_use(*a.chunk, task.number, a.writes_chunk && a.replaces_chunk && !a.needs_content);
+        memory::Array& array = *a.chunk->array;
+        ++array.users;
+        if (array.is_temporary()) --array.uses_to_come;
+        if (a.first_of_chunk) residency_.add_next_use(*a.chunk, task.place(), a.owes_nothing());
     }
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
     table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
@@ -77,8 +78,9 @@ void Scheduler::check(Task& task) {
         return;
     }
     if (state != TaskState::waiting) return;
-    const bool free_to_go =
-        task.kind == TaskKind::host ? task.unsettled_predecessors == 0 : task.unissued_predecessors == 0;
+    // What the host itself does begins when it is known how everything before it has ended.
+    const bool on_host = task.kind == TaskKind::host || (task.kind == TaskKind::transfer && task.memory.is_host());
+    const bool free_to_go = on_host ? task.unsettled_predecessors == 0 : task.unissued_predecessors == 0;
     if (free_to_go) make_ready(task);
 }
 
@@ -121,7 +123,7 @@ void Scheduler::settle(Task& task) {
     task.announced = true;
     for (Access& a : task.accesses)
         if (a.chunk != nullptr) drop_user(*a.chunk->array, 1);
-    if (task.kind != TaskKind::join) {
+    if (task.is_counted()) {
         if (task.failure == nullptr)
             ++counters_.succeeded;
         else if (task.failure->root->number == task.number)
@@ -150,7 +152,8 @@ void Scheduler::settle_barriers() {
 void Scheduler::cancel(Task& task) {
     end_memory_wait(task);
     for (Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk) residency_.remove_next_use(*a.chunk, task.number);
+        if (a.chunk != nullptr && a.first_of_chunk)
+            residency_.remove_next_use(*a.chunk, task.place(), a.owes_nothing());
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     ++num_issued_;
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
@@ -221,7 +224,7 @@ void Scheduler::release(memory::Array& array) {
 
 void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
     array.users -= users;
-    if (array.users != 0 || !array.released) return;
+    if (!array.is_unused()) return;
     freed_arrays_.push_back(&array);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::array_freed, .array = array.number});

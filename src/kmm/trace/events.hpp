@@ -55,9 +55,10 @@ struct Array {
     std::size_t element_bytes = 0;
     detail::Box box;
     std::vector<detail::Box> chunks;  ///< boxes, by index
+    std::uint32_t num_pieces = 0;     ///< of a temporary, which no handle names: the chunks that its region meets
 };
 
-enum class TaskKind : std::uint8_t { join, barrier, host, function, kernel };
+enum class TaskKind : std::uint8_t { join, barrier, host, function, kernel, transfer };
 
 /// One access of a task.
 struct Use {
@@ -72,6 +73,7 @@ struct Use {
     bool needs_content = false;
     bool writes_chunk = false;
     bool replaces_chunk = false;
+    bool anywhere = false;  ///< read wherever the chunk is
 };
 
 struct Predecessor {
@@ -99,6 +101,7 @@ struct Task {
 enum class What : std::uint8_t {
     ready,        ///< task: may be issued as soon as there is memory for it
     copy,         ///< lane, position, array, chunk, from, to, bytes, task, fences: handed to a device's thread
+    move,         ///< lane, position, from, to, bytes, task, fences: a transfer was handed to a device's thread
     launch,       ///< lane, position, task, fences: a kernel was handed to a device's thread
     start,        ///< task, fences: its function was handed to a thread
     returned,     ///< lane, position, task: a device function returned; what it put on the lane ends there

@@ -9,7 +9,7 @@ namespace kmm::trace {
 
 namespace {
 
-constexpr std::string_view kind_names[] = {"join", "barrier", "host", "function", "kernel"};
+constexpr std::string_view kind_names[] = {"join", "barrier", "host", "function", "kernel", "transfer"};
 constexpr char access_letters[] = {'r', 'w', 'o'};
 
 }  // namespace
@@ -73,6 +73,7 @@ void RecordWriter::use(const Use& use) {
     if (use.needs_content) file_ << 'c';
     if (use.writes_chunk) file_ << 'w';
     if (use.replaces_chunk) file_ << 'x';
+    if (use.anywhere) file_ << 'a';
 }
 
 /// "7", and "h3" for the third helper.
@@ -111,6 +112,7 @@ void RecordWriter::bound(const Array& array, std::int64_t) noexcept {
             if (i > 0) file_ << ';';
             box(array.chunks[i], array.rank);
         }
+        if (array.num_pieces != 0) file_ << " temporary=" << std::uint64_t{array.num_pieces};
     });
     if (array.is_named) named(array.number, array.name, 0);
 }
@@ -168,7 +170,21 @@ void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fen
             file_ << '>';
             memory(e.to);
             file_ << " bytes=" << std::uint64_t{e.bytes};
-            if (e.task != 0) file_ << " for=" << e.task;
+            if (e.task != 0) file_ << " for=", task(e.task);
+            after(fences, num_fences);
+        });
+        break;
+    case What::move:
+        line([&] {
+            file_ << "move ";
+            place({e.lane, e.position});
+            file_ << ' ';
+            task(e.task);
+            file_ << ' ';
+            memory(e.from);
+            file_ << '>';
+            memory(e.to);
+            file_ << " bytes=" << std::uint64_t{e.bytes};
             after(fences, num_fences);
         });
         break;
@@ -182,7 +198,8 @@ void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fen
         break;
     case What::start:
         line([&] {
-            file_ << "start " << e.task;
+            file_ << "start ";
+            task(e.task);
             after(fences, num_fences);
         });
         break;
@@ -203,12 +220,19 @@ void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fen
         break;
     case What::settled:
         line([&] {
-            file_ << "settled " << e.task;
+            file_ << "settled ";
+            task(e.task);
             if (!e.flag && e.other == e.task) file_ << " failed";
             if (!e.flag && e.other != e.task) file_ << " cancelled=" << e.other;
         });
         break;
-    case What::wait_begins: line([&] { file_ << "waits " << e.task << " bytes=" << std::uint64_t{e.bytes}; }); break;
+    case What::wait_begins:
+        line([&] {
+            file_ << "waits ";
+            task(e.task);
+            file_ << " bytes=" << std::uint64_t{e.bytes};
+        });
+        break;
     case What::array_freed: line([&] { file_ << "free " << e.array; }); break;
     default: break;  // times, and what follows from the lines above
     }

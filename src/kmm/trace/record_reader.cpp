@@ -188,6 +188,10 @@ void Reader::array(Line& line) {
     line.expect(" chunks=");
     std::uint32_t rank = 0;
     while (!line.ends()) {
+        if (line.skip(" temporary=")) {
+            a.num_pieces = line.number<std::uint32_t>();
+            break;
+        }
         if (!a.chunks.empty()) line.expect(";");
         a.chunks.push_back(box(line, &rank));
         if (rank != a.rank) line.fail(driver::format("a box of rank {}", a.rank));
@@ -212,6 +216,7 @@ void Reader::use(Line& line, Task& task, detail::AccessKind kind) {
     u.needs_content = line.skip("c");
     u.writes_chunk = line.skip("w");
     u.replaces_chunk = line.skip("x");
+    u.anywhere = line.skip("a");
 }
 
 Number Reader::task_number(Line& line) {
@@ -291,7 +296,18 @@ void Reader::event(Line& line, What what) {
         e.to = memory(line);
         line.expect(" bytes=");
         e.bytes = line.number<std::size_t>();
-        if (line.skip(" for=")) e.task = line.number<Number>();
+        if (line.skip(" for=")) e.task = task_number(line);
+        fences = after(line);
+        break;
+    case What::move:
+        lane();
+        e.task = task_number(line);
+        line.expect(" ");
+        e.from = memory(line);
+        line.expect(">");
+        e.to = memory(line);
+        line.expect(" bytes=");
+        e.bytes = line.number<std::size_t>();
         fences = after(line);
         break;
     case What::launch:
@@ -301,7 +317,7 @@ void Reader::event(Line& line, What what) {
         fences = after(line);
         break;
     case What::start:
-        e.task = line.number<Number>();
+        e.task = task_number(line);
         fences = after(line);
         break;
     case What::evict:
@@ -311,13 +327,13 @@ void Reader::event(Line& line, What what) {
         if (!e.flag) line.expect(" dropped");
         break;
     case What::settled:
-        e.task = line.number<Number>();
+        e.task = task_number(line);
         e.flag = line.ends();
         if (line.skip(" failed")) e.other = e.task;
         if (line.skip(" cancelled=")) e.other = line.number<Number>();
         break;
     case What::wait_begins:
-        e.task = line.number<Number>();
+        e.task = task_number(line);
         line.expect(" bytes=");
         e.bytes = line.number<std::size_t>();
         break;
@@ -372,15 +388,13 @@ const Machine& Reader::head(std::istream& in) {
 }
 
 void Reader::body(std::istream& in, bool* complete) {
-    static constexpr std::pair<std::string_view, TaskKind> kinds[] = {{"join ", TaskKind::join},
-                                                                      {"barrier ", TaskKind::barrier},
-                                                                      {"host ", TaskKind::host},
-                                                                      {"function ", TaskKind::function},
-                                                                      {"kernel ", TaskKind::kernel}};
+    static constexpr std::pair<std::string_view, TaskKind> kinds[] = {
+        {"join ", TaskKind::join},         {"barrier ", TaskKind::barrier}, {"host ", TaskKind::host},
+        {"function ", TaskKind::function}, {"kernel ", TaskKind::kernel},   {"transfer ", TaskKind::transfer}};
     static constexpr std::pair<std::string_view, What> events[] = {
-        {"copy ", What::copy},         {"launch ", What::launch},   {"start ", What::start},
-        {"returned ", What::returned}, {"evict ", What::evict},     {"settled ", What::settled},
-        {"waits ", What::wait_begins}, {"free ", What::array_freed}};
+        {"copy ", What::copy},       {"move ", What::move},         {"launch ", What::launch},
+        {"start ", What::start},     {"returned ", What::returned}, {"evict ", What::evict},
+        {"settled ", What::settled}, {"waits ", What::wait_begins}, {"free ", What::array_freed}};
     *complete = false;
     bool has_ended = false;
     while (next(in)) {

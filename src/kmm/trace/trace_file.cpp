@@ -189,6 +189,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
                               std::uint32_t thread) {
     switch (e.what) {
     case What::copy: copy(e, fences, num_fences, time_ns); break;
+    case What::move: move(e, fences, num_fences, time_ns); break;
     case What::launch: launch(e, fences, num_fences, time_ns); break;
     case What::returned: returned(e, time_ns); break;
     case What::evict:
@@ -239,6 +240,18 @@ void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fenc
                                                        "copy",
                                                        {fences, fences + num_fences},
                                                        time_ns});
+}
+
+/// Named by the task that it is made for.
+void TraceWriter::move(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
+    const Named n = named(e.task);
+    const auto place = [](Memory m) { return m.is_host() ? "host" : driver::format("GPU {}", m.device()); };
+    std::string arguments =
+        driver::format("\"transfer\":{},\"bytes\":{},\"from\":\"{}\",\"to\":\"{}\",\"position\":{}",
+                       e.task % graph::first_helper, e.bytes, place(e.from), place(e.to), e.position);
+    arguments += after_text(fences, num_fences);
+    lanes_[graph::index_of(e.lane)].pending.push_back(
+        {e.position, "for " + n.name, std::move(arguments), "copy", {fences, fences + num_fences}, time_ns});
 }
 
 void TraceWriter::launch(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {

@@ -56,6 +56,7 @@ class TraceWriter final : public Consumer {
     void write_event(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
                      std::uint32_t thread);
     void copy(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns);
+    void move(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns);
     void launch(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns);
     void returned(const Event& event, std::int64_t time_ns);
     void function(const Event& event, std::uint32_t thread);

@@ -64,12 +64,12 @@ TEST(MessageQueue, a_ring_without_a_message_is_seen_once) {
     EXPECT_TRUE(queue.empty());
 }
 
-TEST(MessageQueue, the_tasks_of_a_submit_are_one_message_with_its_joins_behind_them) {
+TEST(MessageQueue, the_tasks_of_a_submit_are_one_message_between_its_helpers) {
     MessageQueue queue;
-    std::deque<Task> tasks(5);
-    queue.push(TaskList{}, TaskList{});
+    std::deque<Task> tasks(6);
+    queue.push(TaskList{}, TaskList{}, TaskList{});
     EXPECT_TRUE(queue.empty()) << "a submit of nothing wakes nobody";
-    queue.push(TaskList{&tasks[0], &tasks[1], &tasks[2]}, TaskList{&tasks[3], &tasks[4]});
+    queue.push(TaskList{&tasks[0]}, TaskList{&tasks[1], &tasks[2], &tasks[3]}, TaskList{&tasks[4], &tasks[5]});
     Messages taken;
     queue.take(taken);
     ASSERT_EQ(taken.size(), 1u);

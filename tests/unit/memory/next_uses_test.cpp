@@ -21,20 +21,20 @@ TEST(NextUses, that_end_out_of_order_leave_the_others_in_order) {
     std::uint64_t steps = 0;
     constexpr std::uint64_t most = 5000;
     for (std::uint64_t n = 1; n <= most; n++) EXPECT_EQ(uses.add(n, false, &steps), n == 1);
-    EXPECT_FALSE(uses.remove(3, &steps));
-    EXPECT_FALSE(uses.remove(3, &steps)) << "it is not there any more";
-    EXPECT_FALSE(uses.remove(most + 1, &steps));
+    EXPECT_FALSE(uses.remove(3, false, &steps));
+    EXPECT_FALSE(uses.remove(3, false, &steps)) << "it is not there any more";
+    EXPECT_FALSE(uses.remove(most + 1, false, &steps));
     EXPECT_EQ(uses.first().task, 1u);
-    EXPECT_TRUE(uses.remove(1, &steps));
-    EXPECT_TRUE(uses.remove(2, &steps));
+    EXPECT_TRUE(uses.remove(1, false, &steps));
+    EXPECT_TRUE(uses.remove(2, false, &steps));
     EXPECT_EQ(uses.first().task, 4u);
     for (std::uint64_t n = 4; n + 1 < most; n += 2) {
-        EXPECT_FALSE(uses.remove(n + 1, &steps));
-        EXPECT_TRUE(uses.remove(n, &steps));
+        EXPECT_FALSE(uses.remove(n + 1, false, &steps));
+        EXPECT_TRUE(uses.remove(n, false, &steps));
     }
     EXPECT_EQ(numbers(uses), std::vector<std::uint64_t>{most});
     EXPECT_LT(uses.num_entries(), most / 2) << "what is over is given back";
-    EXPECT_TRUE(uses.remove(most, &steps));
+    EXPECT_TRUE(uses.remove(most, false, &steps));
     EXPECT_TRUE(uses.empty());
     EXPECT_EQ(uses.num_entries(), 0u);
 }
@@ -48,10 +48,26 @@ TEST(NextUses, that_arrive_a_little_out_of_order_are_sorted_and_keep_what_they_a
     EXPECT_TRUE(uses.add(3, true, &steps));
     EXPECT_EQ(numbers(uses), (std::vector<std::uint64_t>{3, 5, 7, 9}));
     EXPECT_TRUE(uses.first().replaces);
-    EXPECT_TRUE(uses.remove(3, &steps));
+    EXPECT_TRUE(uses.remove(3, true, &steps));
     EXPECT_FALSE(uses.first().replaces);
     EXPECT_TRUE(uses.add(4, false, &steps)) << "in front of what is left";
     EXPECT_EQ(uses.first().task, 4u);
+}
+
+TEST(NextUses, of_one_task_and_its_transfers_come_first_where_the_content_is_needed) {
+    NextUses uses;
+    std::uint64_t steps = 0;
+    EXPECT_TRUE(uses.add(5, true, &steps));
+    EXPECT_TRUE(uses.add(5, false, &steps)) << "a transfer reads what the task replaces";
+    EXPECT_FALSE(uses.add(5, false, &steps));
+    EXPECT_FALSE(uses.add(6, true, &steps));
+    EXPECT_FALSE(uses.first().replaces);
+    EXPECT_FALSE(uses.remove(5, true, &steps)) << "another one is first";
+    EXPECT_FALSE(uses.remove(5, true, &steps)) << "it is over";
+    EXPECT_TRUE(uses.remove(5, false, &steps));
+    EXPECT_EQ(uses.first(), (NextUses::Use{5, false}));
+    EXPECT_TRUE(uses.remove(5, false, &steps));
+    EXPECT_EQ(uses.first(), (NextUses::Use{6, true}));
 }
 
 TEST(NextUses, agree_with_a_sorted_set_in_any_order_of_calls) {
@@ -70,7 +86,7 @@ TEST(NextUses, agree_with_a_sorted_set_in_any_order_of_calls) {
         } else if (!expected.empty()) {
             auto at = expected.lower_bound(r / 8 % (last + 1));
             if (at == expected.end()) at = expected.begin();
-            EXPECT_EQ(uses.remove(*at, &steps), at == expected.begin());
+            EXPECT_EQ(uses.remove(*at, *at % 2 == 1, &steps), at == expected.begin());
             expected.erase(at);
         }
         ASSERT_EQ(uses.empty(), expected.empty());
@@ -88,7 +104,7 @@ std::uint64_t steps_of(std::uint64_t n) {
     NextUses uses;
     std::uint64_t steps = 0;
     for (std::uint64_t i = 1; i <= n; i++) uses.add(i, false, &steps);
-    for (const std::uint64_t i : order) uses.remove(i, &steps);
+    for (const std::uint64_t i : order) uses.remove(i, false, &steps);
     EXPECT_EQ(uses.first().task, 1u);
     return steps;
 }

@@ -386,7 +386,7 @@ void Machine::give_up(const Task& task) {
     std::set<const Chunk*> poisoned;
     const auto cancel = [&](const Task& t) {
         for (const Access& a : t.accesses) {
-            residency_->remove_next_use(*a.chunk, t.number);
+            residency_->remove_next_use(*a.chunk, t.number, a.owes_nothing());
             if (!a.writes_chunk) continue;
             poisoned.insert(a.chunk);
             expected_.at(a.chunk).is_poisoned = true;

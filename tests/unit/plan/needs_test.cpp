@@ -24,7 +24,9 @@ using kmm::plan::Layout;
 using kmm::plan::Need;
 using kmm::plan::Refusal;
 using kmm::plan::Request;
+using kmm::plan::Piece;
 using kmm::plan::SubmitPlan;
+using kmm::plan::Temporary;
 using kmm_test::box;
 using kmm_test::line;
 using Reason = Refusal::Reason;
@@ -208,15 +210,6 @@ TEST(SubmitPlan, a_plan_that_was_refused_can_be_made_again) {
 
 // ---------------------------------------------------------------------------------------------------- refusals
 
-TEST(SubmitPlan, a_region_that_crosses_chunks_is_refused) {
-    TestArray a(30, 10);
-    a.all_written();
-    SubmitPlan plan;
-    ASSERT_FALSE(plan.make({request(a, read, line(0, 10)), request(a, read, line(8, 12))}));
-    expect_refused(plan, Reason::crosses_chunks, 1);
-    expect_region(plan, 8, 12);
-}
-
 TEST(SubmitPlan, two_writes_of_one_element_are_a_conflict_within_and_between_tasks) {
     TestArray a(30, 10);
     a.all_written();
@@ -229,28 +222,15 @@ TEST(SubmitPlan, two_writes_of_one_element_are_a_conflict_within_and_between_tas
     }
 }
 
-TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_is_refused_in_either_order) {
+TEST(SubmitPlan, two_writes_that_cross_chunks_may_share_no_element_either) {
     TestArray a(30, 10);
     a.all_written();
     SubmitPlan plan;
-    ASSERT_FALSE(plan.make({request(a, read, line(0, 6)), request(a, write, line(4, 10), 1)}));
-    expect_refused(plan, Reason::reads_own_write, 0, 1);
-    expect_region(plan, 4, 6);
-    ASSERT_FALSE(plan.make({request(a, overwrite, line(4, 10)), request(a, read, line(0, 6))}));
-    expect_refused(plan, Reason::reads_own_write, 1, 0);
-    expect_region(plan, 4, 6);
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(4, 10)), request(a, read, line(0, 4))}));
-}
-
-TEST(SubmitPlan, parts_of_one_chunk_are_written_from_one_memory_only) {
-    TestArray a(20, 10);
-    SubmitPlan plan;
-    ASSERT_FALSE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, overwrite, line(5, 10), 1, gpu_1)}));
-    expect_refused(plan, Reason::several_memories, 0, 1);
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, overwrite, line(5, 10), 1, gpu)}));
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 10), 0, gpu), request(a, overwrite, line(10, 20), 1, gpu_1)}));
-    a.all_written();
-    EXPECT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, read, line(5, 10), 1, gpu_1)}));
+    ASSERT_FALSE(plan.make(
+        {request(a, overwrite, line(5, 15)), request(a, read, line(0, 30)), request(a, overwrite, line(12, 18), 1)}));
+    expect_refused(plan, Reason::conflict, 0, 2);
+    expect_region(plan, 12, 15);
+    EXPECT_TRUE(plan.make({request(a, overwrite, line(5, 12)), request(a, overwrite, line(12, 18), 1)}));
 }
 
 TEST(SubmitPlan, a_read_of_what_nothing_wrote_is_refused_with_the_part_that_is_missing) {
@@ -261,6 +241,18 @@ TEST(SubmitPlan, a_read_of_what_nothing_wrote_is_refused_with_the_part_that_is_m
     ASSERT_FALSE(plan.make({request(a, read, line(0, 3)), request(a, read, line(5, 9))}));
     expect_refused(plan, Reason::unwritten, 1);
     expect_region(plan, 7, 9);
+}
+
+TEST(SubmitPlan, a_read_across_chunks_of_which_a_part_was_never_written_is_refused_with_that_part) {
+    TestArray a(20, 10);
+    a.written(line(0, 10));
+    a.written(line(10, 14));
+    SubmitPlan plan;
+    EXPECT_TRUE(plan.make({request(a, read, line(2, 14))}));
+    EXPECT_TRUE(plan.make({request(a, write, line(2, 20))})) << "what a write finds may be anything";
+    ASSERT_FALSE(plan.make({request(a, read, line(2, 14)), request(a, read, line(5, 16))}));
+    expect_refused(plan, Reason::unwritten, 1);
+    expect_region(plan, 14, 16);
 }
 
 TEST(SubmitPlan, of_several_conflicts_the_first_is_told_however_many_accesses_there_are) {
@@ -332,29 +324,154 @@ TEST(SubmitPlan, of_many_tiles_of_one_chunk_the_first_pair_that_is_refused_is_fo
         std::vector<Request> requests = tiles_of(array, count, seed);
         for (unsigned changes = seed % 3; changes > 0; changes--) {
             Request& r = requests[random() % requests.size()];
-            if (random() % 2 == 0)
-                r.memory = gpu;
-            else
-                r.region = line(static_cast<std::int64_t>(random() % (4 * count)), 4 * count + 2);
+            r.region = line(static_cast<std::int64_t>(random() % (4 * count)), 4 * count + 2);
         }
         Reason expected = Reason::none;
         std::uint32_t first = 0, second = 0;
+        std::vector<bool> keeps_snapshot(requests.size(), false);
         for (std::uint32_t a = 0; a < requests.size() && expected == Reason::none; a++)
             for (std::uint32_t b = a + 1; b < requests.size() && expected == Reason::none; b++) {
                 const bool a_writes = requests[a].kind == write, b_writes = requests[b].kind == write;
-                if (!a_writes && !b_writes) continue;
-                first = a_writes && !b_writes ? b : a, second = first == a ? b : a;
-                if (kmm::graph::overlaps(requests[a].region, requests[b].region))
-                    expected = a_writes && b_writes ? Reason::conflict : Reason::reads_own_write;
-                else if (a_writes && b_writes && requests[a].memory != requests[b].memory)
-                    expected = Reason::several_memories;
+                if (!kmm::graph::overlaps(requests[a].region, requests[b].region)) continue;
+                if (a_writes && b_writes) {
+                    expected = Reason::conflict;
+                    first = a, second = b;
+                } else if (a_writes || b_writes) {
+                    keeps_snapshot[a_writes ? b : a] = true;
+                }
             }
         ASSERT_EQ(plan.make(requests), expected == Reason::none) << "seed " << seed;
-        if (expected == Reason::none) continue;
+        if (expected == Reason::none) {
+            for (std::size_t i = 0; i < requests.size(); i++)
+                ASSERT_EQ(plan.needs()[i].form, keeps_snapshot[i] ? Form::temporary : Form::in_place)
+                    << "seed " << seed << " request " << i;
+            continue;
+        }
         refused++;
         expect_refused(plan, expected, first, second);
     }
     EXPECT_GT(refused, 50u);
+}
+
+// ---------------------------------------------------------------------------------------------------- temporaries
+
+TEST(SubmitPlan, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
+    TestArray a(30, 10);
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, read, line(0, 10)), request(a, read, line(8, 21), 0, gpu)}));
+    EXPECT_EQ(plan.needs()[0].form, Form::in_place);
+    const Need& need = plan.needs()[1];
+    ASSERT_EQ(need.form, Form::temporary);
+    EXPECT_TRUE(need.first_of_chunk && need.needs_content);
+    EXPECT_FALSE(need.writes_chunk || need.replaces_chunk);
+    ASSERT_EQ(plan.temporaries().size(), 1u);
+    const Temporary& t = plan.temporaries()[0];
+    EXPECT_EQ(t.request, 1u);
+    EXPECT_TRUE(t.is_filled);
+    EXPECT_FALSE(t.is_written || t.is_snapshot);
+    ASSERT_EQ(t.num_pieces, 3u);
+    const Piece* pieces = plan.pieces(t);
+    for (std::uint32_t i = 0; i < 3; i++) EXPECT_EQ(pieces[i].chunk, i);
+    EXPECT_TRUE(kmm::graph::equal(pieces[0].box, line(8, 10)));
+    EXPECT_TRUE(kmm::graph::equal(pieces[1].box, line(10, 20)));
+    EXPECT_TRUE(kmm::graph::equal(pieces[2].box, line(20, 21)));
+}
+
+TEST(SubmitPlan, what_several_tasks_read_in_one_memory_is_gathered_once) {
+    TestArray a(30, 10), b(30, 10);
+    a.all_written();
+    b.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, read, line(0, 30), 0, gpu), request(a, read, line(0, 30), 0, gpu),
+                           request(a, read, line(0, 30), 1, gpu), request(a, read, line(0, 30), 2, gpu_1),
+                           request(b, read, line(0, 30), 2, gpu_1), request(a, read, line(0, 29), 3, gpu)}));
+    EXPECT_EQ(plan.temporaries().size(), 4u);
+    const std::uint32_t expected[] = {0, 0, 0, 1, 2, 3};
+    const bool is_first[] = {true, false, true, true, true, true};
+    for (std::size_t i = 0; i < 6; i++) {
+        EXPECT_EQ(plan.needs()[i].temporary, expected[i]) << i;
+        EXPECT_EQ(plan.needs()[i].first_of_chunk, is_first[i]) << i;
+    }
+}
+
+TEST(SubmitPlan, a_write_that_crosses_chunks_works_beside_them_and_is_written_back) {
+    TestArray a(30, 10);
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(5, 15)), request(a, write, line(15, 25), 1, gpu)}));
+    ASSERT_EQ(plan.temporaries().size(), 2u);
+    EXPECT_TRUE(plan.temporaries()[0].is_written && plan.temporaries()[1].is_written);
+    EXPECT_FALSE(plan.temporaries()[0].is_filled) << "overwrite moves nothing that was there";
+    EXPECT_TRUE(plan.temporaries()[1].is_filled);
+    EXPECT_FALSE(plan.needs()[0].needs_content);
+    EXPECT_TRUE(plan.needs()[1].needs_content);
+    for (const Need& need : plan.needs()) EXPECT_TRUE(need.first_of_chunk && need.writes_chunk && need.replaces_chunk);
+    const Piece* const second = plan.pieces(plan.temporaries()[1]);
+    EXPECT_EQ(second[0].memory, host) << "the first request that writes chunk 1 writes it on the host";
+    EXPECT_EQ(second[1].memory, gpu);
+}
+
+TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_keeps_a_snapshot_in_either_order) {
+    TestArray a(30, 10);
+    a.all_written();
+    SubmitPlan plan;
+    for (const bool writes_first : {false, true}) {
+        const Request reads = request(a, read, line(0, 6), writes_first), writes = request(a, write, line(4, 10));
+        ASSERT_TRUE(plan.make(writes_first ? std::vector{writes, reads} : std::vector{reads, writes}));
+        ASSERT_EQ(plan.temporaries().size(), 1u);
+        const Temporary& t = plan.temporaries()[0];
+        EXPECT_TRUE(t.is_snapshot && t.is_filled);
+        EXPECT_FALSE(t.is_written);
+        ASSERT_EQ(t.num_pieces, 1u);
+        EXPECT_TRUE(kmm::graph::equal(plan.pieces(t)[0].box, line(0, 6)));
+        EXPECT_EQ(plan.needs()[writes_first ? 0 : 1].form, Form::in_place);
+    }
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(4, 10)), request(a, read, line(0, 4))}));
+    EXPECT_TRUE(plan.temporaries().empty()) << "nothing in common";
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(4, 15)), request(a, read, line(0, 6), 1)}));
+    EXPECT_EQ(plan.needs()[1].form, Form::in_place) << "what is written back comes after what is read in place";
+}
+
+TEST(SubmitPlan, of_the_parts_of_a_chunk_those_of_one_memory_are_written_in_place) {
+    TestArray a(20, 10);
+    a.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 3), 0, gpu), request(a, overwrite, line(3, 6), 1, gpu_1),
+                           request(a, overwrite, line(6, 10), 2, gpu), request(a, overwrite, line(10, 20), 3, gpu_1)}));
+    EXPECT_EQ(plan.needs()[0].form, Form::in_place);
+    EXPECT_EQ(plan.needs()[1].form, Form::temporary);
+    EXPECT_EQ(plan.needs()[2].form, Form::in_place);
+    EXPECT_EQ(plan.needs()[3].form, Form::in_place) << "another chunk";
+    ASSERT_EQ(plan.temporaries().size(), 1u);
+    const Temporary& t = plan.temporaries()[0];
+    EXPECT_TRUE(t.is_written);
+    EXPECT_FALSE(t.is_filled);
+    ASSERT_EQ(t.num_pieces, 1u);
+    EXPECT_EQ(plan.pieces(t)[0].memory, gpu);
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 5), 0, gpu), request(a, read, line(5, 10), 1, gpu_1)}));
+    EXPECT_TRUE(plan.temporaries().empty());
+}
+
+TEST(SubmitPlan, of_very_many_halos_each_costs_the_same) {
+    std::size_t compared[2];
+    for (const std::uint32_t doubled : {0u, 1u}) {
+        const std::uint32_t count = 5'000 << doubled;
+        TestArray array(10 * count, 10);
+        array.all_written();
+        std::vector<Request> requests;
+        for (std::uint32_t i = 0; i < count; i++) {
+            const std::int64_t at = 10 * std::int64_t{i};
+            requests.push_back(request(
+                array, read, line(std::max<std::int64_t>(0, at - 1), std::min(at + 11, 10 * std::int64_t{count})), i));
+            requests.push_back(request(array, write, line(at, at + 10), i));
+        }
+        SubmitPlan plan;
+        ASSERT_TRUE(plan.make(requests));
+        EXPECT_EQ(plan.temporaries().size(), count);
+        compared[doubled] = plan.num_compared();
+    }
+    EXPECT_LT(static_cast<double>(compared[1]), 2.2 * static_cast<double>(compared[0]) + 1);
 }
 
 // ---------------------------------------------------------------------------------------------------- the first write
@@ -479,7 +596,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 const auto a = static_cast<std::size_t>(pick(0, 1));
                 const auto& chunks = arrays[a]->layout.chunks();
                 Box b = part_of(chunks[static_cast<std::size_t>(pick(0, std::int64_t(chunks.size()) - 1))].box);
-                if (pick(0, 30) == 0) b = part_of(arrays[a]->layout.array());
+                if (pick(0, 5) == 0) b = part_of(arrays[a]->layout.array());
                 if (pick(0, 15) == 0) b.end[0] = b.begin[0];
                 const AccessKind kind = pick(0, 3) != 0 ? read : pick(0, 1) == 0 ? write : overwrite;
                 requests.push_back(request(*arrays[a], kind, b, static_cast<std::uint32_t>(task), memory));
@@ -515,21 +632,38 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             first = i;
             second = j;
         };
-        for (std::size_t i = 0; i < requests.size(); i++)
-            if (!requests[i].empty && !chunk_of(i)) refuse(Reason::crosses_chunks, i);
         for (std::size_t i = 0; i < requests.size() && expected == Reason::none; i++)
             for (std::size_t j = i + 1; j < requests.size(); j++) {
                 if (requests[i].empty || requests[j].empty || array_of[i] != array_of[j]) continue;
                 const bool i_writes = requests[i].kind != read, j_writes = requests[j].kind != read;
-                if (share(i, j)) {
-                    if (i_writes && j_writes) refuse(Reason::conflict, i, j);
-                    if (i_writes && !j_writes) refuse(Reason::reads_own_write, j, i);
-                    if (!i_writes && j_writes) refuse(Reason::reads_own_write, i, j);
-                } else if (i_writes && j_writes && chunk_of(i) == chunk_of(j) &&
-                           requests[i].memory != requests[j].memory) {
-                    refuse(Reason::several_memories, i, j);
-                }
+                if (i_writes && j_writes && share(i, j)) refuse(Reason::conflict, i, j);
             }
+        // Which chunks are met, where each is written, and which requests get a temporary.
+        const auto meets = [&](std::size_t i, std::size_t c) {
+            bool any = false;
+            elements(requests[i].region, [&](std::size_t e) {
+                elements(requests[i].layout->chunks()[c].box, [&](std::size_t f) { any = any || e == f; });
+            });
+            return any;
+        };
+        const auto written_in = [&](std::size_t i, std::size_t c) {
+            for (std::size_t j = 0;; j++)
+                if (array_of[j] == array_of[i] && requests[j].kind != read && !requests[j].empty && meets(j, c))
+                    return requests[j].memory;
+        };
+        std::vector<bool> beside(requests.size(), false), snapshot(requests.size(), false);
+        for (std::size_t i = 0; i < requests.size(); i++) {
+            if (requests[i].empty) continue;
+            const auto c = chunk_of(i);
+            beside[i] = !c || (requests[i].kind != read && written_in(i, *c) != requests[i].memory);
+        }
+        for (std::size_t i = 0; i < requests.size(); i++) {
+            if (requests[i].kind != read || requests[i].empty || beside[i]) continue;
+            for (std::size_t j = 0; j < requests.size(); j++)
+                snapshot[i] = snapshot[i] ||
+                              (requests[j].kind != read && array_of[j] == array_of[i] && !beside[j] && share(i, j));
+            beside[i] = snapshot[i];
+        }
         for (std::size_t i = 0; i < requests.size() && expected == Reason::none; i++) {
             if (requests[i].kind != read) continue;
             elements(requests[i].region, [&](std::size_t e) {
@@ -546,10 +680,51 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             continue;
         }
         planned++;
+        const auto check_temporary = [&](std::size_t i) {
+            const Need& need = plan.needs()[i];
+            const Temporary& t = plan.temporaries()[need.temporary];
+            const Request& r = requests[i];
+            ASSERT_EQ(t.is_written, r.kind != read);
+            ASSERT_EQ(t.is_filled, r.kind != overwrite);
+            ASSERT_EQ(t.is_snapshot, snapshot[i]);
+            // Reads of the same are shared, and nothing else.
+            std::size_t first_user = requests.size(), first_of_task = requests.size();
+            for (std::size_t j = requests.size(); j-- > 0;) {
+                const bool same = beside[j] && array_of[j] == array_of[i] && requests[j].memory == r.memory &&
+                                  kmm::graph::equal(requests[j].region, r.region) &&
+                                  (j == i || (r.kind == read && requests[j].kind == read));
+                ASSERT_EQ(same, beside[j] && plan.needs()[j].temporary == need.temporary);
+                if (same) first_user = j;
+                if (same && requests[j].task == r.task) first_of_task = j;
+            }
+            ASSERT_EQ(t.request, first_user);
+            ASSERT_EQ(need.first_of_chunk, first_of_task == i);
+            if (need.first_of_chunk) {
+                ASSERT_EQ(need.needs_content, t.is_filled);
+                ASSERT_EQ(need.writes_chunk, t.is_written);
+                ASSERT_EQ(need.replaces_chunk, t.is_written);
+            }
+            std::vector<int> covered(rows * columns, 0);
+            for (const Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
+                ASSERT_TRUE(meets(i, p->chunk));
+                ASSERT_TRUE(kmm::graph::contains(r.layout->chunks()[p->chunk].box, p->box));
+                elements(p->box, [&](std::size_t e) { covered[e]++; });
+                if (t.is_written) ASSERT_EQ(p->memory, written_in(i, p->chunk));
+            }
+            elements(r.region, [&](std::size_t e) { covered[e]--; });
+            for (const int c : covered) ASSERT_EQ(c, 0) << "the pieces are the region";
+        };
         for (std::size_t i = 0; i < requests.size(); i++) {
             const Need& need = plan.needs()[i];
-            ASSERT_EQ(need.form, requests[i].empty ? Form::nothing : Form::in_place) << "seed " << seed;
+            ASSERT_EQ(need.form, requests[i].empty ? Form::nothing
+                                 : beside[i]       ? Form::temporary
+                                                   : Form::in_place)
+                << "seed " << seed;
             if (requests[i].empty) continue;
+            if (beside[i]) {
+                ASSERT_NO_FATAL_FAILURE(check_temporary(i)) << "seed " << seed;
+                continue;
+            }
             ASSERT_EQ(need.chunk, chunk_of(i).value()) << "seed " << seed;
             const Box& chunk = requests[i].layout->chunks()[need.chunk].box;
             const auto first_element = static_cast<std::size_t>(requests[i].region.begin[0] * columns) +
@@ -563,7 +738,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
 
             const auto same = [&](std::size_t j) {
                 return requests[j].task == requests[i].task && array_of[j] == array_of[i] && !requests[j].empty &&
-                       chunk_of(j) == chunk_of(i);
+                       !beside[j] && chunk_of(j) == chunk_of(i);
             };
             bool is_first = true, needs_content = false, writes_chunk = false, replaces = false, any_content = false;
             elements(chunk, [&](std::size_t e) { any_content = any_content || written[array_of[i]][e]; });

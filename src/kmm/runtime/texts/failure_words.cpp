@@ -104,6 +104,8 @@ void FailureWords::note_thrown_by_kernel(graph::Task& task, std::exception_ptr t
 }
 
 std::string FailureWords::task_text(const graph::Task& task) const {
+    if (task.kind == graph::TaskKind::transfer)
+        return driver::format("a transfer for {}", text_of(describe_failure(task).task));
     if (graph::is_helper(task.number))
         return driver::format("a join of {}", driver::count_text(task.predecessors.size(), "task"));
     if (task.kind == graph::TaskKind::join)

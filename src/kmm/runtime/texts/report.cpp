@@ -96,6 +96,8 @@ RuntimeStats Reports::read_stats(const schedule::Scheduler& scheduler) const {
     s.tasks_failed = c.failed;
     s.tasks_cancelled = c.cancelled;
     s.kernels_launched = c.kernels;
+    s.gathered_bytes = c.gathered_bytes;
+    s.snapshot_bytes = c.snapshot_bytes;
     s.host_to_device = copies(UserCopies::Kind::host_to_device, Link::host_to_device);
     s.device_to_host = copies(UserCopies::Kind::device_to_host, Link::device_to_host);
     s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};

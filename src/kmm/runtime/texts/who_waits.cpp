@@ -64,7 +64,8 @@ std::string WhoWaits::waits_for_text(const Task& task, const schedule::Scheduler
         return in_user_code ? "its device function is running"
                             : "waits for a launcher thread, or for work that its inputs come from to be handed out";
     case TaskState::issued:
-        if (task.kind != TaskKind::host) return "was handed to the device, which has not finished it";
+        if (task.kind != TaskKind::host && task.lane != graph::LaneId::none)
+            return "was handed to the device, which has not finished it";
         if (task.unpassed_fences != 0) return lanes_text(task);
         return in_user_code ? "its host function is running" : "waits for a thread of the host pool";
     case TaskState::ready:

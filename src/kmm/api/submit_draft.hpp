@@ -1,0 +1,77 @@
+// One submit while it is being made: drafts of tasks, what their arguments want, the plan that follows.
+//
+// Owns: the records until they are published, temporaries until the runtime has them. Used by the submitting thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kmm/api/array_record.hpp"
+#include "kmm/api/temporaries.hpp"
+#include "kmm/plan/needs.hpp"
+
+namespace kmm::detail {
+
+struct Finish {
+    FinishParameters function = nullptr;
+    std::uint32_t task = 0;
+    std::size_t recipe = 0;  // offset
+};
+
+struct NewBinding {
+    ArrayRecord* array;
+    std::unique_ptr<Binding> binding;
+};
+
+struct Submission::Draft final : Batch {
+    RuntimeCore* core = nullptr;
+    LauncherInfo launcher;
+    std::vector<DraftAccess> accesses;
+    std::vector<plan::Request> wanted;  ///< one for each access
+    plan::SubmitPlan plan;
+    std::vector<Finish> finishes;
+    std::vector<std::max_align_t> recipes;
+    std::size_t recipe_bytes = 0;
+    std::vector<NewBinding> bindings;
+    Temporaries temporaries;
+    graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
+    std::int64_t submit_begin_ns = 0;
+    bool in_use = false;
+
+    graph::Task& current() { return *tasks().back(); }
+    void clear() noexcept {
+        temporaries.drop();
+        drop();
+        accesses.clear();
+        wanted.clear();
+        finishes.clear();
+        recipe_bytes = 0;
+        bindings.clear();
+    }
+    // ---- Batch
+    void check() override;
+    void bind() override;
+    void connect() override;
+    const plan::Request* requests() const noexcept override { return wanted.data(); }
+    std::int64_t begin_ns() const noexcept override { return submit_begin_ns; }
+
+    void add_join();
+    void find_bindings();
+    Binding* bind_first_write(ArrayRecord& array);
+    void make_plan();
+    [[noreturn]] void throw_refusal(const ArrayRecord& array) const;
+    ConflictParty party(const plan::Request& r) const;
+    void describe_tasks();
+    void make_temporaries();
+    std::size_t describe_access(graph::Task& t, std::size_t request);
+    void note_what_follows(std::size_t first, std::size_t end, std::size_t bytes);
+    void connect_access(std::size_t request);
+    void connect_gathers();
+    void connect_write_backs();
+    static void fill_before(graph::Task& t, std::uint32_t access, const Box& region);
+    void share_info();
+};
+
+}  // namespace kmm::detail

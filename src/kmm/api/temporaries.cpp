@@ -1,0 +1,139 @@
+#include "kmm/api/temporaries.hpp"
+
+#include <algorithm>
+
+namespace kmm::detail {
+
+using graph::Access;
+using graph::BoxTransfer;
+using graph::Task;
+
+/// What a temporary is a copy of.
+struct Temporaries::Source {
+    const Binding& binding;
+    const plan::Request& request;
+    const Task& task;  ///< the first that uses it
+    const plan::Piece* pieces;
+    const plan::Temporary& plan;
+    std::size_t element_bytes;
+
+    const Box& box_of(const plan::Piece& p) const { return binding.layout.chunks()[p.chunk].box; }
+};
+
+void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
+                       const std::vector<DraftAccess>& accesses, const graph::TaskList& tasks) {
+    pool_ = &core.books().pool();
+    entries_.reserve(plan.temporaries().size());
+    for (const plan::Temporary& t : plan.temporaries()) {
+        const plan::Request& request = requests[t.request];
+        const DraftAccess& access = accesses[t.request];
+        Entry& entry = entries_.emplace_back();
+        make_memory(core, entry, access, request, t.num_pieces);
+        const Source source{*access.binding, request, *tasks[request.task],
+                            plan.pieces(t),  t,       access.array->element_bytes()};
+        if (t.is_filled) make_gather(entry, source);
+        if (t.is_written) make_write_backs(core, entry, source);
+    }
+}
+
+void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Request& request,
+                              std::uint32_t num_pieces) {
+    entry.data = std::make_unique<memory::Array>();
+    entry.array = entry.data.get();
+    memory::Array& data = *entry.data;
+    const std::uint32_t num_devices = core.platform().num_devices();
+    data.set_name(access.array->name());
+    data.number = core.books().next_array_number();
+    data.rank = access.array->rank();
+    data.element_bytes = static_cast<std::uint32_t>(access.array->element_bytes());
+    data.num_pieces = num_pieces;
+    data.released = true;
+    data.written_by.resize_for_devices(num_devices);
+    data.chunks = std::vector<memory::Chunk>(1);
+    data.boxes.push_back(request.region);
+    memory::Chunk& chunk = data.chunks.front();
+    chunk.array = &data;
+    chunk.size_bytes = static_cast<std::size_t>(graph::volume(request.region)) * access.array->element_bytes();
+    chunk.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
+    chunk.replicas.resize_for_devices(num_devices);
+}
+
+/// Errors name the task that needs it.
+Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory) {
+    Task& t = *pool_->take();
+    t.kind = graph::TaskKind::transfer;
+    t.memory = memory;
+    t.where = memory.is_host() ? ResourceId::host() : ResourceId(DeviceId(memory.device()));
+    t.chunk_index = made_for.chunk_index;
+    t.chunk = made_for.chunk;
+    t.info.share(made_for.info);
+    ++num_transfers_;
+    return t;
+}
+
+void Temporaries::make_gather(Entry& entry, const Source& source) {
+    entry.gather = &make_transfer(source.task, source.request.memory);
+    Task& t = *entry.gather;
+    t.for_snapshot = source.plan.is_snapshot;
+    t.accesses.resize(1 + source.plan.num_pieces);
+    t.layouts.resize(t.accesses.size());
+    t.boxes.resize(source.plan.num_pieces);
+    Access& to = t.accesses.front();
+    to.chunk = &entry.chunk();
+    to.kind = AccessKind::overwrite;
+    to.writes_chunk = to.replaces_chunk = true;
+    ++entry.array->uses_to_come;
+    for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
+        const plan::Piece& piece = source.pieces[i];
+        Access& from = t.accesses[1 + i];
+        from.chunk = &source.binding.data->chunks[piece.chunk];
+        from.needs_content = from.anywhere = true;
+        BoxTransfer& box = t.boxes[i];
+        box.source = 1 + i;
+        box.box = piece.box;
+        box.set_shape(source.binding.layout.rank(), source.box_of(piece), source.request.region, source.element_bytes);
+    }
+}
+
+/// One for each piece: beside the temporary only one chunk must find room at a time.
+void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source& source) {
+    any_written_ = true;
+    entry.write_backs.reserve(source.plan.num_pieces);
+    for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
+        const plan::Piece& piece = source.pieces[i];
+        const std::size_t bytes = Platform::rounded(source.binding.block_bytes[piece.chunk]);
+        const bool fits = bytes <= core.platform().limit_bytes(piece.memory);
+        entry.write_backs.push_back(&make_transfer(source.task, fits ? piece.memory : memory::MemoryIndex::host()));
+        Task& t = *entry.write_backs.back();
+        t.accesses.resize(2);
+        t.layouts.resize(2);
+        t.boxes.resize(1);
+        Access& to = t.accesses[0];
+        to.chunk = &source.binding.data->chunks[piece.chunk];
+        to.kind = AccessKind::overwrite;
+        to.writes_chunk = true;
+        to.replaces_chunk = graph::equal(piece.box, source.box_of(piece));
+        to.needs_content = !to.replaces_chunk;
+        Access& from = t.accesses[1];
+        from.chunk = &entry.chunk();
+        from.needs_content = from.anywhere = true;
+        ++entry.array->uses_to_come;
+        BoxTransfer& box = t.boxes.front();
+        box.source = 1;
+        box.box = piece.box;
+        box.set_shape(source.binding.layout.rank(), source.request.region, source.box_of(piece), source.element_bytes);
+    }
+}
+
+void Temporaries::drop() noexcept {
+    for (Entry& e : entries_) {
+        if (e.gather != nullptr) pool_->give(e.gather);
+        for (Task* t : e.write_backs)
+            if (t != nullptr) pool_->give(t);
+    }
+    entries_.clear();
+    num_transfers_ = 0;
+    any_written_ = false;
+}
+
+}  // namespace kmm::detail

@@ -1,0 +1,76 @@
+// The temporaries of one submit: memory for regions beside the chunks, and the transfers that fill it and write it
+// back.
+//
+// Owns: arrays and records until the runtime has them. Which regions need a temporary is decided by plan::SubmitPlan.
+// Must not know: where chunks are. Used by the submitting thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kmm/api/array_record.hpp"
+#include "kmm/plan/needs.hpp"
+
+namespace kmm::detail {
+
+/// What the scheduler need not know of an access of a task; its request is at the same position.
+struct DraftAccess {
+    ArrayRecord* array = nullptr;
+    Binding* binding = nullptr;
+    std::uint32_t access = 0;  // position in the task
+};
+
+/// An array of one chunk that no handle names: its memory may be evicted and come back like that of any chunk, and it
+/// goes when the last task has used it. A transfer gathers what the tasks read into it before they run; a transfer for
+/// each piece brings what they wrote back into the chunks. Both are helpers of the batch.
+class Temporaries {
+  public:
+    struct Entry {
+        std::unique_ptr<memory::Array> data;    ///< the runtime's from `give_away` on
+        memory::Array* array = nullptr;         ///< the same
+        graph::Task* gather = nullptr;          ///< null: nothing is filled in, or the batch has it
+        graph::TaskNumber gather_number = 0;    ///< once the batch has it
+        std::vector<graph::Task*> write_backs;  ///< likewise; one for each piece
+
+        memory::Chunk& chunk() const noexcept { return array->chunks.front(); }
+    };
+
+    Temporaries() = default;
+    Temporaries(const Temporaries&) = delete;
+    Temporaries& operator=(const Temporaries&) = delete;
+    ~Temporaries() { drop(); }
+
+    /// Those of the plan, and room in the table for their transfers. Throws std::bad_alloc; `drop` takes back what was
+    /// made. O(pieces).
+    void make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
+              const std::vector<DraftAccess>& accesses, const graph::TaskList& tasks);
+    /// A task uses the temporary: it stays until all that were counted are settled.
+    void count_use(std::uint32_t temporary) noexcept { ++entries_[temporary].array->uses_to_come; }
+    /// Its place in the order is taken: memory and records belong to the runtime, which frees what nobody uses.
+    void give_away() noexcept {
+        for (Entry& e : entries_) (void)e.data.release();
+    }
+    /// Gives back what the runtime does not have.
+    void drop() noexcept;
+
+    std::vector<Entry>& entries() noexcept { return entries_; }
+    std::size_t num_transfers() const noexcept { return num_transfers_; }
+    bool any_written() const noexcept { return any_written_; }
+
+  private:
+    struct Source;
+
+    void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Request& request,
+                     std::uint32_t num_pieces);
+    graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory);
+    void make_gather(Entry& entry, const Source& source);
+    void make_write_backs(RuntimeCore& core, Entry& entry, const Source& source);
+
+    std::vector<Entry> entries_;
+    graph::TaskPool* pool_ = nullptr;
+    std::size_t num_transfers_ = 0;
+    bool any_written_ = false;
+};
+
+}  // namespace kmm::detail
