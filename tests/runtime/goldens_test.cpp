@@ -253,6 +253,35 @@ TEST(Goldens, partial_writes) {
     });
 }
 
+TEST(Goldens, halo) {
+    expect_golden("halo", 2, 7, [](const RuntimeHandle& rt) {
+        auto a = filled(rt, 6, "a"), b = filled(rt, 6, "b");
+        const std::vector<ResourceId> owners = {device(0), device(0), device(0), device(1), device(1), device(1)};
+        for (int i = 0; i < 2; ++i)
+            rt.parallel_submit(chunks_on(owners), GPUKernel(step, dim3(64)).named("step"), _x,
+                               (i % 2 == 0 ? a : b)[kmm::range(_x - 3, _x + 4)], overwrite((i % 2 == 0 ? b : a)[_x]));
+        rt.synchronize();
+    });
+}
+
+TEST(Goldens, writes_across_chunks_and_snapshots) {
+    expect_golden("across_chunks", 2, 7, [](const RuntimeHandle& rt) {
+        auto x = filled(rt, 4, "x");
+        // Shifted by half a chunk; the middle one on another device than its neighbours.
+        rt.parallel_submit(std::vector{chunk_of(device(0), n / 2, n), chunk_of(device(1), 3 * n / 2, n),
+                                       chunk_of(device(0), 5 * n / 2, n)},
+                           GPUKernel(add, dim3(64)).named("shifted"), _x, std::int64_t{1}, write(x[_x]));
+        rt.parallel_submit(chunks_on({device(0), device(1), device(0), device(1)}),
+                           GPUKernel(step, dim3(64)).named("in place"), _x, x[kmm::range(_x, _x + 1)],
+                           overwrite(x[_x]));
+        rt.parallel_submit(std::vector{chunk_of(device(0), 0, n / 2), chunk_of(device(1), n / 2, n / 2)},
+                           GPU([](kmm::DeviceResource&, kmm::GPUSubviewMut<std::int64_t>) {}).named("two memories"),
+                           overwrite(x[_x]));
+        rt.submit(host(), Host([](kmm::View<std::int64_t>) {}).named("all"), x);
+        rt.synchronize();
+    });
+}
+
 // What the goldens rest on.
 TEST(Goldens, a_record_says_the_same_when_it_is_read_and_written_again) {
     const Program program = record(1, 6, [](const RuntimeHandle& rt) {

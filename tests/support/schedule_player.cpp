@@ -31,6 +31,7 @@ graph::TaskKind kind_of(trace::TaskKind kind) {
     case trace::TaskKind::host: return graph::TaskKind::host;
     case trace::TaskKind::function: return graph::TaskKind::device_function;
     case trace::TaskKind::kernel: return graph::TaskKind::kernel;
+    case trace::TaskKind::transfer: return graph::TaskKind::transfer;
     default: return graph::TaskKind::join;
     }
 }
@@ -43,6 +44,8 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
     array->element_bytes = static_cast<std::uint32_t>(told.element_bytes);
     array->written_by.resize_for_devices(num_devices);
     array->boxes = told.chunks;
+    array->num_pieces = told.num_pieces;
+    array->released = told.num_pieces != 0;
     array->chunks = std::vector<memory::Chunk>(told.chunks.size());
     for (std::size_t i = 0; i < told.chunks.size(); ++i) {
         memory::Chunk& c = array->chunks[i];
@@ -80,6 +83,9 @@ bool SchedulePlayer::play() {
         arrays_[a.number] = make_array(a, program_.machine.limits_bytes.num_devices());
         consumer_.bound(a, 0);
     }
+    for (const trace::Task& t : program_.tasks)
+        for (const trace::Use& use : t.uses)
+            if (!use.empty && arrays_.at(use.array)->is_temporary()) ++arrays_.at(use.array)->uses_to_come;
     for (const trace::Task& t : program_.tasks) submit(t);
     scheduler_->dispatch();
     for (;;) {
@@ -107,12 +113,27 @@ void SchedulePlayer::submit(const trace::Task& told) {
         a.needs_content = use.needs_content;
         a.writes_chunk = use.writes_chunk;
         a.replaces_chunk = use.replaces_chunk;
+        a.anywhere = use.anywhere;
     }
+    if (t.kind == graph::TaskKind::transfer) add_boxes(t, told);
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
     if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
         throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
     consumer_.submitted(told, 0);
     scheduler_->submit(t);
+}
+
+/// One for each source; of a transfer with one box it is where both sides meet.
+void SchedulePlayer::add_boxes(graph::Task& t, const trace::Task& told) {
+    const trace::Use& to = told.uses.front();
+    for (std::uint32_t i = 1; i < told.uses.size(); ++i) {
+        const trace::Use& from = told.uses[i];
+        graph::BoxTransfer& box = t.boxes.emplace_back();
+        box.source = i;
+        box.box = told.uses.size() == 2 ? graph::intersection(from.region, to.region) : from.region;
+        box.set_shape(from.rank, arrays_.at(from.array)->boxes.at(from.chunk), arrays_.at(to.array)->boxes.at(to.chunk),
+                      arrays_.at(to.array)->element_bytes);
+    }
 }
 
 void SchedulePlayer::answer_growth() {
@@ -142,7 +163,7 @@ bool SchedulePlayer::run_oldest() {
     functions_.pop_front();
     std::exception_ptr thrown;
     if (program_.failed.count(t.number) != 0) thrown = std::make_exception_ptr(std::runtime_error("as recorded"));
-    if (t.kind == graph::TaskKind::host) {
+    if (t.kind == graph::TaskKind::host || t.kind == graph::TaskKind::transfer) {
         scheduler_->host_done(t, thrown);
     } else {
         const graph::LaneId lane = scheduler_->lane(t.memory.device(), graph::LaneRole::launcher, 0);

@@ -43,6 +43,7 @@ class SchedulePlayer final : private schedule::Outbox, private trace::Sink {
 
   private:
     void submit(const trace::Task& task);
+    void add_boxes(graph::Task& task, const trace::Task& told);
     void answer_growth();
     bool complete_oldest();
     bool run_oldest();

@@ -19,15 +19,17 @@ constexpr std::size_t most_shown = 5;
 Holders holders_of(const memory::Residency& residency, memory::MemoryIndex m) {
     std::unordered_map<const memory::Array*, Holder> by_array;
     residency.for_each_resident(m, [&](const memory::Chunk& c) {
-        Holder& h = by_array[c.array];
+        Holder& h = by_array[c.array->is_temporary() ? nullptr : c.array];
         h.size_bytes += c.size_bytes;
         ++h.chunks;
         if (c.replicas[m].version != c.version) ++h.stale_chunks;
     });
     Holders result;
     for (auto& [array, holder] : by_array) {
-        holder.name = array->name();
-        holder.refetched_bytes = array->refetched_bytes;
+        // What it is of may be gone.
+        holder.name =
+            array == nullptr ? "temporaries (gathered regions, snapshots, regions to be written back)" : array->name();
+        if (array != nullptr) holder.refetched_bytes = array->refetched_bytes;
         result.largest.push_back(std::move(holder));
     }
     std::sort(result.largest.begin(), result.largest.end(), [](const Holder& a, const Holder& b) {

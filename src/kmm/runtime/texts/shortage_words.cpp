@@ -42,7 +42,7 @@ std::size_t part_of(std::size_t whole, double fraction) {
 std::size_t needed_bytes(const graph::Task& task) {
     std::size_t bytes = 0;
     for (const graph::Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk)
+        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere)
             bytes = Platform::sum_bytes(bytes, Platform::rounded(a.chunk->block_bytes()));
     return bytes;
 }
@@ -53,9 +53,9 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
     needed_bytes = detail::needed_bytes(t);
     usable_bytes = platform.limit_bytes(memory);
     for (const graph::Access& a : t.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk)
+        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere)
             needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->boxes[a.chunk->index],
-                             a.chunk->array->rank, a.chunk->size_bytes});
+                             a.chunk->array->rank, a.chunk->size_bytes, a.chunk->array->num_pieces});
 }
 
 std::exception_ptr Shortage::words() const { return std::make_exception_ptr(words_.error_of(*this)); }
@@ -212,8 +212,18 @@ std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) cons
     std::string needs;
     for (const Shortage::Need& n : s.needs) {
         if (!needs.empty()) needs += " | ";
-        needs += driver::format("{} {} chunk {} {} {}", kind_word(n.kind), n.array, n.chunk,
-                                graph::to_text(n.box, n.rank), byte_size_text(n.size_bytes));
+        const std::string box = graph::to_text(n.box, n.rank);
+        const std::string size = byte_size_text(n.size_bytes);
+        if (n.num_pieces == 0) {
+            needs += driver::format("{} {} chunk {} {} {}", kind_word(n.kind), n.array, n.chunk, box, size);
+            continue;
+        }
+        const bool reads = n.kind == graph::AccessKind::read;
+        const std::string from = n.num_pieces == 1 && reads
+                                     ? "a snapshot"
+                                     : driver::format("{} {}", reads ? "gathered from" : "beside",
+                                                      driver::count_text(n.num_pieces, "chunk"));
+        needs += driver::format("{} {} {} {} ({})", kind_word(n.kind), n.array, box, size, from);
     }
     const TaskFailure who = failures_.describe_failure(s.task);
     std::string text = driver::format(

@@ -33,6 +33,7 @@ class Shortage final : public graph::Unworded {
         graph::Box box;
         std::size_t rank;
         std::size_t size_bytes;
+        std::uint32_t num_pieces;  ///< of a temporary
     };
     struct Running {
         graph::TaskTrace task;
