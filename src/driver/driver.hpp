@@ -136,7 +136,7 @@ struct BoxCopy {
 };
 
 /// One box of `move_boxes`: runs of `run_bytes` that are contiguous on both sides, repeated along `num_axes` axes,
-/// slowest first. Steps in bytes between the beginnings of runs; may not overlap in the destination.
+/// slowest first. Steps in bytes between the beginnings of runs, not below what is nested in them.
 struct BoxMove {
     static constexpr std::size_t max_axes = 8;
     void* destination = nullptr;
@@ -288,24 +288,10 @@ class Driver {
     virtual Status copy_peer(void* destination, int destination_device, const void* source, int source_device,
                              std::size_t bytes, StreamHandle) noexcept = 0;
     virtual Status copy_box(const BoxCopy&, StreamHandle) noexcept = 0;
-    virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept {
-        for (std::size_t i = 0; i < num_boxes; ++i) {
-            const BoxMove& b = boxes[i];
-            std::int64_t index[BoxMove::max_axes] = {};
-            for (bool more = b.run_bytes != 0; more;) {
-                std::int64_t t = 0, f = 0;
-                for (std::uint32_t k = 0; k < b.num_axes; ++k)
-                    t += index[k] * b.destination_steps[k], f += index[k] * b.source_steps[k];
-                const Status s = copy(static_cast<char*>(b.destination) + t, static_cast<const char*>(b.source) + f,
-                                      b.run_bytes, stream);
-                if (!s.ok()) return s;
-                std::uint32_t k = b.num_axes;
-                while (k > 0 && ++index[k - 1] == b.counts[k - 1]) index[--k] = 0;
-                more = k > 0;
-            }
-        }
-        return {};
-    }
+    /// Many boxes, in any memories that the stream's device can read and write: pinned host memory, its own, a peer's.
+    /// In the order of the stream; among themselves in none. The list is read during the call. Empty boxes move nothing.
+    /// Unless a driver has better, `copy_box` of each.
+    virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept;
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.
     virtual Status fill(void* destination, const void* pattern, std::size_t pattern_bytes, std::size_t count,

@@ -159,6 +159,9 @@ class ForwardingDriver : public Driver {
     Status copy_box(const BoxCopy& a0, StreamHandle a1) noexcept override {
         return called("copy_box"), inner_.copy_box(a0, a1);
     }
+    Status move_boxes(const BoxMove* a0, std::size_t a1, StreamHandle a2) noexcept override {
+        return called("move_boxes"), inner_.move_boxes(a0, a1, a2);
+    }
     Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle a2) noexcept override {
         return called("copy_batch"), inner_.copy_batch(pieces, num_pieces, a2);
     }

@@ -136,6 +136,109 @@ TEST_P(DriverCopies, boxes_whose_rows_overlap_are_refused) {
     KMM_FAILS(driver().copy_box(box, stream()), Code::invalid_argument);
 }
 
+/// Where runs of a random box lie in a buffer: each step is at least what is nested in it, sometimes more.
+std::size_t make_steps(std::mt19937& random, const BoxMove& box, std::int64_t* steps) {
+    std::size_t reach = box.run_bytes;
+    for (std::uint32_t k = box.num_axes; k-- > 0;) {
+        const std::size_t step = reach + (random() % 2 == 0 ? 0 : random() % 9);
+        steps[k] = static_cast<std::int64_t>(step);
+        reach += step * static_cast<std::size_t>(std::max<std::int64_t>(box.counts[k], 1) - 1);
+    }
+    return reach;
+}
+
+void reference_move(const BoxMove& box, unsigned char* to, const unsigned char* from, std::uint32_t axis = 0) {
+    if (axis == box.num_axes) {
+        std::copy(from, from + box.run_bytes, to);
+        return;
+    }
+    for (std::int64_t i = 0; i < box.counts[axis]; ++i)
+        reference_move(box, to + i * box.destination_steps[axis], from + i * box.source_steps[axis], axis + 1);
+}
+
+TEST_P(DriverCopies, random_lists_of_boxes_move_as_loops_on_the_host_do) {
+    std::mt19937 random(11);
+    constexpr std::size_t bytes = 60000;
+    unsigned char* device_a = device_memory(bytes);
+    unsigned char* device_b = device_memory(bytes);
+    unsigned char* pinned = pinned_memory(bytes);
+    for (int trial = 0; trial < 300; ++trial) {
+        const int direction = trial % 3;  // up, across, down
+        unsigned char* const source = direction == 0 ? pinned : device_a;
+        unsigned char* const destination = direction == 2 ? pinned : device_b;
+        const auto content = numbers(bytes, static_cast<unsigned>(trial));
+        auto expected = numbers(bytes, static_cast<unsigned>(trial) + 1000);
+        KMM_OK(driver().copy(source, content.data(), bytes, stream()));
+        KMM_OK(driver().copy(destination, expected.data(), bytes, stream()));
+        KMM_OK(driver().synchronize_stream(stream()));
+        std::vector<BoxMove> boxes;
+        std::size_t to = random() % 17, from = random() % 17;
+        for (const std::size_t most = 1 + random() % 12; boxes.size() < most;) {
+            BoxMove box;
+            box.run_bytes = trial % 4 == 0 ? 16 * (1 + random() % 8) : 1 + random() % 50;
+            box.num_axes = static_cast<std::uint32_t>(random() % (BoxMove::max_axes + 1));
+            for (std::uint32_t k = 0; k < box.num_axes; ++k)
+                box.counts[k] =
+                    static_cast<std::int64_t>(random() % 40 == 0 ? 0 : 1 + random() % (box.num_axes > 3 ? 2 : 6));
+            const std::size_t to_reach = make_steps(random, box, box.destination_steps);
+            const std::size_t from_reach = make_steps(random, box, box.source_steps);
+            if (to + to_reach > bytes || from + from_reach > bytes) break;
+            box.destination = destination + to;
+            box.source = source + from;
+            reference_move(box, expected.data() + to, content.data() + from);
+            to += to_reach + random() % 3;
+            from += from_reach + random() % 3;
+            boxes.push_back(box);
+        }
+        KMM_OK(driver().move_boxes(boxes.data(), boxes.size(), stream()));
+        std::fill(boxes.begin(), boxes.end(), BoxMove());  // the list was read
+        ASSERT_EQ(read(destination, bytes), expected) << "trial " << trial;
+    }
+}
+
+TEST_P(DriverCopies, boxes_move_in_the_order_of_the_stream) {
+    constexpr std::size_t n = 1000;
+    int* a = device_memory<int>(n);
+    int* b = device_memory<int>(n);
+    BoxMove box;  // every second row of ten
+    box.run_bytes = 40;
+    box.num_axes = 1;
+    box.counts[0] = 50;
+    box.source_steps[0] = box.destination_steps[0] = 80;
+    box.source = a;
+    box.destination = b;
+    for (int i = 0; i < 20; ++i) {
+        KMM_OK(fill_ints(a, i, n, stream()));
+        KMM_OK(fill_ints(b, -1, n, stream()));
+        KMM_OK(driver().move_boxes(&box, 1, stream()));
+        KMM_OK(add(b, n, 100, stream()));
+    }
+    const std::vector<int> result = read(b, n);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(result[i], i / 10 % 2 == 0 ? 119 : 99) << i;
+}
+
+TEST_P(DriverCopies, boxes_of_nothing_move_nothing_and_bad_ones_are_refused_as_a_whole) {
+    unsigned char* a = device_memory(100);
+    KMM_OK(driver().copy(a, numbers(100, 1).data(), 100, stream()));
+    KMM_OK(driver().move_boxes(nullptr, 0, stream()));
+    BoxMove boxes[2];
+    KMM_OK(driver().move_boxes(boxes, 2, stream()));
+    boxes[0].destination = a;
+    boxes[0].source = a + 50;
+    boxes[0].run_bytes = 10;
+    boxes[1] = boxes[0];
+    boxes[1].num_axes = 1;
+    KMM_OK(driver().move_boxes(boxes + 1, 1, stream()));
+    boxes[1].counts[0] = -1;
+    KMM_FAILS(driver().move_boxes(boxes, 2, stream()), Code::invalid_argument);
+    boxes[1].counts[0] = 1;
+    boxes[1].source = nullptr;
+    KMM_FAILS(driver().move_boxes(boxes, 2, stream()), Code::invalid_argument);
+    boxes[1].num_axes = BoxMove::max_axes + 1;
+    KMM_FAILS(driver().move_boxes(boxes, 2, stream()), Code::invalid_argument);
+    EXPECT_EQ(read(a, 100), numbers(100, 1));
+}
+
 TEST_P(DriverCopies, a_batch_copies_every_piece) {
     std::mt19937 random(5);
     constexpr std::size_t num_pieces = 300, piece_bytes = 96;
