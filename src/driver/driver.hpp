@@ -289,8 +289,8 @@ class Driver {
                              std::size_t bytes, StreamHandle) noexcept = 0;
     virtual Status copy_box(const BoxCopy&, StreamHandle) noexcept = 0;
     /// Many boxes, in any memories that the stream's device can read and write: pinned host memory, its own, a peer's.
-    /// In the order of the stream; among themselves in none. The list is read during the call. Empty boxes move nothing.
-    /// Unless a driver has better, `copy_box` of each.
+    /// In the order of the stream; among themselves in none. The list is read during the call. Empty boxes move
+    /// nothing. Unless a driver has better, `copy_box` of each.
     virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept;
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.

@@ -709,7 +709,9 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 ASSERT_TRUE(meets(i, p->chunk));
                 ASSERT_TRUE(kmm::graph::contains(r.layout->chunks()[p->chunk].box, p->box));
                 elements(p->box, [&](std::size_t e) { covered[e]++; });
-                if (t.is_written) ASSERT_EQ(p->memory, written_in(i, p->chunk));
+                if (t.is_written) {
+                    ASSERT_EQ(p->memory, written_in(i, p->chunk));
+                }
             }
             elements(r.region, [&](std::size_t e) { covered[e]--; });
             for (const int c : covered) ASSERT_EQ(c, 0) << "the pieces are the region";
