@@ -1,4 +1,5 @@
-// Random programs against a sequential interpreter: submits of random reads and writes over random chunkings, host and
+// Random programs against a sequential interpreter: submits of random reads and writes over random chunkings, inside
+// chunks and across them, of what the same submit writes, in tiles with halos, dealt to several devices; host and
 // device tasks mixed, 1, 2 and 4 devices, device memory just above the largest task, several submitting threads.
 //
 // A program is a number: the same seed gives the same submits. KMM_TEST_PROGRAMS sets how many run (default 10 000; 500
@@ -31,8 +32,10 @@ KMM_HOST_DEVICE Element step(Element old, Element place, Element left, Element r
 }
 
 constexpr int reads_of_a_task = 2;
-// 512 elements of 8 bytes: with three chunks of a task a device limit of 16 KiB is just above the largest task.
+// 512 elements of 8 bytes: with three chunks, or regions beside them, of a task a device limit of 12 KiB is just as
+// much as the largest task needs.
 constexpr std::int64_t most_elements_of_a_chunk = 512;
+constexpr std::int64_t most_elements_of_a_region = most_elements_of_a_chunk;
 constexpr std::size_t tight_limit = 3 * 512 * 8;
 
 /// The k-th element of a region in row-major order (k modulo its volume), as a place.
@@ -66,6 +69,21 @@ __global__ void apply_kernel(kmm::GPUSubviewMut<Element, N> out, kmm::GPUSubview
                              kmm::GPUSubview<Element, N> right, std::int64_t volume, Element seed, bool keeps) {
     const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (k < volume) apply(out, left, right, k, seed, keeps);
+}
+
+/// The same for a tile of a submit, whose views tell how much there is.
+template<std::size_t N>
+__global__ void apply_to_tile(kmm::GPUSubviewMut<Element, N> out, kmm::GPUSubview<Element, N> left,
+                              kmm::GPUSubview<Element, N> right, Element seed, bool keeps) {
+    std::int64_t volume = 1;
+    for (std::size_t axis = 0; axis < N; axis++) volume *= out.size(axis);
+    const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (k < volume) apply(out, left, right, k, seed, keeps);
+}
+
+/// What `element_of` is of the interpreter's values of a region.
+Element element_of(const std::vector<Element>& values, std::int64_t k) {
+    return values.empty() ? 0 : values[static_cast<std::size_t>(k) % values.size()];
 }
 
 template<std::size_t N> struct Modelled {
@@ -158,6 +176,24 @@ template<std::size_t N> class Program {
         return box<N>(begin, end);
     }
 
+    /// Anywhere in the array, across chunks or not.
+    kmm::Bounds<N> random_box(const Modelled<N>& m) {
+        std::array<std::int64_t, N> begin{}, end{};
+        std::int64_t left = most_elements_of_a_region;
+        for (std::size_t k = 0; k < N; k++) {
+            begin[k] = pick(0, m.shape[k] - 1);
+            end[k] = pick(begin[k] + 1, std::min(m.shape[k], begin[k] + left));
+            left /= end[k] - begin[k];
+        }
+        return box<N>(begin, end);
+    }
+    kmm::Bounds<N> any_region(const Modelled<N>& m) {
+        return pick(0, 2) == 0 ? random_box(m) : random_region(m, pick(0, 1) == 0);
+    }
+    Modelled<N>& any_array() {
+        return arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
+    }
+
     // ---- the interpreter
 
     std::vector<Element> values_of(const Modelled<N>& m, const kmm::Bounds<N>& region) {
@@ -166,6 +202,8 @@ template<std::size_t N> class Program {
         return out;
     }
     template<typename F> void for_each_index(const Modelled<N>& m, const kmm::Bounds<N>& region, F&& f) {
+        for (std::size_t k = 0; k < N; k++)
+            if (region[k].begin >= region[k].end) return;
         std::array<std::int64_t, N> at;
         for (std::size_t k = 0; k < N; k++) at[k] = region[k].begin;
         for (;;) {
@@ -180,10 +218,15 @@ template<std::size_t N> class Program {
             if (k == static_cast<std::size_t>(-1)) return;
         }
     }
-    static bool overlap(const kmm::Bounds<N>& a, const kmm::Bounds<N>& b) {
-        for (std::size_t k = 0; k < N; k++)
-            if (a[k].begin >= b[k].end || b[k].begin >= a[k].end) return false;
-        return true;
+    /// The elements of `out` in the region, from old values of what is read.
+    void interpret(Modelled<N>& out, const kmm::Bounds<N>& region, const std::vector<Element>& left,
+                   const std::vector<Element>& right, Element seed, bool keeps) {
+        std::int64_t k = 0;
+        for_each_index(out, region, [&](std::size_t i) {
+            Element& v = out.values[i];
+            v = step(keeps ? v : 0, k, element_of(left, k), element_of(right, k + 1), seed);
+            k++;
+        });
     }
 
     // ---- steps
@@ -199,37 +242,19 @@ template<std::size_t N> class Program {
     }
 
     void submit_on(Modelled<N>& out, const kmm::Bounds<N>& region, bool keeps) {
-        // What a task reads must not be what it writes.
+        // What a task reads may be what it writes: it sees what was there before.
         Modelled<N>* from[reads_of_a_task];
         kmm::Bounds<N> read[reads_of_a_task];
         for (int r = 0; r < reads_of_a_task; r++) {
-            bool found = false;
-            for (int attempt = 0; attempt < 8 && !found; attempt++) {
-                Modelled<N>* candidate = &out;
-                if (!arrays_.empty() && pick(0, 3) != 0)
-                    candidate =
-                        &arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
-                const auto b = random_region(*candidate, pick(0, 1) == 0);
-                if (candidate->array.distribution().num_chunks() == 0 ||
-                    (&candidate->values == &out.values && overlap(b, region)))
-                    continue;
-                from[r] = candidate;
-                read[r] = b;
-                found = true;
-            }
-            if (!found) return;
+            from[r] = arrays_.empty() || pick(0, 3) == 0 ? &out : &any_array();
+            read[r] = any_region(*from[r]);
         }
         const Element seed = pick(0, 1 << 20);
         const auto left = values_of(*from[0], read[0]);
         const auto right = values_of(*from[1], read[1]);
-        std::int64_t k = 0;
-        for_each_index(out, region, [&](std::size_t i) {
-            Element& v = out.values[i];
-            v = step(keeps ? v : 0, k, left[static_cast<std::size_t>(k) % left.size()],
-                     right[static_cast<std::size_t>(k + 1) % right.size()], seed);
-            k++;
-        });
-        const std::int64_t count = k;
+        interpret(out, region, left, right, seed, keeps);
+        std::int64_t count = 1;
+        for (std::size_t k = 0; k < N; k++) count *= region[k].end - region[k].begin;
         const auto a = region_of(read[0]);
         const auto b = region_of(read[1]);
         const auto w = region_of(region);
@@ -263,6 +288,92 @@ template<std::size_t N> class Program {
             submit(device,
                    kmm::GPUKernel(apply_kernel<N>, dim3(64)).grid(dim3(static_cast<unsigned>((count + 63) / 64))));
         }
+    }
+    // Axis by axis the range of a tile, made wider on both sides.
+    static auto tile_mapping(std::int64_t low, std::int64_t high) {
+        using namespace kmm::placeholders;
+        if constexpr (N == 1)
+            return kmm::bounds(kmm::range(_x - low, _x + high));
+        else if constexpr (N == 2)
+            return kmm::bounds(kmm::range(_x - low, _x + high), kmm::range(_y - low, _y + high));
+        else
+            return kmm::bounds(kmm::range(_x - low, _x + high), kmm::range(_y - low, _y + high),
+                               kmm::range(_z - low, _z + high));
+    }
+    /// A tile with its halo, as far as it is inside the array.
+    static kmm::Bounds<N> clipped(const kmm::Bounds<N>& tile, std::int64_t halo, const Modelled<N>& m) {
+        std::array<std::int64_t, N> begin, end;
+        for (std::size_t k = 0; k < N; k++) {
+            begin[k] = std::max<std::int64_t>(0, tile[k].begin - halo);
+            end[k] = std::min<std::int64_t>(m.shape[k], tile[k].end + halo);
+            if (end[k] < begin[k]) begin[k] = end[k] = 0;
+        }
+        return box<N>(begin, end);
+    }
+
+    /// Tiles of a box of the array, cut without regard to its chunks and dealt to devices, in one submit. Each reads
+    /// itself and a halo of arrays, of which any may be the one that is written.
+    void submit_tiles(Modelled<N>& out, bool keeps) {
+        std::int64_t halos[reads_of_a_task] = {pick(0, 1) * pick(0, 4), pick(0, 2)};
+        std::array<std::int64_t, N> first, last, size;
+        for (bool fits = false; !fits;) {
+            std::int64_t tiles = 1, most = 1;
+            for (std::size_t k = 0; k < N; k++) {
+                first[k] = pick(0, 3) == 0 ? pick(0, out.shape[k] - 1) : 0;
+                last[k] = pick(0, 3) == 0 ? pick(first[k] + 1, out.shape[k]) : static_cast<std::int64_t>(out.shape[k]);
+                size[k] = pick(1, last[k] - first[k]);
+                tiles *= (last[k] - first[k] + size[k] - 1) / size[k];
+                most *= size[k] + 2 * std::max(halos[0], halos[1]);
+            }
+            fits = tiles <= 24 && most <= most_elements_of_a_region;
+            if (!fits && pick(0, 3) == 0) halos[0] = halos[1] = 0;
+            if (!fits && pick(0, 7) == 0) return;
+        }
+        Modelled<N>* const from[] = {pick(0, 1) == 0 ? &out : &any_array(), pick(0, 1) == 0 ? &out : &any_array()};
+        const Element seed = pick(0, 1 << 20);
+        const auto devices = static_cast<std::int64_t>(rt_.info().num_devices());
+        std::vector<kmm::DomainChunk> domain;
+        std::vector<Element> before[reads_of_a_task];
+        const Modelled<N> old[] = {*from[0], *from[1]};
+        std::array<std::int64_t, N> begin = first, end{};
+        for (bool more = true; more;) {
+            for (std::size_t k = 0; k < N; k++) end[k] = std::min(begin[k] + size[k], last[k]);
+            const kmm::Bounds<N> tile = box<N>(begin, end);
+            kmm::DomainChunk chunk;
+            chunk.owner_id = kmm::ResourceId(kmm::DeviceId(static_cast<std::uint8_t>(pick(0, devices - 1))));
+            for (std::size_t k = 0; k < N; k++) {
+                chunk.offset[k] = begin[k];
+                chunk.size[k] = end[k] - begin[k];
+            }
+            domain.push_back(chunk);
+            for (int r = 0; r < reads_of_a_task; r++) before[r] = values_of(old[r], clipped(tile, halos[r], old[r]));
+            interpret(out, tile, before[0], before[1], seed, keeps);
+            std::size_t k = N;
+            while (k-- > 0) {
+                begin[k] += size[k];
+                if (begin[k] < last[k]) break;
+                begin[k] = first[k];
+            }
+            more = k != static_cast<std::size_t>(-1);
+        }
+        const auto w = tile_mapping(0, 0 + 1);
+        const auto left = read_(*from[0], tile_mapping(halos[0], halos[0] + 1));
+        const auto right = read_(*from[1], tile_mapping(halos[1], halos[1] + 1));
+        const auto submit = [&](auto launcher) {
+            if (keeps)
+                rt_.parallel_submit(domain, launcher, write(out.array, w), left, right, seed, keeps);
+            else
+                rt_.parallel_submit(domain, launcher, overwrite(out.array, w), left, right, seed, keeps);
+        };
+        if (pick(0, 3) == 0)
+            submit(kmm::Host([](kmm::SubviewMut<Element, N> o, kmm::Subview<Element, N> l, kmm::Subview<Element, N> r,
+                                Element s, bool kept) {
+                std::int64_t volume = 1;
+                for (std::size_t axis = 0; axis < N; axis++) volume *= o.size(axis);
+                for (std::int64_t i = 0; i < volume; i++) apply(o, l, r, i, s, kept);
+            }));
+        else
+            submit(kmm::GPUKernel(apply_to_tile<N>, dim3(64)).grid(dim3(most_elements_of_a_region / 64)));
     }
     template<typename M> auto read_(const Modelled<N>& m, const M& region) { return kmm::read(m.array, region); }
 
@@ -299,7 +410,10 @@ template<std::size_t N> class Program {
             for_each_chunk(m, [&](const kmm::Bounds<N>& region) { submit_on(m, region, keeps); });
             break;
         }
-        default: submit_on(m, random_region(m, pick(0, 2) == 0), pick(0, 1) == 0);
+        case 7:
+        case 8:
+        case 9: submit_tiles(m, pick(0, 1) == 0); break;
+        default: submit_on(m, any_region(m), pick(0, 1) == 0);
         }
     }
 

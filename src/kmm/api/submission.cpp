@@ -339,7 +339,10 @@ void Submission::Draft::connect() {
     if (any_temporary) connect_gathers();
     for (std::size_t i = 0; i < wanted.size(); ++i)
         if (!wanted[i].empty) connect_access(i);
-    if (any_temporary) connect_write_backs();
+    if (any_temporary) {
+        hold_gathers_back();
+        connect_write_backs();
+    }
     Task& all = *tasks().back();
     if (all.kind != TaskKind::join) return;
     for (TaskNumber n = first(); n != all.number; ++n) all.predecessors.push_back({n, true});
@@ -370,13 +373,25 @@ void Submission::Draft::connect_gathers() {
         const plan::Temporary& t = plan.temporaries()[i];
         const plan::Request& r = wanted[t.request];
         Task& gather = *std::exchange(e.gather, nullptr);
-        connects(tasks()[r.task]->number);
+        e.given_gather = &gather;
+        connects_ahead(tasks()[r.task]->number);
         e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
         for (const plan::Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
             graph::ChunkHistory& history = accesses[t.request].binding->histories[p->chunk];
             if (!history.any_content()) continue;  // a first write finds nothing
             history.read(p->box, e.gather_number, gather.predecessors, *this);
         }
+    }
+}
+
+/// No gather takes memory while its task still waits for what came before the submit: that may need the memory first.
+void Submission::Draft::hold_gathers_back() {
+    for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
+        Task* const gather = temporaries.entries()[i].given_gather;
+        if (gather == nullptr) continue;
+        for (const graph::Predecessor& p : tasks()[wanted[plan.temporaries()[i].request].task]->predecessors)
+            if (!is_own(p.number)) gather->predecessors.push_back({p.number, false});
+        graph::make_unique(gather->predecessors);
     }
 }
 

@@ -69,6 +69,7 @@ struct Submission::Draft final : Batch {
     void note_what_follows(std::size_t first, std::size_t end, std::size_t bytes);
     void connect_access(std::size_t request);
     void connect_gathers();
+    void hold_gathers_back();
     void connect_write_backs();
     static void fill_before(graph::Task& t, std::uint32_t access, const Box& region);
     void share_info();

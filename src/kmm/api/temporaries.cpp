@@ -74,6 +74,7 @@ Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memor
 void Temporaries::make_gather(Entry& entry, const Source& source) {
     entry.gather = &make_transfer(source.task, source.request.memory);
     Task& t = *entry.gather;
+    t.fills_temporary = true;
     t.for_snapshot = source.plan.is_snapshot;
     t.accesses.resize(1 + source.plan.num_pieces);
     t.layouts.resize(t.accesses.size());
@@ -95,15 +96,24 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     }
 }
 
+/// Where a piece is written back: where its writers are, if the chunk fits there, else on the host, else anywhere. What
+/// fits nowhere was never written.
+memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece) {
+    const std::size_t bytes = Platform::rounded(source.binding.block_bytes[piece.chunk]);
+    const auto fits = [&](memory::MemoryIndex m) { return bytes <= core.platform().limit_bytes(m); };
+    if (fits(piece.memory)) return piece.memory;
+    for (const memory::MemoryIndex m : core.platform().limits_bytes().memories())
+        if (fits(m)) return m;
+    return piece.memory;
+}
+
 /// One for each piece: beside the temporary only one chunk must find room at a time.
 void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source& source) {
     any_written_ = true;
     entry.write_backs.reserve(source.plan.num_pieces);
     for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
-        const std::size_t bytes = Platform::rounded(source.binding.block_bytes[piece.chunk]);
-        const bool fits = bytes <= core.platform().limit_bytes(piece.memory);
-        entry.write_backs.push_back(&make_transfer(source.task, fits ? piece.memory : memory::MemoryIndex::host()));
+        entry.write_backs.push_back(&make_transfer(source.task, memory_for(core, source, piece)));
         Task& t = *entry.write_backs.back();
         t.accesses.resize(2);
         t.layouts.resize(2);

@@ -30,6 +30,7 @@ class Temporaries {
         std::unique_ptr<memory::Array> data;    ///< the runtime's from `give_away` on
         memory::Array* array = nullptr;         ///< the same
         graph::Task* gather = nullptr;          ///< null: nothing is filled in, or the batch has it
+        graph::Task* given_gather = nullptr;    ///< once the batch has it
         graph::TaskNumber gather_number = 0;    ///< once the batch has it
         std::vector<graph::Task*> write_backs;  ///< likewise; one for each piece
 
@@ -65,6 +66,7 @@ class Temporaries {
                      std::uint32_t num_pieces);
     graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory);
     void make_gather(Entry& entry, const Source& source);
+    static memory::MemoryIndex memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece);
     void make_write_backs(RuntimeCore& core, Entry& entry, const Source& source);
 
     std::vector<Entry> entries_;

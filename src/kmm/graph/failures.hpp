@@ -17,7 +17,7 @@ class Failures {
   public:
     /// `task` is settled and failed. O(1).
     void add(const Task& task);
-    /// The lowest number of a task that has ever failed; the largest number there is if none has.
+    /// The lowest place of a task that has ever failed; `no_failure` if none has.
     TaskNumber first() const noexcept { return first_.load(std::memory_order_acquire); }
     /// Null if the task did not fail. O(1).
     std::shared_ptr<Failure> find(TaskNumber number) const;
@@ -38,7 +38,7 @@ class Failures {
 
     mutable locks::Mutex mutex_;
     std::atomic<bool> any_{false};
-    std::atomic<TaskNumber> first_{~TaskNumber{0}};
+    std::atomic<TaskNumber> first_{no_failure};
     UnorderedMap<TaskNumber, std::shared_ptr<Failure>> failures_ KMM_GUARDED_BY(mutex_);
     RootFailure* first_undelivered_ KMM_GUARDED_BY(mutex_) = nullptr;  // each lives as long as its task's failure
     std::uint64_t num_looked_at_ KMM_GUARDED_BY(mutex_) = 0;

@@ -113,6 +113,7 @@ void Task::recycle() noexcept {
     unset.clear();
     boxes.clear();
     needed_after = 0;
+    fills_temporary = false;
     for_snapshot = false;
     kernel = {};
     predecessors.clear();
@@ -126,6 +127,7 @@ void Task::recycle() noexcept {
     lane = LaneId::none;
     position = 0;
     made_for = 0;
+    comes_before = 0;
     awaited_predecessor = 0;
     unpassed_fences = 0;
     executed = false;

@@ -261,6 +261,7 @@ struct Task {
     void* payload = nullptr;
     Vector<BoxTransfer> boxes;     ///< of a transfer
     std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
+    bool fills_temporary = false;  ///< of a transfer: else it brings back what was written into one
     bool for_snapshot = false;     ///< of a transfer: it keeps what its submit writes
 
     // ---- order
@@ -276,7 +277,8 @@ struct Task {
     FenceSet waits;                             ///< what its work must come after
     FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
     Position position = 0;
-    TaskNumber made_for = 0;             ///< a helper: of the first task that comes after it
+    TaskNumber made_for = 0;             ///< a helper: whose failure its own is
+    TaskNumber comes_before = 0;         ///< a helper: the first number of those that come after it
     TaskNumber awaited_predecessor = 0;  ///< once the runtime gives up: what it waited for at the last look
     LaneId lane = LaneId::none;
     // For kernels: what the choice of a lane hangs on.
@@ -314,13 +316,17 @@ struct Task {
     Task& operator=(const Task&) = delete;
     ~Task() { drop_payload(); }
 
-    /// Where it stands in the order of submission: a helper right before the first task that comes after it.
-    TaskNumber place() const noexcept { return made_for != 0 ? made_for : number; }
+    /// Where it stands in the order of submission: a helper right before the first task that may come after it.
+    TaskNumber place() const noexcept { return comes_before != 0 ? comes_before : number; }
+    /// By which the program knows it.
+    TaskNumber public_number() const noexcept { return made_for != 0 ? made_for : number; }
     /// Neither a join nor a transfer: what the program submitted, or a copy with the program.
     bool is_counted() const noexcept { return kind != TaskKind::join && kind != TaskKind::transfer; }
+    /// A transfer that brings what a task wrote beside the chunks into them.
+    bool is_write_back() const noexcept { return kind == TaskKind::transfer && !fills_temporary; }
     bool has_failed() const noexcept { return failure != nullptr || thrown != nullptr || unworded != nullptr; }
     void trace(TaskTrace& out) const noexcept {
-        out.number = place();
+        out.number = public_number();
         out.info.share(info);
         out.chunk_index = chunk_index;
         out.chunk = chunk;

@@ -9,6 +9,13 @@
 
 namespace kmm::memory {
 
+namespace {
+
+// The heap looks at sixteen times as many.
+constexpr std::size_t pruned_at_once = 1;
+
+}  // namespace
+
 void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.growing = false;
@@ -83,7 +90,11 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
         if (size < space.unfit_bytes) {
             rmm::heap::block block;
             try {
-                block = space.heap.try_allocate(size);
+                block = space.heap.try_allocate_ready(size, rmm::heap::heap::no_timeline);
+                if (!block) {
+                    forget_passed(space);
+                    block = space.heap.try_allocate(size);
+                }
             } catch (const std::bad_alloc&) {
                 return Found::starved;  // and nothing has changed
             }
@@ -102,6 +113,20 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             found = Found::growing;
         if (found != Found::yes) return found;
     }
+}
+
+/// Memory whose users have passed is taken before memory that must still be waited for. A few pieces at a time, so that
+/// an allocation costs no look at all of them.
+void Residency::forget_passed(Space& space) {
+    if (!space.is_pruning) {
+        if (space.advanced.empty()) return;
+        space.advanced.take(space.pruned);
+        space.pruning = {};
+    }
+    const auto passed = [this](const rmm::heap::fence& f) {
+        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+    };
+    space.is_pruning = !space.heap.prune(space.pruned, passed, &space.pruning, pruned_at_once);
 }
 
 void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {

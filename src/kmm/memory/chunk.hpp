@@ -130,15 +130,18 @@ struct Array {
         const locks::Guard guard(name_mutex_);
         name_ = std::move(name);
     }
-    std::uint64_t number = 0;           // constant; among the arrays of the runtime, from 1
-    std::size_t rank = 0;               // constant
-    std::uint32_t element_bytes = 0;    // constant
-    std::vector<Chunk> chunks;          // never resized
-    std::vector<graph::Box> boxes;      // constant; one for each chunk
-    std::uint32_t num_pieces = 0;       // constant; of a temporary: the chunks that its region meets
-    std::uint64_t users = 0;            ///< accesses of unsettled tasks
-    std::uint64_t uses_to_come = 0;     ///< of a temporary: accesses of tasks that the schedule has not been told of
-    PerMemory<ChunkRange> written_by;   ///< by memory: chunks that kernels there write; filled in by the schedule
+    std::uint64_t number = 0;          // constant; among the arrays of the runtime, from 1
+    std::size_t rank = 0;              // constant
+    std::uint32_t element_bytes = 0;   // constant
+    std::vector<Chunk> chunks;         // never resized
+    std::vector<graph::Box> boxes;     // constant; one for each chunk
+    std::uint32_t num_pieces = 0;      // constant; of a temporary: the chunks that its region meets
+    std::uint64_t users = 0;           ///< accesses of unsettled tasks
+    std::uint64_t uses_to_come = 0;    ///< of a temporary: accesses of tasks that the schedule has not been told of
+    PerMemory<ChunkRange> written_by;  ///< by memory: chunks that kernels there write; filled in by the schedule
+    /// Of a temporary on the host that was filled before its task was placed: what that task needs beside it.
+    std::size_t filled_ahead_of_bytes = 0;
+    bool filled_ahead = false;
     std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
     bool released = false;              ///< no handle is left: freed when nobody uses it
     bool is_unused() const noexcept { return released && users == 0 && uses_to_come == 0; }

@@ -8,6 +8,7 @@
 // use (Belady 1966), as the ranks say that the schedule wrote.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -108,6 +109,10 @@ class Residency {
     /// freed, or `may_ask_again`. O(replicas + regions * free pieces).
     Reclaimed reclaim(MemoryIndex memory, const std::vector<AddressRange>& regions, std::size_t wanted_bytes,
                       bool at_once);
+    /// Work on the lane has passed: memory that waited for it may be ready. O(memories).
+    void advanced(graph::LaneId lane) {
+        for (Space& s : spaces_) s.advanced.add(lane);
+    }
     /// Memory that somebody waited for (Placement::lacks).
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     std::size_t lacking_bytes() const noexcept { return lacking_bytes_; }
@@ -176,6 +181,29 @@ class Residency {
     }
 
   private:
+    /// Lanes that have come further since the heap last looked at what they have passed, in ascending order.
+    class AdvancedLanes {
+      public:
+        void add(graph::LaneId lane) {
+            const std::uint64_t number = graph::index_of(lane);
+            if (number >= is_listed_.size()) is_listed_.resize(number + 1);
+            if (is_listed_[number]) return;
+            is_listed_[number] = true;
+            listed_.push_back(number);
+        }
+        bool empty() const noexcept { return listed_.empty(); }
+        /// Moves them to `out`, whose memory it keeps.
+        void take(graph::Vector<std::uint64_t>& out) {
+            for (const std::uint64_t number : listed_) is_listed_[number] = false;
+            out.clear();
+            out.swap(listed_);
+            std::sort(out.begin(), out.end());
+        }
+
+      private:
+        graph::Vector<char> is_listed_;
+        graph::Vector<std::uint64_t> listed_;
+    };
     struct Unfreed {
         std::uintptr_t address;
         std::size_t bytes;
@@ -200,6 +228,10 @@ class Residency {
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
         graph::Vector<Chunk*> resident;  ///< each knows its place (Replica::resident_at)
+        AdvancedLanes advanced;
+        graph::Vector<std::uint64_t> pruned;  ///< lanes of which the heap is told that they have passed something
+        rmm::heap::heap::pruning pruning;     ///< how far it has come with these
+        bool is_pruning = false;
         // What the heap could not note for want of host memory: it is told again before the next allocation.
         graph::Vector<Unfreed> unfreed;
         graph::Vector<Unadded> unadded;
@@ -218,6 +250,7 @@ class Residency {
     void give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users);
     void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
     void tell_again(Space& space);
+    void forget_passed(Space& space);
     bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     MemoryIndex read_from(const Chunk& chunk, MemoryIndex m) const noexcept;

@@ -8,7 +8,7 @@ namespace kmm::detail {
 graph::TaskNumber Batch::add_helper(Task& record, TaskNumber made_for) {
     reserve_helper();
     const TaskNumber number = books_->table().add_helper(&record);
-    record.made_for = made_for;
+    record.made_for = record.comes_before = made_for;
     helpers_.push_back(&record);
     return number;
 }
@@ -18,6 +18,7 @@ graph::TaskNumber Batch::add_helper_ahead(Task& record, TaskNumber made_for) {
     books_->table().reserve_helper();
     const TaskNumber number = books_->table().add_helper(&record);
     record.made_for = made_for;
+    record.comes_before = first_;
     ahead_.push_back(&record);
     return number;
 }
@@ -28,7 +29,7 @@ graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
         record = books_->pool().take();
         record->predecessors.reserve(numbers.size());
         for (const TaskNumber n : numbers) record->predecessors.push_back({n, false});
-        return add_helper(*record, connecting_);
+        return connects_ahead_ ? add_helper_ahead(*record, connecting_) : add_helper(*record, connecting_);
     } catch (const std::bad_alloc&) {
         if (record != nullptr) books_->pool().give(record);
         return 0;

@@ -74,13 +74,20 @@ class Batch : public graph::Past {
         helpers_.reserve(helpers_.size() + count);
         books_->table().reserve_helpers(count);
     }
-    /// In `connect`: a task without a place in the order, whose first successor is `made_for`. Takes the record and
-    /// returns its number. Without room it throws std::bad_alloc, and has done nothing.
+    /// In `connect`: a task without a place in the order, which comes before `made_for` and not before the task before
+    /// that. Takes the record and returns its number. Without room it throws std::bad_alloc, and has done nothing.
     TaskNumber add_helper(Task& record, TaskNumber made_for);
-    /// The same of one that the scheduler must know before any task of the batch: it reads what these replace.
+    /// The same of one that comes before all tasks of the batch, since it reads what these replace; the scheduler is
+    /// told of it before them. `made_for` is the first that needs it.
     TaskNumber add_helper_ahead(Task& record, TaskNumber made_for);
+    /// Which helpers the batch has: those from the first number on.
+    bool is_own(TaskNumber number) const noexcept {
+        return graph::is_helper(number) ? number > last_helper_before_ : number >= first_;
+    }
     /// Which task `connect` is at: joins of readers are made for it.
-    void connects(TaskNumber task) noexcept { connecting_ = task; }
+    void connects(TaskNumber task) noexcept { connecting_ = task, connects_ahead_ = false; }
+    /// The same of a helper that comes before all tasks.
+    void connects_ahead(TaskNumber made_for) noexcept { connecting_ = made_for, connects_ahead_ = true; }
     /// graph::Past.
     TaskNumber join(const graph::TaskNumbers& numbers) final;
 
@@ -94,8 +101,9 @@ class Batch : public graph::Past {
         const TaskNumber settled = books_->table().settled_up_to();
         const TaskNumber helper = books_->table().helpers_settled_up_to();
         const TaskNumber first_failed = books_->first_failed();
+        // Helpers have no place in the order: once a task has failed any of them may have.
         if (settled < first_failed && !somebody_listens) [[likely]]
-            return forget_up_to(settled, helper);
+            return forget_up_to(settled, first_failed == graph::no_failure ? helper : graph::first_helper);
         forget_up_to(somebody_listens ? 0 : first_failed - 1, graph::first_helper);
     }
 
@@ -107,6 +115,8 @@ class Batch : public graph::Past {
     TaskNumber first_ = 0;
     std::size_t num_tasks_ = 0;
     TaskNumber connecting_ = 0;
+    bool connects_ahead_ = false;
+    TaskNumber last_helper_before_ = 0;
 };
 
 /// One task that does nothing: done when those before it are.

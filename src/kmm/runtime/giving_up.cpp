@@ -73,7 +73,7 @@ void GivingUp::settle_what_is_over() noexcept {
         for (; helper <= last_helper; ++helper) {
             Task* const task = table.find(helper);
             if (task == nullptr) continue;
-            if (task->made_for > first_successor) return;
+            if (task->place() > first_successor) return;
             append(task);
         }
     };

@@ -78,7 +78,7 @@ std::shared_ptr<graph::Failure> Outgoing::make_failure(Task& task, std::exceptio
     }
     failure->root = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
     graph::RootFailure& r = *failure->root;
-    r.number = task.place();
+    r.number = task.public_number();
     r.cause = std::move(thrown);
     if (r.cause == nullptr) r.unworded = task.unworded;
     task.trace(r.task);

@@ -132,6 +132,7 @@ bool RuntimeCore::commit(Batch& batch) {
         books_.begin_taking_places(batch.tasks_.size());
         batch.bind();
         if (batch.closes_) books_.close();
+        batch.last_helper_before_ = books_.table().last_helper();
         batch.first_ = books_.table().add(batch.tasks_);
         batch.num_tasks_ = batch.tasks_.size();
         try {

@@ -38,8 +38,8 @@ class SchedulerTurns final : public engine::Mailbox {
     /// Which lanes there are, which does not change: for whoever feeds them. Nothing else may be asked of it here.
     const schedule::Scheduler& lanes() const noexcept KMM_UNCHECKED_LOCKS { return *scheduler_; }
 
-    /// Tasks and joins that have taken their places, in the order of their numbers; with the order lock held. Empties
-    /// both.
+    /// Tasks and helpers that have taken their places, in the order of their numbers, those that come `ahead` of all
+    /// first; with the order lock held. Empties the lists.
     void publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept;
     /// They took places and cannot be published: the runtime gives up. Those without a number stay in the list.
     void lose(graph::TaskList& tasks) noexcept;

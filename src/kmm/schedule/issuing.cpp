@@ -21,7 +21,7 @@ void Scheduler::try_issue(Task& task) {
     }
     Queue& q = queues_[task.memory];
     ++num_steps_;
-    const Placement placement = residency_.place(task);
+    const Placement placement = may_fill_ahead(task) ? residency_.place(task) : Placement::wait_pins;
     switch (placement) {
     case Placement::granted: break;
     case Placement::lost:
@@ -54,6 +54,7 @@ void Scheduler::try_issue(Task& task) {
     ++num_issued_;
     ++in_flight_;
     ++q.in_flight;
+    if (task.fills_temporary && task.memory.is_host()) count_filled_ahead(task);
     switch (task.kind) {
     case TaskKind::kernel: issue_kernel(task); break;
     case TaskKind::device_function: issue_launch(task); break;
@@ -351,6 +352,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
     LaneProgress& progress = progress_[index_of(lane_id)];
     if (completed <= progress.completed) return;
     progress.completed = completed;
+    residency_.advanced(lane_id);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::completed, .lane = lane_id, .position = completed});
     while (!l.in_flight.empty() && l.in_flight.front().position <= completed) {

@@ -33,6 +33,24 @@ void Scheduler::retry_all() {
     }
 }
 
+/// Nothing leaves the host to make room. So temporaries are filled there before their tasks are placed only as far as
+/// these will find room beside them.
+bool Scheduler::may_fill_ahead(const Task& task) const noexcept {
+    if (!task.fills_temporary || !task.memory.is_host() || num_filled_ahead_ == 0) return true;
+    const memory::MemoryCounters& host = residency_.counters(task.memory);
+    const std::size_t needed =
+        filled_ahead_of_bytes_ + task.needed_after + task.accesses.front().chunk->size_bytes + memory::heap_alignment;
+    return host.current_bytes + needed <= host.limit_bytes;
+}
+
+void Scheduler::count_filled_ahead(const Task& task) noexcept {
+    memory::Array& array = *task.accesses.front().chunk->array;
+    array.filled_ahead = true;
+    array.filled_ahead_of_bytes = task.needed_after;
+    ++num_filled_ahead_;
+    filled_ahead_of_bytes_ += task.needed_after;
+}
+
 bool Scheduler::waits_for_memory(const Task& task) const {
     const Queue& q = queues_[task.memory];
     for (const auto* list : {&q.blocked, &q.lacking})
@@ -104,8 +122,9 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
         q.timed_out = 0;
         residency_.awaited(memory, address, bytes, sealed);
         // The oldest, before tasks that need less take it away.
-        const auto oldest = std::min_element(tasks.begin(), tasks.end(),
-                                             [](const Task* a, const Task* b) { return a->place() < b->place(); });
+        const auto oldest = std::min_element(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
+            return a->public_number() < b->public_number();
+        });
         if (oldest != tasks.end()) {
             Task* const first = *oldest;
             tasks.erase(oldest);
@@ -135,7 +154,7 @@ bool Scheduler::fail_stuck_task() {
         if (q.waits) continue;
         num_steps_ += q.blocked.size();
         for (Task* t : q.blocked)
-            if (first == nullptr || t->place() < first->place()) first = t;
+            if (first == nullptr || t->public_number() < first->public_number()) first = t;
     }
     if (first == nullptr) return false;
     auto& blocked = queues_[first->memory].blocked;

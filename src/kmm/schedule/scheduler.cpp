@@ -167,15 +167,19 @@ void Scheduler::dispatch() {
     recycle_finished();
 }
 
+/// A link is kept busy by the copy that runs and the one behind it; small ones come in larger numbers.
 bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
     if (m.is_host()) return true;
-    const std::uint32_t d = m.device();
-    const std::size_t in = lanes_[index_of(lane(d, LaneRole::up))].bytes_in_flight +
-                           lanes_[index_of(lane(d, LaneRole::peer))].bytes_in_flight;
-    const std::size_t out = lanes_[index_of(lane(d, LaneRole::down))].bytes_in_flight;
     // In a small memory a few chunks are a large part of it: no more than a quarter of it is on its way.
-    const std::size_t most = std::min(options_.link_bytes_in_flight, std::max<std::size_t>(1, residency_.limit(m) / 4));
-    return in < most && out < most;
+    const std::size_t quarter = std::max<std::size_t>(1, residency_.limit(m) / 4);
+    std::size_t in = 0;
+    for (const LaneRole role : {LaneRole::up, LaneRole::peer, LaneRole::down}) {
+        const Lane& l = lanes_[index_of(lane(m.device(), role))];
+        const std::size_t most = l.in_flight.size() < 2 ? quarter : std::min(options_.link_bytes_in_flight, quarter);
+        if (l.bytes_in_flight >= most) return false;
+        if (role != LaneRole::down) in += l.bytes_in_flight;
+    }
+    return in < quarter;
 }
 
 void Scheduler::dispatch_memory(MemoryIndex m) {

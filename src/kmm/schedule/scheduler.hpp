@@ -87,8 +87,8 @@ struct SchedulerOptions {
     bool debug = false;                 ///< one task at a time, in the order of submission; Task::unset is filled in
     /// Device functions touch memory of the device by themselves: one is launched when what it waits for has passed.
     bool functions_touch_memory = false;
-    // Two or three milliseconds of a link at 50 GB/s: enough to keep it busy, little enough that what is submitted a
-    // moment later can still change the order.
+    // Two or three milliseconds of a link at 50 GB/s, and two copies however large: enough to keep it busy, little
+    // enough that what is submitted a moment later can still change the order.
     std::size_t link_bytes_in_flight = 160u << 20;
     // Tiny kernels take 3 us each, so that this is about three milliseconds of them.
     std::uint32_t tasks_in_flight = 1024;
@@ -286,6 +286,8 @@ class Scheduler final : private memory::Requests {
     bool fail_stuck_task();
     void fail_for_memory(Task& task);
     bool stand_aside(Task& task);
+    bool may_fill_ahead(const Task& task) const noexcept;
+    void count_filled_ahead(const Task& task) noexcept;
     void begin_memory_wait(Task& task);
     void end_memory_wait(Task& task);
     // To whoever listens.
@@ -321,6 +323,9 @@ class Scheduler final : private memory::Requests {
     /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,
     /// memory that was asked for. While there is any, no task fails for want of memory.
     std::uint64_t in_flight_ = 0;
+    // Temporaries on the host that were filled and are still there, and what their tasks need beside them.
+    std::uint64_t num_filled_ahead_ = 0;
+    std::size_t filled_ahead_of_bytes_ = 0;
     SchedulerCounters counters_;
     memory::Residency residency_;
 };

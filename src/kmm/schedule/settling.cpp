@@ -130,6 +130,8 @@ void Scheduler::settle(Task& task) {
             ++counters_.failed;
         else
             ++counters_.cancelled;
+    } else if (task.is_write_back() && (task.thrown != nullptr || task.unworded != nullptr)) {
+        ++counters_.failed;  // one that fills a temporary fails as the task that it is made for
     }
     task.state.store(TaskState::settled, std::memory_order_release);
     if (trace::Sink* const s = options_.trace->sink(); s != nullptr && task.kind != TaskKind::join) [[unlikely]]
@@ -225,6 +227,10 @@ void Scheduler::release(memory::Array& array) {
 void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
     array.users -= users;
     if (!array.is_unused()) return;
+    if (array.filled_ahead) {
+        --num_filled_ahead_;
+        filled_ahead_of_bytes_ -= array.filled_ahead_of_bytes;
+    }
     freed_arrays_.push_back(&array);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::array_freed, .array = array.number});
