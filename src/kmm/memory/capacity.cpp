@@ -13,6 +13,10 @@ namespace {
 
 // The heap looks at sixteen times as many.
 constexpr std::size_t pruned_at_once = 1;
+// So few are looked at each time.
+constexpr std::size_t few_pieces = 32;
+// Two copies come in while two go out.
+constexpr std::size_t blocks_ahead = 4;
 
 }  // namespace
 
@@ -99,6 +103,7 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
                 return Found::starved;  // and nothing has changed
             }
             if (block) {
+                if (m.is_device() && !block.fences.empty()) grow_ahead(m, block);
                 take(chunk, m, std::move(block));
                 return Found::yes;
             }
@@ -115,18 +120,20 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     }
 }
 
-/// Memory whose users have passed is taken before memory that must still be waited for. A few pieces at a time, so that
-/// an allocation costs no look at all of them.
+/// Memory whose users have passed is taken before memory that must still be waited for. Where there are many pieces a few
+/// are looked at each time, so that an allocation costs no look at all of them.
 void Residency::forget_passed(Space& space) {
-    if (!space.is_pruning) {
+    const auto passed = [this](const rmm::heap::fence& f) {
+        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+    };
+    const bool has_few = space.heap.num_free_pieces() <= few_pieces;
+    if (has_few || !space.is_pruning) {
         if (space.advanced.empty()) return;
         space.advanced.take(space.pruned);
         space.pruning = {};
     }
-    const auto passed = [this](const rmm::heap::fence& f) {
-        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
-    };
-    space.is_pruning = !space.heap.prune(space.pruned, passed, &space.pruning, pruned_at_once);
+    const std::size_t most = has_few ? few_pieces : pruned_at_once;
+    space.is_pruning = !space.heap.prune(space.pruned, passed, &space.pruning, most);
 }
 
 void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
@@ -189,6 +196,18 @@ void Residency::grow(MemoryIndex m, std::size_t bytes) {
     space.asked_bytes = std::min(bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
     space.growing = true;
     requests_.grow(m, space.asked_bytes);
+}
+
+/// What was found must be waited for. Where a copy out of it is on its way, what comes in could come at the same time: the
+/// next ones find other memory, until some blocks of that size are free.
+void Residency::grow_ahead(MemoryIndex m, const rmm::heap::block& block) {
+    const Space& space = spaces_[m];
+    if (space.growing || space.refusals != 0 || space.heap.free_bytes() >= blocks_ahead * block.size_bytes) return;
+    if (space.counters.limit_bytes - space.counters.capacity_bytes < block.size_bytes) return;
+    const bool waits = std::any_of(block.fences.begin(), block.fences.end(), [this](const rmm::heap::fence& f) {
+        return !requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
+    });
+    if (waits) grow(m, block.size_bytes);
 }
 
 // The driver refused before (others hold the memory), and nothing can leave.

@@ -259,6 +259,7 @@ class Residency {
     bool exchange(MemoryIndex m, std::size_t bytes);
     bool may_grow(MemoryIndex m, std::size_t bytes) noexcept;
     void grow(MemoryIndex m, std::size_t bytes);
+    void grow_ahead(MemoryIndex m, const rmm::heap::block& block);
     bool ask_once_more(MemoryIndex m, std::size_t bytes);
     bool lacks_for_sure(const graph::Task& task);
     Placement check_content(graph::Task& task);
