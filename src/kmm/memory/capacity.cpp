@@ -120,8 +120,8 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     }
 }
 
-/// Memory whose users have passed is taken before memory that must still be waited for. Where there are many pieces a few
-/// are looked at each time, so that an allocation costs no look at all of them.
+/// Memory whose users have passed is taken before memory that must still be waited for. Where there are many pieces a
+/// few are looked at each time, so that an allocation costs no look at all of them.
 void Residency::forget_passed(Space& space) {
     const auto passed = [this](const rmm::heap::fence& f) {
         return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
@@ -198,8 +198,8 @@ void Residency::grow(MemoryIndex m, std::size_t bytes) {
     requests_.grow(m, space.asked_bytes);
 }
 
-/// What was found must be waited for. Where a copy out of it is on its way, what comes in could come at the same time: the
-/// next ones find other memory, until some blocks of that size are free.
+/// What was found must be waited for. Where a copy out of it is on its way, what comes in could come at the same time:
+/// the next ones find other memory, until some blocks of that size are free.
 void Residency::grow_ahead(MemoryIndex m, const rmm::heap::block& block) {
     const Space& space = spaces_[m];
     if (space.growing || space.refusals != 0 || space.heap.free_bytes() >= blocks_ahead * block.size_bytes) return;
