@@ -264,6 +264,16 @@ TEST(Goldens, halo) {
     });
 }
 
+TEST(Goldens, halo_in_memory) {
+    expect_golden("halo_in_memory", 1, 40, [](const RuntimeHandle& rt) {
+        auto a = filled(rt, 4, "a"), b = filled(rt, 4, "b");
+        for (int i = 0; i < 4; ++i)
+            rt.parallel_submit(chunks_on_device(4), GPUKernel(step, dim3(64)).named("step"), _x,
+                               (i % 2 == 0 ? a : b)[kmm::range(_x - 3, _x + 4)], overwrite((i % 2 == 0 ? b : a)[_x]));
+        rt.synchronize();
+    });
+}
+
 TEST(Goldens, writes_across_chunks_and_snapshots) {
     expect_golden("across_chunks", 2, 7, [](const RuntimeHandle& rt) {
         auto x = filled(rt, 4, "x");

@@ -54,6 +54,11 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
         c.size_bytes = static_cast<std::size_t>(graph::volume(told.chunks[i])) * told.element_bytes;
         c.replicas.resize_for_devices(num_devices);
     }
+    std::vector<detail::ChunkGeometry> geometry;
+    for (const detail::Box& box : told.chunks) geometry.push_back({MemoryId::host(), box});
+    array->is_stack =
+        plan::Layout(told.rank, told.box, std::move(geometry)).is_stack() && memory::may_touch(array->chunks);
+    array->neighbours.resize_for_devices(num_devices);
     return array;
 }
 
@@ -114,8 +119,12 @@ void SchedulePlayer::submit(const trace::Task& told) {
         a.writes_chunk = use.writes_chunk;
         a.replaces_chunk = use.replaces_chunk;
         a.anywhere = use.anywhere;
+        a.gathers = use.gathers;
+        a.is_piece = use.is_piece;
+        a.chunk->array->is_gathered = a.chunk->array->is_gathered || use.gathers;
     }
     if (t.kind == graph::TaskKind::transfer) add_boxes(t, told);
+    add_across(t, told);
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
     if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
         throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
@@ -133,6 +142,35 @@ void SchedulePlayer::add_boxes(graph::Task& t, const trace::Task& told) {
         box.box = told.uses.size() == 2 ? graph::intersection(from.region, to.region) : from.region;
         box.set_shape(from.rank, arrays_.at(from.array)->boxes.at(from.chunk), arrays_.at(to.array)->boxes.at(to.chunk),
                       arrays_.at(to.array)->element_bytes);
+    }
+}
+
+/// The pieces of each region stand behind those of the region before.
+void SchedulePlayer::add_across(graph::Task& t, const trace::Task& told) {
+    std::uint32_t next = 0;
+    for (std::uint32_t i = 0; i < told.uses.size(); ++i) {
+        const trace::Use& to = told.uses[i];
+        if (!to.gathers || !to.first_of_chunk) continue;
+        const memory::Array& temporary = *arrays_.at(to.array);
+        while (!told.uses[next].is_piece) ++next;
+        const memory::Array& array = *arrays_.at(told.uses[next].array);
+        graph::Across& across = t.across.emplace_back();
+        across.access = i;
+        across.first_piece = next;
+        across.num_pieces = temporary.num_pieces;
+        across.first_box = static_cast<std::uint32_t>(t.boxes.size());
+        const detail::Box& box = temporary.boxes.front();
+        const detail::Box& first = array.boxes[told.uses[next].chunk];
+        across.may_be_in_place = array.is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
+                                 std::equal(box.end + 1, std::end(box.end), first.end + 1);
+        for (std::uint32_t k = 0; k < across.num_pieces; ++k, ++next) {
+            const trace::Use& from = told.uses[next];
+            graph::BoxTransfer& transfer = t.boxes.emplace_back();
+            transfer.source = next;
+            transfer.destination = i;
+            transfer.box = from.region;
+            transfer.set_shape(from.rank, array.boxes[from.chunk], box, array.element_bytes);
+        }
     }
 }
 

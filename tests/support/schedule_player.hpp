@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "kmm/plan/layout.hpp"
 #include "kmm/schedule/scheduler.hpp"
 #include "kmm/trace/collector.hpp"
 
@@ -44,6 +45,7 @@ class SchedulePlayer final : private schedule::Outbox, private trace::Sink {
   private:
     void submit(const trace::Task& task);
     void add_boxes(graph::Task& task, const trace::Task& told);
+    void add_across(graph::Task& task, const trace::Task& told);
     void answer_growth();
     bool complete_oldest();
     bool run_oldest();

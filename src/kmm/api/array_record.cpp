@@ -17,6 +17,13 @@ void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank) 
     }
 }
 
+std::size_t offset_in(const Box& box, const Box& region, std::size_t rank) noexcept {
+    std::int64_t offset = 0;
+    for (std::size_t k = 0; k < rank; ++k)
+        offset = offset * (box.end[k] - box.begin[k]) + (region.begin[k] - box.begin[k]);
+    return static_cast<std::size_t>(offset);
+}
+
 void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source,
                       const std::int64_t* source_strides, const std::int64_t* sizes,
                       std::size_t element_bytes) noexcept {
@@ -88,6 +95,8 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, pl
         c.replicas.resize_for_devices(runtime->platform().num_devices());
         data->boxes.push_back(box);
     }
+    data->is_stack = layout.is_stack() && memory::may_touch(data->chunks);
+    if (data->is_stack) data->neighbours.resize_for_devices(runtime->platform().num_devices());
 }
 
 ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,

@@ -72,6 +72,9 @@ class ArrayRecord {
 /// Strides in elements of a packed row-major box, for the first `rank` axes.
 void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank = max_rank) noexcept;
 
+/// How far the beginning of `region` is from that of the packed row-major box that holds it, in elements.
+std::size_t offset_in(const Box& box, const Box& region, std::size_t rank) noexcept;
+
 /// Copies `sizes` elements between two strided host boxes; rows that are contiguous on both sides go as one.
 void copy_box_on_host(void* destination, const std::int64_t* destination_strides, const void* source,
                       const std::int64_t* source_strides, const std::int64_t* sizes,

@@ -245,11 +245,18 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     const DraftAccess& a = accesses[request];
     const Binding& binding = *a.binding;
     const bool is_temporary = need.form == plan::Form::temporary;
-    row_major_strides(is_temporary ? wanted[request].region : binding.layout.chunks()[need.chunk].box,
-                      t.layouts[a.access].strides, binding.layout.rank());
+    const Box& memory_of =
+        is_temporary ? plan.temporaries()[need.temporary].box : binding.layout.chunks()[need.chunk].box;
+    row_major_strides(memory_of, t.layouts[a.access].strides, binding.layout.rank());
+    if (is_temporary && plan.temporaries()[need.temporary].chosen_late && need.first_of_chunk)
+        Temporaries::add_across(t, a.access, need.temporary, plan, wanted[request], a);
     Access& access = t.accesses[a.access];
     if (is_temporary) {
+        const plan::Temporary& planned = plan.temporaries()[need.temporary];
         access.chunk = &temporaries.entries()[need.temporary].chunk();
+        access.gathers = planned.chosen_late;
+        access.offset_bytes =
+            offset_in(memory_of, wanted[request].region, binding.layout.rank()) * a.array->element_bytes();
         temporaries.count_use(need.temporary);
     } else {
         access.chunk = &binding.data->chunks[need.chunk];
@@ -354,8 +361,13 @@ void Submission::Draft::connect_access(std::size_t request) {
     Task& t = *tasks()[r.task];
     connects(t.number);
     if (need.form == plan::Form::temporary) {
+        const plan::Temporary& temporary = plan.temporaries()[need.temporary];
         const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;
         if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
+        if (!temporary.chosen_late || !need.first_of_chunk) return;
+        std::vector<graph::ChunkHistory>& histories = accesses[request].binding->histories;
+        for (const plan::Piece* p = plan.pieces(temporary); p != plan.pieces(temporary) + temporary.num_pieces; ++p)
+            histories[p->chunk].read(p->box, t.number, t.predecessors, *this);
         return;
     }
     graph::ChunkHistory& history = accesses[request].binding->histories[need.chunk];

@@ -18,6 +18,7 @@ struct Temporaries::Source {
     std::size_t element_bytes;
 
     const Box& box_of(const plan::Piece& p) const { return binding.layout.chunks()[p.chunk].box; }
+    std::size_t rank() const { return binding.layout.rank(); }
 };
 
 void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
@@ -28,7 +29,8 @@ void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const st
         const plan::Request& request = requests[t.request];
         const DraftAccess& access = accesses[t.request];
         Entry& entry = entries_.emplace_back();
-        make_memory(core, entry, access, request, t.num_pieces);
+        make_memory(core, entry, access, t);
+        if (t.chosen_late) continue;
         const Source source{*access.binding, request, *tasks[request.task],
                             plan.pieces(t),  t,       access.array->element_bytes()};
         if (t.is_filled) make_gather(entry, source);
@@ -36,8 +38,7 @@ void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const st
     }
 }
 
-void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Request& request,
-                              std::uint32_t num_pieces) {
+void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan) {
     entry.data = std::make_unique<memory::Array>();
     entry.array = entry.data.get();
     memory::Array& data = *entry.data;
@@ -46,14 +47,15 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
     data.number = core.books().next_array_number();
     data.rank = access.array->rank();
     data.element_bytes = static_cast<std::uint32_t>(access.array->element_bytes());
-    data.num_pieces = num_pieces;
+    data.num_pieces = plan.num_pieces;
+    data.is_gathered = plan.chosen_late;
     data.released = true;
     data.written_by.resize_for_devices(num_devices);
     data.chunks = std::vector<memory::Chunk>(1);
-    data.boxes.push_back(request.region);
+    data.boxes.push_back(plan.box);
     memory::Chunk& chunk = data.chunks.front();
     chunk.array = &data;
-    chunk.size_bytes = static_cast<std::size_t>(graph::volume(request.region)) * access.array->element_bytes();
+    chunk.size_bytes = static_cast<std::size_t>(graph::volume(plan.box)) * access.array->element_bytes();
     chunk.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
     chunk.replicas.resize_for_devices(num_devices);
 }
@@ -92,7 +94,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
         BoxTransfer& box = t.boxes[i];
         box.source = 1 + i;
         box.box = piece.box;
-        box.set_shape(source.binding.layout.rank(), source.box_of(piece), source.request.region, source.element_bytes);
+        box.set_shape(source.rank(), source.box_of(piece), source.plan.box, source.element_bytes);
     }
 }
 
@@ -105,6 +107,34 @@ memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& sou
     for (const memory::MemoryIndex m : core.platform().limits_bytes().memories())
         if (fits(m)) return m;
     return piece.memory;
+}
+
+/// The chunks that the region lies in become accesses of the task: whoever places it chooses between them and a copy.
+void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t temporary, const plan::SubmitPlan& plan,
+                             const plan::Request& request, const DraftAccess& draft) {
+    const plan::Temporary& t = plan.temporaries()[temporary];
+    const Source source{*draft.binding, request, task, plan.pieces(t), t, draft.array->element_bytes()};
+    graph::Across& across = task.across.emplace_back();
+    across.access = access;
+    across.first_piece = static_cast<std::uint32_t>(task.accesses.size());
+    across.num_pieces = t.num_pieces;
+    across.first_box = static_cast<std::uint32_t>(task.boxes.size());
+    const memory::Array& data = *source.binding.data;
+    across.may_be_in_place = t.may_be_in_place && data.is_stack;
+    across.offset_from_first_piece =
+        offset_in(source.box_of(*source.pieces), request.region, source.rank()) * source.element_bytes;
+    for (std::uint32_t i = 0; i < t.num_pieces; ++i) {
+        const plan::Piece& piece = source.pieces[i];
+        Access& from = task.accesses.emplace_back();
+        from.chunk = &source.binding.data->chunks[piece.chunk];
+        from.needs_content = from.is_piece = true;
+        BoxTransfer& box = task.boxes.emplace_back();
+        box.source = across.first_piece + i;
+        box.destination = access;
+        box.box = piece.box;
+        box.set_shape(source.rank(), source.box_of(piece), t.box, source.element_bytes);
+    }
+    task.layouts.resize(task.accesses.size());
 }
 
 /// One for each piece: beside the temporary only one chunk must find room at a time.
@@ -131,7 +161,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         BoxTransfer& box = t.boxes.front();
         box.source = 1;
         box.box = piece.box;
-        box.set_shape(source.binding.layout.rank(), source.request.region, source.box_of(piece), source.element_bytes);
+        box.set_shape(source.rank(), source.plan.box, source.box_of(piece), source.element_bytes);
     }
 }
 

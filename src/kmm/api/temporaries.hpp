@@ -22,8 +22,9 @@ struct DraftAccess {
 };
 
 /// An array of one chunk that no handle names: its memory may be evicted and come back like that of any chunk, and it
-/// goes when the last task has used it. A transfer gathers what the tasks read into it before they run; a transfer for
-/// each piece brings what they wrote back into the chunks. Both are helpers of the batch.
+/// goes when the last task has used it. A transfer gathers what the tasks read into it before they run, or the tasks
+/// do when they are placed (graph::Across); a transfer for each piece brings what they wrote back into the chunks.
+/// Transfers are helpers of the batch.
 class Temporaries {
   public:
     struct Entry {
@@ -46,6 +47,9 @@ class Temporaries {
     /// made. O(pieces).
     void make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
               const std::vector<DraftAccess>& accesses, const graph::TaskList& tasks);
+    /// `access`, the task's first of a temporary that is chosen late: adds what it is chosen from.
+    static void add_across(graph::Task& task, std::uint32_t access, std::uint32_t temporary,
+                           const plan::SubmitPlan& plan, const plan::Request& request, const DraftAccess& draft);
     /// A task uses the temporary: it stays until all that were counted are settled.
     void count_use(std::uint32_t temporary) noexcept { ++entries_[temporary].array->uses_to_come; }
     /// Its place in the order is taken: memory and records belong to the runtime, which frees what nobody uses.
@@ -62,8 +66,7 @@ class Temporaries {
   private:
     struct Source;
 
-    void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Request& request,
-                     std::uint32_t num_pieces);
+    void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan);
     graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory);
     void make_gather(Entry& entry, const Source& source);
     static memory::MemoryIndex memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece);

@@ -254,7 +254,8 @@ Status DeviceThread::put_on_stream(const Instruction& i, Lane& l) {
     if (status.ok()) status = lanes_.come_after(i.lane, i.waits, scratch_, &own_events_);
     if (!status.ok()) return status;
     const bool is_kernel = i.op == Instruction::Op::kernel;
-    if (i.op != Instruction::Op::copy) {
+    // What fills a chunk is not left out for the sake of one task: others may use the chunk.
+    if (i.chunk == nullptr) {
         if (!may_run(i)) return {};
         status = is_kernel ? prepare(i, stream) : fill_unset(i.fills, driver_, stream);
         if (!status.ok()) return status;
@@ -314,7 +315,7 @@ void DeviceThread::report_failure(const Instruction& i, Status status) {
         m.task_number = i.task;
         mailbox_.post(Message(m));
     }
-    if (i.op != Instruction::Op::copy) return;
+    if (i.chunk == nullptr) return;
     m.what = Message::What::copy_failed;
     m.object = i.chunk;
     m.copied_at = i.copied_at;

@@ -111,6 +111,7 @@ void Task::recycle() noexcept {
     patches.clear();
     addresses.clear();
     unset.clear();
+    across.clear();
     boxes.clear();
     needed_after = 0;
     fills_temporary = false;

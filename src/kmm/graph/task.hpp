@@ -60,7 +60,12 @@ struct Access {
     bool writes_chunk = false;   ///< valid where first_of_chunk: some access of the task writes the chunk
     bool replaces_chunk =
         false;              ///< valid where first_of_chunk: the task writes all of it, so everything else came before
-    bool anywhere = false;  ///< a transfer's source: read wherever the chunk is when the task is placed
+    bool anywhere = false;  ///< what is copied from the chunk is read wherever it is when the task is placed
+    bool gathers = false;   ///< Across::access, or another access of the same temporary
+    bool is_piece = false;  ///< one of the chunks of an Across
+    /// Of these two: the form that was chosen when the task was placed needs it, from then on until the task is placed
+    /// again. All others are always in use.
+    bool in_use = true;
     memory::MemoryIndex memory;  ///< where first_of_chunk and placed: in which memory the task uses it
     /// Valid where first_of_chunk: whoever had used the chunk before has nothing to do with what it holds afterwards.
     bool owes_nothing() const noexcept { return writes_chunk && replaces_chunk && !needs_content; }
@@ -97,6 +102,24 @@ struct BoxTransfer {
         for (std::uint32_t k = 0; k < num_axes; ++k) bytes *= static_cast<std::size_t>(counts[k]);
         return bytes;
     }
+};
+
+/// A region that lies in several chunks and is only read. In which form it is met is decided when the task is placed,
+/// because only then is known where the chunks are: a kernel that is given one address and the same strides reads
+/// either the chunks themselves or a copy of the region.
+struct Across {
+    enum class Form : std::uint8_t {
+        gather,    ///< its parts are copied, from wherever they are, into a temporary
+        gathered,  ///< the temporary holds them already, for another task
+        in_place,  ///< the chunks lie side by side in the task's memory
+    };
+    std::uint32_t access = 0;       ///< the task's first of the temporary
+    std::uint32_t first_piece = 0;  ///< accesses to the chunks, in their order
+    std::uint32_t num_pieces = 0;
+    std::uint32_t first_box = 0;              ///< Task::boxes, one for each piece
+    bool may_be_in_place = false;             ///< the chunks are neighbours along the slowest axis
+    Form form = Form::gather;                 ///< valid once the task is placed
+    std::size_t offset_from_first_piece = 0;  ///< in_place: bytes to the region's first element
 };
 
 struct Predecessor {
@@ -259,7 +282,8 @@ struct Task {
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
-    Vector<BoxTransfer> boxes;     ///< of a transfer
+    Vector<Across> across;
+    Vector<BoxTransfer> boxes;     ///< of a transfer; what `across` gathers
     std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
     bool fills_temporary = false;  ///< of a transfer: else it brings back what was written into one
     bool for_snapshot = false;     ///< of a transfer: it keeps what its submit writes

@@ -94,11 +94,8 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
         if (size < space.unfit_bytes) {
             rmm::heap::block block;
             try {
-                block = space.heap.try_allocate_ready(size, rmm::heap::heap::no_timeline);
-                if (!block) {
-                    forget_passed(space);
-                    block = space.heap.try_allocate(size);
-                }
+                block = take_beside(chunk, m);
+                if (!block) block = take_free(space, size);
             } catch (const std::bad_alloc&) {
                 return Found::starved;  // and nothing has changed
             }
@@ -118,6 +115,14 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             found = Found::growing;
         if (found != Found::yes) return found;
     }
+}
+
+/// What is ready before what must be waited for. Throws std::bad_alloc, and nothing has changed.
+rmm::heap::block Residency::take_free(Space& space, std::size_t size) {
+    rmm::heap::block block = space.heap.try_allocate_ready(size, rmm::heap::heap::no_timeline);
+    if (block) return block;
+    forget_passed(space);
+    return space.heap.try_allocate(size);
 }
 
 /// Memory whose users have passed is taken before memory that must still be waited for. Where there are many pieces a

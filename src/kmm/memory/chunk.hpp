@@ -85,6 +85,7 @@ struct Chunk {
     // Ticks of residency's clock, to tell after a failed copy what came before it.
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
+    std::uint64_t spoiled_at = 0;   ///< when it was told last that a copy had failed
     std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
     PerMemory<Replica> replicas;
     NextUses next_uses;
@@ -101,6 +102,15 @@ struct Chunk {
     }
 };
 
+/// Whether the block of each could end where that of the next one begins. O(chunks).
+inline bool may_touch(const std::vector<Chunk>& chunks) noexcept {
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (chunks[i].alignment != heap_alignment) return false;
+        if (i + 1 < chunks.size() && chunks[i].size_bytes % heap_alignment != 0) return false;
+    }
+    return chunks.size() > 1;
+}
+
 /// Indices from the first to the last that were added.
 struct ChunkRange {
     std::uint32_t first = 0;
@@ -115,6 +125,16 @@ struct ChunkRange {
         any = true;
     }
     std::uint32_t size() const noexcept { return last - first + 1; }
+    bool contains(std::uint32_t index) const noexcept { return any && first <= index && index <= last; }
+};
+
+/// The chunks of an array that tasks in one memory have read several of as one region.
+struct Neighbours {
+    ChunkRange chunks;
+    // To lay them side by side:
+    std::uint32_t times_asked = 0;  ///< for memory
+    std::uint32_t times_laid = 0;
+    std::uint32_t num_laid = 0;  ///< chunks, the last time
 };
 
 /// The data of one bound array.
@@ -130,15 +150,22 @@ struct Array {
         const locks::Guard guard(name_mutex_);
         name_ = std::move(name);
     }
-    std::uint64_t number = 0;          // constant; among the arrays of the runtime, from 1
-    std::size_t rank = 0;              // constant
-    std::uint32_t element_bytes = 0;   // constant
-    std::vector<Chunk> chunks;         // never resized
-    std::vector<graph::Box> boxes;     // constant; one for each chunk
-    std::uint32_t num_pieces = 0;      // constant; of a temporary: the chunks that its region meets
+    std::uint64_t number = 0;         // constant; among the arrays of the runtime, from 1
+    std::size_t rank = 0;             // constant
+    std::uint32_t element_bytes = 0;  // constant
+    std::vector<Chunk> chunks;        // never resized
+    std::vector<graph::Box> boxes;    // constant; one for each chunk
+    std::uint32_t num_pieces = 0;     // constant; of a temporary: the chunks that its region meets
+    /// Constant; of a temporary: tasks fill it when they are placed (graph::Across), and may do so again. It is dropped
+    /// rather than saved: nobody writes what it holds before its last task is done.
+    bool is_gathered = false;
+    /// Constant: each chunk begins along the slowest axis where the one before it ends, and has the same extents along
+    /// the others; their sizes are multiples of what the heap aligns to, but for the last.
+    bool is_stack = false;
     std::uint64_t users = 0;           ///< accesses of unsettled tasks
     std::uint64_t uses_to_come = 0;    ///< of a temporary: accesses of tasks that the schedule has not been told of
     PerMemory<ChunkRange> written_by;  ///< by memory: chunks that kernels there write; filled in by the schedule
+    PerMemory<Neighbours> neighbours;  ///< by memory; of a stack
     /// Of a temporary on the host that was filled before its task was placed: what that task needs beside it.
     std::size_t filled_ahead_of_bytes = 0;
     bool filled_ahead = false;

@@ -20,4 +20,10 @@ inline void add_heap_fences(graph::FenceSet& out, const rmm::heap::fence_set& se
     for (const rmm::heap::fence& f : set) out.add({static_cast<graph::LaneId>(f.timeline), f.position});
 }
 
+inline graph::FenceSet graph_fences(const rmm::heap::fence_set& set) {
+    graph::FenceSet out;
+    add_heap_fences(out, set);
+    return out;
+}
+
 }  // namespace kmm::memory

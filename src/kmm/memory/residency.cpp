@@ -17,13 +17,13 @@ namespace {
 template<typename F>
 void for_each_chunk(Task& task, F&& f) {
     for (Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk) f(a, *a.chunk);
+        if (a.chunk != nullptr && a.first_of_chunk && a.in_use) f(a, *a.chunk);
 }
 
 /// Those that must be in the task's own memory.
 template<typename T>
 bool needs_place(const T& access) noexcept {
-    return access.chunk != nullptr && access.first_of_chunk && !access.anywhere;
+    return access.chunk != nullptr && access.first_of_chunk && access.in_use && !access.anywhere;
 }
 template<typename F>
 void for_each_place(Task& task, F&& f) {
@@ -92,10 +92,11 @@ MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexce
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     std::size_t bytes = task.needed_after;
     for (const Access& a : task.accesses) {
-        if (!needs_place(a)) continue;
+        if (!needs_place(a) || a.gathers || a.is_piece) continue;
         if (a.chunk->replicas[task.memory].address == 0 || (a.needs_content && needs_copy(*a.chunk, task.memory)))
             bytes += a.chunk->size_bytes;
     }
+    for (const graph::Across& across : task.across) bytes += missing_across(task, across);
     return bytes;
 }
 
@@ -168,7 +169,7 @@ bool Residency::lacks_for_sure(const Task& task) {
 Placement Residency::check_content(Task& task) {
     const MemoryIndex m = task.memory;
     for (Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || !a.needs_content) continue;
+        if (a.chunk == nullptr || !a.first_of_chunk || !a.in_use || !a.needs_content) continue;
         Chunk& c = *a.chunk;
         if (c.lost != nullptr) {
             lost_cause_ = c.lost;
@@ -180,7 +181,7 @@ Placement Residency::check_content(Task& task) {
             source.waiting.push_back(&task);
             return Placement::busy_chunk;
         }
-        if (!needs_copy(c, m)) continue;
+        if (a.gathers || !needs_copy(c, m)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;
         // Nothing is copied over what is in use; that goes on shrinking, because nobody new may use stale content.
@@ -258,7 +259,7 @@ void Residency::finish_placement(Task& task) {
         a.memory = a.anywhere ? read_from(*a.chunk, m) : m;
         const Replica& r = a.chunk->replicas[a.memory];
         task.addresses[i] = r.address == 0 ? nullptr : reinterpret_cast<void*>(r.address + a.offset_bytes);
-        if (!a.first_of_chunk) continue;
+        if (!a.first_of_chunk || !a.in_use) continue;
         a.content_at = r.content_at;
         a.replaced_at = a.chunk->replaced_at;
         if (find_unset_ && !a.anywhere && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
@@ -266,9 +267,25 @@ void Residency::finish_placement(Task& task) {
         task.waits.add(r.arrivals);
         if (a.writes_chunk) task.waits.add(r.copy_reads);
     }
+    if (!task.across.empty()) address_in_place(task);
 }
 
 Placement Residency::place(Task& task) {
+    if (task.across.empty()) return place_in_forms(task);
+    switch (choose_forms(task)) {
+    case Found::growing: return Placement::wait_growth;
+    case Found::starved: return Placement::starved;
+    default: break;
+    }
+    const Placement placement = place_in_forms(task);
+    const bool lacks_room =
+        placement == Placement::wait_pins || placement == Placement::full || placement == Placement::lacks;
+    // Parts of the chunks need less room than all of them side by side.
+    return lacks_room && gather_instead(task) ? place_in_forms(task) : placement;
+}
+
+/// In the forms that were chosen.
+Placement Residency::place_in_forms(Task& task) {
     const MemoryIndex m = task.memory;
     if (const Placement content = check_content(task); content != Placement::granted) return content;
     lacking_bytes_ = 0;
@@ -287,9 +304,12 @@ Placement Residency::place(Task& task) {
     case Found::starved: return Placement::starved;
     case Found::none: return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
     }
+    // Where its own chunks had to leave and come back, they may have come back elsewhere.
+    if (!task.across.empty() && !are_in_place(task) && gather_instead(task)) return place_in_forms(task);
     for_each_place(task, [&](Access& a, Chunk& c) {
-        if (a.needs_content && needs_copy(c, m)) fetch(c, m, task);
+        if (a.needs_content && !a.gathers && needs_copy(c, m)) fetch(c, m, task);
     });
+    if (!task.across.empty()) finish_forms(task);
     finish_placement(task);
     return Placement::granted;
 }
@@ -380,6 +400,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
 // What a replica holds goes back to the latest copy into it. So one that was filled before the failed copy was
 // requested owes nothing to it, whatever tasks wrote there since; all others may.
 void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause) {
+    chunk.spoiled_at = ++tick_;
     if (chunk.replaced_at > copied_at) return;  // only tasks from before may still look at it
     bool any_good = false;
     for (Replica& r : chunk.replicas)

@@ -26,6 +26,9 @@ class Requests {
     /// that the copy is for, or null for an eviction.
     virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                        std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
+    /// Copies the parts of a region into a temporary in the task's memory after `waits`: `Task::boxes` between what
+    /// `Task::addresses` says of their accesses. `Access::memory` of the pieces says where each is read.
+    virtual Fence gather(graph::Task& task, const graph::Across& across, const FenceSet& waits) = 0;
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
@@ -263,6 +266,23 @@ class Residency {
     bool ask_once_more(MemoryIndex m, std::size_t bytes);
     bool lacks_for_sure(const graph::Task& task);
     Placement check_content(graph::Task& task);
+    Placement place_in_forms(graph::Task& task);
+    // Regions that lie in several chunks (forms.cpp).
+    Found choose_forms(graph::Task& task);
+    bool gather_instead(graph::Task& task) noexcept;
+    bool are_in_place(const graph::Task& task) const noexcept;
+    std::size_t missing_across(const graph::Task& task, const graph::Across& across) const noexcept;
+    bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
+    bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
+    bool are_worth_a_place(const graph::Task& task, const graph::Across& across) const noexcept;
+    Found lay_side_by_side(graph::Task& task, const graph::Across& across);
+    Found lay_range(graph::Task& task, Array& array, const ChunkRange& range);
+    void move_to(Chunk& chunk, rmm::heap::block block, graph::Task& task);
+    rmm::heap::block take_beside(Chunk& chunk, MemoryIndex m);
+    void gather(graph::Task& task, const graph::Across& across);
+    void finish_forms(graph::Task& task);
+    static void address_in_place(graph::Task& task) noexcept;
+    rmm::heap::block take_free(Space& space, std::size_t size);
     Found allocate_missing(graph::Task& task, graph::Vector<Chunk*>* taken);
     Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
     void finish_placement(graph::Task& task);
@@ -291,6 +311,13 @@ class Residency {
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(Replica& replica);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
+    static bool is_valid(const Chunk& chunk, MemoryIndex m) noexcept {
+        return chunk.version != 0 && chunk.replicas[m].address != 0 && chunk.replicas[m].version == chunk.version;
+    }
+    /// Whether it may leave `m` without being saved.
+    bool is_clean(const Chunk& chunk, MemoryIndex m) const noexcept {
+        return chunk.array->is_gathered || valid_elsewhere(chunk, m);
+    }
     void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept;
     void note_memory(MemoryIndex m) const noexcept;
 

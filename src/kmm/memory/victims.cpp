@@ -23,7 +23,7 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     if (chunk.lost != nullptr) return rank_useless;  // nobody reads it before it is replaced
     if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
         return rank_useless;  // no handle is left and no task will read it
-    const bool clean = valid_elsewhere(chunk, m);
+    const bool clean = is_clean(chunk, m);
     if (!clean && !Tiers::below(m)) return rank_never;
     if (chunk.next_uses.empty()) return clean ? rank_clean : rank_dirty;
     const NextUses::Use use = chunk.next_uses.first();
@@ -48,8 +48,7 @@ void Residency::reindex(Chunk& chunk, MemoryIndex m) {
         return;
     }
     const std::optional<MemoryIndex> below = Tiers::below(m);
-    const bool placeless =
-        below && rank != rank_useless && chunk.replicas[*below].address == 0 && !valid_elsewhere(chunk, m);
+    const bool placeless = below && rank != rank_useless && chunk.replicas[*below].address == 0 && !is_clean(chunk, m);
     const std::size_t place_bytes = placeless ? std::max<std::size_t>(1, chunk.block_bytes()) : 0;
     if (r.indexed && r.key_rank == rank && r.key_tick == r.tick && r.key_place_bytes == place_bytes) return;
     unindex(chunk, m);
@@ -73,7 +72,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     if (r.pinned()) return Found::pinned;
     const std::uint64_t rank = victim_rank(chunk, m);
     Space& space = spaces_[m];
-    if (rank != rank_useless && !valid_elsewhere(chunk, m)) {
+    if (rank != rank_useless && !is_clean(chunk, m)) {
         const std::optional<MemoryIndex> below = Tiers::below(m);
         if (!below) return Found::none;
         Replica& h = chunk.replicas[*below];

@@ -175,6 +175,12 @@ void Layout::find_all(const Box& region, std::vector<std::size_t>& found) const 
         if (graph::overlaps(chunks_[i].box, region, rank_)) found.push_back(i);
 }
 
+bool Layout::is_stack() const noexcept {
+    if (!regular_) return false;
+    return std::all_of(grid_.counts + 1, grid_.counts + std::size(grid_.counts),
+                       [](std::int64_t count) { return count == 1; });
+}
+
 std::string Layout::chunks_text() const {
     if (!regular_) return driver::count_text(chunks_.size(), "chunk");
     return driver::format("chunks of {}", detail::list_text(grid_.chunk_size, rank_));

@@ -45,6 +45,8 @@ class Layout {
 
     /// Whether the chunks are the cells of a regular grid, and thus cover the array exactly.
     bool is_grid() const noexcept { return regular_; }
+    /// Whether they are the cells of a grid that is cut along the slowest axis alone, in its order.
+    bool is_stack() const noexcept;
     std::size_t rank() const noexcept { return rank_; }
     const Box& array() const noexcept { return array_; }
     const std::vector<ChunkGeometry>& chunks() const noexcept { return chunks_; }

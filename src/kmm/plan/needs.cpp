@@ -16,6 +16,12 @@ namespace {
 // Up to here comparing each with each costs less than sorting.
 constexpr std::size_t few = 16;
 
+// A stencil leaves out the border of its array; what leaves out more is better off with a copy of just the region.
+constexpr std::int64_t most_wider = 16;
+
+// Each task that reads so many chunks as one region has an access to each; of more one gather for all tasks knows them.
+constexpr std::uint32_t most_late_pieces = 16;
+
 }  // namespace
 
 bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& requests,
@@ -45,7 +51,10 @@ bool SubmitPlan::make(const std::vector<Request>& requests) {
     find_chunks(requests);
     if (any_crossing_ || several_memories_) write_each_chunk_in_one_memory(requests);
     if (any_write_ && !check_pairs(requests)) return false;
-    if (!temporaries_.empty()) share_temporaries(requests);
+    if (!temporaries_.empty()) {
+        choose_late(requests);
+        share_temporaries(requests);
+    }
     return describe(requests);
 }
 
@@ -100,6 +109,8 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
     t.is_filled = r.kind != AccessKind::overwrite;
     t.is_written = writes(r.kind);
     t.is_snapshot = need.form == Form::in_place && !t.is_written;
+    t.chosen_late = !t.is_written && !t.is_snapshot && r.memory.is_device();
+    t.box = r.region;
     t.first_piece = static_cast<std::uint32_t>(pieces_.size());
     if (need.form == Form::in_place) {
         pieces_.push_back({need.chunk, r.region, r.memory});
@@ -111,6 +122,7 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
                                graph::intersection(r.region, r.layout->chunks()[chunk].box), r.memory});
     }
     t.num_pieces = static_cast<std::uint32_t>(pieces_.size()) - t.first_piece;
+    t.chosen_late = t.chosen_late && t.num_pieces <= most_late_pieces;
     need.form = Form::temporary;
     need.temporary = static_cast<std::uint32_t>(temporaries_.size() - 1);
     used_[request] = nullptr;
@@ -176,8 +188,11 @@ bool SubmitPlan::check_each_with_each(const std::vector<Request>& requests) {
             }
             const std::uint32_t reader = writes(a.kind) ? j : i;
             const std::uint32_t writer = writes(a.kind) ? i : j;
-            if (needs_[reader].form == Form::in_place && needs_[writer].form == Form::in_place)
+            if (needs_[writer].form != Form::in_place) continue;
+            if (needs_[reader].form == Form::in_place)
                 use_temporary(requests, reader);
+            else
+                temporaries_[needs_[reader].temporary].chosen_late = false;
         }
     }
     return true;
@@ -231,7 +246,9 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
             continue;
         }
         for (std::size_t i = readers; i < end; ++i) {
-            if (needs_[order_[i]].form != Form::in_place) continue;
+            const Need& need = needs_[order_[i]];
+            const bool is_in_place = need.form == Form::in_place;
+            if (!is_in_place && !temporaries_[need.temporary].chosen_late) continue;
             bool is_written = false;
             written.each_that_meets(
                 requests[order_[i]].region,
@@ -240,13 +257,32 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
                     return !is_written;
                 },
                 &num_compared_);
-            if (is_written) use_temporary(requests, order_[i]);
+            if (!is_written) continue;
+            if (is_in_place)
+                use_temporary(requests, order_[i]);
+            else
+                temporaries_[need.temporary].chosen_late = false;
         }
     }
     return refusal_.reason == Reason::none;
 }
 
 // -------------------------------------------------------------------------------------------------------- temporaries
+
+/// Those that could be read where the chunks are take as much memory as these do between the first and the last row of
+/// the region, if that is little more than the region.
+void SubmitPlan::choose_late(const std::vector<Request>& requests) {
+    for (Temporary& t : temporaries_) {
+        const Layout& layout = *requests[t.request].layout;
+        if (!t.chosen_late || !layout.is_stack()) continue;
+        const Box& whole = layout.array();
+        Box rows = t.box;
+        for (std::size_t k = 1; k < layout.rank(); ++k) rows.begin[k] = whole.begin[k], rows.end[k] = whole.end[k];
+        if (graph::volume(rows) - graph::volume(t.box) > graph::volume(t.box) / most_wider) continue;
+        t.box = rows;
+        t.may_be_in_place = true;
+    }
+}
 
 namespace {
 

@@ -63,13 +63,20 @@ struct Piece {
 /// task of the same submit writes there (a snapshot); it writes it where the region crosses chunks, or where other
 /// tasks of the submit write the chunk in another memory. What is read is shared by all tasks of the submit that read
 /// the same region in the same memory.
+///
+/// A gather in the memory of a device is one of two forms, between which residency chooses when a task is placed: where
+/// the chunks lie side by side, the task reads them themselves. For both to have the same strides `box` may then be
+/// wider than the region, by a sixteenth of it at most.
 struct Temporary {
     std::uint32_t request = 0;  ///< the first one that uses it: its region, array, memory
     std::uint32_t first_piece = 0;
     std::uint32_t num_pieces = 0;
-    bool is_filled = false;    ///< with what the pieces hold before the submit
-    bool is_written = false;   ///< written back into the pieces after the task
-    bool is_snapshot = false;  ///< its region lies in one chunk, which the submit writes
+    Box box;                       ///< which memory is taken for; holds the region
+    bool chosen_late = false;      ///< filled when a task is placed, if at all; of few pieces only
+    bool may_be_in_place = false;  ///< chosen_late: the pieces are neighbours along the slowest axis
+    bool is_filled = false;        ///< with what the pieces hold before the submit
+    bool is_written = false;       ///< written back into the pieces after the task
+    bool is_snapshot = false;      ///< its region lies in one chunk, which the submit writes
 };
 
 /// Why a submit cannot be planned.
@@ -125,6 +132,7 @@ class SubmitPlan {
     bool check_many_pairs(const std::vector<Request>& requests);
     bool check_writers(const std::vector<Request>& requests, std::size_t begin, std::size_t end);
     void use_temporary(const std::vector<Request>& requests, std::uint32_t request);
+    void choose_late(const std::vector<Request>& requests);
     void write_each_chunk_in_one_memory(const std::vector<Request>& requests);
     void share_temporaries(const std::vector<Request>& requests);
     bool describe(const std::vector<Request>& requests);

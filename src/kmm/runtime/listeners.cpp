@@ -72,9 +72,13 @@ trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
         use.needs_content = a.needs_content;
         use.writes_chunk = a.writes_chunk;
         use.replaces_chunk = a.replaces_chunk;
-        use.region = requests != nullptr ? requests[i].region : a.chunk->array->boxes[a.chunk->index];
         use.anywhere = a.anywhere;
+        use.gathers = a.gathers;
+        use.is_piece = a.is_piece;
+        if (!a.is_piece) use.region = requests != nullptr ? requests[i].region : a.chunk->array->boxes[a.chunk->index];
     }
+    if (!task.across.empty())
+        for (const graph::BoxTransfer& box : task.boxes) told.uses[box.source].region = box.box;
     if (task.kind != graph::TaskKind::transfer) return told;
     // Of a gather each box is the part of one source, of a write-back that of the destination as well.
     for (const graph::BoxTransfer& box : task.boxes) {
@@ -110,7 +114,9 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
         for (const graph::Task* t : ahead) sink->submitted(told_of(*t, nullptr));
         for (const graph::Task* t : tasks) {
             sink->submitted(told_of(*t, requests));
-            if (requests != nullptr) requests += t->accesses.size();
+            if (requests == nullptr) continue;
+            requests += t->accesses.size();
+            for (const graph::Across& across : t->across) requests -= across.num_pieces;
         }
         for (const graph::Task* t : helpers) sink->submitted(told_of(*t, nullptr));
         const auto is_join = [](const graph::Task* t) { return t->kind == graph::TaskKind::join; };

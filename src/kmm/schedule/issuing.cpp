@@ -75,10 +75,22 @@ void Scheduler::note_lane_wish(Task& task) {
     }
 }
 
+void Scheduler::note_neighbours(const Task& task) {
+    for (const graph::Across& across : task.across) {
+        if (!across.may_be_in_place) continue;
+        const Access* const pieces = &task.accesses[across.first_piece];
+        memory::Neighbours& neighbours = pieces->chunk->array->neighbours[task.memory];
+        neighbours.chunks.add(pieces[0].chunk->index);
+        neighbours.chunks.add(pieces[across.num_pieces - 1].chunk->index);
+    }
+}
+
 void Scheduler::foresee(Task& first) {
     if (first.next_published == nullptr) return;
-    for (Task* t = &first; t != nullptr; t = t->next_published)
+    for (Task* t = &first; t != nullptr; t = t->next_published) {
         if (t->kind == TaskKind::kernel) note_lane_wish(*t);
+        note_neighbours(*t);
+    }
 }
 
 LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
@@ -193,14 +205,20 @@ void Scheduler::issue_host(Task& task) {
     start_when_passed(task);
 }
 
-/// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
-void Scheduler::issue_transfer(Task& task) {
+/// Of what is read from several memories the one whose link takes longest.
+MemoryIndex Scheduler::link_source(const Task& task) noexcept {
     MemoryIndex from = task.memory;
     for (const Access& a : task.accesses) {
         if (!a.anywhere) continue;
         const bool is_better = task.memory.is_host() ? from.is_host() : a.memory.is_host() || from == task.memory;
         if (is_better) from = a.memory;
     }
+    return from;
+}
+
+/// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
+void Scheduler::issue_transfer(Task& task) {
+    const MemoryIndex from = link_source(task);
     if (from.is_host() && task.memory.is_host()) return issue_transfer_on_host(task);
     const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
     const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
@@ -235,11 +253,11 @@ void Scheduler::issue_transfer(Task& task) {
     instruction.to = task.memory;
     instruction.bytes = bytes;
     residency_.issued(task, fence);
-    l.in_flight.push_back({fence.position, &task, nullptr, bytes});
-    l.bytes_in_flight += bytes;
+    const std::size_t linked_bytes = count_transfer(task, task.boxes, device);
+    l.in_flight.push_back({fence.position, &task, nullptr, linked_bytes});
+    l.bytes_in_flight += linked_bytes;
     task.state.store(TaskState::issued, std::memory_order_relaxed);
-    count_transfer(task, device);
-    if (task.memory.is_device()) queues_[task.memory].fetched_bytes += bytes;
+    if (task.memory.is_device()) queues_[task.memory].fetched_bytes += linked_bytes;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::move,
                  .lane = id,
@@ -257,24 +275,28 @@ void Scheduler::issue_transfer(Task& task) {
 void Scheduler::issue_transfer_on_host(Task& task) {
     task.body = {run_transfer, nullptr};
     task.payload = &task;
-    count_transfer(task, 0);
+    count_transfer(task, task.boxes, 0);
     issue_host(task);
 }
 
-/// What goes over a link is counted there, all of it as what it is for.
-void Scheduler::count_transfer(const Task& task, std::uint32_t device) noexcept {
-    for (const graph::BoxTransfer& box : task.boxes) {
+/// What goes over a link is counted there, all of it as what it is for. Returns the bytes that go over a link.
+std::size_t Scheduler::count_transfer(const Task& task, std::span<const graph::BoxTransfer> boxes,
+                                      std::uint32_t device) noexcept {
+    std::size_t linked_bytes = 0;
+    for (const graph::BoxTransfer& box : boxes) {
         const MemoryIndex from = task.accesses[box.source].memory;
         const std::size_t bytes = box.size_bytes();
         if (task.accesses[box.destination].chunk->array->is_temporary())
             (task.for_snapshot ? counters_.snapshot_bytes : counters_.gathered_bytes) += bytes;
         if (from == task.memory) continue;
+        linked_bytes += bytes;
         const auto link = static_cast<std::size_t>(memory::Tiers::link(from, task.memory));
         for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
             ++c->copies[link];
             c->bytes[link] += bytes;
         }
     }
+    return linked_bytes;
 }
 
 /// No thread waits for the fences: the lanes tell when they pass.
@@ -322,16 +344,19 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
     for (const Fence& f : waits)
         if (f.lane != id && !passed(f)) instruction_waits_.add(f);
     instruction.waits = instruction_waits_.view();
-    l.in_flight.push_back({fence.position, nullptr, &chunk, chunk.size_bytes, chunk.copied_at});
-    l.bytes_in_flight += chunk.size_bytes;
+    const std::size_t linked_bytes = from == to ? 0 : chunk.size_bytes;
+    l.in_flight.push_back({fence.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
+    l.bytes_in_flight += linked_bytes;
     ++in_flight_;
     ++chunk.array->users;
     const auto direction = static_cast<std::size_t>(link);
+    if (from == to) counters_.gathered_bytes += chunk.size_bytes;  // to lie beside its neighbours
     for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
+        if (from == to) break;
         ++c->copies[direction];
         c->bytes[direction] += chunk.size_bytes;
     }
-    if (to.is_device()) queues_[to].fetched_bytes += chunk.size_bytes;
+    if (to.is_device()) queues_[to].fetched_bytes += linked_bytes;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::copy,
                  .lane = id,
@@ -342,6 +367,55 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
                  .task = task != nullptr ? task->number : 0,
                  .array = chunk.array->number,
                  .bytes = chunk.size_bytes},
+                &instruction_waits_);
+    outbox_.instruct(device, instruction);
+    return fence;
+}
+
+Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
+    const MemoryIndex from = link_source(task);
+    const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
+    const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
+    Lane& l = lanes_[index_of(id)];
+    const Fence fence{id, ++progress_[index_of(id)].issued};
+    memory::Chunk& chunk = *task.accesses[across.access].chunk;
+    const std::span<const graph::BoxTransfer> boxes(task.boxes.data() + across.first_box, across.num_pieces);
+    moves_.clear();
+    std::size_t bytes = 0;
+    for (const graph::BoxTransfer& box : boxes) {
+        moves_.push_back(move_of(task, box));
+        bytes += box.size_bytes();
+    }
+    instruction_waits_.clear();
+    for (const Fence& f : waits)
+        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
+    Instruction instruction;
+    instruction.op = Instruction::Op::move;
+    instruction.lane = id;
+    instruction.position = fence.position;
+    instruction.waits = instruction_waits_.view();
+    instruction.task = task.number;
+    instruction.info = task.info.get();
+    instruction.moves = moves_;
+    instruction.chunk = &chunk;
+    instruction.from = from;
+    instruction.to = task.memory;
+    instruction.bytes = bytes;
+    instruction.copied_at = chunk.copied_at;
+    const std::size_t linked_bytes = count_transfer(task, boxes, device);
+    l.in_flight.push_back({fence.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
+    l.bytes_in_flight += linked_bytes;
+    ++in_flight_;
+    ++chunk.array->users;
+    queues_[task.memory].fetched_bytes += linked_bytes;
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::move,
+                 .lane = id,
+                 .from = from,
+                 .to = task.memory,
+                 .position = fence.position,
+                 .task = task.number,
+                 .bytes = bytes},
                 &instruction_waits_);
     outbox_.instruct(device, instruction);
     return fence;

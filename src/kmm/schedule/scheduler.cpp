@@ -86,7 +86,7 @@ void Scheduler::enqueue(Task& task) {
     task.in_fetch_queue = true;
     memory::ReadyUse* uses = nullptr;
     for (Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || a.anywhere) continue;
+        if (a.chunk == nullptr || !a.first_of_chunk || (a.anywhere && !a.is_piece)) continue;
         memory::ReadyUse& use = ready_uses_.take();
         use.task = &task;
         use.next_of_task = uses;

@@ -238,6 +238,7 @@ class Scheduler final : private memory::Requests {
     // memory::Requests
     Fence copy(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                const FenceSet& waits, Task* task) override;
+    Fence gather(Task& task, const graph::Across& across, const FenceSet& waits) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
     bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }
@@ -261,8 +262,10 @@ class Scheduler final : private memory::Requests {
     void issue_kernel(Task& task);
     void issue_host(Task& task);
     void issue_transfer(Task& task);
+    static MemoryIndex link_source(const Task& task) noexcept;
     void issue_transfer_on_host(Task& task);
-    void count_transfer(const Task& task, std::uint32_t device) noexcept;
+    std::size_t count_transfer(const Task& task, std::span<const graph::BoxTransfer> boxes,
+                               std::uint32_t device) noexcept;
     void executed(Task& task);
     void issue_launch(Task& task);
     void list_open_predecessors(Task& task);
@@ -276,6 +279,7 @@ class Scheduler final : private memory::Requests {
     void dispatch_memory(MemoryIndex memory);
     void dispatch_in_order();
     void note_lane_wish(Task& task);
+    void note_neighbours(const Task& task);
     LaneWish lane_wish(const Task& task) const noexcept;
     std::span<const LaneProgress> compute_lanes(std::uint32_t device) const noexcept {
         return {progress_.data() + std::size_t{device} * lanes_per_device_, options_.compute_lanes};

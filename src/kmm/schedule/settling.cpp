@@ -22,6 +22,7 @@ void Scheduler::submit(Task& task) {
         if (a.first_of_chunk) residency_.add_next_use(*a.chunk, task.place(), a.owes_nothing());
     }
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
+    note_neighbours(task);
     table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
         if (before == nullptr) {
             if (p.data)

@@ -74,6 +74,8 @@ struct Use {
     bool writes_chunk = false;
     bool replaces_chunk = false;
     bool anywhere = false;  ///< read wherever the chunk is
+    bool gathers = false;   ///< of a temporary that the task fills from its pieces, or reads these in its place
+    bool is_piece = false;  ///< a chunk that such a region lies in; those of one region follow each other
 };
 
 struct Predecessor {

@@ -74,6 +74,8 @@ void RecordWriter::use(const Use& use) {
     if (use.writes_chunk) file_ << 'w';
     if (use.replaces_chunk) file_ << 'x';
     if (use.anywhere) file_ << 'a';
+    if (use.gathers) file_ << 'g';
+    if (use.is_piece) file_ << 'p';
 }
 
 /// "7", and "h3" for the third helper.

@@ -217,6 +217,8 @@ void Reader::use(Line& line, Task& task, detail::AccessKind kind) {
     u.writes_chunk = line.skip("w");
     u.replaces_chunk = line.skip("x");
     u.anywhere = line.skip("a");
+    u.gathers = line.skip("g");
+    u.is_piece = line.skip("p");
 }
 
 Number Reader::task_number(Line& line) {

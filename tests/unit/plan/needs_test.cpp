@@ -378,6 +378,26 @@ TEST(SubmitPlan, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
     EXPECT_TRUE(kmm::graph::equal(pieces[2].box, line(20, 21)));
 }
 
+// So that one kernel reads either with the same strides.
+TEST(SubmitPlan, a_region_across_rows_of_chunks_takes_whole_rows_if_that_is_little_more) {
+    TestArray rows(2, box(0, 20, 0, 64), {box(0, 10, 0, 64), box(10, 20, 0, 64)});
+    TestArray tiles(2, box(0, 10, 0, 64), {box(0, 10, 0, 32), box(0, 10, 32, 64)});
+    rows.all_written();
+    tiles.all_written();
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(rows, read, box(5, 15, 1, 63), 0, gpu)}));
+    EXPECT_TRUE(plan.temporaries()[0].may_be_in_place);
+    EXPECT_TRUE(kmm::graph::equal(plan.temporaries()[0].box, box(5, 15, 0, 64)));
+    ASSERT_TRUE(plan.make({request(rows, read, box(5, 15, 1, 33), 0, gpu)}));
+    EXPECT_TRUE(plan.temporaries()[0].chosen_late);
+    EXPECT_FALSE(plan.temporaries()[0].may_be_in_place) << "half of each row";
+    ASSERT_TRUE(plan.make({request(tiles, read, box(5, 9, 0, 64), 0, gpu)}));
+    EXPECT_TRUE(plan.temporaries()[0].chosen_late);
+    EXPECT_FALSE(plan.temporaries()[0].may_be_in_place) << "chunks side by side along the fastest axis";
+    ASSERT_TRUE(plan.make({request(rows, read, box(5, 15, 0, 64), 0, host)}));
+    EXPECT_FALSE(plan.temporaries()[0].chosen_late) << "on the host a transfer fills it";
+}
+
 TEST(SubmitPlan, what_several_tasks_read_in_one_memory_is_gathered_once) {
     TestArray a(30, 10), b(30, 10);
     a.all_written();
@@ -687,6 +707,14 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             ASSERT_EQ(t.is_written, r.kind != read);
             ASSERT_EQ(t.is_filled, r.kind != overwrite);
             ASSERT_EQ(t.is_snapshot, snapshot[i]);
+            bool is_late = r.kind == read && r.memory.is_device() && !snapshot[i];
+            for (std::size_t j = 0; j < requests.size(); j++)
+                is_late =
+                    is_late && (requests[j].kind == read || array_of[j] != array_of[i] || beside[j] || !share(i, j));
+            ASSERT_EQ(t.chosen_late, is_late) << "what is written in place meanwhile is kept from before";
+            ASSERT_TRUE(kmm::graph::contains(t.box, r.region));
+            ASSERT_TRUE(t.may_be_in_place || kmm::graph::equal(t.box, r.region));
+            ASSERT_TRUE(is_late || !t.may_be_in_place);
             // Reads of the same are shared, and nothing else.
             std::size_t first_user = requests.size(), first_of_task = requests.size();
             for (std::size_t j = requests.size(); j-- > 0;) {

@@ -42,7 +42,7 @@ std::size_t part_of(std::size_t whole, double fraction) {
 std::size_t needed_bytes(const graph::Task& task) {
     std::size_t bytes = 0;
     for (const graph::Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere)
+        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere && !a.is_piece)
             bytes = Platform::sum_bytes(bytes, Platform::rounded(a.chunk->block_bytes()));
     return bytes;
 }
@@ -53,7 +53,7 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
     needed_bytes = detail::needed_bytes(t);
     usable_bytes = platform.limit_bytes(memory);
     for (const graph::Access& a : t.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere)
+        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere && !a.is_piece)
             needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->boxes[a.chunk->index],
                              a.chunk->array->rank, a.chunk->size_bytes, a.chunk->array->num_pieces});
 }

@@ -1,0 +1,160 @@
+// Residency driven by hand: its requests are only written down, and memory is granted as the test says.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kmm/memory/residency.hpp"
+
+namespace kmm::residency_test {
+
+using kmm::graph::Access;
+using kmm::graph::Across;
+using kmm::graph::Fence;
+using kmm::graph::FenceSet;
+using kmm::graph::LaneId;
+using kmm::graph::Task;
+using kmm::memory::Array;
+using kmm::memory::Chunk;
+using kmm::memory::MemoryIndex;
+using kmm::memory::PerMemory;
+using kmm::memory::Placement;
+using kmm::memory::Requests;
+using kmm::memory::Residency;
+
+inline constexpr std::size_t unit = 1024;
+inline constexpr MemoryIndex host = MemoryIndex::host();
+inline constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
+inline constexpr MemoryIndex gpu_1 = MemoryIndex::of_device(1);
+
+/// Writes down copies; memory is granted at once, up to what the test allows.
+class Script final : public Requests {
+  public:
+    struct Copy {
+        Chunk* chunk;
+        MemoryIndex from, to;
+        std::vector<Fence> waits;
+        Fence fence;
+        Task* task;
+    };
+    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits,
+               Task* task) override {
+        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
+        copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
+        return fence;
+    }
+    struct Gather {
+        Task* task;
+        Chunk* to;
+        std::vector<std::pair<Chunk*, MemoryIndex>> from;
+        std::vector<Fence> waits;
+        Fence fence;
+    };
+    Fence gather(Task& task, const Across& across, const FenceSet& waits) override {
+        const Fence fence{static_cast<LaneId>(100 + task.memory.index()), ++position};
+        Gather& g = gathers.emplace_back();
+        g = {&task, task.accesses[across.access].chunk, {}, {waits.begin(), waits.end()}, fence};
+        for (std::uint32_t i = 0; i < across.num_pieces; i++) {
+            const Access& piece = task.accesses[across.first_piece + i];
+            EXPECT_EQ(task.addresses[across.first_piece + i],
+                      reinterpret_cast<void*>(piece.chunk->replicas[piece.memory].address));
+            g.from.emplace_back(piece.chunk, piece.memory);
+        }
+        return fence;
+    }
+    void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    bool exchange(MemoryIndex memory, std::size_t bytes) override {
+        if (can_exchange) exchanges.emplace_back(memory, bytes);
+        return can_exchange;
+    }
+    bool passed(Fence fence) const noexcept override { return fence.position <= completed; }
+    bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {
+        return all_linked && from.is_device() && to.is_device();
+    }
+    void residency_changed(Task&) override { changes++; }
+    void unblocked(Task& task) override { woken.push_back(&task); }
+
+    std::vector<Copy> copies;
+    std::vector<Gather> gathers;
+    std::vector<std::pair<MemoryIndex, std::size_t>> growths;
+    std::vector<std::pair<MemoryIndex, std::size_t>> exchanges;
+    bool can_exchange = false;
+    std::vector<Task*> woken;
+    kmm::graph::Position position = 0;
+    kmm::graph::Position completed = 0;
+    int changes = 0;
+    bool all_linked = false;
+};
+
+class ResidencyTest : public ::testing::Test {
+  protected:
+    void start(PerMemory<std::size_t> limits) {
+        residency_ = std::make_unique<Residency>(script_, limits);
+        base_.resize_for_devices(limits.num_devices());
+        for (const MemoryIndex m : base_.memories()) base_[m] = (std::uintptr_t{m.index()} + 1) << 32;
+    }
+    std::unique_ptr<Array> make_array(std::size_t chunks, std::size_t bytes = unit) {
+        auto a = std::make_unique<Array>();
+        a->chunks = std::vector<Chunk>(chunks);
+        for (std::size_t i = 0; i < chunks; i++) {
+            a->chunks[i].array = a.get();
+            a->chunks[i].index = static_cast<std::uint32_t>(i);
+            a->chunks[i].size_bytes = bytes;
+            a->chunks[i].replicas.resize_for_devices(base_.num_devices());
+        }
+        return a;
+    }
+    struct Use {
+        Chunk* chunk;
+        bool writes;
+        bool replaces;
+    };
+    Task& make_task(MemoryIndex m, const std::vector<Use>& uses) {
+        tasks_.push_back(std::make_unique<Task>());
+        Task& t = *tasks_.back();
+        t.number = tasks_.size();
+        t.memory = m;
+        for (const Use& u : uses) {
+            Access a;
+            a.chunk = u.chunk;
+            a.writes_chunk = u.writes;
+            a.replaces_chunk = u.replaces;
+            a.needs_content = !u.replaces;
+            a.kind = !u.writes    ? kmm::detail::AccessKind::read
+                     : u.replaces ? kmm::detail::AccessKind::overwrite
+                                  : kmm::detail::AccessKind::write;
+            t.accesses.push_back(a);
+            residency_->add_next_use(*u.chunk, t.number, u.replaces);
+        }
+        return t;
+    }
+    /// Places with all the memory that is asked for, up to the limit.
+    Placement place(Task& t) {
+        for (;;) {
+            const Placement p = residency_->place(t);
+            if (p != Placement::wait_growth) return p;
+            const auto [memory, bytes] = script_.growths.back();
+            residency_->grown(memory, base_[memory], bytes);
+            base_[memory] += bytes;
+        }
+    }
+    Fence run(Task& t) {
+        EXPECT_EQ(place(t), Placement::granted);
+        const Fence fence{static_cast<LaneId>(t.memory.index()), ++script_.position};
+        residency_->issued(t, fence);
+        return fence;
+    }
+    Fence overwrite_on(MemoryIndex m, Chunk& c) { return run(make_task(m, {{&c, true, true}})); }
+    Fence write_on(MemoryIndex m, Chunk& c) { return run(make_task(m, {{&c, true, false}})); }
+    Fence read_on(MemoryIndex m, Chunk& c) { return run(make_task(m, {{&c, false, false}})); }
+
+    Script script_;
+    std::unique_ptr<Residency> residency_;
+    PerMemory<std::uintptr_t> base_;
+    std::vector<std::unique_ptr<Task>> tasks_;
+};
+
+}  // namespace kmm::residency_test
