@@ -60,6 +60,7 @@ void Residency::note_memory(MemoryIndex m) const noexcept {
 }
 
 void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    space.has_sealed = space.has_sealed || sealed;
     try {
         space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
     } catch (const std::bad_alloc&) {

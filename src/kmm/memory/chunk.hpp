@@ -134,6 +134,7 @@ struct Neighbours {
     // To lay them side by side:
     std::uint32_t times_asked = 0;  ///< for memory
     std::uint32_t times_laid = 0;
+    std::uint32_t times_in_vain = 0;
     std::uint32_t num_laid = 0;  ///< chunks, the last time
 };
 

@@ -21,6 +21,7 @@ namespace {
 // Others may take what was asked for before the task is tried again.
 constexpr std::uint32_t most_times_asked = 3;
 constexpr std::uint32_t most_times_laid = 8;
+constexpr std::uint32_t most_times_in_vain = 64;
 
 template<typename T, typename F>
 void for_each_piece(T& task, const Across& across, F&& f) {
@@ -62,7 +63,8 @@ bool Residency::holds_region(const Task& task, const Across& across) const noexc
 
 /// Whether each has a block in the task's memory that begins where the one before it ends.
 bool Residency::lie_side_by_side(const Task& task, const Across& across) const noexcept {
-    if (!across.may_be_in_place) return false;
+    // Two allocations of a driver that happen to touch are no one piece of memory for its calls.
+    if (!across.may_be_in_place || spaces_[task.memory].has_sealed) return false;
     std::uintptr_t expected = piece(task, across, 0).replicas[task.memory].address;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
         const Chunk& c = piece(task, across, i);
@@ -91,9 +93,16 @@ std::size_t Residency::missing_across(const Task& task, const Across& across) co
     return bytes;
 }
 
-bool Residency::are_in_place(const Task& task) const noexcept {
-    return std::all_of(task.across.begin(), task.across.end(),
-                       [&](const Across& a) { return a.form != Across::Form::in_place || lie_side_by_side(task, a); });
+/// Whether what was chosen still holds after memory was taken, for which the task's own chunks may have had to leave.
+bool Residency::forms_hold(const Task& task) const noexcept {
+    return std::all_of(task.across.begin(), task.across.end(), [&](const Across& a) {
+        switch (a.form) {
+        case Across::Form::in_place: return lie_side_by_side(task, a);
+        case Across::Form::gathered: return is_valid(temporary(task, a), task.memory);
+        case Across::Form::gather: break;
+        }
+        return true;
+    });
 }
 
 // ------------------------------------------------------------------------------------------------------------- choice
@@ -114,11 +123,12 @@ Residency::Found Residency::choose_forms(Task& task) {
     return Found::yes;
 }
 
-/// False: nothing would be in place.
+/// Of what would be in place, and what was gathered and has left. False: there is no such region.
 bool Residency::gather_instead(Task& task) noexcept {
     bool any = false;
     for (Across& across : task.across) {
-        if (across.form != Across::Form::in_place) continue;
+        if (across.form == Across::Form::gather) continue;
+        if (across.form == Across::Form::gathered && is_valid(temporary(task, across), task.memory)) continue;
         set_form(task, across, Across::Form::gather);
         any = true;
     }
@@ -133,44 +143,60 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     Array& array = *piece(task, across, 0).array;
     Neighbours& neighbours = array.neighbours[m];
     const ChunkRange wanted = pieces(task, across);
+    const Space& space = spaces_[m];
+    const auto often = [&](std::uint32_t count) {
+        return neighbours.times_laid >= most_times_laid && count < 2 * neighbours.num_laid;
+    };
+    if (space.has_sealed || neighbours.times_in_vain >= most_times_in_vain || often(neighbours.chunks.size()))
+        return Found::none;
+    // More than could be had at once is not looked at.
+    std::size_t most_bytes = std::min(space.heap.free_bytes(), space.unfit_bytes - 1);
+    if (neighbours.times_asked < most_times_asked && may_grow(m, 1))
+        most_bytes = std::max(most_bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
     ChunkRange range = wanted;
+    std::size_t total = 0;
+    for (std::uint32_t i = wanted.first; i <= wanted.last; ++i)
+        total += space.heap.round_up(array.chunks[i].block_bytes());
     const auto may_join = [&](std::uint32_t i) {
         ++num_steps_;
-        return neighbours.chunks.contains(i) && is_valid(array.chunks[i], m);
+        if (!neighbours.chunks.contains(i) || !is_valid(array.chunks[i], m) || array.chunks[i].replicas[m].pinned())
+            return false;
+        total += space.heap.round_up(array.chunks[i].block_bytes());
+        return true;
     };
-    while (range.first > 0 && may_join(range.first - 1)) --range.first;
-    while (range.last + 1 < array.chunks.size() && may_join(range.last + 1)) ++range.last;
-    if (neighbours.times_laid >= most_times_laid && range.size() < 2 * neighbours.num_laid) return Found::none;
-    const Found found = lay_range(task, array, range);
+    while (total <= most_bytes && range.first > 0 && may_join(range.first - 1)) --range.first;
+    while (total <= most_bytes && range.last + 1 < array.chunks.size() && may_join(range.last + 1)) ++range.last;
+    if (total > most_bytes) return Found::none;
+    const Found found = often(range.size()) ? Found::none : lay_range(task, array, range, total);
     if (found == Found::yes) neighbours.num_laid = range.size(), ++neighbours.times_laid;
+    if (found == Found::none) ++neighbours.times_in_vain;
     return found;
 }
 
-/// Takes one block for the chunks. Those that are there move, those that the task needs get their places. Nobody leaves
-/// for it.
-Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange& range) {
+/// Takes one block for the chunks, which take so many bytes. Those that are there move, those that the task needs get
+/// their places. Nobody leaves for it.
+Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange& range, std::size_t total) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
-    std::size_t total = 0;
-    for (std::uint32_t i = range.first; i <= range.last; ++i) {
-        ++num_steps_;
+    for (std::uint32_t i = range.first; i <= range.last; ++i)
         if (array.chunks[i].replicas[m].pinned()) return Found::none;
-        total += space.heap.round_up(array.chunks[i].block_bytes());
-    }
-    if (total > space.counters.limit_bytes) return Found::none;
     rmm::heap::block block;
+    FenceSet fences;
     try {
         tell_again(space);
-        if (total < space.unfit_bytes) block = take_free(space, total);
-        if (block) space.heap.expect_frees(range.size() - 1);
+        block = take_free(space, total);
+        if (block) {
+            fences = graph_fences(block.fences);
+            space.heap.expect_frees(range.size() - 1);
+        }
     } catch (const std::bad_alloc&) {
-        if (block) give(space, block.address, total, graph_fences(block.fences));
+        if (block) space.heap.free(block.address, total, std::move(block.fences));
         return Found::starved;
     }
     if (!block) {
         Neighbours& neighbours = array.neighbours[m];
         const bool may_ask = total <= space.counters.limit_bytes - space.counters.capacity_bytes && may_grow(m, total);
-        if (neighbours.times_asked == most_times_asked || !may_ask) return Found::none;
+        if (neighbours.times_asked >= most_times_asked || !may_ask) return Found::none;
         ++neighbours.times_asked;
         if (!space.growing) grow(m, total);
         return Found::growing;
@@ -179,34 +205,35 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
     for (std::uint32_t i = range.first; i <= range.last; ++i) {
         Chunk& c = array.chunks[i];
         const std::size_t bytes = space.heap.round_up(c.block_bytes());
-        rmm::heap::block own{std::exchange(at, at + bytes), bytes, block.fences};
         if (is_valid(c, m)) {
-            move_to(c, std::move(own), task);
+            move_to(c, at, fences, task);
         } else {
             if (c.replicas[m].address != 0) release(c, m);
-            take(c, m, std::move(own));
+            take(c, m, {at, bytes, {}});
+            c.replicas[m].arrivals.add(fences);
         }
+        at += bytes;
     }
     return Found::yes;
 }
 
 /// To another place in the same memory, behind all that uses either.
-void Residency::move_to(Chunk& chunk, rmm::heap::block block, Task& task) {
+void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of_block, Task& task) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
     Replica& r = chunk.replicas[m];
     FenceSet waits = r.arrivals;
     waits.add(r.task_writes);
-    add_heap_fences(waits, block.fences);
+    waits.add(users_of_block);
     chunk.copied_at = ++tick_;
-    const Fence fence = requests_.copy(chunk, m, m, r.address, chunk.first_aligned(block.address), waits, &task);
+    const Fence fence = requests_.copy(chunk, m, m, r.address, chunk.first_aligned(block), waits, &task);
     FenceSet users;
     r.add_all_users(users);
     users.add(fence);
     give(space, r.block, space.heap.round_up(chunk.block_bytes()), std::move(users));
     space.unfit_bytes = ~std::size_t{0};
-    r.block = block.address;
-    r.address = chunk.first_aligned(block.address);
+    r.block = block;
+    r.address = chunk.first_aligned(block);
     r.content_at = chunk.copied_at;
     r.forget_users();
     r.arrivals.add(fence);
@@ -235,12 +262,12 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
         if (i == chunk.index) offset = total;
         if (array.chunks[i].replicas[m].address != 0) return {};
         total += bytes_of(i);
+        if (total >= space.unfit_bytes || total > space.heap.free_bytes()) return {};
     }
-    if (total >= space.unfit_bytes) return {};
     block = take_free(space, total);
     if (!block) return {};
     const std::uintptr_t begin = block.address;
-    space.heap.free(begin, total, block.fences);
+    space.heap.free(begin, total, std::move(block.fences));
     return space.heap.take(begin + offset, size);
 }
 

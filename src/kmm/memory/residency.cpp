@@ -31,6 +31,19 @@ void for_each_place(Task& task, F&& f) {
         if (needs_place(a)) f(a, *a.chunk);
 }
 
+/// Of chunks that a task uses by themselves and as parts of a region, or as parts of several, only the first counts.
+bool is_counted_before(const Task& task, const Access& access) noexcept {
+    if (!access.is_piece) return false;
+    const Access* const begin = task.accesses.data();
+    return std::any_of(begin, &access, [&](const Access& a) { return a.chunk == access.chunk && needs_place(a); });
+}
+
+bool will_gather(const Task& task, const Chunk& temporary) noexcept {
+    return std::any_of(task.across.begin(), task.across.end(), [&](const graph::Across& across) {
+        return task.accesses[across.access].chunk == &temporary && across.form == graph::Across::Form::gather;
+    });
+}
+
 }  // namespace
 
 Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bool find_unset,
@@ -153,7 +166,7 @@ bool Residency::lacks_for_sure(const Task& task) {
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
     for (const Access& a : task.accesses) {
-        if (!needs_place(a)) continue;
+        if (!needs_place(a) || is_counted_before(task, a)) continue;
         const std::size_t bytes = space.heap.round_up(a.chunk->block_bytes());
         needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
@@ -179,6 +192,10 @@ Placement Residency::check_content(Task& task) {
             Replica& source = c.replicas[read_from(c, m)];
             if (source.writer_pins == 0) continue;
             source.waiting.push_back(&task);
+            return Placement::busy_chunk;
+        }
+        if (a.gathers && c.replicas[m].pinned() && will_gather(task, c)) {  // nor is it gathered over what is in use
+            c.replicas[m].waiting.push_back(&task);
             return Placement::busy_chunk;
         }
         if (a.gathers || !needs_copy(c, m)) continue;
@@ -217,9 +234,9 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     Found found = Found::yes;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
-    for_each_place(task, [&](Access&, Chunk& c) {
+    for_each_place(task, [&](Access& a, Chunk& c) {
         const std::size_t bytes = space.heap.round_up(c.block_bytes());
-        needed_bytes += bytes;
+        if (!is_counted_before(task, a)) needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
         if (found != Found::yes || c.replicas[m].address == 0) return;
         c.hold = 0;
@@ -305,7 +322,7 @@ Placement Residency::place_in_forms(Task& task) {
     case Found::none: return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
     }
     // Where its own chunks had to leave and come back, they may have come back elsewhere.
-    if (!task.across.empty() && !are_in_place(task) && gather_instead(task)) return place_in_forms(task);
+    if (!task.across.empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
     for_each_place(task, [&](Access& a, Chunk& c) {
         if (a.needs_content && !a.gathers && needs_copy(c, m)) fetch(c, m, task);
     });

@@ -228,6 +228,7 @@ class Residency {
         bool exchanging = false;  ///< what is awaited is the answer to an exchange
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
+        bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
         graph::Vector<Chunk*> resident;  ///< each knows its place (Replica::resident_at)
@@ -270,14 +271,14 @@ class Residency {
     // Regions that lie in several chunks (forms.cpp).
     Found choose_forms(graph::Task& task);
     bool gather_instead(graph::Task& task) noexcept;
-    bool are_in_place(const graph::Task& task) const noexcept;
+    bool forms_hold(const graph::Task& task) const noexcept;
     std::size_t missing_across(const graph::Task& task, const graph::Across& across) const noexcept;
     bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
     bool are_worth_a_place(const graph::Task& task, const graph::Across& across) const noexcept;
     Found lay_side_by_side(graph::Task& task, const graph::Across& across);
-    Found lay_range(graph::Task& task, Array& array, const ChunkRange& range);
-    void move_to(Chunk& chunk, rmm::heap::block block, graph::Task& task);
+    Found lay_range(graph::Task& task, Array& array, const ChunkRange& range, std::size_t total);
+    void move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of_block, graph::Task& task);
     rmm::heap::block take_beside(Chunk& chunk, MemoryIndex m);
     void gather(graph::Task& task, const graph::Across& across);
     void finish_forms(graph::Task& task);

@@ -115,8 +115,9 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
         for (const graph::Task* t : tasks) {
             sink->submitted(told_of(*t, requests));
             if (requests == nullptr) continue;
-            requests += t->accesses.size();
-            for (const graph::Across& across : t->across) requests -= across.num_pieces;
+            std::size_t count = t->accesses.size();
+            for (const graph::Across& across : t->across) count -= across.num_pieces;
+            requests += count;
         }
         for (const graph::Task* t : helpers) sink->submitted(told_of(*t, nullptr));
         const auto is_join = [](const graph::Task* t) { return t->kind == graph::TaskKind::join; };

@@ -206,19 +206,19 @@ void Scheduler::issue_host(Task& task) {
 }
 
 /// Of what is read from several memories the one whose link takes longest.
-MemoryIndex Scheduler::link_source(const Task& task) noexcept {
+MemoryIndex Scheduler::link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept {
     MemoryIndex from = task.memory;
-    for (const Access& a : task.accesses) {
-        if (!a.anywhere) continue;
-        const bool is_better = task.memory.is_host() ? from.is_host() : a.memory.is_host() || from == task.memory;
-        if (is_better) from = a.memory;
+    for (const graph::BoxTransfer& box : boxes) {
+        const MemoryIndex m = task.accesses[box.source].memory;
+        const bool is_better = task.memory.is_host() ? from.is_host() : m.is_host() || from == task.memory;
+        if (is_better) from = m;
     }
     return from;
 }
 
 /// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
 void Scheduler::issue_transfer(Task& task) {
-    const MemoryIndex from = link_source(task);
+    const MemoryIndex from = link_source(task, task.boxes);
     if (from.is_host() && task.memory.is_host()) return issue_transfer_on_host(task);
     const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
     const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
@@ -373,13 +373,13 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 }
 
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
-    const MemoryIndex from = link_source(task);
+    const std::span<const graph::BoxTransfer> boxes(task.boxes.data() + across.first_box, across.num_pieces);
+    const MemoryIndex from = link_source(task, boxes);
     const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
     const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
     Lane& l = lanes_[index_of(id)];
     const Fence fence{id, ++progress_[index_of(id)].issued};
     memory::Chunk& chunk = *task.accesses[across.access].chunk;
-    const std::span<const graph::BoxTransfer> boxes(task.boxes.data() + across.first_box, across.num_pieces);
     moves_.clear();
     std::size_t bytes = 0;
     for (const graph::BoxTransfer& box : boxes) {

@@ -262,7 +262,7 @@ class Scheduler final : private memory::Requests {
     void issue_kernel(Task& task);
     void issue_host(Task& task);
     void issue_transfer(Task& task);
-    static MemoryIndex link_source(const Task& task) noexcept;
+    static MemoryIndex link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept;
     void issue_transfer_on_host(Task& task);
     std::size_t count_transfer(const Task& task, std::span<const graph::BoxTransfer> boxes,
                                std::uint32_t device) noexcept;

@@ -160,6 +160,29 @@ TEST_F(FormsTest, tasks_share_what_was_gathered_and_gather_it_again_once_it_has_
     EXPECT_EQ(script_.gathers.size(), 2u);
 }
 
+// The temporary lies in the way of the task's other chunk, so that both have to be placed anew.
+TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the_task_drops_it) {
+    start({64 * unit, 4 * unit, 64 * unit});
+    script_.all_linked = true;
+    residency_->given_again(gpu, base_[gpu], 4 * unit, false);
+    auto a = make_stack(2), small = make_array(1), large = make_array(1, 3 * unit);
+    for (Chunk& c : a->chunks) overwrite_on(gpu_1, c);
+    overwrite_on(gpu, small->chunks[0]);
+    Task& first = read_across(gpu, *a, unit - 10, unit + 10);
+    Task& second = read_across(gpu, *a, unit - 10, unit + 10, *temporaries_[0]);
+    second.accesses.emplace_back();
+    Access& write = second.accesses.back();
+    write.chunk = &large->chunks[0];
+    write.writes_chunk = write.replaces_chunk = true;
+    residency_->add_next_use(large->chunks[0], second.number, true);
+    run(first);
+    residency_->free_array(*small);
+    run(second);
+    EXPECT_EQ(second.across[0].form, Across::Form::gather);
+    EXPECT_EQ(script_.gathers.size(), 2u);
+    EXPECT_NE(large->chunks[0].replicas[gpu].address, 0u);
+}
+
 TEST_F(FormsTest, what_was_gathered_from_a_failed_copy_is_gathered_again) {
     start({64 * unit, 64 * unit, 64 * unit});
     script_.all_linked = true;
