@@ -218,58 +218,67 @@ MemoryIndex Scheduler::link_source(const Task& task, std::span<const graph::BoxT
 
 /// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
 void Scheduler::issue_transfer(Task& task) {
-    const MemoryIndex from = link_source(task, task.boxes);
-    if (from.is_host() && task.memory.is_host()) return issue_transfer_on_host(task);
-    const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
-    const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
-    Lane& l = lanes_[index_of(id)];
-    const Fence fence{id, ++progress_[index_of(id)].issued};
-    task.lane = id;
+    if (task.memory.is_host() && link_source(task, task.boxes).is_host()) return issue_transfer_on_host(task);
+    Instruction instruction = put_move(task, task.boxes, task.waits, nullptr);
+    const Fence fence{instruction.lane, instruction.position};
+    task.lane = fence.lane;
     task.position = fence.position;
     task.completion.clear();
     task.completion.add(fence);
     list_open_predecessors(task);
     list_fills(task);
-    instruction_waits_.clear();
-    for (const Fence& f : task.waits)
-        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
-    moves_.clear();
-    std::size_t bytes = 0;
-    for (const graph::BoxTransfer& box : task.boxes) {
-        moves_.push_back(move_of(task, box));
-        bytes += box.size_bytes();
-    }
+    instruction.needed_tasks = task.open_data_predecessors;
+    instruction.fills = fills_;
+    residency_.issued(task, fence);
+    task.state.store(TaskState::issued, std::memory_order_relaxed);
+    outbox_.instruct(lane_info(fence.lane).device, instruction);
+    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+    announce(task);
+}
+
+/// Boxes of a task that has addresses take a position of a copy lane. `chunk`: they fill it before the task runs; else
+/// they are what the task does. The caller hands the instruction out.
+Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
+                                memory::Chunk* chunk) {
+    const MemoryIndex from = link_source(task, boxes);
+    const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
+    const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
+    Lane& l = lanes_[index_of(id)];
     Instruction instruction;
     instruction.op = Instruction::Op::move;
     instruction.lane = id;
-    instruction.position = fence.position;
+    instruction.position = ++progress_[index_of(id)].issued;
+    moves_.clear();
+    for (const graph::BoxTransfer& box : boxes) {
+        moves_.push_back(move_of(task, box));
+        instruction.bytes += box.size_bytes();
+    }
+    instruction_waits_.clear();
+    for (const Fence& f : waits)
+        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
     instruction.waits = instruction_waits_.view();
     instruction.task = task.number;
-    instruction.needed_tasks = task.open_data_predecessors;
-    instruction.fills = fills_;
     instruction.info = task.info.get();
     instruction.moves = moves_;
     instruction.from = from;
     instruction.to = task.memory;
-    instruction.bytes = bytes;
-    residency_.issued(task, fence);
-    const std::size_t linked_bytes = count_transfer(task, task.boxes, device);
-    l.in_flight.push_back({fence.position, &task, nullptr, linked_bytes});
+    instruction.chunk = chunk;
+    if (chunk != nullptr) instruction.copied_at = chunk->copied_at;
+    const std::size_t linked_bytes = count_transfer(task, boxes, device);
+    l.in_flight.push_back(
+        {instruction.position, chunk == nullptr ? &task : nullptr, chunk, linked_bytes, instruction.copied_at});
     l.bytes_in_flight += linked_bytes;
-    task.state.store(TaskState::issued, std::memory_order_relaxed);
     if (task.memory.is_device()) queues_[task.memory].fetched_bytes += linked_bytes;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::move,
                  .lane = id,
                  .from = from,
                  .to = task.memory,
-                 .position = fence.position,
+                 .position = instruction.position,
                  .task = task.number,
-                 .bytes = bytes},
+                 .bytes = instruction.bytes},
                 &instruction_waits_);
-    outbox_.instruct(device, instruction);
-    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
-    announce(task);
+    return instruction;
 }
 
 void Scheduler::issue_transfer_on_host(Task& task) {
@@ -373,52 +382,13 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 }
 
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
-    const std::span<const graph::BoxTransfer> boxes(task.boxes.data() + across.first_box, across.num_pieces);
-    const MemoryIndex from = link_source(task, boxes);
-    const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
-    const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
-    Lane& l = lanes_[index_of(id)];
-    const Fence fence{id, ++progress_[index_of(id)].issued};
     memory::Chunk& chunk = *task.accesses[across.access].chunk;
-    moves_.clear();
-    std::size_t bytes = 0;
-    for (const graph::BoxTransfer& box : boxes) {
-        moves_.push_back(move_of(task, box));
-        bytes += box.size_bytes();
-    }
-    instruction_waits_.clear();
-    for (const Fence& f : waits)
-        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
-    Instruction instruction;
-    instruction.op = Instruction::Op::move;
-    instruction.lane = id;
-    instruction.position = fence.position;
-    instruction.waits = instruction_waits_.view();
-    instruction.task = task.number;
-    instruction.info = task.info.get();
-    instruction.moves = moves_;
-    instruction.chunk = &chunk;
-    instruction.from = from;
-    instruction.to = task.memory;
-    instruction.bytes = bytes;
-    instruction.copied_at = chunk.copied_at;
-    const std::size_t linked_bytes = count_transfer(task, boxes, device);
-    l.in_flight.push_back({fence.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
-    l.bytes_in_flight += linked_bytes;
+    const Instruction instruction =
+        put_move(task, {task.boxes.data() + across.first_box, across.num_pieces}, waits, &chunk);
     ++in_flight_;
     ++chunk.array->users;
-    queues_[task.memory].fetched_bytes += linked_bytes;
-    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
-        s->note({.what = trace::What::move,
-                 .lane = id,
-                 .from = from,
-                 .to = task.memory,
-                 .position = fence.position,
-                 .task = task.number,
-                 .bytes = bytes},
-                &instruction_waits_);
-    outbox_.instruct(device, instruction);
-    return fence;
+    outbox_.instruct(lane_info(instruction.lane).device, instruction);
+    return {instruction.lane, instruction.position};
 }
 
 void Scheduler::advance(LaneId lane_id, Position completed) {

@@ -262,6 +262,8 @@ class Scheduler final : private memory::Requests {
     void issue_kernel(Task& task);
     void issue_host(Task& task);
     void issue_transfer(Task& task);
+    Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
+                         memory::Chunk* chunk);
     static MemoryIndex link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept;
     void issue_transfer_on_host(Task& task);
     std::size_t count_transfer(const Task& task, std::span<const graph::BoxTransfer> boxes,
