@@ -1,4 +1,4 @@
-// What is issued for eight programs, as kept in goldens/: a change of the schedule or of residency shows here.
+// What is issued for some programs, as kept in goldens/: a change of the schedule or of residency shows here.
 //
 // Each program runs on the scripted driver and is recorded; the record is then played (schedule_player.hpp), because
 // what a runtime issues depends on when its devices are seen to be done. What the play issues is compared with the

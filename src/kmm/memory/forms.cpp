@@ -20,7 +20,11 @@ namespace {
 
 // Others may take what was asked for before the task is tried again.
 constexpr std::uint32_t most_times_asked = 3;
+// Of an array and memory: so often chunks are laid without being twice as many as the time before. An array's first
+// chunks come in a few lots.
 constexpr std::uint32_t most_times_laid = 8;
+// So often a search for one block may find none: each costs steps in proportion to the neighbours. Afterwards the array
+// is gathered in this memory, for good.
 constexpr std::uint32_t most_times_in_vain = 64;
 
 template<typename T, typename F>

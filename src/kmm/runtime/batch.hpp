@@ -80,7 +80,7 @@ class Batch : public graph::Past {
     /// The same of one that comes before all tasks of the batch, since it reads what these replace; the scheduler is
     /// told of it before them. `made_for` is the first that needs it.
     TaskNumber add_helper_ahead(Task& record, TaskNumber made_for);
-    /// Which helpers the batch has: those from the first number on.
+    /// Whether the number is that of a task or helper of this batch, rather than of one before it.
     bool is_own(TaskNumber number) const noexcept {
         return graph::is_helper(number) ? number > last_helper_before_ : number >= first_;
     }
