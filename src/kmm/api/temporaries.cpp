@@ -98,8 +98,8 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     }
 }
 
-/// Where a piece is written back: where its writers are, if the chunk fits there, else on the host, else anywhere. If it
-/// fits nowhere the write-back fails for memory when it is placed.
+/// Where a piece is written back: where its writers are, if the chunk fits there, else on the host, else anywhere. If
+/// it fits nowhere the write-back fails for memory when it is placed.
 memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece) {
     const std::size_t bytes = Platform::rounded(source.binding.block_bytes[piece.chunk]);
     const auto fits = [&](memory::MemoryIndex m) { return bytes <= core.platform().limit_bytes(m); };
