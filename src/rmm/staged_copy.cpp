@@ -46,7 +46,7 @@ struct stages {
     kmm::locks::Mutex mutex;
     std::vector<std::unique_ptr<stage>> unused KMM_GUARDED_BY(mutex);
 };
-stages& all() { return ::kmm::driver::never_destroyed<stages>(); }
+stages& all_stages() { return ::kmm::driver::never_destroyed<stages>(); }
 
 /// Null where the driver has no more page-locked memory, or no events.
 std::unique_ptr<stage> make_stage(int device) {
@@ -72,7 +72,7 @@ class taken_stage {
   public:
     explicit taken_stage(int device) {
         {
-            stages& known = all();
+            stages& known = all_stages();
             const kmm::locks::Guard in(known.mutex);
             const auto at = std::find_if(known.unused.begin(), known.unused.end(),
                                          [=](const auto& s) { return s->device == device; });
@@ -86,7 +86,7 @@ class taken_stage {
     ~taken_stage() {
         if (!stage_) return;
         if (!is_settled_) (void)the_driver().synchronize_stream({});
-        stages& known = all();
+        stages& known = all_stages();
         try {
             const kmm::locks::Guard in(known.mutex);
             known.unused.push_back(std::move(stage_));

@@ -54,12 +54,11 @@
 #include "rmm/mr/thread_safe_resource_adaptor.hpp"
 #include "rmm/mr/tracking_resource_adaptor.hpp"
 #include "rmm/prefetch.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
 using namespace rmm::mr;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// Overrides as 25.12 declares them: deallocation is noexcept.
 class newer_resource final : public device_memory_resource {

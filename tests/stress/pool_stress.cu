@@ -26,6 +26,7 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 __global__ void fill_words(std::uint32_t* words, std::uint64_t count, std::uint32_t value) {
     const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
@@ -44,8 +45,6 @@ namespace {
 using namespace kmm::driver;
 using rmm::cuda_stream_view;
 using rmm::mr::device_memory_resource;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 Driver& driver() { return process_default(); }
 

@@ -8,7 +8,7 @@ namespace kmm::driver::nvtx {
 namespace {
 
 /// Never destroyed: runtimes may be static objects.
-nvtxDomainHandle_t domain() noexcept {
+nvtxDomainHandle_t ranges_domain() noexcept {
     static nvtxDomainHandle_t const the_domain = nvtxDomainCreateA("kmm");
     return the_domain;
 }
@@ -23,9 +23,9 @@ void push_range(const char* name) noexcept {
     attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
     attributes.message.ascii = name;
-    nvtxDomainRangePushEx(domain(), &attributes);
+    nvtxDomainRangePushEx(ranges_domain(), &attributes);
 }
 
-void pop_range() noexcept { nvtxDomainRangePop(domain()); }
+void pop_range() noexcept { nvtxDomainRangePop(ranges_domain()); }
 
 }  // namespace kmm::driver::nvtx

@@ -10,14 +10,13 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/prefetch_resource_adaptor.hpp"
 #include "rmm/mr/thread_safe_resource_adaptor.hpp"
+#include "support/sizes.hpp"
 
 namespace rmm_test {
 namespace {
 
 using kmm::driver::MemoryKind;
 using namespace rmm::mr;
-
-constexpr std::size_t GiB = std::size_t{1} << 30;
 
 template<typename Adaptor, typename... Args>
 resource_ptr over_cuda(Args... args) {

@@ -7,6 +7,7 @@
 #include "rmm/mr/owning_wrapper.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 namespace rmm_test {
 namespace {
@@ -21,8 +22,6 @@ debug_options failing(std::size_t quarantine_bytes, bool synchronous = false) {
     options.report = [](debug_finding const& f, void*) { ADD_FAILURE() << f.text; };
     return options;
 }
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 template<typename Upstream>
 resource_ptr debugging(std::size_t quarantine_bytes, bool synchronous = false) {

@@ -15,6 +15,7 @@
 #include "rmm/error.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -58,9 +59,6 @@ void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::f
 namespace rmm_test {
 namespace {
 
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
-
 class full_host {
   public:
     full_host() { host_is_full = true; }
@@ -69,7 +67,7 @@ class full_host {
     full_host& operator=(const full_host&) = delete;
 };
 
-struct block {
+struct host_block {
     void* ptr;
     std::size_t bytes;
     rmm::cuda_stream_view stream;
@@ -85,7 +83,7 @@ TEST_P(ResourceConformance, a_free_needs_no_memory_of_the_host) {
     for (const auto stream : streams) stream.synchronize();
     std::mt19937 random(7);
     testing::internal::CaptureStderr();
-    std::vector<block> blocks;
+    std::vector<host_block> blocks;
     for (int round = 0; round < num_rounds; ++round) {
         // A stream that the resource has not seen when it gets a block.
         rmm::cuda_stream unseen;
@@ -97,7 +95,7 @@ TEST_P(ResourceConformance, a_free_needs_no_memory_of_the_host) {
         }
         std::shuffle(blocks.begin(), blocks.end(), random);
         for (std::size_t i = 0; i < blocks.size(); ++i) {
-            const block& b = blocks[i];
+            const host_block& b = blocks[i];
             // On their own stream, on another one, and on one that comes only now.
             rmm::cuda_stream_view on = b.stream;
             if (i % 4 == 1) on = streams[random() % 3];

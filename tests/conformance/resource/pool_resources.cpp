@@ -11,14 +11,13 @@
 #include "rmm/mr/pinned_pool_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 namespace rmm_test {
 namespace {
 
 using kmm::driver::MemoryKind;
 using namespace rmm::mr;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 INSTANTIATE_TEST_SUITE_P(pool_over_cuda, ResourceConformance,
                          testing::Values(conforming{.make =

@@ -12,6 +12,7 @@
 #include "rmm/error.hpp"
 #include "rmm/mr/per_device_resource.hpp"
 #include "rmm/resource_ref.hpp"
+#include "support/sizes.hpp"
 
 namespace rmm_test {
 
@@ -43,10 +44,6 @@ pinned_words::pinned_words(std::size_t count) {
 pinned_words::~pinned_words() { EXPECT_TRUE(driver().free_pinned(words_).ok()); }
 
 namespace {
-
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
-constexpr std::size_t PiB = std::size_t{1} << 50;
 
 struct block {
     void* ptr;

@@ -14,12 +14,11 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/per_device_resource.hpp"
 #include "rmm/resource_ref.hpp"
+#include "support/sizes.hpp"
 
 namespace rmm_test {
 namespace {
 
-constexpr std::size_t MiB = std::size_t{1} << 20;
-constexpr std::size_t PiB = std::size_t{1} << 50;
 constexpr int num_threads = 4;
 
 using ref = rmm::device_async_resource_ref;

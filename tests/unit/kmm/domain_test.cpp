@@ -21,7 +21,7 @@ using kmm::ExecutionSpace;
 using kmm::ResourceId;
 using kmm::SystemInfo;
 
-SystemInfo system_of(std::size_t num_devices) {
+SystemInfo system_with(std::size_t num_devices) {
     kmm::SystemDescription system;
     for (std::size_t i = 0; i < num_devices; i++) {
         kmm::DeviceDescription device;
@@ -39,7 +39,7 @@ std::vector<DomainChunk> chunks_of(const P& domain, const SystemInfo& info,
 }
 
 TEST(Row039, tiles_cover_a_grid_with_x_fastest_and_short_last_tiles) {
-    const SystemInfo info = system_of(3);
+    const SystemInfo info = system_with(3);
     const auto chunks = chunks_of(kmm::TileDomain({10, 5, 2}, {4, 3, 1}), info);
     ASSERT_EQ(chunks.size(), 3u * 2u * 2u);
     std::size_t i = 0;
@@ -56,18 +56,18 @@ TEST(Row039, tiles_cover_a_grid_with_x_fastest_and_short_last_tiles) {
 }
 
 TEST(Row039, one_and_two_dimensional_domains_leave_the_other_axes_at_one) {
-    const auto line = chunks_of(kmm::TileDomain(10, 4), system_of(1));
+    const auto line = chunks_of(kmm::TileDomain(10, 4), system_with(1));
     ASSERT_EQ(line.size(), 3u);
     EXPECT_EQ(line[2].offset, DomainPoint(8, 0, 0));
     EXPECT_EQ(line[2].size, DomainDim(2, 1, 1));
-    const auto plane = chunks_of(kmm::TileDomain({4, 4}, {2, 3}), system_of(1));
+    const auto plane = chunks_of(kmm::TileDomain({4, 4}, {2, 3}), system_with(1));
     ASSERT_EQ(plane.size(), 4u);
     EXPECT_EQ(plane[3].offset, DomainPoint(2, 3));
     EXPECT_EQ(plane[3].size, DomainDim(2, 1));
 }
 
 TEST(Row039, domains_without_indices_have_no_chunks) {
-    const SystemInfo info = system_of(2);
+    const SystemInfo info = system_with(2);
     EXPECT_TRUE(chunks_of(kmm::TileDomain(0, 4), info).empty());
     EXPECT_TRUE(chunks_of(kmm::TileDomain({4, 0}, {1, 1}), info).empty());
     EXPECT_TRUE(chunks_of(kmm::TileDomain(0, 0), info).empty());
@@ -76,7 +76,7 @@ TEST(Row039, domains_without_indices_have_no_chunks) {
 }
 
 TEST(Row039, tiles_below_one_and_negative_sizes_are_refused) {
-    const SystemInfo info = system_of(2);
+    const SystemInfo info = system_with(2);
     EXPECT_THROW(chunks_of(kmm::TileDomain(5, 0), info), kmm::InvalidArgument);
     EXPECT_THROW(chunks_of(kmm::TileDomain({5, 5}, {5, -1}), info), kmm::InvalidArgument);
     EXPECT_THROW(chunks_of(kmm::TileDomain(-5, 1), info), kmm::InvalidArgument);
@@ -86,7 +86,7 @@ TEST(Row039, tiles_below_one_and_negative_sizes_are_refused) {
 }
 
 TEST(Row039, without_devices_device_launchers_are_refused_and_host_launchers_are_not) {
-    const SystemInfo none = system_of(0);
+    const SystemInfo none = system_with(0);
     EXPECT_THROW(chunks_of(kmm::TileDomain(5, 1), none), kmm::InvalidResourceException);
     EXPECT_THROW(chunks_of(kmm::BlockDomain(5), none), kmm::InvalidResourceException);
     const auto chunks = chunks_of(kmm::TileDomain(5, 1), none, ExecutionSpace::Host);
@@ -95,7 +95,7 @@ TEST(Row039, without_devices_device_launchers_are_refused_and_host_launchers_are
 }
 
 TEST(Row039, host_launchers_get_the_hosts_near_the_devices) {
-    const auto chunks = chunks_of(kmm::TileDomain(4, 1), system_of(2), ExecutionSpace::Host);
+    const auto chunks = chunks_of(kmm::TileDomain(4, 1), system_with(2), ExecutionSpace::Host);
     for (std::size_t i = 0; i < 4; i++) {
         EXPECT_TRUE(chunks[i].owner_id.is_host());
         EXPECT_EQ(chunks[i].owner_id.device_affinity(), DeviceId(i % 2));
@@ -103,7 +103,7 @@ TEST(Row039, host_launchers_get_the_hosts_near_the_devices) {
 }
 
 TEST(Row039, domains_are_dealt_to_the_handles_resources_in_their_order) {
-    const SystemInfo all = system_of(4);
+    const SystemInfo all = system_with(4);
     const ResourceId second(DeviceId(3), {1});
     const SystemInfo some = all.constrain_to({ResourceId(DeviceId(2)), ResourceId::host(), second});
     const auto chunks = chunks_of(kmm::TileDomain(3, 1), some);
@@ -115,7 +115,7 @@ TEST(Row039, domains_are_dealt_to_the_handles_resources_in_their_order) {
 TEST(Row040, blocks_differ_by_at_most_one_and_the_larger_come_first) {
     for (std::size_t resources = 1; resources <= 8; resources++) {
         for (long length : {1, 2, 3, 7, 8, 9, 100}) {
-            const auto chunks = chunks_of(kmm::BlockDomain({3, length}), system_of(resources));
+            const auto chunks = chunks_of(kmm::BlockDomain({3, length}), system_with(resources));
             // Along the last axis that is larger than 1: x if the other one has one index.
             const std::size_t axis = length > 1 ? 1 : 0;
             const long total = length > 1 ? length : 3;
@@ -137,7 +137,7 @@ TEST(Row040, blocks_differ_by_at_most_one_and_the_larger_come_first) {
 
 TEST(Row040, tiles_of_blocks_stay_together_on_one_resource) {
     for (std::size_t resources = 1; resources <= 8; resources++) {
-        const auto chunks = chunks_of(kmm::BlockDomain({10, 7}).tiles({3, 2}), system_of(resources));
+        const auto chunks = chunks_of(kmm::BlockDomain({10, 7}).tiles({3, 2}), system_with(resources));
         ASSERT_EQ(chunks.size(), 16u);
         for (std::size_t i = 0; i < 16; i++) EXPECT_EQ(chunks[i].owner_id, ResourceId(DeviceId(i * resources / 16)));
         EXPECT_EQ(chunks[5].offset, DomainPoint(3, 2));
@@ -147,7 +147,7 @@ TEST(Row040, tiles_of_blocks_stay_together_on_one_resource) {
 TEST(Row040, cyclic_domains_deal_runs_of_tiles) {
     for (std::size_t resources = 1; resources <= 8; resources++) {
         for (std::size_t run : {1u, 2u, 5u}) {
-            const auto chunks = chunks_of(kmm::CyclicDomain(100, 7, run), system_of(resources));
+            const auto chunks = chunks_of(kmm::CyclicDomain(100, 7, run), system_with(resources));
             ASSERT_EQ(chunks.size(), 15u);
             for (std::size_t i = 0; i < 15; i++)
                 EXPECT_EQ(chunks[i].owner_id, ResourceId(DeviceId(i / run % resources)));
@@ -156,7 +156,7 @@ TEST(Row040, cyclic_domains_deal_runs_of_tiles) {
 }
 
 TEST(Row040, a_size_alone_is_a_block_domain) {
-    const SystemInfo info = system_of(3);
+    const SystemInfo info = system_with(3);
     const auto blocks = chunks_of(kmm::BlockDomain({4, 10}), info);
     for (const auto& chunks : {chunks_of(DomainDim(4, 10), info), chunks_of(kmm::Dim<2>(4, 10), info)}) {
         ASSERT_EQ(chunks.size(), blocks.size());
@@ -171,20 +171,20 @@ TEST(Row040, a_size_alone_is_a_block_domain) {
 TEST(Domains, explicit_chunks_keep_their_order_offsets_and_overlaps) {
     const std::vector<DomainChunk> given{{ResourceId(DeviceId(1)), {-5}, {10}},
                                          {ResourceId(DeviceId(0)), {0, 2}, {3, 3}}};
-    const auto chunks = chunks_of(Domain{given}, system_of(2));
+    const auto chunks = chunks_of(Domain{given}, system_with(2));
     ASSERT_EQ(chunks.size(), 2u);
     EXPECT_EQ(chunks[0].offset, DomainPoint(-5));
     EXPECT_EQ(chunks[1].owner_id, ResourceId(DeviceId(0)));
-    const auto on_host = chunks_of(given, system_of(2), ExecutionSpace::Host);
+    const auto on_host = chunks_of(given, system_with(2), ExecutionSpace::Host);
     EXPECT_TRUE(on_host[0].owner_id.is_host());
     EXPECT_EQ(on_host[0].owner_id.device_affinity(), DeviceId(1));
 }
 
 TEST(Domains, device_launchers_refuse_chunks_of_the_host) {
     const Domain domain{{{ResourceId::host(), {0}, {10}}}};
-    EXPECT_THROW(chunks_of(domain, system_of(1)), kmm::InvalidResourceException);
-    EXPECT_EQ(chunks_of(domain, system_of(1), ExecutionSpace::Host).size(), 1u);
-    EXPECT_THROW(chunks_of(Domain{{{ResourceId(DeviceId(0)), {0}, {-1}}}}, system_of(1)), kmm::InvalidArgument);
+    EXPECT_THROW(chunks_of(domain, system_with(1)), kmm::InvalidResourceException);
+    EXPECT_EQ(chunks_of(domain, system_with(1), ExecutionSpace::Host).size(), 1u);
+    EXPECT_THROW(chunks_of(Domain{{{ResourceId(DeviceId(0)), {0}, {-1}}}}, system_with(1)), kmm::InvalidArgument);
 }
 
 TEST(Domains, positions_and_sizes_take_up_to_three_numbers_or_shorter_points) {
@@ -203,14 +203,14 @@ TEST(Domains, positions_and_sizes_take_up_to_three_numbers_or_shorter_points) {
 }
 
 TEST(Domains, kinds_of_a_later_version_say_so) {
-    const SystemInfo info = system_of(1);
+    const SystemInfo info = system_with(1);
     const int array = 0;
     EXPECT_THROW(chunks_of(kmm::follow(10, 5, array), info), kmm::NotAvailable);
     EXPECT_THROW(chunks_of(kmm::chunks_of(array, kmm::Axis(1)), info), kmm::NotAvailable);
 }
 
 TEST(SystemInformation, devices_are_found_by_id_and_by_number_and_strangers_refused) {
-    const SystemInfo info = system_of(2);
+    const SystemInfo info = system_with(2);
     EXPECT_EQ(info.num_devices(), 2u);
     EXPECT_EQ(info.device(DeviceId(1)).device_ordinal(), 11);
     EXPECT_EQ(info.device_by_ordinal(10).device_id(), DeviceId(0));

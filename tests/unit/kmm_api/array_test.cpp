@@ -13,7 +13,7 @@ using kmm_test::text_of;
 
 namespace {
 
-std::vector<int> numbers(std::size_t n) {
+std::vector<int> numbers_up_to(std::size_t n) {
     std::vector<int> result(n);
     std::iota(result.begin(), result.end(), 0);
     return result;
@@ -97,7 +97,7 @@ TEST(Arrays, an_instance_makes_another_handle_of_the_same_elements_and_type) {
 
 TEST(Copies, every_rank_round_trips_over_chunks) {
     auto rt = small_runtime();
-    std::vector<int> data = numbers(4 * 6 * 5);
+    std::vector<int> data = numbers_up_to(4 * 6 * 5);
     auto A = rt.array<int, 3>({4, 6, 5}, {2, 4, 2});
     A.copy_from(data);
     EXPECT_EQ(A.copy_to_vector(), data);
@@ -119,7 +119,7 @@ TEST(Copies, every_rank_round_trips_over_chunks) {
 TEST(Copies, sub_regions_are_packed_both_ways) {
     auto rt = small_runtime();
     auto A = rt.array<int, 2>({6, 10}, {4, 3});
-    A.copy_from(numbers(60));
+    A.copy_from(numbers_up_to(60));
     int out[6] = {};
     A.copy_to(out, kmm::Point<2>(3, 2), kmm::Dim<2>(2, 3));
     const int expected[6] = {32, 33, 34, 42, 43, 44};
@@ -133,7 +133,7 @@ TEST(Copies, sub_regions_are_packed_both_ways) {
 
 TEST(Copies, views_of_any_layout_are_sources_and_destinations) {
     auto rt = small_runtime();
-    const std::vector<int> data = numbers(60);
+    const std::vector<int> data = numbers_up_to(60);
     const kmm::View<int, 2> whole(data.data(), kmm::views::dynamic_domain<2>(kmm::Dim<2>(6, 10)));
     auto packed = rt.allocate(whole);
     EXPECT_EQ(packed.copy_to_vector(), data);
@@ -158,7 +158,7 @@ TEST(Copies, views_of_any_layout_are_sources_and_destinations) {
 
 TEST(Copies, a_wrong_count_or_region_throws_and_touches_nothing) {
     auto rt = small_runtime();
-    auto A = rt.allocate(numbers(10));
+    auto A = rt.allocate(numbers_up_to(10));
     std::vector<int> out(10, -1);
     const std::string text = text_of<kmm::InvalidArgument>([&] { A.copy_to(out.data(), 9); });
     EXPECT_TRUE(contains(text, "9 elements") && contains(text, "10 elements")) << text;
@@ -171,12 +171,12 @@ TEST(Copies, a_wrong_count_or_region_throws_and_touches_nothing) {
     EXPECT_THROW(A.copy_from(std::vector<int>(9)), kmm::InvalidArgument);
     EXPECT_THROW(A.copy_bytes_from(out.data(), 41), kmm::InvalidArgument);
     EXPECT_THROW(A.copy_from(out.data(), kmm::Bounds<1>(kmm::Range<>(5, 11))), kmm::InvalidArgument);
-    EXPECT_EQ(A.copy_to_vector(), numbers(10));
+    EXPECT_EQ(A.copy_to_vector(), numbers_up_to(10));
 }
 
 TEST(Copies, a_vector_is_resized_and_zero_elements_are_fine) {
     auto rt = small_runtime();
-    auto A = rt.allocate(numbers(10));
+    auto A = rt.allocate(numbers_up_to(10));
     std::vector<int> out(3);
     A.copy_to(out);
     EXPECT_EQ(out.size(), 10U);
@@ -190,12 +190,12 @@ TEST(Copies, a_vector_is_resized_and_zero_elements_are_fine) {
 
 TEST(Copies, the_source_is_free_once_allocate_has_returned) {
     auto rt = small_runtime();
-    std::vector<int> data = numbers(1000);
+    std::vector<int> data = numbers_up_to(1000);
     auto A = rt.allocate(data.data(), kmm::Dim<1>(1000), kmm::MemoryId(kmm::DeviceId(1)));
     EXPECT_EQ(A.distribution().chunk(0).owner_id, kmm::MemoryId(kmm::DeviceId(1)));
     data.assign(1000, -1);
     data.shrink_to_fit();
-    EXPECT_EQ(A.copy_to_vector(), numbers(1000));
+    EXPECT_EQ(A.copy_to_vector(), numbers_up_to(1000));
 }
 
 TEST(Copies, fill_replaces_every_element_of_every_size) {

@@ -22,6 +22,7 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/prefetch_resource_adaptor.hpp"
 #include "rmm/mr/thread_safe_resource_adaptor.hpp"
+#include "support/sizes.hpp"
 
 template class rmm::mr::aligned_resource_adaptor<rmm::mr::cuda_memory_resource>;
 template class rmm::mr::failure_callback_resource_adaptor<rmm::mr::cuda_memory_resource>;
@@ -34,8 +35,6 @@ namespace {
 using namespace rmm::mr;
 using rmm_test::at;
 using rmm_test::fake_resource;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// Makes each adaptor with the parameters that these tests do not care about.
 template<typename Adaptor>

@@ -17,6 +17,7 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/device/debug_resource_adaptor.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 template class rmm::mr::debug_resource_adaptor<rmm::mr::cuda_memory_resource>;
 
@@ -31,9 +32,6 @@ using rmm_test::peek;
 using rmm_test::poke;
 using cuda = cuda_memory_resource;
 using adaptor_over_cuda = debug_resource_adaptor<cuda>;
-
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
 
 static_assert(!std::is_copy_constructible_v<adaptor_over_cuda>);
 static_assert(!std::is_move_constructible_v<adaptor_over_cuda>);

@@ -13,6 +13,7 @@
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -23,9 +24,6 @@ using rmm_test::debug_variable;
 using rmm_test::peek;
 using rmm_test::poke;
 using cuda = cuda_memory_resource;
-
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
 
 // AddressSanitizer watches pools itself, and would end this process at the defects that are planted here.
 #if defined(__SANITIZE_ADDRESS__)

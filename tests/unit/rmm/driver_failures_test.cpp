@@ -15,6 +15,7 @@
 #include "rmm/prefetch.hpp"
 #include "rmm/status.hpp"
 #include "scripted_driver.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -22,8 +23,6 @@ using kmm::driver::Code;
 using kmm::driver::testing::ScriptedDriver;
 using rmm::detail::driver_scope;
 using rmm_test::recording_resource;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 TEST(FailingDriver, a_stream_that_cannot_be_made_leaves_nothing) {
     ScriptedDriver driver;

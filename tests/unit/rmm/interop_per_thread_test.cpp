@@ -13,14 +13,13 @@
 #include "rmm/mr/thrust_allocator_adaptor.hpp"
 #include "rmm/resource_ref.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
 using device_ref = cuda::mr::async_resource_ref<cuda::mr::device_accessible>;
 using rmm_test::gate;
 using rmm_test::is_idle;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// A resource of the program that writes down the streams that it sees.
 class listening_resource final : public rmm::mr::device_memory_resource {

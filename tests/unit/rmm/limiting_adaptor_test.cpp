@@ -8,13 +8,12 @@
 #include "fake_resource.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/limiting_resource_adaptor.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
 using namespace rmm::mr;
 using rmm_test::fake_resource;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 TEST(LimitingAdaptor, refuses_more_than_the_limit_and_says_both_numbers) {
     cuda_memory_resource cuda;

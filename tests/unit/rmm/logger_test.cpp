@@ -201,51 +201,51 @@ TEST(Logger, a_file_holds_lines_back_until_they_are_flushed) {
     EXPECT_EQ(lines_of(name).size(), 3u);
 }
 
-std::vector<std::string> callback_lines;
+std::vector<std::string> logged_lines;
 int num_flushes = 0;
 
 logger* logger_of_callback = nullptr;
 
 TEST(Logger, a_callback_may_log_through_the_logger_that_calls_it) {
-    callback_lines.clear();
+    logged_lines.clear();
     const auto sink = std::make_shared<callback_sink_mt>(
         [](int, const char* line) {
-            callback_lines.push_back(line);
-            if (callback_lines.size() == 1) logger_of_callback->info("inner");
-            callback_lines.push_back("end");
+            logged_lines.push_back(line);
+            if (logged_lines.size() == 1) logger_of_callback->info("inner");
+            logged_lines.push_back("end");
         },
-        [] { callback_lines.push_back("flush"); });
+        [] { logged_lines.push_back("flush"); });
     logger with("test", {sink});
     logger_of_callback = &with;
     with.set_pattern("%v");
     with.info("outer");
     with.flush();
-    EXPECT_EQ(callback_lines, (std::vector<std::string>{"outer\n", "end", "inner\n", "end", "flush"}));
+    EXPECT_EQ(logged_lines, (std::vector<std::string>{"outer\n", "end", "inner\n", "end", "flush"}));
 }
 
 TEST(Logger, a_callback_that_throws_throws_to_whoever_logged_and_the_next_line_comes) {
-    callback_lines.clear();
+    logged_lines.clear();
     const auto sink = std::make_shared<callback_sink_mt>([](int, const char* line) {
-        callback_lines.push_back(line);
-        if (callback_lines.size() == 1) throw std::runtime_error("no");
+        logged_lines.push_back(line);
+        if (logged_lines.size() == 1) throw std::runtime_error("no");
     });
     logger with("test", {sink});
     with.set_pattern("%v");
     EXPECT_THROW(with.info("first"), std::runtime_error);
     with.info("second");
-    EXPECT_EQ(callback_lines, (std::vector<std::string>{"first\n", "second\n"}));
+    EXPECT_EQ(logged_lines, (std::vector<std::string>{"first\n", "second\n"}));
 }
 
 TEST(Logger, a_callback_gets_level_and_line) {
-    callback_lines.clear();
+    logged_lines.clear();
     const auto sink = std::make_shared<callback_sink_mt>(
-        [](int level, const char* line) { callback_lines.push_back(std::to_string(level) + " " + line); },
+        [](int level, const char* line) { logged_lines.push_back(std::to_string(level) + " " + line); },
         [] { ++num_flushes; });
     logger log("test", std::vector<sink_ptr>{sink});
     log.set_pattern("%l: %v");
     log.error("message");
     log.flush();
-    EXPECT_EQ(callback_lines, (std::vector<std::string>{"4 error: message\n"}));
+    EXPECT_EQ(logged_lines, (std::vector<std::string>{"4 error: message\n"}));
     EXPECT_EQ(num_flushes, 1);
     logger without("test", {std::make_shared<callback_sink_mt>(nullptr)});
     without.error("nobody listens");

@@ -25,15 +25,13 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/reclaimer.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
 using namespace rmm;
 using nlohmann::json;
 using pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
-
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
 
 json device_now(int device = 0, snapshot_blocks blocks = snapshot_blocks::no) {
     return json::parse(memory_snapshot(blocks)).at("devices").at(static_cast<std::size_t>(device));

@@ -44,6 +44,7 @@
 #include "rmm/resource_ref.hpp"
 #include "rmm/rmm.h"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -52,8 +53,6 @@ using rmm_test::gate;
 using rmm_test::is_idle;
 using rmm_test::recording_resource;
 using any = mr::device_memory_resource;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// Every request that reached the resource came with the handle that the caller passed.
 void expect_handle_zero(const recording_resource& mr, std::size_t num_requests) {

@@ -16,6 +16,7 @@
 #include "rmm/pool/engine.hpp"
 #include "rmm/status.hpp"
 #include "scripted_driver.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -29,8 +30,6 @@ using rmm::detail::pin_from_bytes;
 using rmm::detail::pinned_block;
 using rmm::detail::pinning_unit;
 using rmm::detail::unpin;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 MemoryKind kind_of(kmm::driver::Driver& driver, const void* ptr) {
     kmm::driver::PointerInfo info;

@@ -15,6 +15,7 @@
 #include "rmm/pool/engine.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -25,9 +26,6 @@ using rmm_test::gate;
 using rmm_test::is_idle;
 using rmm_test::non_blocking;
 using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 class PoolArenas : public testing::Test {
   protected:

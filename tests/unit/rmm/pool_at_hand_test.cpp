@@ -14,6 +14,7 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/status.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -22,9 +23,6 @@ using cuda = mr::cuda_memory_resource;
 using pool = mr::pool_memory_resource<cuda>;
 using rmm_test::debug_variable;
 using rmm_test::non_blocking;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 class counting_driver final : public kmm::driver::testing::ForwardingDriver {
   public:

@@ -20,6 +20,7 @@
 #include "rmm/pool/engine.hpp"
 #include "rmm/status.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 #include "uncovered_pieces.hpp"
 
 namespace {
@@ -29,9 +30,6 @@ using namespace kmm::driver;
 using rmm_test::foreign_stream;
 using rmm_test::non_blocking;
 using cuda_pool = mr::pool_memory_resource<mr::cuda_memory_resource>;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 Driver& driver() { return rmm_test::driver(); }
 StreamHandle handle(cuda_stream_view stream) { return {stream.value()}; }

@@ -20,6 +20,7 @@
 #include "rmm/pool/virtual_source.hpp"
 #include "rmm/status.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -30,9 +31,6 @@ using mr::detail::timelines;
 using rmm_test::allocations_left;
 using rmm_test::has_failed;
 using rmm_test::non_blocking;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// Calls `f` with the numbers of allocations that may succeed, until there are as many as it needs. It returns whether
 /// one failed.

@@ -15,6 +15,7 @@
 #include "rmm/status.hpp"
 #include "scripted_driver.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -28,9 +29,6 @@ using rmm_test::lock_taker;
 using rmm_test::lock_watch;
 using rmm_test::non_blocking;
 using rmm_test::watching;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 enum class made_of { upstream, virtual_memory };
 

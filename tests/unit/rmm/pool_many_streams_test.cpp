@@ -19,6 +19,7 @@
 #include "scripted_driver.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -30,9 +31,6 @@ using rmm_test::foreign_stream;
 using rmm_test::gate;
 using rmm_test::is_idle;
 using rmm_test::non_blocking;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 std::unique_ptr<pool_engine> make_pool(mr::cuda_memory_resource& cuda) {
     mr::detail::pool_options options;

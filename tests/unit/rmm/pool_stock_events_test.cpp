@@ -14,6 +14,7 @@
 #include "rmm/pool/stock_signs.hpp"
 #include "scripted_driver.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -23,7 +24,6 @@ using kmm::driver::testing::ScriptedDriver;
 using mr::detail::pool_engine;
 using rmm_test::foreign_stream;
 
-constexpr std::size_t KiB = std::size_t{1} << 10;
 constexpr std::size_t block_bytes = 4 * KiB;
 constexpr std::size_t frees_per_event = 64;  // or fewer than so many are uncovered
 constexpr std::size_t most_spacing = 16;     // that many times as many frees an event, at most

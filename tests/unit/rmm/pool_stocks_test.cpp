@@ -24,6 +24,7 @@
 #include "scripted_driver.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -37,9 +38,6 @@ using rmm_test::gate;
 using rmm_test::is_idle;
 using rmm_test::non_blocking;
 using rmm_test::recording_resource;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// Gives memory that begins 256 bytes behind where the driver's does.
 class shifted_resource final : public mr::device_memory_resource {

@@ -25,6 +25,7 @@
 #include "rmm/mr/limiting_resource_adaptor.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -32,7 +33,6 @@ using namespace rmm;
 using cuda = mr::cuda_memory_resource;
 using pool = mr::pool_memory_resource<cuda>;
 
-constexpr std::size_t MiB = std::size_t{1} << 20;
 const cuda_device_id device0{0};
 
 class calling final : public mr::reclaimer {

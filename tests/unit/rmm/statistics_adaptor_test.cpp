@@ -11,6 +11,7 @@
 #include "rmm/device_buffer.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/per_device_resource.hpp"
+#include "support/sizes.hpp"
 
 template class rmm::mr::statistics_resource_adaptor<rmm::mr::cuda_memory_resource>;
 
@@ -24,9 +25,6 @@ using counter = statistics::counter;
 
 static_assert(!std::is_move_constructible_v<statistics> && !std::is_copy_constructible_v<statistics>);
 static_assert(std::is_final_v<statistics> && !std::is_default_constructible_v<statistics>);
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
-constexpr std::size_t ten_MiB = 10 * MiB;
 
 void expect_counter(const counter& c, std::int64_t value, std::int64_t peak, std::int64_t total) {
     EXPECT_EQ(c.value, value);
@@ -102,8 +100,8 @@ TEST(StatisticsAdaptor, nothing_remains_when_all_is_freed) {
     fake_resource upstream;
     statistics mr{&upstream};
     std::vector<void*> blocks;
-    for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(ten_MiB));
-    for (void* ptr : blocks) mr.deallocate(ptr, ten_MiB);
+    for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(10 * MiB));
+    for (void* ptr : blocks) mr.deallocate(ptr, 10 * MiB);
     EXPECT_EQ(mr.get_bytes_counter().value, 0);
     EXPECT_EQ(mr.get_allocations_counter().value, 0);
 }
@@ -113,15 +111,15 @@ TEST(StatisticsAdaptor, remembers_peaks_and_totals) {
     statistics mr{&upstream};
     std::vector<void*> blocks;
     for (int i = 0; i < 10; ++i) {
-        blocks.push_back(mr.allocate(ten_MiB));
+        blocks.push_back(mr.allocate(10 * MiB));
     }
     for (int i = 0; i < 5; ++i) {
-        mr.deallocate(blocks.back(), ten_MiB);
+        mr.deallocate(blocks.back(), 10 * MiB);
         blocks.pop_back();
     }
     expect_counts(mr, {50 * MiB, 100 * MiB, 100 * MiB}, {5, 10, 10});
-    for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(ten_MiB));
-    for (void* ptr : blocks) mr.deallocate(ptr, ten_MiB);
+    for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(10 * MiB));
+    for (void* ptr : blocks) mr.deallocate(ptr, 10 * MiB);
     expect_counts(mr, {0, 150 * MiB, 200 * MiB}, {0, 15, 20});
 }
 
@@ -150,9 +148,9 @@ TEST(StatisticsAdaptor, memory_freed_through_another_makes_values_negative) {
     statistics outer{&upstream};
     rmm::mr::statistics_resource_adaptor<statistics> inner{&outer};
     std::vector<void*> blocks;
-    for (int i = 0; i < 10; ++i) blocks.push_back(outer.allocate(ten_MiB));
-    for (int i = 0; i < 5; ++i) blocks.push_back(inner.allocate(ten_MiB));
-    for (void* ptr : blocks) inner.deallocate(ptr, ten_MiB);
+    for (int i = 0; i < 10; ++i) blocks.push_back(outer.allocate(10 * MiB));
+    for (int i = 0; i < 5; ++i) blocks.push_back(inner.allocate(10 * MiB));
+    for (void* ptr : blocks) inner.deallocate(ptr, 10 * MiB);
     expect_counts(outer, {0, 150 * MiB, 150 * MiB}, {0, 15, 15});
     expect_counts(inner, {-100 * static_cast<std::int64_t>(MiB), 50 * MiB, 50 * MiB}, {-10, 5, 5});
 }
@@ -160,29 +158,29 @@ TEST(StatisticsAdaptor, memory_freed_through_another_makes_values_negative) {
 TEST(StatisticsAdaptor, sections_nest) {
     fake_resource upstream;
     statistics mr{&upstream};
-    void* const outermost = mr.allocate(ten_MiB);
+    void* const outermost = mr.allocate(10 * MiB);
     auto [bytes, blocks] = mr.push_counters();
-    expect_counter(bytes, ten_MiB, ten_MiB, ten_MiB);
+    expect_counter(bytes, 10 * MiB, 10 * MiB, 10 * MiB);
     expect_counter(blocks, 1, 1, 1);
     expect_counts(mr, {0, 0, 0}, {0, 0, 0});
-    void* const first = mr.allocate(ten_MiB);
+    void* const first = mr.allocate(10 * MiB);
     (void)mr.push_counters();
-    mr.deallocate(mr.allocate(ten_MiB), ten_MiB);
+    mr.deallocate(mr.allocate(10 * MiB), 10 * MiB);
     std::tie(bytes, blocks) = mr.pop_counters();
-    expect_counter(bytes, 0, ten_MiB, ten_MiB);
+    expect_counter(bytes, 0, 10 * MiB, 10 * MiB);
     expect_counter(blocks, 0, 1, 1);
-    mr.deallocate(outermost, ten_MiB);
+    mr.deallocate(outermost, 10 * MiB);
     std::tie(bytes, blocks) = mr.pop_counters();
     expect_counter(bytes, 0, 20 * MiB, 20 * MiB);
     expect_counter(blocks, 0, 2, 2);
-    expect_counts(mr, {ten_MiB, 30 * MiB, 30 * MiB}, {1, 3, 3});
+    expect_counts(mr, {10 * MiB, 30 * MiB, 30 * MiB}, {1, 3, 3});
     try {
         (void)mr.pop_counters();
         FAIL() << "the last section was ended";
     } catch (const std::out_of_range& e) {
         EXPECT_STREQ(e.what(), "cannot pop the last counter pair");
     }
-    mr.deallocate(first, ten_MiB);
+    mr.deallocate(first, 10 * MiB);
     EXPECT_EQ(mr.get_bytes_counter().value, 0);
 }
 

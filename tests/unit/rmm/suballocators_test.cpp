@@ -19,6 +19,7 @@
 #include "rmm/mr/fixed_size_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 #include "temporary_folder.hpp"
 
 template class rmm::mr::fixed_size_memory_resource<rmm::mr::cuda_memory_resource>;
@@ -33,9 +34,6 @@ using fixed = mr::fixed_size_memory_resource<mr::device_memory_resource>;
 using bins = mr::binning_memory_resource<mr::device_memory_resource>;
 using arena = mr::arena_memory_resource<mr::device_memory_resource>;
 using rmm_test::recording_resource;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 template<typename F>
 std::string message_of(F&& f) {

@@ -17,12 +17,11 @@
 #include "rmm/mr/sam_headroom_memory_resource.hpp"
 #include "rmm/mr/system_memory_resource.hpp"
 #include "rmm/resource_ref.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
 using namespace rmm::mr;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 static_assert(std::is_convertible_v<system_memory_resource&, rmm::host_device_async_resource_ref>);
 static_assert(!std::is_convertible_v<sam_headroom_memory_resource&, rmm::host_resource_ref>);

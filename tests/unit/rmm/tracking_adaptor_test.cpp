@@ -18,6 +18,7 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/per_device_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
+#include "support/sizes.hpp"
 
 template class rmm::mr::tracking_resource_adaptor<rmm::mr::cuda_memory_resource>;
 
@@ -43,9 +44,6 @@ static_assert(std::is_final_v<tracking> && !std::is_default_constructible_v<trac
 static_assert(std::is_same_v<decltype(std::declval<const tracking&>().get_outstanding_allocations()),
                              const std::map<void*, tracking::allocation_info>&>);
 static_assert(!std::is_default_constructible_v<tracking::allocation_info>);
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
-constexpr std::size_t ten_MiB = 10 * MiB;
 
 /// What the default logger says while it lives, from level debug on.
 class captured_log {
@@ -85,9 +83,9 @@ TEST(TrackingAdaptor, nothing_remains_when_all_is_freed) {
     fake_resource upstream;
     auto mr = rmm::mr::make_tracking_adaptor(&upstream);
     std::vector<void*> blocks;
-    for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(ten_MiB));
+    for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(10 * MiB));
     EXPECT_EQ(mr.get_allocated_bytes(), 100 * MiB);
-    for (void* ptr : blocks) mr.deallocate(ptr, ten_MiB);
+    for (void* ptr : blocks) mr.deallocate(ptr, 10 * MiB);
     EXPECT_EQ(mr.get_allocated_bytes(), 0u);
     EXPECT_EQ(mr.get_outstanding_allocations().size(), 0u);
 }
@@ -97,15 +95,15 @@ TEST(TrackingAdaptor, knows_blocks_sizes_and_stacks) {
         fake_resource upstream;
         tracking mr{&upstream, stacks};
         std::vector<void*> blocks;
-        for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(ten_MiB));
-        for (std::size_t i = 0; i < 10; i += 2) mr.deallocate(blocks[i], ten_MiB);
+        for (int i = 0; i < 10; ++i) blocks.push_back(mr.allocate(10 * MiB));
+        for (std::size_t i = 0; i < 10; i += 2) mr.deallocate(blocks[i], 10 * MiB);
         const auto& outstanding = mr.get_outstanding_allocations();
         EXPECT_EQ(outstanding.size(), 5u);
         EXPECT_EQ(mr.get_allocated_bytes(), 50 * MiB);
         for (std::size_t i = 1; i < 10; i += 2) {
             const auto found = outstanding.find(blocks[i]);
             ASSERT_NE(found, outstanding.end());
-            EXPECT_EQ(found->second.allocation_size, ten_MiB);
+            EXPECT_EQ(found->second.allocation_size, 10 * MiB);
             EXPECT_EQ(found->second.strace != nullptr, stacks);
         }
     }
@@ -196,11 +194,11 @@ TEST(TrackingAdaptor, memory_of_another_is_freed_and_told_and_not_subtracted) {
     tracking outer{&upstream};
     rmm::mr::tracking_resource_adaptor<tracking> inner{&outer};
     std::vector<void*> blocks;
-    for (int i = 0; i < 10; ++i) blocks.push_back(outer.allocate(ten_MiB));
-    for (int i = 0; i < 5; ++i) blocks.push_back(inner.allocate(ten_MiB));
+    for (int i = 0; i < 10; ++i) blocks.push_back(outer.allocate(10 * MiB));
+    for (int i = 0; i < 5; ++i) blocks.push_back(inner.allocate(10 * MiB));
     {
         captured_log log;
-        for (void* ptr : blocks) inner.deallocate(ptr, ten_MiB);
+        for (void* ptr : blocks) inner.deallocate(ptr, 10 * MiB);
         const std::string errors = log.take();
         EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 10);
         EXPECT_EQ(errors.find("[error ] Deallocating a pointer that was not tracked. Ptr: "), 0u);

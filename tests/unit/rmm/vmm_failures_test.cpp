@@ -10,6 +10,7 @@
 #include "rmm/pool/engine.hpp"
 #include "rmm/status.hpp"
 #include "scripted_driver.hpp"
+#include "support/sizes.hpp"
 
 namespace {
 
@@ -19,8 +20,6 @@ using kmm::driver::testing::ScriptedDriver;
 using rmm::mr::detail::pool_engine;
 using rmm::mr::detail::refusal;
 using rmm::mr::detail::virtual_source;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// One word in each MiB and at the end, which would fail where nothing is mapped.
 void write(void* ptr, std::size_t bytes, int value) {

@@ -15,6 +15,7 @@
 #include "scripted_driver.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
+#include "support/sizes.hpp"
 #include "uncovered_pieces.hpp"
 
 namespace {
@@ -26,10 +27,6 @@ using rmm_test::gate;
 using rmm_test::non_blocking;
 using kmm::driver::testing::ScriptedDriver;
 using vmm = mr::vmm_memory_resource;
-
-constexpr std::size_t KiB = std::size_t{1} << 10;
-constexpr std::size_t MiB = std::size_t{1} << 20;
-constexpr std::size_t GiB = std::size_t{1} << 30;
 
 std::uint32_t first_word(const void* ptr, cuda_stream_view stream) {
     std::uint32_t word = 0;
