@@ -78,10 +78,6 @@ if(KMM_SANITIZER)
   endif()
 elseif(KMM_WERROR)
   target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
-  # A unity build includes sources, in which g++ warns of anonymous namespaces as it does in headers.
-  if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
-  endif()
 endif()
 # Messages name our files by their place in the tree, not by where it was built.
 target_compile_options(kmm_common INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)

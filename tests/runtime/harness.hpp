@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "kmm/kmm.hpp"
+#include "support/repeat.hpp"
 
 namespace {
 
@@ -44,13 +45,6 @@ using kmm::RuntimeConfig;
 using kmm::RuntimeHandle;
 using kmm::Scalar;
 using kmm::TileDomain;
-
-inline bool short_run() {
-    const char* value = std::getenv("KMM_TEST_SHORT");
-    return value != nullptr && std::string(value) == "1";
-}
-/// `full`, or `reduced` where the run is to be short (sanitizers make everything ten times slower).
-inline int repeat(int full, int reduced) { return short_run() ? reduced : full; }
 
 inline kmm::DriverKind driver_under_test() {
 #if KMM_USE_CUDA

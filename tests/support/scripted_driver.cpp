@@ -118,9 +118,9 @@ bool ScriptedDriver::ready(const Stream& stream) const {
 
 bool ScriptedDriver::run_one(Lock& lock) {
     Stream* next = nullptr;
-    for (auto& [handle, stream] : streams_)
-        if (ready(stream) && (next == nullptr || stream.queue.front().number < next->queue.front().number))
-            next = &stream;
+    for (Stream* const stream : with_work_)
+        if (ready(*stream) && (next == nullptr || stream->queue.front().number < next->queue.front().number))
+            next = stream;
     if (next == nullptr) return false;
     // The work stays in the queue while it runs, and the stream in the map: it is not gone before its work is.
     next->running = true;
@@ -138,8 +138,10 @@ bool ScriptedDriver::run_one(Lock& lock) {
     point.time = ++time_;
     next->queue.pop_front();
     next->running = false;
-    if (next->destroyed && next->queue.empty())
-        std::erase_if(streams_, [&](const auto& item) { return &item.second == next; });
+    if (next->queue.empty()) {
+        std::erase(with_work_, next);
+        if (next->destroyed) std::erase_if(streams_, [&](const auto& item) { return &item.second == next; });
+    }
     changed_.notify_all();
     return true;
 }
@@ -230,8 +232,8 @@ std::vector<std::string> ScriptedDriver::log_lines() const {
 
 std::size_t ScriptedDriver::count(const std::string& call) const {
     Lock lock(mutex_);
-    return static_cast<std::size_t>(
-        std::count_if(log_.begin(), log_.end(), [&](const LogEntry& entry) { return entry.call == call; }));
+    const auto at = counts_.find(call);
+    return at == counts_.end() ? 0 : at->second;
 }
 
 Traffic ScriptedDriver::traffic() const {
@@ -250,6 +252,7 @@ Traffic ScriptedDriver::traffic() const {
 void ScriptedDriver::clear_log() {
     Lock lock(mutex_);
     log_.clear();
+    counts_.clear();
 }
 
 Status ScriptedDriver::enter(LogEntry entry) {
@@ -264,6 +267,7 @@ Status ScriptedDriver::enter(LogEntry entry) {
         ++num_failures_;
     }
     entry.result = status.code;
+    ++counts_[entry.call];
     log_.push_back(std::move(entry));
     return finish(status);
 }
@@ -488,6 +492,7 @@ void ScriptedDriver::append(Stream& stream, Work work) {
             if (implied && !other.last->reached) work.after.push_back(other.last);
         }
     stream.last = work.point;
+    if (stream.queue.empty()) with_work_.push_back(&stream);
     stream.queue.push_back(std::move(work));
 }
 

@@ -249,6 +249,7 @@ class ScriptedDriver final : public Driver {
     std::condition_variable changed_;
     bool automatic_;
     std::map<void*, Stream> streams_;
+    std::vector<Stream*> with_work_;  ///< those whose queue is not empty: tests have thousands that idle
     std::map<void*, Event> events_;
     std::uint64_t next_id_ = 1;
     std::uint64_t next_work_ = 1;
@@ -260,6 +261,7 @@ class ScriptedDriver final : public Driver {
     std::uint64_t num_calls_ = 0;
     std::uint64_t num_failures_ = 0;
     std::vector<LogEntry> log_;
+    std::map<std::string, std::size_t> counts_;  ///< of the log, by name: some tests ask after each call
     Status last_error_;
 };
 

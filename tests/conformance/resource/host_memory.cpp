@@ -76,7 +76,7 @@ struct host_block {
 TEST_P(ResourceConformance, a_free_needs_no_memory_of_the_host) {
     // Lost blocks would be missed: in all the rounds the device's memory is used several times over.
     const std::size_t largest = std::min(GetParam().hundred_blocks_of_bytes, 2 * MiB);
-    const int num_rounds = repeat(24, 6);
+    const int num_rounds = repeat(24, 4);
     rmm::cuda_stream first, second;
     const rmm::cuda_stream_view streams[] = {rmm::cuda_stream_default, first, second};
     // What a driver makes with the first call.

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "driver/registry.hpp"
 #include "rmm/cuda_stream.hpp"
 #include "rmm/mr/device_memory_resource.hpp"
+#include "support/repeat.hpp"
 
 namespace rmm_test {
 
@@ -49,12 +49,6 @@ resource_ptr over(std::shared_ptr<Upstream> upstream, Args... args) {
 }
 
 inline kmm::driver::Driver& driver() { return kmm::driver::process_default(); }
-
-/// `full`, or `reduced` where KMM_TEST_SHORT=1 asks for less: sanitizers make everything ten times slower.
-inline int repeat(int full, int reduced) {
-    const char* const value = std::getenv("KMM_TEST_SHORT");
-    return value != nullptr && *value == '1' ? reduced : full;
-}
 
 inline kmm::driver::StreamHandle handle(rmm::cuda_stream_view stream) { return {stream.value()}; }
 

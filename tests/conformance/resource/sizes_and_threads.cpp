@@ -207,7 +207,7 @@ void hand_over(rmm::mr::device_memory_resource& mr, rmm::cuda_stream_view produc
         std::size_t used_bytes() const { return std::min<std::size_t>(bytes, 1024); }
         void* used() const { return static_cast<char*>(ptr) + (bytes - used_bytes()); }
     };
-    const int num_blocks = repeat(100, 20);
+    const int num_blocks = repeat(100, 12);
     std::mutex mutex;
     std::condition_variable added;
     std::vector<block> queue;

@@ -14,6 +14,7 @@
 #include "rmm/device_uvector.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/managed_memory_resource.hpp"
+#include "support/repeat.hpp"
 
 namespace {
 
@@ -226,7 +227,7 @@ TYPED_TEST(BufferOf, each_resource_is_resized_and_reserved) {
 // ---- device_uvector, element by element
 
 TEST(Uvector, every_one_of_many_elements_is_set_and_read) {
-    constexpr std::size_t n = 12345;
+    const auto n = static_cast<std::size_t>(repeat(12345, 1234));
     const cuda_stream stream;
     device_uvector<int> v(n, stream);
     for (std::size_t i = 0; i < n; ++i) {

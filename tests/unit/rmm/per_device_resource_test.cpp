@@ -18,6 +18,7 @@
 #include "rmm/device_table.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/device/per_device_resource.hpp"
+#include "support/repeat.hpp"
 
 namespace {
 
@@ -184,6 +185,7 @@ TEST_F(PerDeviceResource, a_reader_sees_object_and_operations_of_one_resource_wh
     constexpr int num_readers = 3;
     std::atomic<bool> stop{false};
     std::atomic<int> num_strange{0}, num_ready{0};
+    const int num_changes = repeat(20000, 2000), many = num_changes / 20;
     // Ready once it has read during so many changes that it has seen each resource many times.
     const auto read = [&] {
         std::array<int, 3> num_seen{};
@@ -196,14 +198,14 @@ TEST_F(PerDeviceResource, a_reader_sees_object_and_operations_of_one_resource_wh
                 ++now;
             if (now == 3)
                 ++num_strange;
-            else if (std::exchange(last, now) != now && ++num_seen[now] == 1000)
-                num_ready += num_seen[0] >= 1000 && num_seen[1] >= 1000 && num_seen[2] >= 1000;
+            else if (std::exchange(last, now) != now && ++num_seen[now] == many)
+                num_ready += num_seen[0] >= many && num_seen[1] >= many && num_seen[2] >= many;
         }
     };
     std::vector<std::thread> readers;
     for (int i = 0; i < num_readers; ++i) readers.emplace_back(read);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
-    for (std::size_t round = 0; round < 20000 || num_ready < num_readers; ++round) {
+    for (int round = 0; round < num_changes || num_ready < num_readers; ++round) {
         mr::set_per_device_resource_ref(device, refs[round % 3]);
         if (round % 1000 == 0 && std::chrono::steady_clock::now() > deadline) break;
     }

@@ -19,6 +19,7 @@
 #include "scripted_driver.hpp"
 #include "stream_stress.hpp"
 #include "stream_tools.hpp"
+#include "support/repeat.hpp"
 #include "support/sizes.hpp"
 
 namespace {
@@ -165,8 +166,10 @@ TEST(PoolManyStreams, a_pair_costs_as_many_steps_with_twice_the_streams) {
     // How many pieces one search looks at depends on which blocks happen to be free: the mean of several runs does not.
     const auto mean_steps = [](auto&& make, std::size_t num_streams, std::size_t mean_bytes) {
         double sum = 0;
-        for (unsigned seed = 1; seed <= 4; ++seed) sum += steps_of_a_pair(*make(), num_streams, mean_bytes, seed);
-        return sum / 4;
+        const int num_runs = repeat(4, 2);
+        for (int seed = 1; seed <= num_runs; ++seed)
+            sum += steps_of_a_pair(*make(), num_streams, mean_bytes, static_cast<unsigned>(seed));
+        return sum / num_runs;
     };
     for (const std::size_t mean_bytes : {4 * KiB, 300 * KiB}) {
         const auto of_blocks = [&] { return make_pool(cuda); };
