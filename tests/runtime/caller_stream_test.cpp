@@ -14,8 +14,8 @@ using kmm::driver::legacy_stream;
 using kmm::driver::per_thread_stream;
 using kmm::driver::StreamHandle;
 
-constexpr std::int64_t n = 1 << 20;
-constexpr std::size_t bytes = n * sizeof(std::int32_t);
+const std::int64_t n = repeat(1 << 20, 1 << 18);
+const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(std::int32_t);
 
 std::vector<std::int32_t> all(std::int32_t value) { return std::vector<std::int32_t>(n, value); }
 

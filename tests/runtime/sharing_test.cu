@@ -32,10 +32,10 @@ using pool = rmm::mr::pool_memory_resource<cuda>;
 #if KMM_USE_CUDA
 constexpr std::size_t unit = std::size_t{8} << 20;
 #else
-constexpr std::size_t unit = std::size_t{1} << 20;
+const std::size_t unit = static_cast<std::size_t>(repeat(1 << 20, 1 << 18));
 #endif
-constexpr std::size_t room = 64 * unit;                  // on the device, for everybody
-constexpr std::int64_t n = unit / sizeof(std::int64_t);  // of a chunk
+const std::size_t room = 64 * unit;                                     // on the device, for everybody
+const auto n = static_cast<std::int64_t>(unit / sizeof(std::int64_t));  // of a chunk
 
 __global__ void add_to(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x, std::int64_t add) {
     for (std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < range.end;

@@ -2,8 +2,8 @@
 // by kernels on whichever stream has them, handed from thread to thread, freed on other streams, while memory runs out
 // and is trimmed. A word that is not its block's number was in two hands, or was touched out of stream order.
 //
-// KMM_STRESS_SECONDS: for how long each pool is tried (default 2). KMM_STRESS_THREADS, KMM_STRESS_STREAMS: 4 and 4 a
-// thread.
+// KMM_STRESS_SECONDS: for how long each pool is tried (default 2; 1 with KMM_TEST_SHORT=1). KMM_STRESS_THREADS,
+// KMM_STRESS_STREAMS: 4 and 4 a thread.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,6 +26,7 @@
 #include "rmm/mr/cuda_memory_resource.hpp"
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/repeat.hpp"
 #include "support/sizes.hpp"
 
 __global__ void fill_words(std::uint32_t* words, std::uint64_t count, std::uint32_t value) {
@@ -269,7 +270,7 @@ void stress(device_memory_resource& resource, std::function<void()> trim, std::s
     ASSERT_TRUE(driver().prepare_kernel(s.check, 0).ok());
     const int num_threads = from_environment("KMM_STRESS_THREADS", 4);
     const int num_streams = from_environment("KMM_STRESS_STREAMS", 4);
-    const auto seconds = std::chrono::seconds(from_environment("KMM_STRESS_SECONDS", 2));
+    const auto seconds = std::chrono::seconds(from_environment("KMM_STRESS_SECONDS", repeat(2, 1)));
     const unsigned seed = std::random_device{}();
     std::vector<std::thread> threads;
     const auto begin = std::chrono::steady_clock::now();

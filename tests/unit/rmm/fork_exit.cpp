@@ -16,6 +16,7 @@
 #include "rmm/mr/pool_memory_resource.hpp"
 #include "rmm/mr/tracking_resource_adaptor.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
+#include "support/repeat.hpp"
 
 namespace {
 
@@ -30,8 +31,6 @@ std::unique_ptr<rmm::mr::pinned_pool_memory_resource> static_pinned;
 std::unique_ptr<rmm::cuda_stream> static_stream;
 std::vector<rmm::device_buffer> late;
 thread_local std::vector<rmm::device_buffer> of_thread;
-
-constexpr int num_children = 20;
 
 }  // namespace
 
@@ -58,6 +57,7 @@ int main() {
             }
         });
     int failed = 0;
+    const int num_children = repeat(20, 6);
     for (int i = 0; i < num_children; ++i) {
         const pid_t child = fork();
         if (child == 0) {
