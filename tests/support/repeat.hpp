@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <string_view>
 
-inline bool short_run() {
+/// Read when the program starts: tests of the configuration take the variables of the process away.
+inline const bool asked_for_short_run = [] {
     const char* const value = std::getenv("KMM_TEST_SHORT");
     return value != nullptr && std::string_view(value) == "1";
-}
+}();
+inline bool short_run() { return asked_for_short_run; }
 
 /// `full`, or `reduced` where the run is to be short: sanitizers make everything ten times slower.
 inline int repeat(int full, int reduced) { return short_run() ? reduced : full; }
