@@ -1,7 +1,7 @@
 // What is issued for some programs, as kept in goldens/: a change of the schedule or of residency shows here.
 //
-// Each program runs on the scripted driver and is recorded; the record is then played (schedule_player.hpp), because
-// what a runtime issues depends on when its devices are seen to be done. What the play issues is compared with the
+// Each program runs on the scripted driver and is recorded; the record is then played (tools/simulate/player.hpp),
+// because what a runtime issues depends on when its devices are seen to be done. What the play issues is compared with the
 // file. Where a change is meant, KMM_TEST_WRITE_GOLDENS=<folder> writes the files anew: the commit says why they
 // differ.
 #include "harness.hpp"
@@ -15,15 +15,16 @@
 #include "kmm/runtime/runtime_core.hpp"
 #include "kmm/trace/record_file.hpp"
 #include "kmm/trace/record_reader.hpp"
-#include "schedule_player.hpp"
 #include "scripted_driver.hpp"
+#include "simulate/player.hpp"
 
 namespace {
 
 using kmm::driver::testing::ScriptedDriver;
 using kmm::driver::testing::ScriptedOptions;
-using kmm::testing::Program;
-using kmm::testing::SchedulePlayer;
+using kmm::simulate::Player;
+using kmm::simulate::Program;
+using kmm::simulate::UntimedDevices;
 
 constexpr std::int64_t n = 512;
 constexpr std::size_t chunk_bytes = n * sizeof(std::int64_t);
@@ -122,7 +123,8 @@ std::string play(const Program& program) {
     const TemporaryFile file("play");
     {
         kmm::trace::RecordWriter writer(file.path(), "the play", program.machine);
-        SchedulePlayer player(program, writer);
+        UntimedDevices devices;
+        Player player(program, devices, &writer);
         EXPECT_TRUE(player.play()) << "the schedule stands still";
         writer.finish(0);
     }

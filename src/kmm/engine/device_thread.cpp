@@ -278,7 +278,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     l.copying = &links_[static_cast<std::size_t>(link_of(i))];
     l.copying->begin();
     if (i.op == Instruction::Op::move) {
-        const NamedRange range(nvtx_, i.info);
+        const NamedRange range = i.task == 0 ? NamedRange(nvtx_, *i.chunk) : NamedRange(nvtx_, i.info);
         // What it reads may turn out to have failed: then what follows must know it when it begins.
         if (asks_about_kernels_ && !i.needed_tasks.empty()) {
             l.tickets.push_back({i.position, {&failed_, i.task, {i.needed_tasks.begin(), i.needed_tasks.end()}, {}}});

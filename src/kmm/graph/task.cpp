@@ -136,7 +136,9 @@ void Task::recycle() noexcept {
     in_fetch_queue = false;
     in_resident_queue = false;
     blocked = false;
-    turnover_at_ready = 0;
+    enables = false;
+    moved_bytes = 0;
+    last_at_ready = 0;
     waits_at_ready = 0;
     waited_for_memory = false;
     in_user_code.store(false, std::memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include "driver/driver.hpp"
 #include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
+#include "kmm/graph/across.hpp"
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task_number.hpp"
@@ -63,6 +64,9 @@ struct Access {
     bool anywhere = false;  ///< what is copied from the chunk is read wherever it is when the task is placed
     bool gathers = false;   ///< Across::access, or another access of the same temporary
     bool is_piece = false;  ///< one of the chunks of an Across
+    /// A piece, and all that the task uses of its chunk is a small part: what memory keeps of a chunk that is about to
+    /// be replaced.
+    bool is_small_part = false;
     /// Of these two: the form that was chosen when the task was placed needs it, from then on until the task is placed
     /// again. All others are always in use.
     bool in_use = true;
@@ -79,47 +83,6 @@ struct Unset {
     std::uint32_t access = 0;
     bool whole_chunk = false;  ///< the whole chunk of the access, not only its region
     std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
-};
-
-/// One box of a transfer: runs that are contiguous on both sides, repeated along axes, slowest first.
-struct BoxTransfer {
-    std::uint32_t source = 0;  ///< accesses of the task
-    std::uint32_t destination = 0;
-    detail::Box box;                           ///< in the array's indices
-    std::size_t source_offset_bytes = 0;       ///< of the first element from the start of the chunk
-    std::size_t destination_offset_bytes = 0;  ///< likewise
-    std::size_t run_bytes = 0;
-    std::uint32_t num_axes = 0;
-    std::int64_t counts[detail::max_rank] = {};
-    std::int64_t source_steps[detail::max_rank] = {};  ///< bytes
-    std::int64_t destination_steps[detail::max_rank] = {};
-
-    /// The box, which lies in both chunks: where it is in them. Chunks and temporaries are packed, row-major.
-    void set_shape(std::size_t rank, const detail::Box& source_chunk, const detail::Box& destination_chunk,
-                   std::size_t element_bytes) noexcept;
-    std::size_t size_bytes() const noexcept {
-        std::size_t bytes = run_bytes;
-        for (std::uint32_t k = 0; k < num_axes; ++k) bytes *= static_cast<std::size_t>(counts[k]);
-        return bytes;
-    }
-};
-
-/// A region that lies in several chunks and is only read. In which form it is met is decided when the task is placed,
-/// because only then is known where the chunks are: a kernel that is given one address and the same strides reads
-/// either the chunks themselves or a copy of the region.
-struct Across {
-    enum class Form : std::uint8_t {
-        gather,    ///< its parts are copied, from wherever they are, into a temporary
-        gathered,  ///< the temporary holds them already, for another task
-        in_place,  ///< the chunks lie side by side in the task's memory
-    };
-    std::uint32_t access = 0;       ///< the task's first of the temporary
-    std::uint32_t first_piece = 0;  ///< accesses to the chunks, in their order
-    std::uint32_t num_pieces = 0;
-    std::uint32_t first_box = 0;              ///< Task::boxes, one for each piece
-    bool may_be_in_place = false;             ///< the chunks are neighbours along the slowest axis
-    Form form = Form::gather;                 ///< valid once the task is placed
-    std::size_t offset_from_first_piece = 0;  ///< in_place: bytes to the region's first element
 };
 
 struct Predecessor {
@@ -316,10 +279,13 @@ struct Task {
     bool in_fetch_queue = false;
     bool in_resident_queue = false;
     bool blocked = false;
-    bool waited_for_memory = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
-    std::size_t missing_bytes = 0;
-    std::uint64_t turnover_at_ready = 0;
-    std::uint64_t waits_at_ready = 0;      ///< how many waits for others' memory had begun when it became ready
+    bool waited_for_memory = false;    ///< the runtime was told that it waits, and not yet that it has what it needs
+    bool enables = false;              ///< with `moved_bytes`: see schedule::ReadyTask
+    std::size_t missing_bytes = 0;     ///< memory::Residency::missing_bytes
+    std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue
+    std::uint64_t ready_at = 0;        ///< how many had become ready before it
+    TaskNumber last_at_ready = 0;      ///< the latest task when this one became ready
+    std::uint64_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
     std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns
 
     // ---- running

@@ -323,7 +323,7 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
         if (k.pinned || (k.busy && at_once)) continue;
         Found found = Found::yes;
         for (Chunk* c : k.chunks)
-            if (found == Found::yes && c->replicas[memory].address != 0) found = evict(*c, memory);
+            if (found == Found::yes && c->replicas[memory].address != 0) found = evict(*c, memory, Saves::what_is_read);
         if (found == Found::growing) result.host_growing = true;
         const AddressRange& region = regions[k.index];
         FenceSet users;

@@ -86,12 +86,16 @@ struct Chunk {
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
     std::uint64_t spoiled_at = 0;   ///< when it was told last that a copy had failed
-    std::uint64_t hold = 0;         ///< number of the task that is being given memory: its chunks are no victims
+    /// The version of which the host's replica holds what tasks will still read, parts of the chunk, while no replica
+    /// holds all of it: its next write replaces it.
+    std::uint64_t parts_version = 0;
+    std::uint64_t hold = 0;  ///< number of the task that is being given memory: its chunks are no victims
     PerMemory<Replica> replicas;
     NextUses next_uses;
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
 
+    bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
     /// Memory that a replica takes: from any address of a heap an aligned one is not further away than the difference.
     std::size_t block_bytes() const noexcept { return block_bytes_of(size_bytes, alignment); }
     static std::size_t block_bytes_of(std::size_t size_bytes, std::size_t alignment) noexcept {

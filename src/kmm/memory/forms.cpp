@@ -79,10 +79,11 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
 }
 
 /// A chunk of which the task reads little is not worth being copied as a whole from another device, whose tasks will
-/// write it again; from the host it is: tasks here will use it.
+/// write it again; from the host it is: tasks here will use it. Of one in parts there is no more than these.
 bool Residency::are_worth_a_place(const Task& task, const Across& across) const noexcept {
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
         const Chunk& c = piece(task, across, i);
+        if (c.is_in_parts()) return false;
         if (is_valid(c, task.memory) || source_for(c, task.memory).is_host()) continue;
         if (2 * task.boxes[across.first_box + i].size_bytes() < c.size_bytes) return false;
     }
@@ -282,7 +283,8 @@ void Residency::finish_forms(Task& task) {
     task.addresses.resize(task.accesses.size());
     for (Across& across : task.across) {
         if (across.form == Across::Form::in_place) {
-            remove_next_use(*task.accesses[across.access].chunk, task.place(), false);
+            const Access& whole = task.accesses[across.access];
+            remove_next_use(*whole.chunk, use_of(task, whole));
             continue;
         }
         if (across.form == Across::Form::gather) gather(task, across);
@@ -292,7 +294,7 @@ void Residency::finish_forms(Task& task) {
             a.content_at = filled.content_at;
             a.replaced_at = a.chunk->replaced_at;
             a.in_use = false;
-            remove_next_use(*a.chunk, task.place(), false);
+            remove_next_use(*a.chunk, use_of(task, a));
         });
     }
 }

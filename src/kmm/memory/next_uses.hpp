@@ -14,9 +14,15 @@ namespace kmm::memory {
 /// Sorted. What leaves from the middle stays as a mark until that is half of all, so that nothing is moved for it.
 class NextUses {
   public:
+    enum class Kind : std::uint8_t {
+        needs = 0,     ///< its content, or writes some of it
+        part = 1,      ///< a small part of its content, which can be read from anywhere
+        replaces = 2,  ///< owes nothing to the content before
+    };
     struct Use {
         std::uint64_t task = 0;
-        bool replaces = false;  ///< it owes nothing to the content before
+        Kind kind = Kind::needs;
+        bool replaces() const noexcept { return kind == Kind::replaces; }
         friend bool operator==(const Use&, const Use&) = default;
     };
     bool empty() const noexcept { return num_open_ == 0; }
@@ -24,8 +30,8 @@ class NextUses {
     Use first() const noexcept { return use_of(entries_[head_]); }
     /// Whether it is the first now. O(uses behind it): nearly always there is none, because only tasks that several
     /// threads publish arrive a little out of order. Adds the entries that were looked at to `*steps`.
-    bool add(std::uint64_t task, bool replaces, std::uint64_t* steps) {
-        const std::uint64_t entry = entry_of(task, replaces);
+    bool add(const Use& use, std::uint64_t* steps) {
+        const std::uint64_t entry = entry_of(use);
         auto at = entries_.end();
         const auto head = entries_.begin() + static_cast<std::ptrdiff_t>(head_);
         for (; at != head && (*(at - 1) & ~over_bit) > entry; --at) ++*steps;
@@ -37,8 +43,8 @@ class NextUses {
     }
     /// Whether it was the first; false also where there is no such use. O(log uses), and amortised O(1) to give back
     /// what is over.
-    bool remove(std::uint64_t task, bool replaces, std::uint64_t* steps) noexcept {
-        const std::uint64_t entry = entry_of(task, replaces);
+    bool remove(const Use& use, std::uint64_t* steps) noexcept {
+        const std::uint64_t entry = entry_of(use);
         const auto head = entries_.begin() + static_cast<std::ptrdiff_t>(head_);
         // Tasks are issued nearly in order: it is one of the first, mostly.
         auto at = head;
@@ -57,6 +63,28 @@ class NextUses {
         give_back(steps);
         return was_first;
     }
+    /// How many tasks read parts of the content before it is replaced, if no task needs more of it: all that is known
+    /// of its future. 0: some does, nobody replaces it, or it is not among the first few. O(1).
+    std::size_t num_parts_until_replaced() const noexcept {
+        std::size_t num_parts = 0;
+        for (std::size_t i = head_; i < entries_.size() && i < head_ + few_looked_at; ++i) {
+            if ((entries_[i] & over_bit) != 0) continue;
+            const Use use = use_of(entries_[i]);
+            if (use.replaces()) return num_parts;
+            if (use.kind != Kind::part) return 0;
+            ++num_parts;
+        }
+        return 0;
+    }
+    /// Calls `f(use)` for so many open uses, in order.
+    template<typename F>
+    void for_each_first(std::size_t count, F&& f) const {
+        for (std::size_t i = head_; i < entries_.size() && count != 0; ++i) {
+            if ((entries_[i] & over_bit) != 0) continue;
+            f(use_of(entries_[i]));
+            --count;
+        }
+    }
     /// Open uses; for tests and reports. O(entries).
     graph::Vector<Use> open() const {
         graph::Vector<Use> uses;
@@ -68,17 +96,18 @@ class NextUses {
     std::size_t num_entries() const noexcept { return entries_.size(); }
 
   private:
-    static constexpr std::uint64_t replaces_bit = 1;
-    static constexpr std::uint64_t over_bit = 2;
-    static constexpr int task_shift = 2;          // a task's number has 48 bits
+    static constexpr std::uint64_t kind_mask = 3;
+    static constexpr std::uint64_t over_bit = 4;
+    static constexpr int task_shift = 3;  // a task's number has 48 bits
+    static constexpr std::size_t few_looked_at = 16;
     static constexpr std::size_t few_over = 512;  // so many cost less than the care for them
 
     /// At one place what is needed comes before what replaces it: a transfer reads what its task writes.
-    static std::uint64_t entry_of(std::uint64_t task, bool replaces) noexcept {
-        return task << task_shift | (replaces ? replaces_bit : 0);
+    static std::uint64_t entry_of(const Use& use) noexcept {
+        return use.task << task_shift | static_cast<std::uint64_t>(use.kind);
     }
     static std::uint64_t task_of(std::uint64_t entry) noexcept { return entry >> task_shift; }
-    static Use use_of(std::uint64_t entry) noexcept { return {task_of(entry), (entry & replaces_bit) != 0}; }
+    static Use use_of(std::uint64_t entry) noexcept { return {task_of(entry), static_cast<Kind>(entry & kind_mask)}; }
     void give_back(std::uint64_t* steps) noexcept {
         if (num_open_ == 0) {
             entries_.clear();

@@ -47,22 +47,25 @@ bool will_gather(const Task& task, const Chunk& temporary) noexcept {
 }  // namespace
 
 Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bool find_unset,
-                     const trace::Emitter& trace)
+                     const trace::Emitter& trace, EvictionPolicy policy)
     : requests_(requests),
       find_unset_(find_unset),
       trace_(trace),
+      policy_(policy),
       spaces_(PerMemory<Space>::of_devices(limits_bytes.num_devices())) {
     for (const MemoryIndex m : memories()) spaces_[m].counters.limit_bytes = limits_bytes[m];
 }
 
 // --------------------------------------------------------------------------------------------------------- the future
 
-void Residency::add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces) {
-    if (chunk.next_uses.add(task, replaces, &num_steps_)) reindex_all(chunk);
+void Residency::add_next_use(Chunk& chunk, const NextUses::Use& use) {
+    // What replaces parts that are read comes behind them.
+    const bool is_first = chunk.next_uses.add(use, &num_steps_);
+    if (is_first || use.replaces()) reindex_all(chunk);
 }
 
-void Residency::remove_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces) {
-    if (chunk.next_uses.remove(task, replaces, &num_steps_)) reindex_all(chunk);
+void Residency::remove_next_use(Chunk& chunk, const NextUses::Use& use) {
+    if (chunk.next_uses.remove(use, &num_steps_)) reindex_all(chunk);
 }
 
 void Residency::released(Array& array) {
@@ -99,7 +102,8 @@ MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noex
 /// Where a transfer reads the chunk: in the memory that it writes to, if it is there.
 MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica& here = chunk.replicas[m];
-    return here.address != 0 && here.version == chunk.version ? m : source_for(chunk, m);
+    if (here.address != 0 && here.version == chunk.version) return m;
+    return chunk.is_in_parts() ? MemoryIndex::host() : source_for(chunk, m);
 }
 
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
@@ -111,6 +115,27 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     }
     for (const graph::Across& across : task.across) bytes += missing_across(task, across);
     return bytes;
+}
+
+std::size_t Residency::moved_bytes(const Task& task) const noexcept {
+    const MemoryIndex m = task.memory;
+    std::size_t fetched = 0, saved = 0;
+    for (const Access& a : task.accesses) {
+        if (!needs_place(a) || a.gathers || a.is_piece) continue;
+        const Chunk& c = *a.chunk;
+        if (a.needs_content && needs_copy(c, m)) fetched += c.size_bytes;
+        const bool is_dirty = !a.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
+        if (a.writes_chunk && m.is_device() && !is_dirty) saved += c.size_bytes;
+    }
+    for (const graph::Across& across : task.across) {
+        if (holds_region(task, across)) continue;
+        for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
+            const Access& piece = task.accesses[across.first_piece + i];
+            if (!piece.is_small_part && !is_valid(*piece.chunk, m))
+                fetched += task.boxes[across.first_box + i].size_bytes();
+        }
+    }
+    return fetched == 0 ? 0 : fetched + saved;
 }
 
 /// What tasks in that memory miss of the chunk may have changed.
@@ -240,7 +265,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         largest_bytes = std::max(largest_bytes, bytes);
         if (found != Found::yes || c.replicas[m].address == 0) return;
         c.hold = 0;
-        found = evict(c, m);
+        found = evict(c, m, Saves::all);
         c.hold = task.number;
         moved = true;
     });
@@ -365,7 +390,7 @@ void Residency::issued(Task& task, Fence fence) {
         } else {
             r.task_reads.add(fence);
         }
-        remove_next_use(c, task.place(), a.owes_nothing());
+        remove_next_use(c, use_of(task, a));
         reindex_all(c);
     });
 }
@@ -392,7 +417,7 @@ void Residency::pin(Task& task) {
         } else {
             ++r.reader_pins;
         }
-        remove_next_use(c, task.place(), a.owes_nothing());
+        remove_next_use(c, use_of(task, a));
         reindex_all(c);
     });
 }

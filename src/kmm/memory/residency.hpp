@@ -5,7 +5,8 @@
 // It asks for copies and for more memory through `Requests`. Runs under the scheduler's baton.
 //
 // Victims: replicas whose chunk nobody will use (clean before dirty, least recently used first), then by farthest next
-// use (Belady 1966), as the ranks say that the schedule wrote.
+// use (Belady 1966), as the ranks say that the schedule wrote. Of a chunk of which tasks will read no more than small
+// parts before it is replaced, only these are saved, in the host's replica.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "kmm/memory/chunk.hpp"
+#include "kmm/memory/eviction_policy.hpp"
 #include "kmm/memory/victim_order.hpp"
 #include "kmm/trace/events.hpp"
 #include "rmm/heap/heap.hpp"
@@ -29,6 +31,11 @@ class Requests {
     /// Copies the parts of a region into a temporary in the task's memory after `waits`: `Task::boxes` between what
     /// `Task::addresses` says of their accesses. `Access::memory` of the pieces says where each is read.
     virtual Fence gather(graph::Task& task, const graph::Across& across, const FenceSet& waits) = 0;
+    /// Copies the parts of the chunk that these tasks read across chunks, each to its place in the destination, after
+    /// `waits`. Adds what it copies to `*bytes`.
+    virtual Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                             std::uintptr_t destination, const FenceSet& waits,
+                             const graph::Vector<graph::TaskNumber>& readers, std::size_t* bytes) = 0;
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
@@ -94,7 +101,8 @@ class Residency {
     /// `find_unset`: debug mode, `place` lists in Task::unset the chunks that come without content.
     /// `trace` outlives it.
     Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bool find_unset = false,
-              const trace::Emitter& trace = trace::nobody_listens);
+              const trace::Emitter& trace = trace::nobody_listens,
+              EvictionPolicy policy = EvictionPolicy::farthest_next_use);
 
     // ---- capacity
     /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; what there is must do until something
@@ -132,12 +140,24 @@ class Residency {
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
 
     // ---- the future, as the schedule sees it
-    void add_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces);
-    void remove_next_use(Chunk& chunk, graph::TaskNumber task, bool replaces);
+    void add_next_use(Chunk& chunk, const NextUses::Use& use);
+    void remove_next_use(Chunk& chunk, const NextUses::Use& use);
+    /// What the task's first access of a chunk is to it.
+    static NextUses::Use use_of(const graph::Task& task, const graph::Access& access) noexcept {
+        const auto kind = access.owes_nothing()  ? NextUses::Kind::replaces
+                          : access.is_small_part ? NextUses::Kind::part
+                                                 : NextUses::Kind::needs;
+        return {task.place(), kind};
+    }
 
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
     std::size_t missing_bytes(const graph::Task& task) const noexcept;
+    /// Bytes that go over a link for the task's sake: what must be fetched, and, if there is any of that, what it
+    /// writes that would not have to be saved otherwise. Small parts of chunks count as nothing. O(accesses * memories).
+    std::size_t moved_bytes(const graph::Task& task) const noexcept;
+    /// Whether what a task in `m` reads of the chunk is there.
+    static bool is_here(const Chunk& chunk, MemoryIndex m) noexcept { return chunk.version == 0 || is_valid(chunk, m); }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
     /// nothing that matters. O(accesses + victims * log replicas).
     Placement place(graph::Task& task);
@@ -290,7 +310,9 @@ class Residency {
     bool is_idle(const Replica& replica) const noexcept;
     /// Something can leave that could not before.
     void may_exchange_again(Space& space) noexcept;
-    Found evict(Chunk& chunk, MemoryIndex m);
+    enum class Saves : std::uint8_t { what_is_read, all };
+    Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
+    void save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts);
     void release(Chunk& chunk, MemoryIndex m);
     void count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept;
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
@@ -308,6 +330,7 @@ class Residency {
         if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
     }
     void reindex_all(Chunk& chunk);
+    Prospect prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept;
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(Replica& replica);
@@ -325,6 +348,7 @@ class Residency {
     Requests& requests_;
     const bool find_unset_;
     const trace::Emitter& trace_;
+    const EvictionPolicy policy_;
     PerMemory<Space> spaces_;
     std::uint64_t tick_ = 0;
     std::uint64_t num_steps_ = 0;
@@ -335,6 +359,7 @@ class Residency {
     std::size_t host_refuses_bytes_ = ~std::size_t{0};
     bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;
+    graph::Vector<graph::TaskNumber> part_readers_;  ///< keeps its memory
 };
 
 }  // namespace kmm::memory

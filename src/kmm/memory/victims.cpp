@@ -9,26 +9,32 @@ namespace kmm::memory {
 
 namespace {
 
-constexpr std::uint64_t rank_useless = 0;  // stale, or replaced next and not the host's only copy
-constexpr std::uint64_t rank_clean = 1;    // nobody will use it and another copy is valid
-constexpr std::uint64_t rank_dirty = 2;    // nobody will use it, but it must be written down
-constexpr std::uint64_t rank_used = 1ull << 62;
+using eviction::rank_parts;
+using eviction::rank_useless;
 constexpr std::uint64_t rank_never = ~0ull;
 
 }  // namespace
 
-std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
-    const Replica& r = chunk.replicas[m];
-    if (r.version != chunk.version || chunk.version == 0) return rank_useless;
-    if (chunk.lost != nullptr) return rank_useless;  // nobody reads it before it is replaced
+Prospect Residency::prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept {
+    using Need = Prospect::Need;
+    if (chunk.replicas[m].version != chunk.version || chunk.version == 0) return {};
+    if (chunk.lost != nullptr) return {};  // nobody reads it before it is replaced
     if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
-        return rank_useless;  // no handle is left and no task will read it
+        return {};  // no handle is left and no task will read it
     const bool clean = is_clean(chunk, m);
-    if (!clean && !Tiers::below(m)) return rank_never;
-    if (chunk.next_uses.empty()) return clean ? rank_clean : rank_dirty;
+    if (chunk.next_uses.empty()) return {Need::no_task, clean};
     const NextUses::Use use = chunk.next_uses.first();
-    if (use.replaces) return rank_useless;
-    return rank_used + ((1ull << 50) - use.task) * 2 + (clean ? 0 : 1);
+    if (use.replaces()) return {};
+    if (m.is_device() && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
+        return {Need::in_parts, clean};
+    return {Need::whole, clean, use.task};
+}
+
+std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
+    if (m.is_host() && chunk.is_in_parts()) return rank_never;  // what is left of it
+    const Prospect prospect = prospect_of(chunk, m);
+    if (prospect.need != Prospect::Need::none && !prospect.clean && !Tiers::below(m)) return rank_never;
+    return eviction::rank_of(policy_, prospect);
 }
 
 void Residency::unindex(Chunk& chunk, MemoryIndex m) noexcept {
@@ -67,7 +73,8 @@ void Residency::reindex_all(Chunk& chunk) {
 
 // ------------------------------------------------------------------------------------------------------------ leaving
 
-Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
+/// `all`: what only needs parts of it may find the whole chunk in its place again.
+Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     Replica& r = chunk.replicas[m];
     if (r.pinned()) return Found::pinned;
     const std::uint64_t rank = victim_rank(chunk, m);
@@ -84,21 +91,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
         const Found found = h.address != 0 ? Found::yes : allocate(chunk, *below);
         chunk.hold = held;
         if (found != Found::yes) return found;
-        FenceSet waits = r.arrivals;
-        waits.add(r.task_writes);
-        h.add_all_users(waits);
-        chunk.copied_at = ++tick_;
-        const Fence fence = requests_.copy(chunk, m, *below, r.address, h.address, waits, nullptr);
-        h.content_at = chunk.copied_at;
-        h.forget_users();
-        h.arrivals.add(fence);
-        h.version = chunk.version;
-        h.tick = ++tick_;
-        r.copy_reads.add(fence);
-        ++space.counters.evictions;
-        space.counters.evicted_bytes += chunk.size_bytes;
-        note_evicted(chunk, m, true);
-        notify(chunk, *below);
+        save(chunk, m, *below, saves == Saves::what_is_read && rank == rank_parts);
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
@@ -110,6 +103,40 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m) {
     reindex_all(chunk);
     notify(chunk, m);
     return Found::yes;
+}
+
+/// To the place that the chunk has in the memory below.
+void Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts) {
+    Replica& r = chunk.replicas[m];
+    Replica& h = chunk.replicas[below];
+    FenceSet waits = r.arrivals;
+    waits.add(r.task_writes);
+    h.add_all_users(waits);
+    Fence fence;
+    std::size_t bytes = chunk.size_bytes;
+    if (in_parts) {
+        part_readers_.clear();
+        chunk.next_uses.for_each_first(chunk.next_uses.num_parts_until_replaced(),
+                                       [this](const NextUses::Use& use) { part_readers_.push_back(use.task); });
+        bytes = 0;
+        chunk.copied_at = ++tick_;
+        fence = requests_.copy_parts(chunk, m, below, r.address, h.address, waits, part_readers_, &bytes);
+        chunk.parts_version = chunk.version;
+    } else {
+        chunk.copied_at = ++tick_;
+        fence = requests_.copy(chunk, m, below, r.address, h.address, waits, nullptr);
+        h.version = chunk.version;
+    }
+    h.content_at = chunk.copied_at;
+    h.forget_users();
+    h.arrivals.add(fence);
+    h.tick = ++tick_;
+    r.copy_reads.add(fence);
+    MemoryCounters& counters = spaces_[m].counters;
+    ++counters.evictions;
+    counters.evicted_bytes += bytes;
+    note_evicted(chunk, m, true);
+    notify(chunk, below);
 }
 
 void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept {
@@ -167,7 +194,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
             continue;
         }
         if (m.is_device()) passed_over_held_ = false;
-        const Found found = evict(chunk, m);
+        const Found found = evict(chunk, m, Saves::what_is_read);
         if (found == Found::yes) return Found::yes;
         if (found == Found::starved) return Found::starved;
         if (found == Found::growing) host_growing = true;

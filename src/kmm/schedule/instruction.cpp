@@ -17,6 +17,24 @@ BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept
     return move;
 }
 
+BoxMove part_of(const graph::BoxTransfer& box, std::uintptr_t source, std::uintptr_t destination) noexcept {
+    BoxMove move;
+    move.source = reinterpret_cast<const std::byte*>(source) + box.source_offset_bytes;
+    move.destination = reinterpret_cast<std::byte*>(destination) + box.source_offset_bytes;
+    move.run_bytes = box.run_bytes;
+    move.num_axes = box.num_axes;
+    std::copy_n(box.counts, box.num_axes, move.counts);
+    std::copy_n(box.source_steps, box.num_axes, move.source_steps);
+    std::copy_n(box.source_steps, box.num_axes, move.destination_steps);
+    return move;
+}
+
+bool same_shape(const BoxMove& a, const BoxMove& b) noexcept {
+    return a.run_bytes == b.run_bytes && a.num_axes == b.num_axes &&
+           std::equal(a.counts, a.counts + a.num_axes, b.counts) &&
+           std::equal(a.source_steps, a.source_steps + a.num_axes, b.source_steps);
+}
+
 namespace {
 
 void move_on_host(const BoxMove& move) noexcept {

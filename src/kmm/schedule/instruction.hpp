@@ -21,6 +21,10 @@ using driver::BoxMove;
 /// A box of a transfer whose task has addresses.
 BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept;
 
+/// The part of a chunk that the box reads, to its place in another replica of the chunk.
+BoxMove part_of(const graph::BoxTransfer& box, std::uintptr_t source, std::uintptr_t destination) noexcept;
+bool same_shape(const BoxMove& a, const BoxMove& b) noexcept;
+
 /// A transfer inside the host's memory, as a task's function; `payload` is the task.
 void run_transfer(void* payload, detail::TaskContext& context);
 
@@ -40,7 +44,7 @@ struct Instruction {
     enum class Op : std::uint8_t {
         kernel,  ///< launch `kernel`
         copy,    ///< `bytes` from `source` to `destination`
-        move,    ///< `moves`, between chunks of several memories
+        move,    ///< `moves`, between chunks of several memories; with `chunk` and no task: parts of it are saved
         watch,   ///< nothing to do: report when `position`, which another thread put there, is done
     };
     Op op = Op::kernel;

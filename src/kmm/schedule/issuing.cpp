@@ -268,7 +268,6 @@ Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> 
     l.in_flight.push_back(
         {instruction.position, chunk == nullptr ? &task : nullptr, chunk, linked_bytes, instruction.copied_at});
     l.bytes_in_flight += linked_bytes;
-    if (task.memory.is_device()) queues_[task.memory].fetched_bytes += linked_bytes;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::move,
                  .lane = id,
@@ -330,55 +329,106 @@ void Scheduler::start(Task& task) {
         outbox_.run_on_host(task);
 }
 
-Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                      std::uintptr_t destination, const FenceSet& waits, Task* task) {
+/// `Op::copy`, or parts of the chunk, in which case it says where from, where to, and how much.
+void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* task) {
+    memory::Chunk& chunk = *instruction.chunk;
+    const MemoryIndex from = instruction.from;
+    const MemoryIndex to = instruction.to;
     const memory::Link link = memory::Tiers::link(from, to);
     const std::uint32_t device = memory::Tiers::device_of_link(from, to);
-    const LaneId id = lane(device, memory::Tiers::lane_role(link));
-    Lane& l = lanes_[index_of(id)];
-    const Fence fence{id, ++progress_[index_of(id)].issued};
+    instruction.lane = lane(device, memory::Tiers::lane_role(link));
+    Lane& l = lanes_[index_of(instruction.lane)];
+    instruction.position = ++progress_[index_of(instruction.lane)].issued;
+    instruction.task = task != nullptr ? task->number : 0;
+    instruction.copied_at = chunk.copied_at;
+    instruction_waits_.clear();
+    for (const Fence& f : waits)
+        if (f.lane != instruction.lane && !passed(f)) instruction_waits_.add(f);
+    instruction.waits = instruction_waits_.view();
+    const std::size_t linked_bytes = from == to ? 0 : instruction.bytes;
+    l.in_flight.push_back({instruction.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
+    l.bytes_in_flight += linked_bytes;
+    ++in_flight_;
+    ++chunk.array->users;
+    const auto direction = static_cast<std::size_t>(link);
+    if (from == to) counters_.gathered_bytes += instruction.bytes;  // to lie beside its neighbours
+    for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
+        if (from == to) break;
+        ++c->copies[direction];
+        c->bytes[direction] += instruction.bytes;
+    }
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        s->note({.what = trace::What::copy,
+                 .lane = instruction.lane,
+                 .chunk = chunk.index,
+                 .from = from,
+                 .to = to,
+                 .position = instruction.position,
+                 .task = instruction.task,
+                 .array = chunk.array->number,
+                 .bytes = instruction.bytes},
+                &instruction_waits_);
+    outbox_.instruct(device, instruction);
+}
+
+Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                      std::uintptr_t destination, const FenceSet& waits, Task* task) {
     Instruction instruction;
     instruction.op = Instruction::Op::copy;
-    instruction.lane = id;
-    instruction.position = fence.position;
-    instruction.task = task != nullptr ? task->number : 0;
     instruction.chunk = &chunk;
     instruction.from = from;
     instruction.to = to;
     instruction.source = source;
     instruction.destination = destination;
     instruction.bytes = chunk.size_bytes;
-    instruction.copied_at = chunk.copied_at;
-    instruction_waits_.clear();
-    for (const Fence& f : waits)
-        if (f.lane != id && !passed(f)) instruction_waits_.add(f);
-    instruction.waits = instruction_waits_.view();
-    const std::size_t linked_bytes = from == to ? 0 : chunk.size_bytes;
-    l.in_flight.push_back({fence.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
-    l.bytes_in_flight += linked_bytes;
-    ++in_flight_;
-    ++chunk.array->users;
-    const auto direction = static_cast<std::size_t>(link);
-    if (from == to) counters_.gathered_bytes += chunk.size_bytes;  // to lie beside its neighbours
-    for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
-        if (from == to) break;
-        ++c->copies[direction];
-        c->bytes[direction] += chunk.size_bytes;
+    put_copy(instruction, waits, task);
+    return {instruction.lane, instruction.position};
+}
+
+/// What a task reads of a chunk is worth keeping instead of the chunk where it is a small part of it, in long runs, and
+/// nothing else of the chunk is used. O(pieces * accesses).
+void Scheduler::mark_small_parts(Task& task) noexcept {
+    constexpr std::size_t largest_share = 8;          // an eighth
+    constexpr std::size_t shortest_run_bytes = 1024;  // shorter ones, one by one, take a link as long as the chunk
+    for (const graph::Across& across : task.across)
+        for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
+            Access& piece = task.accesses[across.first_piece + i];
+            const graph::BoxTransfer& box = task.boxes[across.first_box + i];
+            if (box.size_bytes() > piece.chunk->size_bytes / largest_share) continue;
+            if (box.run_bytes < shortest_run_bytes && box.num_axes != 0) continue;
+            piece.is_small_part = std::count_if(task.accesses.begin(), task.accesses.end(),
+                                                [&](const Access& a) { return a.chunk == piece.chunk; }) == 1;
+        }
+}
+
+Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                            std::uintptr_t destination, const FenceSet& waits, const graph::Vector<TaskNumber>& readers,
+                            std::size_t* bytes) {
+    Instruction instruction;
+    instruction.op = Instruction::Op::move;
+    instruction.chunk = &chunk;
+    instruction.from = from;
+    instruction.to = to;
+    moves_.clear();
+    for (const TaskNumber number : readers) {
+        const Task* const task = table_.find(number);
+        if (task == nullptr) continue;
+        for (const graph::Across& across : task->across)
+            for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
+                if (task->accesses[across.first_piece + i].chunk != &chunk) continue;
+                const BoxMove move = part_of(task->boxes[across.first_box + i], source, destination);
+                const bool is_there = std::any_of(moves_.begin(), moves_.end(), [&](const BoxMove& other) {
+                    return other.source == move.source && same_shape(other, move);
+                });
+                if (is_there) continue;
+                moves_.push_back(move);
+                instruction.bytes += task->boxes[across.first_box + i].size_bytes();
+            }
     }
-    if (to.is_device()) queues_[to].fetched_bytes += linked_bytes;
-    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
-        s->note({.what = trace::What::copy,
-                 .lane = id,
-                 .chunk = chunk.index,
-                 .from = from,
-                 .to = to,
-                 .position = fence.position,
-                 .task = task != nullptr ? task->number : 0,
-                 .array = chunk.array->number,
-                 .bytes = chunk.size_bytes},
-                &instruction_waits_);
-    outbox_.instruct(device, instruction);
-    return fence;
+    instruction.moves = moves_;
+    put_copy(instruction, waits, nullptr);
+    *bytes += instruction.bytes;
+    return {instruction.lane, instruction.position};
 }
 
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {

@@ -12,7 +12,8 @@ using graph::TaskState;
 
 namespace {
 
-// A task that waited while the memory turned over this often is served before those that need less.
+// So often the memory may turn over for tasks that pass over an older one. Those count that were submitted when that
+// one was ready: of what was there already there is an end.
 constexpr std::uint64_t patience_turnovers = 4;
 
 }  // namespace
@@ -24,7 +25,7 @@ Scheduler::Scheduler(Outbox& outbox, graph::TaskTable& table, const SchedulerOpt
       options_(options),
       lanes_per_device_(options.compute_lanes + 3 + options.launcher_lanes),
       queues_(memory::PerMemory<Queue>::of_devices(limits_bytes.num_devices())),
-      residency_(*this, std::move(limits_bytes), options.debug, *options.trace) {
+      residency_(*this, std::move(limits_bytes), options.debug, *options.trace, options.eviction) {
     counters_.by_device.resize(options.num_devices);
     progress_.resize(std::size_t{options.num_devices} * lanes_per_device_);
     for (std::uint32_t d = 0; d < options.num_devices; ++d) {
@@ -64,7 +65,8 @@ void Scheduler::make_ready(Task& task) {
         return;
     }
     task.state.store(TaskState::ready, std::memory_order_relaxed);
-    task.turnover_at_ready = queues_[task.memory].fetched_bytes;
+    task.last_at_ready = table_.last();
+    task.ready_at = num_ready_++;
     task.waits_at_ready = queues_[task.memory].num_waits;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         note_task(*s, trace::What::ready, task);
@@ -78,7 +80,7 @@ void Scheduler::enqueue(Task& task) {
         if (graph::is_helper(task.number)) ready_helpers_.insert({task.place(), &task});
         return;
     }
-    if (task.missing_bytes == 0) {
+    if (task.missing_bytes == 0 && takes_what_is_there(options_.order)) {
         task.in_resident_queue = true;
         q.resident.push_back(&task);
         return;
@@ -93,16 +95,30 @@ void Scheduler::enqueue(Task& task) {
         uses = &use;
         a.chunk->replicas[task.memory].ready.push_back(use);
     }
-    FetchEntry entry = FetchEntry::key_of(task);
-    entry.task = &task;
-    entry.uses = uses;
-    q.fetch.insert(entry);
+    weigh(task);
+    q.fetch.insert({key_of(options_.order, task), &task, uses});
     q.by_age.insert({task.place(), &task});
+}
+
+void Scheduler::weigh(Task& task) {
+    task.moved_bytes = residency_.moved_bytes(task);
+    task.enables = Lookahead::enables(task);
+}
+
+/// Where all but one of a task's predecessors are issued, that one may have become more urgent. O(predecessors), once
+/// for each task, where any waits to be fetched.
+void Scheduler::notice_last_predecessor(const Task& next) {
+    if (queues_[next.memory].fetch.empty()) return;
+    for (const graph::Predecessor& p : next.predecessors) {
+        ++num_steps_;
+        Task* const before = table_.find(p.number);
+        if (before != nullptr && before->in_fetch_queue) changed_.push_back(before);
+    }
 }
 
 void Scheduler::leave_fetch(Task& task) {
     Queue& q = queues_[task.memory];
-    const auto entry = q.fetch.find(FetchEntry::key_of(task));
+    const auto entry = q.fetch.find({key_of(options_.order, task), nullptr, nullptr});
     for (memory::ReadyUse* use = entry->uses; use != nullptr;) {
         memory::ReadyUse* const next = use->next_of_task;
         use->list->erase(*use);
@@ -122,16 +138,20 @@ void Scheduler::rekey() {
         ++num_steps_;
         if (!t.in_fetch_queue) continue;
         const std::size_t missing = residency_.missing_bytes(t);
-        if (missing == t.missing_bytes) continue;
-        if (missing == 0) {
+        if (missing == 0 && takes_what_is_there(options_.order)) {
             leave_fetch(t);
             enqueue(t);
             continue;
         }
         Queue& q = queues_[t.memory];
-        auto entry = q.fetch.extract(FetchEntry::key_of(t));
-        entry.value().missing_bytes = t.missing_bytes = missing;
-        q.fetch.insert(std::move(entry));
+        const OrderKey before = key_of(options_.order, t);
+        t.missing_bytes = missing;
+        weigh(t);
+        if (const OrderKey now = key_of(options_.order, t); now != before) {
+            auto entry = q.fetch.extract(q.fetch.find({before, nullptr, nullptr}));
+            entry.value().key = now;
+            q.fetch.insert(std::move(entry));
+        }
     }
     changed_.clear();
 }
@@ -182,6 +202,29 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
     return in < quarter;
 }
 
+/// The best of the first few, by how many tasks become possible with it.
+Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
+    Task* best = q.fetch.begin()->task;
+    if (looks_ahead(options_.order, best->moved_bytes)) {
+        std::size_t most = best->moved_bytes * 2;
+        double best_worth = 0;
+        std::size_t count = 0;
+        for (auto at = q.fetch.begin(); at != q.fetch.end() && count < num_candidates; ++at, ++count) {
+            const std::size_t bytes = at->task->moved_bytes;
+            if (bytes > most) break;
+            const double worth = tasks_for_bytes(1 + lookahead_.count_enabled(*at->task, &num_steps_), bytes);
+            if (worth > best_worth) best = at->task, best_worth = worth;
+        }
+    }
+    Task& oldest = *q.by_age.begin()->second;
+    if (q.passed_over != oldest.number) {
+        q.passed_over = oldest.number;
+        q.passed_over_bytes = 0;
+    }
+    if (best->public_number() > oldest.last_at_ready) q.passed_over_bytes += best->missing_bytes;
+    return q.passed_over_bytes > patience_turnovers * residency_.limit(m) ? oldest : *best;
+}
+
 void Scheduler::dispatch_memory(MemoryIndex m) {
     Queue& q = queues_[m];
     // Four tasks for each thread keep the pool busy between two turns of the scheduler.
@@ -198,9 +241,7 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
                 continue;
             }
         } else if (!q.fetch.empty() && !q.stalled && may_fetch(m)) {
-            task = q.fetch.begin()->task;
-            Task* oldest = q.by_age.begin()->second;
-            if (q.fetched_bytes - oldest->turnover_at_ready > patience_turnovers * residency_.limit(m)) task = oldest;
+            task = &choose_to_fetch(q, m);
             leave_fetch(*task);
         } else {
             break;

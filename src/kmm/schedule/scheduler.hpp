@@ -5,9 +5,9 @@
 // `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). Every call costs
 // O(work it causes); nothing scans live objects.
 //
-// Order of issue among ready tasks: fewest missing bytes, then submission; those that miss nothing in the order in
-// which they became ready (depth first along chains whose data is there follows from that). A task that has been passed
-// over while the memory turned over four times goes first.
+// Order of issue among ready tasks: those that miss nothing in the order in which they became ready, then as
+// order_policy.hpp says, looking a little ahead (lookahead.hpp). What was submitted later than a task became ready may
+// pass it over while the memory turns over four times.
 #pragma once
 
 #include <exception>
@@ -23,6 +23,8 @@
 #include "kmm/schedule/instruction.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 #include "kmm/schedule/lane_policy.hpp"
+#include "kmm/schedule/lookahead.hpp"
+#include "kmm/schedule/order_policy.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::schedule {
@@ -92,6 +94,8 @@ struct SchedulerOptions {
     std::size_t link_bytes_in_flight = 160u << 20;
     // Tiny kernels take 3 us each, so that this is about three milliseconds of them.
     std::uint32_t tasks_in_flight = 1024;
+    OrderPolicy order = OrderPolicy::fewest_bytes_a_task;
+    memory::EvictionPolicy eviction = memory::EvictionPolicy::farthest_next_use;
     const trace::Emitter* trace = &trace::nobody_listens;  ///< outlives the schedule
 };
 
@@ -198,18 +202,10 @@ class Scheduler final : private memory::Requests {
         graph::Vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
     };
     struct FetchEntry {
-        std::size_t missing_bytes = 0;
-        TaskNumber number = 0;
+        OrderKey key;
         Task* task = nullptr;
         memory::ReadyUse* uses = nullptr;  ///< the first; by these it is told what changes
-        TaskNumber place = 0;
-        friend bool operator<(const FetchEntry& a, const FetchEntry& b) noexcept {
-            if (a.missing_bytes != b.missing_bytes) return a.missing_bytes < b.missing_bytes;
-            return a.place != b.place ? a.place < b.place : a.number < b.number;
-        }
-        static FetchEntry key_of(const Task& task) noexcept {
-            return {task.missing_bytes, task.number, nullptr, nullptr, task.place()};
-        }
+        friend bool operator<(const FetchEntry& a, const FetchEntry& b) noexcept { return a.key < b.key; }
     };
     struct Queue {                     ///< ready tasks of one memory
         graph::Deque<Task*> resident;  ///< nothing is missing
@@ -228,7 +224,9 @@ class Scheduler final : private memory::Requests {
         std::uint64_t timed_out = 0;
         bool stalled = false;
         std::uint32_t in_flight = 0;
-        std::uint64_t fetched_bytes = 0;
+        /// Fetched or allocated for tasks that were submitted when the first of `by_age` was ready already.
+        std::uint64_t passed_over_bytes = 0;
+        TaskNumber passed_over = 0;  ///< the number of that one
     };
     struct Step {
         enum class What : std::uint8_t { check, announce, settle } what;
@@ -239,6 +237,9 @@ class Scheduler final : private memory::Requests {
     Fence copy(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                const FenceSet& waits, Task* task) override;
     Fence gather(Task& task, const graph::Across& across, const FenceSet& waits) override;
+    Fence copy_parts(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                     std::uintptr_t destination, const FenceSet& waits, const graph::Vector<TaskNumber>& readers,
+                     std::size_t* bytes) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
     bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }
@@ -257,11 +258,20 @@ class Scheduler final : private memory::Requests {
     void make_ready(Task& task);
     void enqueue(Task& task);
     void leave_fetch(Task& task);
+    void weigh(Task& task);
+    static OrderKey key_of(OrderPolicy policy, const Task& task) noexcept {
+        return schedule::key_of(
+            policy, {task.missing_bytes, task.moved_bytes, task.ready_at, task.enables, task.place(), task.number});
+    }
+    void notice_last_predecessor(const Task& next);
+    Task& choose_to_fetch(Queue& queue, MemoryIndex memory);
     void try_issue(Task& task);
     void cancel(Task& task);
     void issue_kernel(Task& task);
     void issue_host(Task& task);
     void issue_transfer(Task& task);
+    static void mark_small_parts(Task& task) noexcept;
+    void put_copy(Instruction& instruction, const FenceSet& waits, Task* task);
     Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
                          memory::Chunk* chunk);
     static MemoryIndex link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept;
@@ -319,10 +329,12 @@ class Scheduler final : private memory::Requests {
     graph::Deque<Task*> barriers_;
     graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
     memory::ReadyUsePool ready_uses_;
+    Lookahead lookahead_;
     graph::TaskList changed_;  ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
+    std::uint64_t num_ready_ = 0;  ///< tasks that have become ready so far
     std::uint64_t num_steps_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;

@@ -13,13 +13,14 @@ using graph::TaskState;
 
 void Scheduler::submit(Task& task) {
     ++unsettled_;
+    mark_small_parts(task);
     if (task.is_counted()) ++counters_.submitted;
     for (Access& a : task.accesses) {
         if (a.chunk == nullptr) continue;
         memory::Array& array = *a.chunk->array;
         ++array.users;
         if (array.is_temporary()) --array.uses_to_come;
-        if (a.first_of_chunk) residency_.add_next_use(*a.chunk, task.place(), a.owes_nothing());
+        if (a.first_of_chunk) residency_.add_next_use(*a.chunk, memory::Residency::use_of(task, a));
     }
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
     note_neighbours(task);
@@ -93,7 +94,9 @@ void Scheduler::announce(Task& task) {
         if (task.failure != nullptr && s.data) set_failure(next, task.failure);
         for (const Fence& f : task.completion)
             if (!passed(f)) next.waits.add(f);
-        if (--next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
+        --next.unissued_predecessors;
+        if (next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
+        if (next.unissued_predecessors == 1) notice_last_predecessor(next);
     }
 }
 
@@ -156,7 +159,7 @@ void Scheduler::cancel(Task& task) {
     end_memory_wait(task);
     for (Access& a : task.accesses)
         if (a.chunk != nullptr && a.first_of_chunk)
-            residency_.remove_next_use(*a.chunk, task.place(), a.owes_nothing());
+            residency_.remove_next_use(*a.chunk, memory::Residency::use_of(task, a));
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     ++num_issued_;
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);

@@ -48,7 +48,8 @@ class FormsTest : public ResidencyTest {
             Access& piece = t.accesses.emplace_back();
             piece.chunk = &c;
             piece.needs_content = piece.is_piece = true;
-            residency_->add_next_use(c, t.number, false);
+            piece.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
+            residency_->add_next_use(c, kmm::memory::Residency::use_of(t, piece));
             a.neighbours[m].chunks.add(c.index);
             BoxTransfer& transfer = t.boxes.emplace_back();
             transfer.source = 1 + i;
@@ -174,7 +175,7 @@ TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the
     Access& write = second.accesses.back();
     write.chunk = &large->chunks[0];
     write.writes_chunk = write.replaces_chunk = true;
-    residency_->add_next_use(large->chunks[0], second.number, true);
+    residency_->add_next_use(large->chunks[0], {second.number, kmm::memory::NextUses::Kind::replaces});
     run(first);
     residency_->free_array(*small);
     run(second);
@@ -212,10 +213,88 @@ TEST_F(FormsTest, a_task_that_has_no_room_for_the_chunks_beside_its_own_gathers_
     write.writes_chunk = write.replaces_chunk = true;
     write.kind = kmm::detail::AccessKind::overwrite;
     t.accesses.push_back(write);
-    residency_->add_next_use(large->chunks[0], t.number, true);
+    residency_->add_next_use(large->chunks[0], {t.number, kmm::memory::NextUses::Kind::replaces});
     run(t);
     EXPECT_EQ(t.across[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 1u);
+}
+
+/// Of a chunk of which tasks read no more than its edges before it is replaced.
+class PartsTest : public FormsTest {
+  protected:
+    /// Two chunks that were written on the device; the next task there reads the edge of the first, and what comes
+    /// after that replaces it. `other` is a dirty chunk that nobody will use.
+    void start_with_parts(std::size_t device_units) {
+        start({64 * unit, device_units * unit});
+        residency_->given_again(gpu, base_[gpu], device_units * unit, false);
+        other_ = make_array(1);
+        a_ = make_stack(2);
+        overwrite_on(gpu, other_->chunks[0]);
+        for (Chunk& c : a_->chunks) overwrite_on(gpu, c);
+        reader_ = &read_across(gpu, *a_, unit - 10, 2 * unit);
+        writer_ = &make_task(gpu, {{&a_->chunks[0], true, true}});
+    }
+    std::unique_ptr<Array> other_, a_;
+    Task* reader_ = nullptr;
+    Task* writer_ = nullptr;
+};
+
+TEST_F(PartsTest, no_more_than_these_is_saved_and_that_before_anything_is_saved_as_a_whole) {
+    start_with_parts(4);
+    auto more = make_array(2);
+    for (Chunk& c : more->chunks) overwrite_on(gpu, c);
+    ASSERT_EQ(script_.parts.size(), 1u);
+    EXPECT_EQ(script_.parts[0].chunk, &a_->chunks[0]);
+    EXPECT_EQ(script_.parts[0].readers, std::vector<kmm::graph::TaskNumber>{reader_->number});
+    EXPECT_TRUE(script_.parts[0].to == host);
+    EXPECT_TRUE(script_.copies.empty()) << "dirty chunks stay while anything cheaper can leave";
+    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, 1u) << "what was copied, not the chunk";
+    EXPECT_EQ(a_->chunks[0].replicas[gpu].address, 0u);
+}
+
+TEST_F(PartsTest, are_gathered_from_the_host_until_the_chunk_is_replaced) {
+    start_with_parts(4);
+    auto more = make_array(2);
+    for (Chunk& c : more->chunks) overwrite_on(gpu, c);
+    ASSERT_EQ(script_.parts.size(), 1u);
+    run(*reader_);
+    EXPECT_EQ(reader_->across[0].form, Across::Form::gather) << "there is no whole chunk to lie beside the other";
+    ASSERT_EQ(script_.gathers.size(), 1u);
+    ASSERT_EQ(script_.gathers[0].from.size(), 2u);
+    EXPECT_TRUE(script_.gathers[0].from[0] == std::pair(&a_->chunks[0], host));
+    const std::vector<Fence>& waits = script_.gathers[0].waits;
+    const Fence saved = script_.parts[0].fence;
+    EXPECT_TRUE(std::any_of(waits.begin(), waits.end(), [saved](Fence f) {
+        return f.lane == saved.lane && f.position >= saved.position;
+    })) << "until it is saved";
+    run(*writer_);
+    EXPECT_FALSE(a_->chunks[0].is_in_parts());
+    EXPECT_NE(a_->chunks[0].replicas[gpu].address, 0u);
+    read_on(host, a_->chunks[0]);
+    EXPECT_TRUE(script_.copies.back().chunk == &a_->chunks[0] && script_.copies.back().from == gpu);
+}
+
+TEST_F(PartsTest, of_a_chunk_that_nobody_replaces_are_not_enough) {
+    start({64 * unit, 3 * unit});
+    residency_->given_again(gpu, base_[gpu], 3 * unit, false);
+    a_ = make_stack(2);
+    for (Chunk& c : a_->chunks) overwrite_on(gpu, c);
+    read_across(gpu, *a_, unit - 10, 2 * unit);
+    auto more = make_array(3);
+    for (Chunk& c : more->chunks) overwrite_on(gpu, c);
+    EXPECT_TRUE(script_.parts.empty());
+    EXPECT_FALSE(script_.copies.empty());
+}
+
+TEST_F(PartsTest, that_are_lost_on_their_way_cost_their_readers_what_they_need) {
+    start_with_parts(4);
+    auto more = make_array(2);
+    for (Chunk& c : more->chunks) overwrite_on(gpu, c);
+    ASSERT_EQ(script_.parts.size(), 1u);
+    residency_->copy_failed(a_->chunks[0], a_->chunks[0].copied_at, std::make_shared<kmm::graph::RootFailure>());
+    EXPECT_EQ(place(*reader_), Placement::lost);
+    run(*writer_);
+    EXPECT_EQ(a_->chunks[0].lost, nullptr) << "it is replaced";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace {
 
 using kmm::memory::NextUses;
+using Kind = NextUses::Kind;
 
 std::vector<std::uint64_t> numbers(const NextUses& uses) {
     std::vector<std::uint64_t> out;
@@ -20,21 +21,21 @@ TEST(NextUses, that_end_out_of_order_leave_the_others_in_order) {
     NextUses uses;
     std::uint64_t steps = 0;
     constexpr std::uint64_t most = 5000;
-    for (std::uint64_t n = 1; n <= most; n++) EXPECT_EQ(uses.add(n, false, &steps), n == 1);
-    EXPECT_FALSE(uses.remove(3, false, &steps));
-    EXPECT_FALSE(uses.remove(3, false, &steps)) << "it is not there any more";
-    EXPECT_FALSE(uses.remove(most + 1, false, &steps));
+    for (std::uint64_t n = 1; n <= most; n++) EXPECT_EQ(uses.add({n}, &steps), n == 1);
+    EXPECT_FALSE(uses.remove({3}, &steps));
+    EXPECT_FALSE(uses.remove({3}, &steps)) << "it is not there any more";
+    EXPECT_FALSE(uses.remove({most + 1}, &steps));
     EXPECT_EQ(uses.first().task, 1u);
-    EXPECT_TRUE(uses.remove(1, false, &steps));
-    EXPECT_TRUE(uses.remove(2, false, &steps));
+    EXPECT_TRUE(uses.remove({1}, &steps));
+    EXPECT_TRUE(uses.remove({2}, &steps));
     EXPECT_EQ(uses.first().task, 4u);
     for (std::uint64_t n = 4; n + 1 < most; n += 2) {
-        EXPECT_FALSE(uses.remove(n + 1, false, &steps));
-        EXPECT_TRUE(uses.remove(n, false, &steps));
+        EXPECT_FALSE(uses.remove({n + 1}, &steps));
+        EXPECT_TRUE(uses.remove({n}, &steps));
     }
     EXPECT_EQ(numbers(uses), std::vector<std::uint64_t>{most});
     EXPECT_LT(uses.num_entries(), most / 2) << "what is over is given back";
-    EXPECT_TRUE(uses.remove(most, false, &steps));
+    EXPECT_TRUE(uses.remove({most}, &steps));
     EXPECT_TRUE(uses.empty());
     EXPECT_EQ(uses.num_entries(), 0u);
 }
@@ -42,33 +43,36 @@ TEST(NextUses, that_end_out_of_order_leave_the_others_in_order) {
 TEST(NextUses, that_arrive_a_little_out_of_order_are_sorted_and_keep_what_they_are_for) {
     NextUses uses;
     std::uint64_t steps = 0;
-    EXPECT_TRUE(uses.add(5, false, &steps));
-    EXPECT_FALSE(uses.add(9, true, &steps));
-    EXPECT_FALSE(uses.add(7, false, &steps));
-    EXPECT_TRUE(uses.add(3, true, &steps));
+    EXPECT_TRUE(uses.add({5}, &steps));
+    EXPECT_FALSE(uses.add({9, Kind::replaces}, &steps));
+    EXPECT_FALSE(uses.add({7}, &steps));
+    EXPECT_TRUE(uses.add({3, Kind::replaces}, &steps));
     EXPECT_EQ(numbers(uses), (std::vector<std::uint64_t>{3, 5, 7, 9}));
-    EXPECT_TRUE(uses.first().replaces);
-    EXPECT_TRUE(uses.remove(3, true, &steps));
-    EXPECT_FALSE(uses.first().replaces);
-    EXPECT_TRUE(uses.add(4, false, &steps)) << "in front of what is left";
+    EXPECT_TRUE(uses.first().replaces());
+    EXPECT_TRUE(uses.remove({3, Kind::replaces}, &steps));
+    EXPECT_FALSE(uses.first().replaces());
+    EXPECT_TRUE(uses.add({4}, &steps)) << "in front of what is left";
     EXPECT_EQ(uses.first().task, 4u);
 }
 
 TEST(NextUses, of_one_task_and_its_transfers_come_first_where_the_content_is_needed) {
     NextUses uses;
     std::uint64_t steps = 0;
-    EXPECT_TRUE(uses.add(5, true, &steps));
-    EXPECT_TRUE(uses.add(5, false, &steps)) << "a transfer reads what the task replaces";
-    EXPECT_FALSE(uses.add(5, false, &steps));
-    EXPECT_FALSE(uses.add(6, true, &steps));
-    EXPECT_FALSE(uses.first().replaces);
-    EXPECT_FALSE(uses.remove(5, true, &steps)) << "another one is first";
-    EXPECT_FALSE(uses.remove(5, true, &steps)) << "it is over";
-    EXPECT_TRUE(uses.remove(5, false, &steps));
-    EXPECT_EQ(uses.first(), (NextUses::Use{5, false}));
-    EXPECT_TRUE(uses.remove(5, false, &steps));
-    EXPECT_EQ(uses.first(), (NextUses::Use{6, true}));
+    EXPECT_TRUE(uses.add({5, Kind::replaces}, &steps));
+    EXPECT_TRUE(uses.add({5}, &steps)) << "a transfer reads what the task replaces";
+    EXPECT_FALSE(uses.add({5}, &steps));
+    EXPECT_FALSE(uses.add({6, Kind::replaces}, &steps));
+    EXPECT_FALSE(uses.first().replaces());
+    EXPECT_FALSE(uses.remove({5, Kind::replaces}, &steps)) << "another one is first";
+    EXPECT_FALSE(uses.remove({5, Kind::replaces}, &steps)) << "it is over";
+    EXPECT_TRUE(uses.remove({5}, &steps));
+    EXPECT_EQ(uses.first(), (NextUses::Use{5}));
+    EXPECT_TRUE(uses.remove({5}, &steps));
+    EXPECT_EQ(uses.first(), (NextUses::Use{6, Kind::replaces}));
 }
+
+/// Every second one replaces the content.
+NextUses::Use use_of(std::uint64_t task) { return {task, task % 2 == 1 ? Kind::replaces : Kind::needs}; }
 
 TEST(NextUses, agree_with_a_sorted_set_in_any_order_of_calls) {
     std::mt19937_64 random(7);
@@ -82,16 +86,16 @@ TEST(NextUses, agree_with_a_sorted_set_in_any_order_of_calls) {
             last += 1 + r / 16 % 3;
             const std::uint64_t task = r / 64 % 4 == 0 && last > 4 ? last - 3 : last;
             if (!expected.insert(task).second) continue;
-            EXPECT_EQ(uses.add(task, task % 2 == 1, &steps), *expected.begin() == task);
+            EXPECT_EQ(uses.add(use_of(task), &steps), *expected.begin() == task);
         } else if (!expected.empty()) {
             auto at = expected.lower_bound(r / 8 % (last + 1));
             if (at == expected.end()) at = expected.begin();
-            EXPECT_EQ(uses.remove(*at, *at % 2 == 1, &steps), at == expected.begin());
+            EXPECT_EQ(uses.remove(use_of(*at), &steps), at == expected.begin());
             expected.erase(at);
         }
         ASSERT_EQ(uses.empty(), expected.empty());
         if (expected.empty()) continue;
-        ASSERT_EQ(uses.first(), (NextUses::Use{*expected.begin(), *expected.begin() % 2 == 1}));
+        ASSERT_EQ(uses.first(), use_of(*expected.begin()));
     }
     EXPECT_EQ(numbers(uses), std::vector<std::uint64_t>(expected.begin(), expected.end()));
 }
@@ -103,14 +107,40 @@ std::uint64_t steps_of(std::uint64_t n) {
     std::shuffle(order.begin(), order.end(), std::mt19937_64(n));
     NextUses uses;
     std::uint64_t steps = 0;
-    for (std::uint64_t i = 1; i <= n; i++) uses.add(i, false, &steps);
-    for (const std::uint64_t i : order) uses.remove(i, false, &steps);
+    for (std::uint64_t i = 1; i <= n; i++) uses.add({i}, &steps);
+    for (const std::uint64_t i : order) uses.remove({i}, &steps);
     EXPECT_EQ(uses.first().task, 1u);
     return steps;
 }
 
 TEST(NextUses, twice_as_many_cost_little_more_than_twice_as_much) {
     EXPECT_LE(static_cast<double>(steps_of(16'000)), 2.2 * static_cast<double>(steps_of(8'000)));
+}
+
+TEST(NextUses, are_parts_alone_only_where_all_before_the_first_that_replaces_are) {
+    NextUses uses;
+    std::uint64_t steps = 0;
+    EXPECT_EQ(uses.num_parts_until_replaced(), 0u);
+    uses.add({3, Kind::part}, &steps);
+    uses.add({4, Kind::part}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 0u) << "nobody replaces it";
+    uses.add({7, Kind::replaces}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 2u);
+    uses.add({8}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 2u) << "what comes behind reads what it wrote";
+    uses.remove({3, Kind::part}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 1u);
+    uses.add({5}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 0u) << "one needs all of it";
+    uses.remove({5}, &steps);
+    std::vector<std::uint64_t> first;
+    uses.for_each_first(uses.num_parts_until_replaced(), [&](const NextUses::Use& use) { first.push_back(use.task); });
+    EXPECT_EQ(first, std::vector<std::uint64_t>{4});
+    uses.remove({7, Kind::replaces}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 0u);
+    for (std::uint64_t n = 10; n < 40; n++) uses.add({n, Kind::part}, &steps);
+    uses.add({40, Kind::replaces}, &steps);
+    EXPECT_EQ(uses.num_parts_until_replaced(), 0u) << "no more than a few are looked at";
 }
 
 }  // namespace

@@ -218,6 +218,11 @@ class Machine final : public Requests {
             }
         });
     }
+    Fence copy_parts(Chunk&, MemoryIndex, MemoryIndex, std::uintptr_t, std::uintptr_t, const FenceSet&,
+                     const kmm::graph::Vector<kmm::graph::TaskNumber>&, std::size_t*) override {
+        ADD_FAILURE() << "no task reads parts";
+        return {};
+    }
     Fence gather(Task& task, const kmm::graph::Across& across, const FenceSet& waits) override {
         return (void)across, lanes_.put(static_cast<LaneId>(1000 + task.memory.index()), waits, [] {});
     }
@@ -357,7 +362,7 @@ Machine::Waiting Machine::random_task() {
 
 void Machine::submit(Waiting waiting) {
     for (const Access& a : waiting.task->accesses)
-        residency_->add_next_use(*a.chunk, waiting.task->number, a.replaces_chunk);
+        residency_->add_next_use(*a.chunk, Residency::use_of(*waiting.task, a));
     waiting_.push_back(std::move(waiting));
 }
 
@@ -390,7 +395,7 @@ void Machine::give_up(const Task& task) {
     std::set<const Chunk*> poisoned;
     const auto cancel = [&](const Task& t) {
         for (const Access& a : t.accesses) {
-            residency_->remove_next_use(*a.chunk, t.number, a.owes_nothing());
+            residency_->remove_next_use(*a.chunk, Residency::use_of(t, a));
             if (!a.writes_chunk) continue;
             poisoned.insert(a.chunk);
             expected_.at(a.chunk).is_poisoned = true;
@@ -616,7 +621,7 @@ void Machine::check() const {
             bool somewhere = false;
             for (const MemoryIndex m : residency_->memories())
                 somewhere |= c.replicas[m].address != 0 && c.replicas[m].version == c.version;
-            const bool is_replaced = !c.next_uses.empty() && c.next_uses.first().replaces;
+            const bool is_replaced = !c.next_uses.empty() && c.next_uses.first().replaces();
             EXPECT_TRUE(somewhere || is_replaced) << "nobody has the newest version of a chunk";
         }
 }

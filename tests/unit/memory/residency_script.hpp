@@ -46,6 +46,21 @@ class Script final : public Requests {
         copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
         return fence;
     }
+    struct Parts {
+        Chunk* chunk;
+        MemoryIndex from, to;
+        std::vector<kmm::graph::TaskNumber> readers;
+        std::vector<Fence> waits;
+        Fence fence;
+    };
+    Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t,
+                     const FenceSet& waits, const kmm::graph::Vector<kmm::graph::TaskNumber>& readers,
+                     std::size_t* bytes) override {
+        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
+        parts.push_back({&chunk, from, to, {readers.begin(), readers.end()}, {waits.begin(), waits.end()}, fence});
+        *bytes += 1;
+        return fence;
+    }
     struct Gather {
         Task* task;
         Chunk* to;
@@ -78,6 +93,7 @@ class Script final : public Requests {
     void unblocked(Task& task) override { woken.push_back(&task); }
 
     std::vector<Copy> copies;
+    std::vector<Parts> parts;
     std::vector<Gather> gathers;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
     std::vector<std::pair<MemoryIndex, std::size_t>> exchanges;
@@ -127,7 +143,7 @@ class ResidencyTest : public ::testing::Test {
                      : u.replaces ? kmm::detail::AccessKind::overwrite
                                   : kmm::detail::AccessKind::write;
             t.accesses.push_back(a);
-            residency_->add_next_use(*u.chunk, t.number, u.replaces);
+            residency_->add_next_use(*u.chunk, kmm::memory::Residency::use_of(t, t.accesses.back()));
         }
         return t;
     }

@@ -132,6 +132,15 @@ class Stage final : public Outbox {
             dispatch();
         }
     }
+    /// The oldest instruction on the lanes, if there is any.
+    void complete_one() {
+        if (finished_ == instructions.size()) return;
+        const Instruction& i = instructions[finished_++];
+        completed[i.lane] = i.position;
+        if (i.op == Instruction::Op::kernel) ran.push_back(i.task);
+        scheduler->advance(i.lane, i.position);
+        dispatch();
+    }
     bool done(Fence f) const {
         const auto it = completed.find(f.lane);
         return it != completed.end() && it->second >= f.position;

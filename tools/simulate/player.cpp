@@ -1,22 +1,10 @@
-#include "schedule_player.hpp"
+#include "simulate/player.hpp"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-namespace kmm::testing {
-
-void Program::named(trace::Number array, const std::string& name, std::int64_t) noexcept {
-    for (trace::Array& a : arrays) {
-        if (a.number != array) continue;
-        a.name = name;
-        a.is_named = true;
-    }
-}
-
-void Program::note(const trace::Event& e, const trace::Fence*, std::size_t, std::int64_t, std::uint32_t) noexcept {
-    if (e.what == trace::What::settled && !e.flag && e.other == e.task) failed.insert(e.task);
-}
+namespace kmm::simulate {
 
 namespace {
 
@@ -64,44 +52,52 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
 
 }  // namespace
 
-SchedulePlayer::SchedulePlayer(const Program& program, trace::Consumer& consumer)
-    : program_(program), consumer_(consumer) {
+Player::Player(const Program& program, Devices& devices, trace::Consumer* consumer, const PlayOptions& play)
+    : program_(program), devices_(devices), consumer_(consumer), options_(play) {
     const trace::Machine& machine = program.machine;
     schedule::SchedulerOptions options;
     options.num_devices = static_cast<std::uint32_t>(machine.limits_bytes.num_devices());
     options.compute_lanes = count_lanes(machine, graph::LaneRole::compute);
     options.launcher_lanes = count_lanes(machine, graph::LaneRole::launcher);
     options.host_threads = 1;
+    options.order = play.order;
+    options.eviction = play.eviction;
     options.trace = &emitter_;
-    emitter_.listen(this);
+    if (consumer_ != nullptr) emitter_.listen(this);
     next_address_.resize_for_devices(options.num_devices);
-    for (const memory::MemoryIndex m : next_address_.memories())
-        next_address_[m] = (std::uintptr_t{m.index()} + 1) << 40;
+    for (const memory::MemoryIndex m : next_address_.memories()) next_address_[m] = first_address(m);
     scheduler_ = std::make_unique<schedule::Scheduler>(static_cast<schedule::Outbox&>(*this), table_, options,
                                                        machine.limits_bytes);
 }
 
-SchedulePlayer::~SchedulePlayer() = default;
+Player::~Player() = default;
 
-bool SchedulePlayer::play() {
+bool Player::play() {
     for (const trace::Array& a : program_.arrays) {
         arrays_[a.number] = make_array(a, program_.machine.limits_bytes.num_devices());
-        consumer_.bound(a, 0);
+        if (consumer_ != nullptr) consumer_->bound(a, 0);
     }
     for (const trace::Task& t : program_.tasks)
         for (const trace::Use& use : t.uses)
             if (!use.empty && arrays_.at(use.array)->is_temporary()) ++arrays_.at(use.array)->uses_to_come;
-    for (const trace::Task& t : program_.tasks) submit(t);
-    scheduler_->dispatch();
-    for (;;) {
-        answer_growth();
-        const bool completed = complete_oldest();
-        const bool ran = run_oldest();
-        if (!completed && !ran && growths_.empty()) return scheduler_->idle();
+    std::int64_t submit_at_ns = 0;
+    for (std::size_t i = 0;;) {
+        const bool all_submitted = i == program_.tasks.size();
+        Done done;
+        if (devices_.next(done, all_submitted ? Devices::never : submit_at_ns)) {
+            handle(done);
+        } else if (all_submitted) {
+            return scheduler_->idle();
+        } else {
+            submit(program_.tasks[i++]);
+            submit_at_ns += options_.submit_ns;
+            if (options_.submit_ns == 0 && i != program_.tasks.size()) continue;
+        }
+        scheduler_->dispatch();
     }
 }
 
-void SchedulePlayer::submit(const trace::Task& told) {
+void Player::submit(const trace::Task& told) {
     tasks_.push_back(std::make_unique<graph::Task>());
     graph::Task& t = *tasks_.back();
     t.kind = kind_of(told.kind);
@@ -128,12 +124,12 @@ void SchedulePlayer::submit(const trace::Task& told) {
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
     if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
         throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
-    consumer_.submitted(told, 0);
+    if (consumer_ != nullptr) consumer_->submitted(told, 0);
     scheduler_->submit(t);
 }
 
 /// One for each source; of a transfer with one box it is where both sides meet.
-void SchedulePlayer::add_boxes(graph::Task& t, const trace::Task& told) {
+void Player::add_boxes(graph::Task& t, const trace::Task& told) {
     const trace::Use& to = told.uses.front();
     for (std::uint32_t i = 1; i < told.uses.size(); ++i) {
         const trace::Use& from = told.uses[i];
@@ -146,7 +142,7 @@ void SchedulePlayer::add_boxes(graph::Task& t, const trace::Task& told) {
 }
 
 /// The pieces of each region stand behind those of the region before.
-void SchedulePlayer::add_across(graph::Task& t, const trace::Task& told) {
+void Player::add_across(graph::Task& t, const trace::Task& told) {
     std::uint32_t next = 0;
     for (std::uint32_t i = 0; i < told.uses.size(); ++i) {
         const trace::Use& to = told.uses[i];
@@ -174,56 +170,36 @@ void SchedulePlayer::add_across(graph::Task& t, const trace::Task& told) {
     }
 }
 
-void SchedulePlayer::answer_growth() {
-    while (!growths_.empty()) {
-        const auto [memory, bytes] = growths_.front();
-        growths_.pop_front();
-        scheduler_->grown(memory, next_address_[memory], bytes);
-        next_address_[memory] += bytes;
-        scheduler_->dispatch();
+void Player::handle(const Done& done) {
+    switch (done.what) {
+    case Done::What::grown:
+        scheduler_->grown(done.memory, next_address_[done.memory], done.bytes);
+        next_address_[done.memory] += done.bytes;
+        break;
+    case Done::What::lane:
+        if (done.task != 0 && program_.failed.count(done.task) != 0)
+            scheduler_->task_failed(done.task, std::make_exception_ptr(std::runtime_error("as recorded")));
+        scheduler_->advance(done.lane, done.position);
+        break;
+    case Done::What::function: returned(*done.function); break;
     }
 }
 
-bool SchedulePlayer::complete_oldest() {
-    if (instructions_.empty()) return false;
-    const schedule::Instruction i = instructions_.front();
-    instructions_.pop_front();
-    if (i.op == schedule::Instruction::Op::kernel && program_.failed.count(i.task) != 0)
-        scheduler_->task_failed(i.task, std::make_exception_ptr(std::runtime_error("as recorded")));
-    scheduler_->advance(i.lane, i.position);
-    scheduler_->dispatch();
-    return true;
-}
-
-bool SchedulePlayer::run_oldest() {
-    if (functions_.empty()) return false;
-    graph::Task& t = *functions_.front();
-    functions_.pop_front();
+void Player::returned(graph::Task& t) {
     std::exception_ptr thrown;
     if (program_.failed.count(t.number) != 0) thrown = std::make_exception_ptr(std::runtime_error("as recorded"));
-    if (t.kind == graph::TaskKind::host || t.kind == graph::TaskKind::transfer) {
-        scheduler_->host_done(t, thrown);
-    } else {
-        const graph::LaneId lane = scheduler_->lane(t.memory.device(), graph::LaneRole::launcher, 0);
-        scheduler_->launched(t, lane, ++launched_[lane], thrown);
-    }
-    scheduler_->dispatch();
-    return true;
+    if (t.kind == graph::TaskKind::host || t.kind == graph::TaskKind::transfer) return scheduler_->host_done(t, thrown);
+    const graph::LaneId lane = scheduler_->lane(t.memory.device(), graph::LaneRole::launcher, 0);
+    scheduler_->launched(t, lane, ++launched_[lane], thrown);
 }
 
-void SchedulePlayer::instruct(std::uint32_t, const schedule::Instruction& instruction) {
-    instructions_.push_back(instruction);  // what it points to is not looked at
-}
-
-void SchedulePlayer::launch(std::uint32_t, graph::Task& task) { functions_.push_back(&task); }
-
-void SchedulePlayer::settled(graph::Task& task) noexcept {
+void Player::settled(graph::Task& task) noexcept {
     if (task.failure != nullptr) failures_[task.number] = task.failure;
     table_.remove(task.number);
 }
 
-std::shared_ptr<graph::Failure> SchedulePlayer::make_failure(graph::Task& task, std::exception_ptr thrown,
-                                                             const std::shared_ptr<graph::RootFailure>& root) {
+std::shared_ptr<graph::Failure> Player::make_failure(graph::Task& task, std::exception_ptr thrown,
+                                                     const std::shared_ptr<graph::RootFailure>& root) {
     auto failure = std::make_shared<graph::Failure>();
     failure->root = root;
     if (root == nullptr) {
@@ -234,19 +210,19 @@ std::shared_ptr<graph::Failure> SchedulePlayer::make_failure(graph::Task& task, 
     return failure;
 }
 
-std::shared_ptr<graph::Failure> SchedulePlayer::find_failure(graph::TaskNumber number) {
+std::shared_ptr<graph::Failure> Player::find_failure(graph::TaskNumber number) {
     const auto at = failures_.find(number);
     return at == failures_.end() ? nullptr : at->second;
 }
 
-void SchedulePlayer::out_of_memory(graph::Task& task) {
+void Player::out_of_memory(graph::Task& task) {
     task.thrown = std::make_exception_ptr(std::runtime_error("out of memory"));
 }
 
-void SchedulePlayer::note(const trace::Event& event, const graph::FenceSet* fences) noexcept {
+void Player::note(const trace::Event& event, const graph::FenceSet* fences) noexcept {
     const std::vector<trace::Fence> list =
         fences == nullptr ? std::vector<trace::Fence>() : std::vector<trace::Fence>(fences->begin(), fences->end());
-    consumer_.note(event, list.data(), list.size(), 0, 0);
+    consumer_->note(event, list.data(), list.size(), 0, 0);
 }
 
-}  // namespace kmm::testing
+}  // namespace kmm::simulate

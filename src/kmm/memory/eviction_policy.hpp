@@ -1,0 +1,62 @@
+// Which replica leaves a memory first.
+//
+// Owns: the ranks. Must not know: chunks, replicas, how the search goes through them (victim_order.hpp). Pure; any
+// thread.
+//
+// Ours: what nobody needs, the cheapest to lose first, then by farthest next use (Belady 1966); of equals the least
+// recently used. Others are for the simulator, to compare with.
+#pragma once
+
+#include <cstdint>
+
+namespace kmm::memory {
+
+enum class EvictionPolicy : std::uint8_t {
+    farthest_next_use,  ///< ours
+    least_recently_used,
+    clean_first,  ///< then least recently used
+};
+
+/// What is known of the future of a replica's content.
+struct Prospect {
+    enum class Need : std::uint8_t {
+        none,      ///< stale, empty, or replaced before anybody reads it
+        no_task,   ///< no task has been submitted that uses it
+        in_parts,  ///< tasks read small parts of it before it is replaced
+        whole,
+    };
+    Need need = Need::none;
+    bool clean = false;          ///< another copy is valid
+    std::uint64_t next_use = 0;  ///< the number of the first task that needs it; only with `whole`
+};
+
+namespace eviction {
+
+// Lower leaves first.
+inline constexpr std::uint64_t rank_useless = 0;
+inline constexpr std::uint64_t rank_clean = 1;  ///< nobody will use it
+inline constexpr std::uint64_t rank_parts = 2;  ///< the parts are saved, unless it is clean
+inline constexpr std::uint64_t rank_dirty = 3;  ///< nobody will use it, but it must be saved
+inline constexpr std::uint64_t rank_used = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t last_task = (std::uint64_t{1} << 50) - 1;
+
+/// With equal ranks the least recently used leaves first.
+constexpr std::uint64_t rank_of(EvictionPolicy policy, const Prospect& prospect) noexcept {
+    switch (prospect.need) {
+    case Prospect::Need::none: return rank_useless;
+    case Prospect::Need::no_task: return prospect.clean ? rank_clean : rank_dirty;
+    case Prospect::Need::in_parts: return rank_parts;
+    case Prospect::Need::whole: break;
+    }
+    const std::uint64_t dirty = prospect.clean ? 0 : 1;
+    switch (policy) {
+    case EvictionPolicy::farthest_next_use: return rank_used + (last_task - prospect.next_use) * 2 + dirty;
+    case EvictionPolicy::clean_first: return rank_used + dirty;
+    case EvictionPolicy::least_recently_used: break;
+    }
+    return rank_used;
+}
+
+}  // namespace eviction
+
+}  // namespace kmm::memory

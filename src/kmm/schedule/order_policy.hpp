@@ -1,0 +1,71 @@
+// Which of the tasks that are ready in one memory, and miss some of it, is issued next.
+//
+// Owns: the order among what it is told of tasks. Must not know: tasks, memories, lanes. Pure; any thread.
+//
+// Ours is greedy with a short look ahead: of the first few the one with the fewest bytes over links for each task that
+// becomes possible. So what is in memory is used as far as it goes before it leaves: depth first along chains, and in a
+// wave over a grid whose tasks read their neighbours. Of equals those come first that others wait for, then the order
+// of submission, because victims are chosen by next use in that order (Belady 1966).
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+namespace kmm::schedule {
+
+/// What is known of a ready task.
+struct ReadyTask {
+    std::size_t missing_bytes = 0;  ///< to fetch or to find room for
+    std::size_t moved_bytes = 0;    ///< over links, for its sake, until what it has written is saved
+    std::uint64_t ready_at = 0;     ///< how many had become ready before
+    bool enables = false;           ///< some task in the same memory waits for this one alone
+    std::uint64_t place = 0;        ///< in the order of submission
+    std::uint64_t number = 0;       ///< tells tasks of one place apart
+};
+
+/// The least comes first.
+struct OrderKey {
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    std::uint64_t place = 0;
+    std::uint64_t number = 0;
+    friend auto operator<=>(const OrderKey&, const OrderKey&) = default;
+};
+
+enum class OrderPolicy : std::uint8_t {
+    fewest_bytes_a_task,  ///< ours
+    fewest_bytes,         ///< fewest missing, then as submitted
+    as_submitted,         ///< the first whose predecessors are issued, whatever it misses
+};
+
+/// Whether a task that misses nothing is issued at once, in the order in which such tasks became ready.
+constexpr bool takes_what_is_there(OrderPolicy policy) noexcept { return policy != OrderPolicy::as_submitted; }
+
+constexpr OrderKey key_of(OrderPolicy policy, const ReadyTask& task) noexcept {
+    switch (policy) {
+    case OrderPolicy::fewest_bytes_a_task:
+        // What moves nothing and only needs room is taken as what misses nothing.
+        if (task.moved_bytes == 0) return {0, task.ready_at, task.place, task.number};
+        return {task.moved_bytes, task.enables ? 0u : 1u, task.place, task.number};
+    case OrderPolicy::fewest_bytes: return {task.missing_bytes, 0, task.place, task.number};
+    case OrderPolicy::as_submitted: break;
+    }
+    return {0, 0, task.place, task.number};
+}
+
+/// So many of the first are compared by what becomes possible with them.
+inline constexpr std::size_t num_candidates = 16;
+
+/// Whether a choice that moves so many bytes is worth looking ahead for: it takes a few microseconds.
+constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes) noexcept {
+    constexpr std::size_t worth_bytes = 1 << 20;  // 20 us of a link
+    return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= worth_bytes;
+}
+
+/// The most is best.
+constexpr double tasks_for_bytes(std::size_t num_tasks, std::size_t bytes) noexcept {
+    return static_cast<double>(num_tasks) / static_cast<double>(bytes);
+}
+
+}  // namespace kmm::schedule

@@ -1,0 +1,109 @@
+// Which ready task comes next, and how many become possible with one.
+#include "stage.hpp"
+
+#include "kmm/schedule/lookahead.hpp"
+#include "kmm/schedule/order_policy.hpp"
+
+namespace {
+
+using namespace kmm::schedule_test;
+using kmm::schedule::key_of;
+using kmm::schedule::Lookahead;
+using kmm::schedule::OrderPolicy;
+using kmm::schedule::ReadyTask;
+
+constexpr OrderPolicy ours = OrderPolicy::fewest_bytes_a_task;
+
+TEST(OrderPolicy, takes_what_moves_nothing_in_the_order_in_which_it_became_ready) {
+    const ReadyTask late{.missing_bytes = 1, .ready_at = 9, .place = 1};
+    const ReadyTask early{.missing_bytes = 100, .ready_at = 8, .place = 2};
+    const ReadyTask moves{.missing_bytes = 1, .moved_bytes = 1, .ready_at = 1};
+    EXPECT_LT(key_of(ours, early), key_of(ours, late));
+    EXPECT_LT(key_of(ours, late), key_of(ours, moves));
+}
+
+TEST(OrderPolicy, takes_what_moves_least_then_what_others_wait_for_then_what_was_submitted_first) {
+    const ReadyTask cheap{.moved_bytes = 10, .place = 9};
+    const ReadyTask enables{.moved_bytes = 20, .enables = true, .place = 8};
+    const ReadyTask older{.moved_bytes = 20, .place = 6};
+    const ReadyTask younger{.moved_bytes = 20, .place = 7};
+    EXPECT_LT(key_of(ours, cheap), key_of(ours, enables));
+    EXPECT_LT(key_of(ours, enables), key_of(ours, older));
+    EXPECT_LT(key_of(ours, older), key_of(ours, younger));
+    EXPECT_LT(key_of(OrderPolicy::as_submitted, older), key_of(OrderPolicy::as_submitted, cheap));
+    EXPECT_FALSE(kmm::schedule::takes_what_is_there(OrderPolicy::as_submitted));
+}
+
+class LookaheadTest : public ::testing::Test {
+  protected:
+    /// No memory comes before `finish`, so that nothing is issued.
+    LookaheadTest() : stage_({64 * unit, 64 * unit}) {}
+    std::size_t enabled(const Task& t) {
+        std::uint64_t steps = 0;
+        const std::size_t count = lookahead_.count_enabled(t, &steps);
+        EXPECT_LE(steps, 2 * Lookahead::most_steps);
+        return count;
+    }
+    Stage stage_;
+    Lookahead lookahead_;
+};
+
+TEST_F(LookaheadTest, counts_a_chain_on_chunks_that_come_with_its_first_task) {
+    Array& x = stage_.make_array(2);
+    Task& first = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0], true, true}, {&x.chunks[1], true, true}});
+    Task& second = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0], true}}, {first.number});
+    stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[1]}}, {second.number});
+    EXPECT_TRUE(Lookahead::enables(first));
+    EXPECT_EQ(enabled(first), 2u);
+    EXPECT_EQ(enabled(second), 1u) << "what nobody has written need not be fetched";
+}
+
+TEST_F(LookaheadTest, counts_nobody_who_needs_what_is_not_there_or_waits_for_others) {
+    Array& x = stage_.make_array(3);
+    Task& fill = stage_.submit(TaskKind::host, host, {{&x.chunks[0], true, true}, {&x.chunks[1], true, true}});
+    stage_.finish();
+    ASSERT_EQ(fill.state.load(), kmm::graph::TaskState::settled);
+    Task& first = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0]}, {&x.chunks[2], true, true}});
+    Task& other = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0]}});
+    stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[1]}, {&x.chunks[2]}}, {first.number});
+    EXPECT_EQ(enabled(first), 0u) << "chunk 1 is on the host";
+    stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[2]}}, {first.number, other.number});
+    EXPECT_EQ(enabled(first), 0u) << "it waits for two";
+    EXPECT_FALSE(Lookahead::enables(other));
+    stage_.submit(TaskKind::host, host, {{&x.chunks[2]}}, {first.number});
+    EXPECT_EQ(enabled(first), 0u) << "another memory";
+    stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[2]}}, {first.number});
+    EXPECT_EQ(enabled(first), 1u);
+    stage_.finish();
+}
+
+TEST_F(LookaheadTest, looks_at_no_more_with_twice_as_many_successors) {
+    Array& x = stage_.make_array(1);
+    Task& first = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0], true, true}});
+    Task& second = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0], true}}, {first.number});
+    for (int i = 0; i < 4000; i++)
+        stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0]}}, {first.number, second.number});
+    EXPECT_EQ(enabled(first), Lookahead::most_enabled);
+}
+
+TEST(Scheduler, serves_a_task_that_later_ones_pass_over_before_the_memory_has_turned_over_many_times) {
+    Stage stage({256 * unit, 4 * unit});
+    Array& x = stage.make_array(64);
+    for (Chunk& c : x.chunks) stage.submit(TaskKind::host, host, {{&c, true, true}});
+    stage.finish();
+    Task& dear = stage.submit(TaskKind::kernel, gpu, {{&x.chunks[0]}, {&x.chunks[1]}, {&x.chunks[2]}});
+    std::size_t later = 0;
+    const auto is_settled = [](const Task& t) { return t.state.load() == kmm::graph::TaskState::settled; };
+    // Somebody submits work for one chunk as soon as there is room for it.
+    for (; later < 60 && !is_settled(dear); later++) {
+        stage.submit(TaskKind::kernel, gpu, {{&x.chunks[3 + later % 60]}});
+        stage.submit(TaskKind::kernel, gpu, {{&x.chunks[3 + (later + 1) % 60]}});
+        stage.dispatch();
+        stage.complete_one();
+    }
+    EXPECT_TRUE(is_settled(dear));
+    EXPECT_LT(later, 40u);
+    stage.finish();
+}
+
+}  // namespace

@@ -1,0 +1,278 @@
+#include "simulate/generators.hpp"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "kmm/graph/box.hpp"
+
+namespace kmm::simulate {
+
+namespace {
+
+using detail::AccessKind;
+using detail::Box;
+
+/// Writes tasks down with what they come after: for each chunk whoever wrote it last, and who has read it since.
+class Builder {
+  public:
+    explicit Builder(trace::Machine machine) { program_.machine = std::move(machine); }
+
+    /// Chunks are cut along the first axis. Returns the array's number.
+    trace::Number array(const std::string& name, std::size_t element_bytes, const std::vector<std::int64_t>& extents,
+                        std::size_t chunks) {
+        trace::Array& a = new_array(name, element_bytes, extents.size());
+        for (std::size_t i = 0; i < extents.size(); ++i) a.box.end[i] = extents[i];
+        const std::int64_t count = static_cast<std::int64_t>(chunks);
+        for (std::int64_t c = 0; c < count; ++c) {
+            Box box = a.box;
+            box.begin[0] = extents[0] * c / count;
+            box.end[0] = extents[0] * (c + 1) / count;
+            a.chunks.push_back(box);
+        }
+        return a.number;
+    }
+    /// Of one axis, with chunks of so many bytes.
+    trace::Number bytes(const std::string& name, std::size_t chunks, std::size_t chunk_bytes) {
+        return array(name, 1, {static_cast<std::int64_t>(chunks * chunk_bytes)}, chunks);
+    }
+    /// Gives every chunk of every array content, on the host.
+    void fill() {
+        const std::size_t num_arrays = program_.arrays.size();
+        for (std::size_t a = 0; a < num_arrays; ++a)
+            for (std::uint32_t c = 0; c < program_.arrays[a].chunks.size(); ++c) {
+                begin(trace::TaskKind::host, "fill", {});
+                use(a + 1, c, AccessKind::overwrite);
+                end();
+            }
+    }
+
+    void begin(trace::TaskKind kind, const std::string& name, trace::Memory memory) {
+        task_ = {};
+        task_.number = program_.tasks.size() + 1;
+        task_.kind = kind;
+        task_.name = name;
+        task_.memory = memory;
+        task_.num_chunks = 1;
+        task_.grid[0] = 1024;
+        task_.grid[1] = task_.grid[2] = 1;
+        task_.block[0] = 256;
+        task_.block[1] = task_.block[2] = 1;
+    }
+    void kernel(const std::string& name) { begin(trace::TaskKind::kernel, name, trace::Memory::of_device(0)); }
+    void use(trace::Number array, std::uint32_t chunk, AccessKind kind) {
+        const trace::Array& a = program_.arrays[array - 1];
+        trace::Use& u = new_use(array, chunk, kind, a.chunks[chunk]);
+        u.needs_content = kind != AccessKind::overwrite;
+        u.writes_chunk = kind != AccessKind::read;
+        u.replaces_chunk = kind == AccessKind::overwrite;
+        depend(array, chunk, u.writes_chunk);
+    }
+    /// Chunks of a region of an array that is only read, as a temporary or where they are.
+    void use_across(trace::Number array, const Box& region) {
+        trace::Array& temporary = new_array("", program_.arrays[array - 1].element_bytes, 0);
+        const trace::Array& a = program_.arrays[array - 1];
+        temporary.rank = a.rank;
+        temporary.box = region;
+        temporary.chunks = {region};
+        trace::Use& whole = new_use(temporary.number, 0, AccessKind::read, region);
+        whole.needs_content = whole.gathers = true;
+        across_.emplace_back(array, temporary.number);
+    }
+    void end() {
+        for (const auto& [array, number] : across_) {
+            const trace::Array& a = program_.arrays[array - 1];
+            trace::Array& temporary = program_.arrays[number - 1];
+            for (std::uint32_t c = 0; c < a.chunks.size(); ++c) {
+                const Box part = graph::intersection(a.chunks[c], temporary.box);
+                if (part.begin[0] >= part.end[0]) continue;
+                trace::Use& piece = new_use(array, c, AccessKind::read, part);
+                piece.needs_content = piece.is_piece = true;
+                ++temporary.num_pieces;
+                depend(array, c, false);
+            }
+        }
+        across_.clear();
+        for (const auto& [number, data] : predecessors_) task_.predecessors.push_back({number, data});
+        predecessors_.clear();
+        program_.tasks.push_back(std::move(task_));
+    }
+    Program take() { return std::move(program_); }
+
+  private:
+    struct History {
+        trace::Number writer = 0;
+        std::vector<trace::Number> readers;
+    };
+
+    trace::Array& new_array(const std::string& name, std::size_t element_bytes, std::size_t rank) {
+        trace::Array& a = program_.arrays.emplace_back();
+        a.number = program_.arrays.size();
+        a.name = name;
+        a.is_named = !name.empty();
+        a.rank = static_cast<std::uint32_t>(rank);
+        a.element_bytes = element_bytes;
+        return a;
+    }
+    trace::Use& new_use(trace::Number array, std::uint32_t chunk, AccessKind kind, const Box& region) {
+        trace::Use& u = task_.uses.emplace_back();
+        u.array = array;
+        u.chunk = chunk;
+        u.kind = kind;
+        u.rank = program_.arrays[array - 1].rank;
+        u.region = region;
+        u.first_of_chunk = true;
+        return u;
+    }
+    void depend(trace::Number array, std::uint32_t chunk, bool writes) {
+        History& h = histories_[{array, chunk}];
+        if (h.writer != 0) predecessors_[h.writer] |= true;
+        if (!writes) {
+            h.readers.push_back(task_.number);
+            return;
+        }
+        for (const trace::Number reader : h.readers) predecessors_[reader] |= false;
+        h.readers.clear();
+        h.writer = task_.number;
+    }
+
+    Program program_;
+    trace::Task task_;
+    std::map<trace::Number, bool> predecessors_;
+    std::vector<std::pair<trace::Number, trace::Number>> across_;  ///< array, temporary
+    std::map<std::pair<trace::Number, std::uint32_t>, History> histories_;
+};
+
+}  // namespace
+
+trace::Machine machine_with(std::size_t device_bytes, std::size_t host_bytes, std::uint32_t num_devices) {
+    constexpr std::uint32_t compute_lanes = 8;
+    trace::Machine machine;
+    machine.driver = "none";
+    machine.memories.resize_for_devices(num_devices);
+    machine.limits_bytes.resize_for_devices(num_devices);
+    for (const trace::Memory m : machine.limits_bytes.memories()) {
+        machine.memories[m] = m.is_host() ? "host" : "g" + std::to_string(m.device());
+        machine.limits_bytes[m] = m.is_host() ? host_bytes : device_bytes;
+    }
+    for (std::uint32_t d = 0; d < num_devices; ++d) {
+        for (std::uint32_t i = 0; i < compute_lanes; ++i) machine.lanes.push_back({d, graph::LaneRole::compute, i});
+        machine.lanes.push_back({d, graph::LaneRole::up, 0});
+        machine.lanes.push_back({d, graph::LaneRole::down, 0});
+        machine.lanes.push_back({d, graph::LaneRole::peer, 0});
+        for (std::uint32_t i = 0; i < 2; ++i) machine.lanes.push_back({d, graph::LaneRole::launcher, i});
+    }
+    return machine;
+}
+
+Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std::size_t chunk_bytes) {
+    Builder b(std::move(machine));
+    const trace::Number x = b.bytes("x", chunks, chunk_bytes);
+    const trace::Number y = b.bytes("y", chunks, chunk_bytes);
+    b.fill();
+    for (std::size_t p = 0; p < passes; ++p)
+        for (std::uint32_t c = 0; c < chunks; ++c) {
+            b.kernel("axpy");
+            b.use(x, c, AccessKind::read);
+            b.use(y, c, AccessKind::write);
+            b.end();
+        }
+    return b.take();
+}
+
+Program product(trace::Machine machine, std::size_t size, std::size_t tile_bytes) {
+    Builder builder(std::move(machine));
+    const trace::Number a = builder.bytes("A", size * size, tile_bytes);
+    const trace::Number b = builder.bytes("B", size * size, tile_bytes);
+    const trace::Number c = builder.bytes("C", size * size, tile_bytes);
+    builder.fill();
+    const auto tile = [size](std::size_t row, std::size_t column) {
+        return static_cast<std::uint32_t>(row * size + column);
+    };
+    for (std::size_t k = 0; k < size; ++k)
+        for (std::size_t i = 0; i < size; ++i)
+            for (std::size_t j = 0; j < size; ++j) {
+                builder.kernel("multiply");
+                builder.use(a, tile(i, k), AccessKind::read);
+                builder.use(b, tile(k, j), AccessKind::read);
+                builder.use(c, tile(i, j), AccessKind::write);
+                builder.end();
+            }
+    return builder.take();
+}
+
+Program cholesky(trace::Machine machine, std::size_t size, std::size_t tile_bytes) {
+    Builder builder(std::move(machine));
+    const trace::Number a = builder.bytes("A", size * (size + 1) / 2, tile_bytes);
+    builder.fill();
+    const auto tile = [](std::size_t row, std::size_t column) {
+        return static_cast<std::uint32_t>(row * (row + 1) / 2 + column);
+    };
+    for (std::size_t k = 0; k < size; ++k) {
+        builder.kernel("potrf");
+        builder.use(a, tile(k, k), AccessKind::write);
+        builder.end();
+        for (std::size_t i = k + 1; i < size; ++i) {
+            builder.kernel("trsm");
+            builder.use(a, tile(k, k), AccessKind::read);
+            builder.use(a, tile(i, k), AccessKind::write);
+            builder.end();
+        }
+        for (std::size_t i = k + 1; i < size; ++i)
+            for (std::size_t j = k + 1; j <= i; ++j) {
+                builder.kernel(i == j ? "syrk" : "gemm");
+                builder.use(a, tile(i, k), AccessKind::read);
+                if (i != j) builder.use(a, tile(j, k), AccessKind::read);
+                builder.use(a, tile(i, j), AccessKind::write);
+                builder.end();
+            }
+    }
+    return builder.take();
+}
+
+Program stencil(trace::Machine machine, const std::vector<std::int64_t>& extents, std::size_t chunks, std::int64_t halo,
+                std::size_t steps) {
+    Builder b(std::move(machine));
+    const trace::Number arrays[] = {b.array("a", sizeof(float), extents, chunks),
+                                    b.array("b", sizeof(float), extents, chunks)};
+    b.fill();
+    const std::int64_t count = static_cast<std::int64_t>(chunks);
+    for (std::size_t s = 0; s < steps; ++s)
+        for (std::int64_t c = 0; c < count; ++c) {
+            Box region;
+            for (std::size_t i = 0; i < extents.size(); ++i) region.end[i] = extents[i];
+            region.begin[0] = std::max<std::int64_t>(0, extents[0] * c / count - halo);
+            region.end[0] = std::min(extents[0], extents[0] * (c + 1) / count + halo);
+            b.kernel("step");
+            if (chunks > 1) b.use_across(arrays[s % 2], region);
+            b.use(arrays[(s + 1) % 2], static_cast<std::uint32_t>(c), AccessKind::overwrite);
+            if (chunks == 1) b.use(arrays[s % 2], 0, AccessKind::read);
+            b.end();
+        }
+    return b.take();
+}
+
+Program random_tasks(trace::Machine machine, std::size_t chunks, std::size_t tasks, std::size_t chunk_bytes,
+                     std::uint64_t seed) {
+    Builder b(std::move(machine));
+    const trace::Number x = b.bytes("x", chunks, chunk_bytes);
+    b.fill();
+    std::mt19937_64 random(seed);
+    for (std::size_t t = 0; t < tasks; ++t) {
+        b.kernel("task");
+        std::vector<std::uint32_t> used = {static_cast<std::uint32_t>(random() % chunks)};
+        b.use(x, used.front(), AccessKind::write);
+        for (std::uint64_t reads = random() % 4; reads > 0; --reads) {
+            const auto chunk = static_cast<std::uint32_t>(random() % chunks);
+            if (std::find(used.begin(), used.end(), chunk) != used.end()) continue;
+            used.push_back(chunk);
+            b.use(x, chunk, AccessKind::read);
+        }
+        b.end();
+    }
+    return b.take();
+}
+
+}  // namespace kmm::simulate

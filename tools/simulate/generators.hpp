@@ -1,0 +1,36 @@
+// Programs that are made, not recorded: for questions about order and memory at any size.
+//
+// Owns: nothing. What is made is what a runtime with one device would record: first one host function for each chunk,
+// which gives it content, then the kernels. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "simulate/program.hpp"
+
+namespace kmm::simulate {
+
+/// A host, and a device with room for so many bytes.
+trace::Machine machine_with(std::size_t device_bytes, std::size_t host_bytes, std::uint32_t num_devices = 1);
+
+/// `y = a x + y` on arrays of so many chunks, so often.
+Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std::size_t chunk_bytes);
+
+/// C += A B, three arrays of `size` times `size` tiles, one task for each product of two tiles: for each k, all of C.
+Program product(trace::Machine machine, std::size_t size, std::size_t tile_bytes);
+
+/// The lower half of a matrix of `size` times `size` tiles: potrf, trsm, syrk and gemm of tiles, column by column, each
+/// column's updates as soon as they can be (right-looking).
+Program cholesky(trace::Machine machine, std::size_t size, std::size_t tile_bytes);
+
+/// Two arrays of `extents` floats cut along the slowest axis into `chunks`; each step reads a chunk and `halo` planes
+/// beside it of one array and replaces the chunk of the other.
+Program stencil(trace::Machine machine, const std::vector<std::int64_t>& extents, std::size_t chunks, std::int64_t halo,
+                std::size_t steps);
+
+/// Tasks that read up to three chunks of some arrays and write one.
+Program random_tasks(trace::Machine machine, std::size_t chunks, std::size_t tasks, std::size_t chunk_bytes,
+                     std::uint64_t seed);
+
+}  // namespace kmm::simulate

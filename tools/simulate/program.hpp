@@ -1,0 +1,31 @@
+// What a program submitted, as plain values: what the simulator plays.
+//
+// Owns: arrays, tasks, the machine. Made by `trace::read_record` or by a generator (generators.hpp). Must not know: who
+// plays it. One thread.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kmm/trace/collector.hpp"
+
+namespace kmm::simulate {
+
+class Program final : public trace::Consumer {
+  public:
+    void bound(const trace::Array& array, std::int64_t) noexcept override { arrays.push_back(array); }
+    void named(trace::Number array, const std::string& name, std::int64_t) noexcept override;
+    void submitted(const trace::Task& task, std::int64_t) noexcept override { tasks.push_back(task); }
+    void note(const trace::Event& event, const trace::Fence*, std::size_t, std::int64_t,
+              std::uint32_t) noexcept override;
+    void finish(std::uint64_t) noexcept override {}
+
+    trace::Machine machine;
+    std::vector<trace::Array> arrays;
+    std::vector<trace::Task> tasks;
+    std::set<trace::Number> failed;  ///< tasks that failed by themselves
+};
+
+}  // namespace kmm::simulate
