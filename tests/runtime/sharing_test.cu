@@ -36,6 +36,7 @@ const std::size_t unit = static_cast<std::size_t>(repeat(1 << 20, 1 << 18));
 #endif
 const std::size_t room = 64 * unit;                                     // on the device, for everybody
 const auto n = static_cast<std::int64_t>(unit / sizeof(std::int64_t));  // of a chunk
+const auto num_blocks = static_cast<unsigned>(n / 4);
 
 __global__ void add_to(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<std::int64_t> x, std::int64_t add) {
     for (std::int64_t i = range.begin + std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < range.end;
@@ -78,13 +79,13 @@ class Sharing : public ::testing::Test {
     /// `chunks` of one unit each on the device, counting up from `first`.
     static Array<std::int64_t> counting_array(const RuntimeHandle& rt, std::int64_t chunks, std::int64_t first) {
         Array<std::int64_t> a = rt.array<std::int64_t>(Dim<1>(chunks * n), Dim<1>(n));
-        rt.parallel_submit(on_device_0(chunks), GPUKernel(count_from, dim3(64), dim3(n / 4)), _x, overwrite(a[_x]),
+        rt.parallel_submit(on_device_0(chunks), GPUKernel(count_from, dim3(64), dim3(num_blocks)), _x, overwrite(a[_x]),
                            first);
         return a;
     }
     /// All of an array of one chunk by one task.
     static EventId count_at_once(const RuntimeHandle& rt, Array<std::int64_t>& a, std::int64_t first) {
-        return rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(n / 4)),
+        return rt.submit(device(0), GPUKernel(count_from, dim3(64), dim3(num_blocks)),
                          kmm::Range<std::int64_t>(0, a.size(0)), overwrite(a), first);
     }
     static kmm::Domain on_device_0(std::int64_t chunks) {
@@ -93,7 +94,8 @@ class Sharing : public ::testing::Test {
         return domain;
     }
     static void add_everywhere(const RuntimeHandle& rt, Array<std::int64_t>& a, std::int64_t add) {
-        rt.parallel_submit(on_device_0(a.size(0) / n), GPUKernel(add_to, dim3(64), dim3(n / 4)), _x, write(a[_x]), add);
+        rt.parallel_submit(on_device_0(a.size(0) / n), GPUKernel(add_to, dim3(64), dim3(num_blocks)), _x, write(a[_x]),
+                           add);
     }
     static bool counts_from(const Array<std::int64_t>& a, std::int64_t first) {
         const std::vector<std::int64_t> values = a.copy_to_vector();
@@ -485,10 +487,10 @@ class AtTheLimit {
         Array<std::int64_t> a = rt.array<std::int64_t>(Dim<1>(chunks * n), Dim<1>(n));
         kmm::Domain domain;
         for (std::int64_t c = 0; c < chunks; c++) domain.chunks.push_back(chunk_of(device(0), c * n, n));
-        rt.parallel_submit(domain, GPUKernel(count_from, dim3(64), dim3(n / 4)), _x, overwrite(a[_x]), first);
+        rt.parallel_submit(domain, GPUKernel(count_from, dim3(64), dim3(num_blocks)), _x, overwrite(a[_x]), first);
         while (!over()) {
             for (int pass = 0; pass < 3; pass++, first++)
-                rt.parallel_submit(domain, GPUKernel(add_to, dim3(64), dim3(n / 4)), _x, write(a[_x]), 1);
+                rt.parallel_submit(domain, GPUKernel(add_to, dim3(64), dim3(num_blocks)), _x, write(a[_x]), 1);
             const std::vector<std::int64_t> values = a.copy_to_vector();
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < values.size(); i++)
@@ -559,8 +561,8 @@ TEST_F(Sharing, two_runtimes_that_each_need_most_of_the_device_take_turns) {
     count_at_once(two, b, 2);
     const int turns = repeat(4, 2);
     for (int i = 0; i < turns; i++) {
-        one.submit(device(0), GPUKernel(add_to, dim3(64), dim3(n / 4)), all, write(a), 1);
-        two.submit(device(0), GPUKernel(add_to, dim3(64), dim3(n / 4)), all, write(b), 1);
+        one.submit(device(0), GPUKernel(add_to, dim3(64), dim3(num_blocks)), all, write(a), 1);
+        two.submit(device(0), GPUKernel(add_to, dim3(64), dim3(num_blocks)), all, write(b), 1);
     }
     EXPECT_TRUE(counts_from(a, 1 + turns));
     EXPECT_TRUE(counts_from(b, 2 + turns));
