@@ -5,19 +5,29 @@
 #include <initializer_list>
 
 #include "kmm_info.hpp"
+#if KMM_HAS_RUNTIME
+#include "kmm_simulate.hpp"
+#endif
 #include "kmm_trace.hpp"
 
 namespace {
 
-constexpr const char* usage = "usage: kmm COMMAND\n"
-                              "  info       devices, drivers and why one was refused, limits, links, versions\n"
-                              "  trace      what a runtime did, from the file of KMM_TRACE: check FILE, view FILE\n"
-                              "  help       this text\n"
-                              "  --version  the version alone\n";
+constexpr const char* usage =
+    "usage: kmm COMMAND\n"
+    "  info       devices, drivers and why one was refused, limits, links, versions\n"
+    "  trace      what a runtime did, from the file of KMM_TRACE: check FILE, view FILE\n"
+#if KMM_HAS_RUNTIME
+    "  simulate   what a program moves, and how long it takes, on devices that are not there\n"
+#endif
+    "  help       this text\n"
+    "  --version  the version alone\n";
 
 int run(int argc, char** argv) {
     const char* command = argc > 1 ? argv[1] : "help";
     if (std::strcmp(command, "trace") == 0) return kmm::tools::trace(argc - 2, argv + 2);
+#if KMM_HAS_RUNTIME
+    if (std::strcmp(command, "simulate") == 0) return kmm::tools::simulate(argc - 2, argv + 2);
+#endif
     if (argc > 2) {
         std::fprintf(stderr, "kmm: '%s' takes no argument, but got '%s'\n%s", command, argv[2], usage);
         return 2;

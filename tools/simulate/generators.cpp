@@ -254,6 +254,28 @@ Program stencil(trace::Machine machine, const std::vector<std::int64_t>& extents
     return b.take();
 }
 
+Program map_reduce(trace::Machine machine, std::size_t chunks, std::size_t chunk_bytes) {
+    constexpr std::size_t few = 4096;
+    Builder b(std::move(machine));
+    const trace::Number coefficients = b.bytes("coefficients", 1, few);
+    b.fill();
+    const trace::Number x = b.bytes("x", chunks, chunk_bytes);
+    const trace::Number sums = b.bytes("sums", chunks, few);
+    for (std::uint32_t c = 0; c < chunks; ++c) {
+        b.kernel("map");
+        b.use(x, c, AccessKind::overwrite);
+        b.end();
+    }
+    for (std::uint32_t c = 0; c < chunks; ++c) {
+        b.kernel("reduce");
+        b.use(coefficients, 0, AccessKind::read);
+        b.use(x, c, AccessKind::read);
+        b.use(sums, c, AccessKind::overwrite);
+        b.end();
+    }
+    return b.take();
+}
+
 Program random_tasks(trace::Machine machine, std::size_t chunks, std::size_t tasks, std::size_t chunk_bytes,
                      std::uint64_t seed) {
     Builder b(std::move(machine));

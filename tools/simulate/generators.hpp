@@ -29,6 +29,10 @@ Program cholesky(trace::Machine machine, std::size_t size, std::size_t tile_byte
 Program stencil(trace::Machine machine, const std::vector<std::int64_t>& extents, std::size_t chunks, std::int64_t halo,
                 std::size_t steps);
 
+/// Each chunk of an array is made by one task and read by another, which leaves a few bytes and reads a few of the
+/// host's; all of the former are submitted first.
+Program map_reduce(trace::Machine machine, std::size_t chunks, std::size_t chunk_bytes);
+
 /// Tasks that read up to three chunks of some arrays and write one.
 Program random_tasks(trace::Machine machine, std::size_t chunks, std::size_t tasks, std::size_t chunk_bytes,
                      std::uint64_t seed);

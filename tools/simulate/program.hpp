@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kmm/trace/collector.hpp"
@@ -25,7 +27,11 @@ class Program final : public trace::Consumer {
     trace::Machine machine;
     std::vector<trace::Array> arrays;
     std::vector<trace::Task> tasks;
-    std::set<trace::Number> failed;  ///< tasks that failed by themselves
+    std::set<trace::Number> failed;                   ///< tasks that failed by themselves
+    std::map<trace::Number, std::int64_t> kernel_ns;  ///< how long kernels took, where that was recorded
+
+  private:
+    std::map<std::pair<graph::LaneId, graph::Position>, trace::Number> launched_;
 };
 
 }  // namespace kmm::simulate

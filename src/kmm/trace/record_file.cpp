@@ -212,6 +212,13 @@ void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fen
             file_ << ' ' << e.task;
         });
         break;
+    case What::ran:
+        line([&] {
+            file_ << "ran ";
+            place({e.lane, e.position});
+            file_ << " ns=" << static_cast<std::uint64_t>(std::max<std::int64_t>(0, e.end_ns - e.begin_ns));
+        });
+        break;
     case What::evict:
         line([&] {
             file_ << "evict ";

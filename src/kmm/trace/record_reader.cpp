@@ -318,6 +318,11 @@ void Reader::event(Line& line, What what) {
         e.task = line.number<Number>();
         fences = after(line);
         break;
+    case What::ran:
+        lane();
+        line.expect("ns=");
+        e.end_ns = line.number<std::int64_t>();
+        break;
     case What::start:
         e.task = task_number(line);
         fences = after(line);
@@ -396,7 +401,8 @@ void Reader::body(std::istream& in, bool* complete) {
     static constexpr std::pair<std::string_view, What> events[] = {
         {"copy ", What::copy},       {"move ", What::move},         {"launch ", What::launch},
         {"start ", What::start},     {"returned ", What::returned}, {"evict ", What::evict},
-        {"settled ", What::settled}, {"waits ", What::wait_begins}, {"free ", What::array_freed}};
+        {"settled ", What::settled}, {"waits ", What::wait_begins}, {"free ", What::array_freed},
+        {"ran ", What::ran}};
     *complete = false;
     bool has_ended = false;
     while (next(in)) {

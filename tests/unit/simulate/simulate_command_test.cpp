@@ -1,0 +1,96 @@
+// `kmm simulate` as a person calls it: what it prints, and what it says of words that make no sense.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "kmm_simulate.hpp"
+
+namespace {
+
+struct Printed {
+    int status = 0;
+    std::string out, error;
+};
+
+Printed call(std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& w : words) arguments.push_back(w.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    Printed printed;
+    printed.status = kmm::tools::simulate(static_cast<int>(arguments.size()), arguments.data());
+    std::fflush(stdout);
+    printed.out = ::testing::internal::GetCapturedStdout();
+    printed.error = ::testing::internal::GetCapturedStderr();
+    return printed;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+TEST(SimulateCommand, compares_policies_on_a_program_that_it_makes) {
+    const Printed p = call({"product", "--size", "4", "--chunk", "1MiB", "--room", "6"});
+    EXPECT_EQ(p.status, 0) << p.error;
+    EXPECT_TRUE(has(p.out, "product: 112 tasks, 48 chunks; 16.00 TiB on the host, 6.00 MiB on g0\n")) << p.out;
+    for (const char* row : {"ours ", "fewest bytes ", "as submitted ", "by depth ", "ours, known before "})
+        EXPECT_TRUE(has(p.out, std::string("\n") + row)) << row << '\n' << p.out;
+    const Printed ours = call({"stencil", "--size", "4", "--steps", "3", "--rank", "3", "--chunk", "1MiB", "--ours"});
+    EXPECT_EQ(ours.status, 0) << ours.error;
+    EXPECT_FALSE(has(ours.out, "as submitted"));
+}
+
+TEST(SimulateCommand, plays_a_record_with_the_times_that_it_has) {
+    const std::string path = ::testing::TempDir() + "kmm_simulate_" + std::to_string(getpid());
+    std::ofstream(path) << "kmm-record 1\n"
+                           "runtime driver=host limits=1048576,65536 lanes=g0.c0,g0.c1,g0.up,g0.down,g0.peer,g0.f0\n"
+                           "array 1 element=8 box=0:512 chunks=0:512\n"
+                           "kernel 1 on=g0 name=\"slow\" chunk=0/1 space=0+512 grid=1,1,1 block=64,1,1 "
+                           "o1[0]@0:512=wx\n"
+                           "launch g0.c0:1 1\n"
+                           "ran g0.c0:1 ns=2500000000\n"
+                           "settled 1\n"
+                           "end lost=0\n";
+    const Printed recorded = call({path, "--ours"});
+    const Printed given = call({path, "--ours", "--task-us", "slow=500000"});
+    std::remove(path.c_str());
+    EXPECT_EQ(recorded.status, 0) << recorded.error;
+    EXPECT_TRUE(has(recorded.out, ": 1 tasks, 1 chunks; 1.00 MiB on the host, 64.00 KiB on g0\n")) << recorded.out;
+    EXPECT_TRUE(has(recorded.out, " 2.50")) << recorded.out;
+    EXPECT_TRUE(has(given.out, " 0.50")) << given.out;
+}
+
+TEST(SimulateCommand, names_the_word_that_makes_no_sense) {
+    const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
+        {{}, "say what to play"},
+        {{"product", "--speed", "3"}, "unknown option '--speed'"},
+        {{"product", "--size"}, "--size needs a value"},
+        {{"product", "--size", "-3"}, "--size needs a number that is not negative, but got '-3'"},
+        {{"product", "--size", "2.5"}, "--size needs a whole number up to 1e9, but got '2.5'"},
+        {{"product", "--chunk", "many"}, "--chunk needs a number of bytes such as 4GiB, but got 'many'"},
+        {{"product", "--up", "0"}, "--up needs a rate above 0"},
+        {{"stencil", "--rank", "4"}, "--rank is 1, 2 or 3, but got 4"},
+        {{"product", "cholesky"}, "one program at a time, but got 'product' and 'cholesky'"},
+    };
+    for (const auto& [words, text] : wrong) {
+        const Printed p = call(words);
+        EXPECT_EQ(p.status, 2);
+        EXPECT_TRUE(has(p.error, "kmm simulate: " + text)) << p.error;
+        EXPECT_TRUE(has(p.error, "usage: kmm simulate RECORD"));
+    }
+    const Printed missing = call({"no_such_record"});
+    EXPECT_EQ(missing.status, 1);
+    EXPECT_TRUE(has(missing.error, "no_such_record: cannot be opened: No such file")) << missing.error;
+}
+
+TEST(SimulateCommand, says_that_a_task_found_no_room) {
+    const Printed p = call({"product", "--size", "2", "--chunk", "1MiB", "--room", "2", "--ours"});
+    EXPECT_EQ(p.status, 1);
+    EXPECT_TRUE(has(p.out, "tasks failed")) << p.out;
+    EXPECT_TRUE(has(p.error, "is the memory large enough for the largest task?")) << p.error;
+}
+
+}  // namespace
