@@ -251,6 +251,7 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     Array& array = *chunk.array;
     if (!array.is_stack || !array.neighbours[m].chunks.contains(chunk.index)) return {};
     Space& space = spaces_[m];
+    if (space.has_sealed) return {};  // what lies beside the neighbour may be another allocation of the driver
     const auto bytes_of = [&](std::uint32_t i) { return space.heap.round_up(array.chunks[i].block_bytes()); };
     const std::size_t size = bytes_of(chunk.index);
     const std::uintptr_t before = chunk.index == 0 ? 0 : array.chunks[chunk.index - 1].replicas[m].block;

@@ -219,13 +219,27 @@ TEST_F(FormsTest, a_task_that_has_no_room_for_the_chunks_beside_its_own_gathers_
     EXPECT_EQ(script_.gathers.size(), 1u);
 }
 
+TEST_F(FormsTest, no_chunk_lies_across_two_allocations_of_a_driver_for_the_sake_of_its_neighbour) {
+    start({64 * unit, 64 * unit});
+    residency_->given_again(gpu, base_[gpu], 3 * unit, true);
+    residency_->given_again(gpu, base_[gpu] + 3 * unit, 3 * unit, true);
+    auto a = make_array(2, 2 * unit);
+    a->is_stack = true;
+    a->neighbours.resize_for_devices(base_.num_devices());
+    a->neighbours[gpu].chunks = {0, 1};
+    for (Chunk& c : a->chunks) overwrite_on(gpu, c);
+    const std::uintptr_t second = a->chunks[1].replicas[gpu].address;
+    EXPECT_TRUE(second + 2 * unit <= base_[gpu] + 3 * unit || second >= base_[gpu] + 3 * unit);
+    residency_->free_array(*a);  // had thrown: so much was not allocated at one place
+}
+
 /// Of a chunk of which tasks read no more than its edges before it is replaced.
 class PartsTest : public FormsTest {
   protected:
     /// Two chunks that were written on the device; the next task there reads the edge of the first, and what comes
     /// after that replaces it. `other` is a dirty chunk that nobody will use.
-    void start_with_parts(std::size_t device_units) {
-        start({64 * unit, device_units * unit});
+    void start_with_parts(std::size_t device_units, std::size_t host_units = 64) {
+        start({host_units * unit, device_units * unit});
         residency_->given_again(gpu, base_[gpu], device_units * unit, false);
         other_ = make_array(1);
         a_ = make_stack(2);
@@ -234,7 +248,9 @@ class PartsTest : public FormsTest {
         reader_ = &read_across(gpu, *a_, unit - 10, 2 * unit);
         writer_ = &make_task(gpu, {{&a_->chunks[0], true, true}});
     }
+    Array& make_array_to_keep() { return *kept_.emplace_back(make_array(1)); }
     std::unique_ptr<Array> other_, a_;
+    std::vector<std::unique_ptr<Array>> kept_;
     Task* reader_ = nullptr;
     Task* writer_ = nullptr;
 };
@@ -272,6 +288,20 @@ TEST_F(PartsTest, are_gathered_from_the_host_until_the_chunk_is_replaced) {
     EXPECT_NE(a_->chunks[0].replicas[gpu].address, 0u);
     read_on(host, a_->chunks[0]);
     EXPECT_TRUE(script_.copies.back().chunk == &a_->chunks[0] && script_.copies.back().from == gpu);
+}
+
+TEST_F(PartsTest, keep_their_place_on_the_host_no_longer_than_somebody_will_read_them) {
+    start_with_parts(6, 3);
+    auto more = make_array(4), last = make_array(1);
+    for (Chunk& c : more->chunks) overwrite_on(gpu, c);
+    ASSERT_EQ(script_.parts.size(), 1u);
+    run(*reader_);  // takes two units, from `other_` and one of `more`: the host is full
+    ASSERT_EQ(script_.copies.size(), 2u);
+    EXPECT_NE(a_->chunks[0].replicas[host].address, 0u);
+    overwrite_on(gpu, last->chunks[0]);
+    overwrite_on(gpu, make_array_to_keep().chunks[0]);
+    overwrite_on(gpu, make_array_to_keep().chunks[0]);
+    EXPECT_EQ(a_->chunks[0].replicas[host].address, 0u) << "another chunk is saved in its place";
 }
 
 TEST_F(PartsTest, of_a_chunk_that_nobody_replaces_are_not_enough) {
