@@ -1,8 +1,8 @@
 // What is issued for some programs, as kept in goldens/: a change of the schedule or of residency shows here.
 //
 // Each program runs on the scripted driver and is recorded; the record is then played (tools/simulate/player.hpp),
-// because what a runtime issues depends on when its devices are seen to be done. What the play issues is compared with the
-// file. Where a change is meant, KMM_TEST_WRITE_GOLDENS=<folder> writes the files anew: the commit says why they
+// because what a runtime issues depends on when its devices are seen to be done. What the play issues is compared with
+// the file. Where a change is meant, KMM_TEST_WRITE_GOLDENS=<folder> writes the files anew: the commit says why they
 // differ.
 #include "harness.hpp"
 

@@ -286,7 +286,13 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
                 driver_.host_callback(stream, &KernelTicket::pass_on_failure, &l.tickets.back().second);
             if (!status.ok()) return status;
         }
-        return driver_.move_boxes(i.moves.data(), i.moves.size(), stream);
+        Status status;
+        // What is saved in parts is in no other place.
+        for (int attempt = 0; attempt < (i.task == 0 ? copy_attempts : 1); ++attempt) {
+            status = driver_.move_boxes(i.moves.data(), i.moves.size(), stream);
+            if (status.ok()) break;
+        }
+        return status;
     }
     auto* const to = reinterpret_cast<void*>(i.destination);
     const auto* const from = reinterpret_cast<const void*>(i.source);

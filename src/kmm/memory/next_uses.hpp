@@ -64,7 +64,8 @@ class NextUses {
         return was_first;
     }
     /// How many tasks read parts of the content before it is replaced, if no task needs more of it: all that is known
-    /// of its future. 0: some does, nobody replaces it, or it is not among the first few. O(1).
+    /// of its future, and there is no more, because whoever stands before a task in the order is published before it.
+    /// 0: some does, nobody replaces it, or it is not among the first few. O(1).
     std::size_t num_parts_until_replaced() const noexcept {
         std::size_t num_parts = 0;
         for (std::size_t i = head_; i < entries_.size() && i < head_ + few_looked_at; ++i) {

@@ -118,11 +118,14 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
 }
 
 std::size_t Residency::moved_bytes(const Task& task) const noexcept {
+    // A gather makes work that waits for its task: those that can run come first.
+    if (task.fills_temporary) return std::max<std::size_t>(1, missing_bytes(task));
     const MemoryIndex m = task.memory;
-    std::size_t fetched = 0, saved = 0;
+    std::size_t fetched = 0, saved = 0, used = 0;
     for (const Access& a : task.accesses) {
         if (!needs_place(a) || a.gathers || a.is_piece) continue;
         const Chunk& c = *a.chunk;
+        used += c.size_bytes;
         if (a.needs_content && needs_copy(c, m)) fetched += c.size_bytes;
         const bool is_dirty = !a.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
         if (a.writes_chunk && m.is_device() && !is_dirty) saved += c.size_bytes;
@@ -131,11 +134,14 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
         if (holds_region(task, across)) continue;
         for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
             const Access& piece = task.accesses[across.first_piece + i];
-            if (!piece.is_small_part && !is_valid(*piece.chunk, m))
-                fetched += task.boxes[across.first_box + i].size_bytes();
+            const std::size_t bytes = task.boxes[across.first_box + i].size_bytes();
+            used += bytes;
+            if (!piece.is_small_part && !is_valid(*piece.chunk, m)) fetched += bytes;
         }
     }
-    return fetched == 0 ? 0 : fetched + saved;
+    // Little beside what the task uses does not make it wait behind those that fetch nothing.
+    constexpr std::size_t little = 16;
+    return fetched <= used / little ? 0 : fetched + saved;
 }
 
 /// What tasks in that memory miss of the chunk may have changed.

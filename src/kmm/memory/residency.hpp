@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "kmm/memory/chunk.hpp"
@@ -153,9 +154,18 @@ class Residency {
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
     std::size_t missing_bytes(const graph::Task& task) const noexcept;
-    /// Bytes that go over a link for the task's sake: what must be fetched, and, if there is any of that, what it
-    /// writes that would not have to be saved otherwise. Small parts of chunks count as nothing. O(accesses * memories).
+    /// Bytes that go over a link for the task's sake: what must be fetched, and, if that is more than little, what it
+    /// writes that would not have to be saved otherwise. 0: little beside what it uses must be fetched. O(accesses *
+    /// memories).
     std::size_t moved_bytes(const graph::Task& task) const noexcept;
+    /// When any chunk that the task uses and that is in its memory was used there last. O(accesses).
+    std::uint64_t last_use(const graph::Task& task) const noexcept {
+        std::uint64_t last = 0;
+        for (const graph::Access& a : task.accesses)
+            if (a.chunk != nullptr && is_valid(*a.chunk, task.memory))
+                last = std::max(last, a.chunk->replicas[task.memory].tick);
+        return last;
+    }
     /// Whether what a task in `m` reads of the chunk is there.
     static bool is_here(const Chunk& chunk, MemoryIndex m) noexcept { return chunk.version == 0 || is_valid(chunk, m); }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
@@ -330,7 +340,7 @@ class Residency {
         if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
     }
     void reindex_all(Chunk& chunk);
-    Prospect prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept;
+    std::optional<Prospect> prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept;
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(Replica& replica);
@@ -342,7 +352,7 @@ class Residency {
     bool is_clean(const Chunk& chunk, MemoryIndex m) const noexcept {
         return chunk.array->is_gathered || valid_elsewhere(chunk, m);
     }
-    void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept;
+    void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std::size_t bytes) const noexcept;
     void note_memory(MemoryIndex m) const noexcept;
 
     Requests& requests_;

@@ -15,26 +15,28 @@ constexpr std::uint64_t rank_never = ~0ull;
 
 }  // namespace
 
-Prospect Residency::prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept {
+/// Empty: it is the only copy, and there is nowhere to save it.
+std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept {
     using Need = Prospect::Need;
-    if (chunk.replicas[m].version != chunk.version || chunk.version == 0) return {};
-    if (chunk.lost != nullptr) return {};  // nobody reads it before it is replaced
+    if (chunk.lost != nullptr) return Prospect{};  // nobody reads it before it is replaced
+    const bool is_read = !chunk.next_uses.empty() && !chunk.next_uses.first().replaces();
+    if (m.is_host() && chunk.is_in_parts() && is_read) return std::nullopt;
+    if (chunk.replicas[m].version != chunk.version || chunk.version == 0) return Prospect{};
     if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
-        return {};  // no handle is left and no task will read it
+        return Prospect{};  // no handle is left and no task will read it
     const bool clean = is_clean(chunk, m);
-    if (chunk.next_uses.empty()) return {Need::no_task, clean};
+    if (!clean && !Tiers::below(m)) return std::nullopt;
+    if (chunk.next_uses.empty()) return Prospect{Need::no_task, clean};
     const NextUses::Use use = chunk.next_uses.first();
-    if (use.replaces()) return {};
+    if (use.replaces()) return Prospect{};
     if (m.is_device() && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
-        return {Need::in_parts, clean};
-    return {Need::whole, clean, use.task};
+        return Prospect{Need::in_parts, clean};
+    return Prospect{Need::whole, clean, use.task};
 }
 
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
-    if (m.is_host() && chunk.is_in_parts()) return rank_never;  // what is left of it
-    const Prospect prospect = prospect_of(chunk, m);
-    if (prospect.need != Prospect::Need::none && !prospect.clean && !Tiers::below(m)) return rank_never;
-    return eviction::rank_of(policy_, prospect);
+    const std::optional<Prospect> prospect = prospect_of(chunk, m);
+    return prospect ? eviction::rank_of(policy_, *prospect) : rank_never;
 }
 
 void Residency::unindex(Chunk& chunk, MemoryIndex m) noexcept {
@@ -95,7 +97,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
-        note_evicted(chunk, m, false);
+        note_evicted(chunk, m, false, chunk.size_bytes);
     }
     if (rank != rank_useless) r.evicted_version = chunk.version;
     may_exchange_again(space);
@@ -135,18 +137,18 @@ void Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_par
     MemoryCounters& counters = spaces_[m].counters;
     ++counters.evictions;
     counters.evicted_bytes += bytes;
-    note_evicted(chunk, m, true);
+    note_evicted(chunk, m, true, bytes);
     notify(chunk, below);
 }
 
-void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved) const noexcept {
+void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std::size_t bytes) const noexcept {
     if (trace::Sink* const s = trace_.sink()) [[unlikely]]
         s->note({.what = trace::What::evict,
                  .flag = saved,
                  .chunk = chunk.index,
                  .from = m,
                  .array = chunk.array->number,
-                 .bytes = chunk.size_bytes});
+                 .bytes = bytes});
 }
 
 std::size_t Residency::host_refuses_from() noexcept {

@@ -21,7 +21,8 @@ void Scheduler::try_issue(Task& task) {
     }
     Queue& q = queues_[task.memory];
     ++num_steps_;
-    const Placement placement = may_fill_ahead(task) ? residency_.place(task) : Placement::wait_pins;
+    const bool may_fill = may_fill_ahead(task);
+    const Placement placement = may_fill ? residency_.place(task) : Placement::wait_pins;
     switch (placement) {
     case Placement::granted: break;
     case Placement::lost:
@@ -46,7 +47,7 @@ void Scheduler::try_issue(Task& task) {
         begin_memory_wait(task);
         if (placement == Placement::lacks && stand_aside(task)) return;
         q.blocked.push_back(&task);
-        q.stalled = true;
+        q.stalled = q.stalled || may_fill;  // tasks whose temporaries are filled go on
         any_stalled_ = true;
         return;
     }
@@ -412,7 +413,7 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
     moves_.clear();
     for (const TaskNumber number : readers) {
         const Task* const task = table_.find(number);
-        if (task == nullptr) continue;
+        if (task == nullptr) continue;  // never: it is in the list of uses, which it leaves before it is settled
         for (const graph::Across& across : task->across)
             for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
                 if (task->accesses[across.first_piece + i].chunk != &chunk) continue;

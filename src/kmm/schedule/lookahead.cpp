@@ -8,14 +8,13 @@ namespace kmm::schedule {
 
 using graph::Access;
 using graph::Task;
-using graph::TaskKind;
 
 namespace {
 
 constexpr std::size_t few_successors = 16;
 
 bool is_of(const Task& task, memory::MemoryIndex m) noexcept {
-    return task.memory == m && (task.kind == TaskKind::kernel || task.kind == TaskKind::device_function);
+    return task.memory == m && Lookahead::looks_at(task);
 }
 
 }  // namespace
@@ -43,10 +42,11 @@ std::size_t Lookahead::count_enabled(const Task& first, std::uint64_t* steps) {
 /// Everything that it comes after is issued, and what it reads is there or comes with these.
 bool Lookahead::may_follow(const Task& task) noexcept {
     if (task.unissued_predecessors > issued_.size()) return false;
+    steps_ += issued_.size();
     if (std::find(issued_.begin(), issued_.end(), &task) != issued_.end()) return false;
     std::uint32_t found = 0;
     for (const graph::Predecessor& p : task.predecessors) {
-        if (++steps_ > most_steps) return false;
+        if ((steps_ += issued_.size()) > most_steps) return false;
         found += std::any_of(issued_.begin(), issued_.end(), [&](const Task* t) { return t->number == p.number; });
     }
     if (found < task.unissued_predecessors) return false;

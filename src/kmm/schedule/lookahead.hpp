@@ -20,9 +20,13 @@ class Lookahead {
     /// Whether a task in the same memory waits for this one alone. O(1): of very many successors the first few are
     /// looked at.
     static bool enables(const graph::Task& task) noexcept;
+    /// Whether it counts such a task at all.
+    static bool looks_at(const graph::Task& task) noexcept {
+        return task.kind == graph::TaskKind::kernel || task.kind == graph::TaskKind::device_function;
+    }
 
     static constexpr std::size_t most_enabled = 8;
-    static constexpr std::uint64_t most_steps = 512;
+    static constexpr std::uint64_t most_steps = 256;
 
   private:
     bool may_follow(const graph::Task& task) noexcept;

@@ -18,6 +18,7 @@ namespace kmm::schedule {
 struct ReadyTask {
     std::size_t missing_bytes = 0;  ///< to fetch or to find room for
     std::size_t moved_bytes = 0;    ///< over links, for its sake, until what it has written is saved
+    bool needs_room = true;         ///< more than a small share of its memory
     std::uint64_t ready_at = 0;     ///< how many had become ready before
     bool enables = false;           ///< some task in the same memory waits for this one alone
     std::uint64_t place = 0;        ///< in the order of submission
@@ -28,6 +29,7 @@ struct ReadyTask {
 struct OrderKey {
     std::uint64_t first = 0;
     std::uint64_t second = 0;
+    std::uint64_t third = 0;
     std::uint64_t place = 0;
     std::uint64_t number = 0;
     friend auto operator<=>(const OrderKey&, const OrderKey&) = default;
@@ -45,13 +47,13 @@ constexpr bool takes_what_is_there(OrderPolicy policy) noexcept { return policy 
 constexpr OrderKey key_of(OrderPolicy policy, const ReadyTask& task) noexcept {
     switch (policy) {
     case OrderPolicy::fewest_bytes_a_task:
-        // What moves nothing and only needs room is taken as what misses nothing.
-        if (task.moved_bytes == 0) return {0, task.ready_at, task.place, task.number};
-        return {task.moved_bytes, task.enables ? 0u : 1u, task.place, task.number};
-    case OrderPolicy::fewest_bytes: return {task.missing_bytes, 0, task.place, task.number};
+        // What moves nothing and only needs room, which pushes something out, unless it is little.
+        if (task.moved_bytes == 0) return {0, task.needs_room ? 1u : 0u, task.ready_at, task.place, task.number};
+        return {task.moved_bytes, task.enables ? 0u : 1u, 0, task.place, task.number};
+    case OrderPolicy::fewest_bytes: return {task.missing_bytes, 0, 0, task.place, task.number};
     case OrderPolicy::as_submitted: break;
     }
-    return {0, 0, task.place, task.number};
+    return {0, 0, 0, task.place, task.number};
 }
 
 /// So many of the first are compared by what becomes possible with them.
@@ -59,7 +61,7 @@ inline constexpr std::size_t num_candidates = 16;
 
 /// Whether a choice that moves so many bytes is worth looking ahead for: it takes a few microseconds.
 constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes) noexcept {
-    constexpr std::size_t worth_bytes = 1 << 20;  // 20 us of a link
+    constexpr std::size_t worth_bytes = 256 << 10;  // a copy takes 10 us or more
     return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= worth_bytes;
 }
 
@@ -67,5 +69,8 @@ constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes) noexcept
 constexpr double tasks_for_bytes(std::size_t num_tasks, std::size_t bytes) noexcept {
     return static_cast<double>(num_tasks) / static_cast<double>(bytes);
 }
+
+/// By more than what regions at the edge of an array differ in.
+constexpr bool is_better(double worth, double than) noexcept { return worth > 1.001 * than; }
 
 }  // namespace kmm::schedule

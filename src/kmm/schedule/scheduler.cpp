@@ -96,7 +96,7 @@ void Scheduler::enqueue(Task& task) {
         a.chunk->replicas[task.memory].ready.push_back(use);
     }
     weigh(task);
-    q.fetch.insert({key_of(options_.order, task), &task, uses});
+    q.fetch.insert({key_of(task), &task, uses});
     q.by_age.insert({task.place(), &task});
 }
 
@@ -108,17 +108,18 @@ void Scheduler::weigh(Task& task) {
 /// Where all but one of a task's predecessors are issued, that one may have become more urgent. O(predecessors), once
 /// for each task, where any waits to be fetched.
 void Scheduler::notice_last_predecessor(const Task& next) {
-    if (queues_[next.memory].fetch.empty()) return;
+    if (!Lookahead::looks_at(next) || queues_[next.memory].fetch.empty()) return;
     for (const graph::Predecessor& p : next.predecessors) {
         ++num_steps_;
         Task* const before = table_.find(p.number);
-        if (before != nullptr && before->in_fetch_queue) changed_.push_back(before);
+        if (before == nullptr || before->memory != next.memory || !before->in_fetch_queue || before->enables) continue;
+        changed_.push_back(before);
     }
 }
 
 void Scheduler::leave_fetch(Task& task) {
     Queue& q = queues_[task.memory];
-    const auto entry = q.fetch.find({key_of(options_.order, task), nullptr, nullptr});
+    const auto entry = q.fetch.find({key_of(task), nullptr, nullptr});
     for (memory::ReadyUse* use = entry->uses; use != nullptr;) {
         memory::ReadyUse* const next = use->next_of_task;
         use->list->erase(*use);
@@ -144,10 +145,10 @@ void Scheduler::rekey() {
             continue;
         }
         Queue& q = queues_[t.memory];
-        const OrderKey before = key_of(options_.order, t);
+        const OrderKey before = key_of(t);
         t.missing_bytes = missing;
         weigh(t);
-        if (const OrderKey now = key_of(options_.order, t); now != before) {
+        if (const OrderKey now = key_of(t); now != before) {
             auto entry = q.fetch.extract(q.fetch.find({before, nullptr, nullptr}));
             entry.value().key = now;
             q.fetch.insert(std::move(entry));
@@ -202,26 +203,30 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
     return in < quarter;
 }
 
-/// The best of the first few, by how many tasks become possible with it.
+/// The best of the first few, by how many tasks become possible with it. Of equal ones that read across chunks the one
+/// whose chunks were used last: a wave over a grid goes on where it is, rather than begin in several places.
 Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     Task* best = q.fetch.begin()->task;
-    if (looks_ahead(options_.order, best->moved_bytes)) {
-        std::size_t most = best->moved_bytes * 2;
+    if (m.is_device() && looks_ahead(options_.order, best->moved_bytes)) {
+        const std::size_t most_bytes = 2 * best->moved_bytes;
         double best_worth = 0;
+        std::uint64_t best_use = 0;
         std::size_t count = 0;
         for (auto at = q.fetch.begin(); at != q.fetch.end() && count < num_candidates; ++at, ++count) {
-            const std::size_t bytes = at->task->moved_bytes;
-            if (bytes > most) break;
-            const double worth = tasks_for_bytes(1 + lookahead_.count_enabled(*at->task, &num_steps_), bytes);
-            if (worth > best_worth) best = at->task, best_worth = worth;
+            Task& task = *at->task;
+            if (task.moved_bytes > most_bytes) break;
+            const std::size_t enabled = lookahead_.count_enabled(task, &num_steps_);
+            const double worth = tasks_for_bytes(1 + enabled, task.moved_bytes);
+            const std::uint64_t use = enabled != 0 && !task.across.empty() ? residency_.last_use(task) : 0;
+            if (!is_better(worth, best_worth) && (is_better(best_worth, worth) || use <= best_use)) continue;
+            best = &task;
+            best_worth = worth;
+            best_use = use;
         }
     }
     Task& oldest = *q.by_age.begin()->second;
-    if (q.passed_over != oldest.number) {
-        q.passed_over = oldest.number;
-        q.passed_over_bytes = 0;
-    }
-    if (best->public_number() > oldest.last_at_ready) q.passed_over_bytes += best->missing_bytes;
+    q.oldest = oldest.number;
+    q.oldest_sees = oldest.last_at_ready;
     return q.passed_over_bytes > patience_turnovers * residency_.limit(m) ? oldest : *best;
 }
 
@@ -232,6 +237,7 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
     while (q.in_flight < most) {
         if (!changed_.empty()) rekey();
         Task* task = nullptr;
+        std::size_t passing_bytes = 0;
         if (!q.resident.empty()) {
             task = q.resident.front();
             q.resident.pop_front();
@@ -242,11 +248,16 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
             }
         } else if (!q.fetch.empty() && !q.stalled && may_fetch(m)) {
             task = &choose_to_fetch(q, m);
+            if (task->public_number() > q.oldest_sees) passing_bytes = task->missing_bytes;
             leave_fetch(*task);
         } else {
             break;
         }
+        const std::uint64_t issued = num_issued_;
+        const TaskNumber number = task->number;
         try_issue(*task);
+        // A task that found no memory is not the oldest any more, until it is tried again.
+        if (num_issued_ != issued) q.passed_over_bytes = number == q.oldest ? 0 : q.passed_over_bytes + passing_bytes;
         run_steps();
     }
 }

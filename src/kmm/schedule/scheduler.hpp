@@ -224,9 +224,10 @@ class Scheduler final : private memory::Requests {
         std::uint64_t timed_out = 0;
         bool stalled = false;
         std::uint32_t in_flight = 0;
-        /// Fetched or allocated for tasks that were submitted when the first of `by_age` was ready already.
+        TaskNumber oldest = 0;       ///< the first of `by_age`, when a task was chosen last
+        TaskNumber oldest_sees = 0;  ///< the latest task that had been submitted when that one became ready
+        /// What was missed by tasks that came later than this and were issued since the oldest one was last.
         std::uint64_t passed_over_bytes = 0;
-        TaskNumber passed_over = 0;  ///< the number of that one
     };
     struct Step {
         enum class What : std::uint8_t { check, announce, settle } what;
@@ -259,9 +260,11 @@ class Scheduler final : private memory::Requests {
     void enqueue(Task& task);
     void leave_fetch(Task& task);
     void weigh(Task& task);
-    static OrderKey key_of(OrderPolicy policy, const Task& task) noexcept {
-        return schedule::key_of(
-            policy, {task.missing_bytes, task.moved_bytes, task.ready_at, task.enables, task.place(), task.number});
+    OrderKey key_of(const Task& task) const noexcept {
+        constexpr std::size_t small_share = 256;
+        const bool needs_room = task.missing_bytes > residency_.limit(task.memory) / small_share;
+        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes, needs_room, task.ready_at,
+                                                 task.enables, task.place(), task.number});
     }
     void notice_last_predecessor(const Task& next);
     Task& choose_to_fetch(Queue& queue, MemoryIndex memory);

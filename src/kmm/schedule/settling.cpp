@@ -40,6 +40,7 @@ void Scheduler::submit(Task& task) {
         for (const Fence& f : before->completion)
             if (!passed(f)) task.waits.add(f);
     });
+    if (task.unissued_predecessors == 1) notice_last_predecessor(task);
     if (task.is_barrier) {
         auto at = barriers_.end();
         while (at != barriers_.begin() && (*(at - 1))->number > task.number) --at;
@@ -94,8 +95,7 @@ void Scheduler::announce(Task& task) {
         if (task.failure != nullptr && s.data) set_failure(next, task.failure);
         for (const Fence& f : task.completion)
             if (!passed(f)) next.waits.add(f);
-        --next.unissued_predecessors;
-        if (next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
+        if (--next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
         if (next.unissued_predecessors == 1) notice_last_predecessor(next);
     }
 }
@@ -119,7 +119,7 @@ void Scheduler::settle(Task& task) {
     if (task.failure == nullptr && task.has_failed()) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
     for (const Task::Successor& s : task.successors) {
         Task& next = *s.task;
-        if (!task.announced) --next.unissued_predecessors;
+        if (!task.announced && --next.unissued_predecessors == 1) notice_last_predecessor(next);
         --next.unsettled_predecessors;
         if (task.failure != nullptr && s.data) set_failure(next, task.failure);
         steps_.push_back({Step::What::check, &next});
