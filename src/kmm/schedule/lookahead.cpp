@@ -13,9 +13,7 @@ namespace {
 
 constexpr std::size_t few_successors = 16;
 
-bool is_of(const Task& task, memory::MemoryIndex m) noexcept {
-    return task.memory == m && Lookahead::looks_at(task);
-}
+bool is_of(const Task& task, memory::MemoryIndex m) noexcept { return task.memory == m && Lookahead::looks_at(task); }
 
 }  // namespace
 
