@@ -291,16 +291,14 @@ TEST_F(PartsTest, are_gathered_from_the_host_until_the_chunk_is_replaced) {
 }
 
 TEST_F(PartsTest, keep_their_place_on_the_host_no_longer_than_somebody_will_read_them) {
-    start_with_parts(6, 3);
-    auto more = make_array(4), last = make_array(1);
+    start_with_parts(6, 4);
+    auto more = make_array(4);
     for (Chunk& c : more->chunks) overwrite_on(gpu, c);
     ASSERT_EQ(script_.parts.size(), 1u);
-    run(*reader_);  // takes two units, from `other_` and one of `more`: the host is full
-    ASSERT_EQ(script_.copies.size(), 2u);
+    run(*reader_);  // takes two units that lie side by side, for which three chunks leave: the host is full
+    ASSERT_EQ(script_.copies.size(), 3u);
     EXPECT_NE(a_->chunks[0].replicas[host].address, 0u);
-    overwrite_on(gpu, last->chunks[0]);
-    overwrite_on(gpu, make_array_to_keep().chunks[0]);
-    overwrite_on(gpu, make_array_to_keep().chunks[0]);
+    for (int i = 0; i < 4; i++) overwrite_on(gpu, make_array_to_keep().chunks[0]);
     EXPECT_EQ(a_->chunks[0].replicas[host].address, 0u) << "another chunk is saved in its place";
 }
 
