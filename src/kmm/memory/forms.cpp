@@ -248,6 +248,8 @@ void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& user
 /// Memory for a chunk whose array is read across chunks: beside a neighbour, or with room for those that tasks have
 /// read together with it. Empty if there is none. Throws std::bad_alloc, and nothing has changed.
 rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
+    // The chunks of a task that found no room have all left: room for neighbours would cut what they come back to.
+    if (exchange_bytes_ != 0) return {};
     Array& array = *chunk.array;
     if (!array.is_stack || !array.neighbours[m].chunks.contains(chunk.index)) return {};
     Space& space = spaces_[m];

@@ -233,6 +233,20 @@ TEST_F(FormsTest, no_chunk_lies_across_two_allocations_of_a_driver_for_the_sake_
     residency_->free_array(*a);  // had thrown: so much was not allocated at one place
 }
 
+TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_enough) {
+    start({64 * unit, 12 * unit});
+    script_.can_exchange = true;
+    residency_->given_again(gpu, base_[gpu], 12 * unit, false);
+    auto a = make_array(3, 3 * unit), large = make_array(1, 7 * unit);
+    a->is_stack = true;
+    a->neighbours.resize_for_devices(base_.num_devices());
+    a->neighbours[gpu].chunks = {0, 2};
+    // In the middle of the place for three chunks, the second one leaves six units on its right.
+    Task& t = make_task(gpu, {{&a->chunks[1], true, true}, {&large->chunks[0], true, true}});
+    EXPECT_EQ(residency_->place(t), Placement::granted);
+    EXPECT_TRUE(script_.exchanges.empty()) << "new memory in one piece would be cut in the same way, again and again";
+}
+
 /// Of a chunk of which tasks read no more than its edges before it is replaced.
 class PartsTest : public FormsTest {
   protected:
