@@ -4,16 +4,24 @@
 
 namespace kmm::schedule {
 
+namespace {
+
+void set_shape(BoxMove& move, const graph::BoxTransfer& box, const std::int64_t* destination_steps) noexcept {
+    move.run_bytes = box.run_bytes;
+    move.num_axes = box.num_axes;
+    std::copy_n(box.counts, box.num_axes, move.counts);
+    std::copy_n(box.source_steps, box.num_axes, move.source_steps);
+    std::copy_n(destination_steps, box.num_axes, move.destination_steps);
+}
+
+}  // namespace
+
 BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept {
     BoxMove move;
     if (task.addresses[box.source] == nullptr) return move;  // nothing was ever there
     move.source = static_cast<const std::byte*>(task.addresses[box.source]) + box.source_offset_bytes;
     move.destination = static_cast<std::byte*>(task.addresses[box.destination]) + box.destination_offset_bytes;
-    move.run_bytes = box.run_bytes;
-    move.num_axes = box.num_axes;
-    std::copy_n(box.counts, box.num_axes, move.counts);
-    std::copy_n(box.source_steps, box.num_axes, move.source_steps);
-    std::copy_n(box.destination_steps, box.num_axes, move.destination_steps);
+    set_shape(move, box, box.destination_steps);
     return move;
 }
 
@@ -21,11 +29,7 @@ BoxMove part_of(const graph::BoxTransfer& box, std::uintptr_t source, std::uintp
     BoxMove move;
     move.source = reinterpret_cast<const std::byte*>(source) + box.source_offset_bytes;
     move.destination = reinterpret_cast<std::byte*>(destination) + box.source_offset_bytes;
-    move.run_bytes = box.run_bytes;
-    move.num_axes = box.num_axes;
-    std::copy_n(box.counts, box.num_axes, move.counts);
-    std::copy_n(box.source_steps, box.num_axes, move.source_steps);
-    std::copy_n(box.source_steps, box.num_axes, move.destination_steps);
+    set_shape(move, box, box.source_steps);
     return move;
 }
 

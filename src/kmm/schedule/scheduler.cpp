@@ -226,7 +226,7 @@ Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     }
     Task& oldest = *q.by_age.begin()->second;
     q.oldest = oldest.number;
-    q.oldest_sees = oldest.last_at_ready;
+    q.last_at_ready = oldest.last_at_ready;
     return q.passed_over_bytes > patience_turnovers * residency_.limit(m) ? oldest : *best;
 }
 
@@ -248,7 +248,7 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
             }
         } else if (!q.fetch.empty() && !q.stalled && may_fetch(m)) {
             task = &choose_to_fetch(q, m);
-            if (task->public_number() > q.oldest_sees) passing_bytes = task->missing_bytes;
+            if (task->public_number() > q.last_at_ready) passing_bytes = task->missing_bytes;
             leave_fetch(*task);
         } else {
             break;
