@@ -49,10 +49,25 @@ class IndexMap {
     IndexMap(Axis axis, index_type scale, index_type offset = 0, index_type length = 1, index_type divisor = 1);
 
     /// [value, value + 1)
-    static IndexMap constant(index_type value);
+    static IndexMap constant(index_type value) {
+        IndexMap result{Axis()};
+        result.is_constant_ = true;
+        result.set_fixed(value, value);
+        return result;
+    }
     /// [first index of begin, first index of end). Both on the same axis, or one of them constant, else
     /// InvalidArgument; so is a range that depends on an axis and is empty for all its indices.
-    static IndexMap range(const IndexMap& begin, const IndexMap& end);
+    static IndexMap range(const IndexMap& begin, const IndexMap& end) {
+        // The bounds of a range of numbers need no evaluation.
+        if (begin.kind_ != Kind::fixed || end.kind_ != Kind::fixed) return range_along_axis(begin, end);
+        IndexMap result{Axis()};
+        result.is_constant_ = true;
+        if (end.first_ > begin.first_)
+            result.set_fixed(begin.first_, end.first_ - 1);
+        else
+            result.set_empty(begin.first_, end.first_);
+        return result;
+    }
     /// The same with the first index of `last` included.
     static IndexMap closed_range(const IndexMap& begin, const IndexMap& last);
 
@@ -66,6 +81,10 @@ class IndexMap {
     /// The hull over the indices of `chunk`, not clipped: begin <= end. The whole axis is [0, INT64_MAX).
     /// std::overflow_error if a result leaves 64 bits.
     Range<index_type> apply(const DomainChunk& chunk) const {
+        if (kind_ == Kind::fixed) {
+            return is_empty_ ? Range<index_type>(first_, first_)
+                             : Range<index_type>(first_, checked_add(last_, index_type(1)));
+        }
         if (kind_ == Kind::axis && post_.is_identity()) {
             const Range<index_type> indices = axis_range(chunk);
             return indices.is_empty() ? Range<index_type>(indices.begin, indices.begin) : indices;
@@ -84,8 +103,9 @@ class IndexMap {
     Range<index_type> operator()(const DomainChunk& chunk) const { return apply(chunk); }
 
   private:
-    // `axis`: post(i). `interval`: post of [begin(i), end(i)). `constant`: as `interval` or `axis` at i = 0.
-    enum struct Kind : std::uint8_t { axis, interval, all };
+    // `axis`: post(i). `interval`: post of [begin(i), end(i)). A constant is either at i = 0. `fixed`: a constant
+    // interval of numbers, [first, last], or an empty [first, last); the chains are not used.
+    enum struct Kind : std::uint8_t { axis, interval, all, fixed };
 
     static constexpr index_type clamp(index_type value, index_type low, index_type high) noexcept {
         return value < low ? low : (high < value ? (high < low ? low : high) : value);
@@ -97,7 +117,19 @@ class IndexMap {
         const index_type begin = chunk.offset.at(axis_.get());
         return Range<index_type>(begin, checked_add(begin, chunk.size.at(axis_.get())));
     }
+    void set_fixed(index_type first, index_type last) noexcept {
+        kind_ = Kind::fixed;
+        first_ = first;
+        last_ = last;
+    }
+    void set_empty(index_type begin, index_type end) noexcept {
+        set_fixed(begin, end);
+        is_empty_ = true;
+    }
     Range<index_type> apply_general(const DomainChunk& chunk) const;
+    static IndexMap range_along_axis(const IndexMap& begin, const IndexMap& end);
+    /// A fixed interval as chains of operations, to which others can be added.
+    IndexMap as_chains() const;
     detail::IndexChain first_index() const;
     bool is_empty_everywhere() const;
     bool is_empty_at(index_type index) const;
@@ -105,7 +137,10 @@ class IndexMap {
 
     Kind kind_;
     bool is_constant_ = false;
+    bool is_empty_ = false;
     Axis axis_;
+    index_type first_ = 0;
+    index_type last_ = 0;
     detail::IndexChain post_;
     detail::IndexChain begin_;
     detail::IndexChain end_;

@@ -169,15 +169,29 @@ IndexMap::IndexMap(Axis axis, index_type scale, index_type offset, index_type le
     post_.divide(divisor);
 }
 
-IndexMap IndexMap::constant(index_type value) {
-    IndexMap result{Axis()};
-    result.is_constant_ = true;
-    result.post_.add(value);
+IndexMap IndexMap::as_chains() const {
+    IndexMap result = *this;
+    if (kind_ != Kind::fixed) return result;
+    result.is_empty_ = false;
+    if (!is_empty_ && first_ == last_) {
+        result.kind_ = Kind::axis;
+        result.post_.add(first_);
+        return result;
+    }
+    result.kind_ = Kind::interval;
+    result.begin_.add(first_);
+    result.end_.add(last_);
+    if (!is_empty_) result.end_.add(1);
     return result;
 }
 
 // The first index of the interval as a function of the domain index.
 detail::IndexChain IndexMap::first_index() const {
+    if (kind_ == Kind::fixed) {
+        detail::IndexChain first;
+        first.add(first_);
+        return first;
+    }
     if (kind_ == Kind::axis) return post_;
     detail::IndexChain result = begin_;
     if (!post_.is_increasing()) {
@@ -189,7 +203,7 @@ detail::IndexChain IndexMap::first_index() const {
     return result;
 }
 
-IndexMap IndexMap::range(const IndexMap& begin, const IndexMap& end) {
+IndexMap IndexMap::range_along_axis(const IndexMap& begin, const IndexMap& end) {
     if (begin.kind_ == Kind::all || end.kind_ == Kind::all) {
         throw InvalidArgument("range with _ as a bound: use an axis expression or an integer");
     }
@@ -221,31 +235,31 @@ IndexMap IndexMap::range(const IndexMap& begin, const IndexMap& end) {
 
 IndexMap IndexMap::closed_range(const IndexMap& begin, const IndexMap& last) {
     if (last.kind_ == Kind::all) return range(begin, last);
-    IndexMap end = last;
-    if (last.kind_ == Kind::interval) {
+    IndexMap end = last.as_chains();
+    if (end.kind_ == Kind::interval) {
+        end.post_ = end.first_index();
         end.kind_ = Kind::axis;
-        end.post_ = last.first_index();
     }
     return range(begin, end.offset_by(1));
 }
 
 IndexMap IndexMap::offset_by(index_type value) const {
     if (kind_ == Kind::all) refuse_whole_axis();
-    IndexMap result = *this;
+    IndexMap result = as_chains();
     result.post_.add(value);
     return result;
 }
 
 IndexMap IndexMap::scale_by(index_type value) const {
     if (kind_ == Kind::all) refuse_whole_axis();
-    IndexMap result = *this;
+    IndexMap result = as_chains();
     result.post_.multiply(value);
     return result;
 }
 
 IndexMap IndexMap::divide_by(index_type divisor) const {
     if (kind_ == Kind::all) refuse_whole_axis();
-    IndexMap result = *this;
+    IndexMap result = as_chains();
     result.post_.divide(divisor);
     return result;
 }

@@ -127,6 +127,40 @@ TEST(Row045, an_axis_beyond_the_domain_has_the_single_index_zero) {
     EXPECT_EQ((kmm::Axis(3) + 5).apply(chunk_x(4, 8)), Range<>(5, 6));
 }
 
+// Ranges of numbers are not evaluated; under an operation they are what the same range along an axis is.
+TEST(Row045, a_range_of_numbers_gives_under_every_operation_what_it_gives_along_an_axis_that_is_not_looked_at) {
+    const DomainChunk chunk = chunk_x(3, 7);
+    for (const std::int64_t begin : {-7, -1, 0, 5}) {
+        for (const std::int64_t length : {1, 2, 9}) {
+            const IndexMap fixed = kmm::range(begin, begin + length);
+            const IndexMap along = range(_x * 0 + begin, _x * 0 + (begin + length));
+            EXPECT_EQ(fixed.apply(chunk), Range<>(begin, begin + length));
+            EXPECT_EQ((fixed + 3).apply(chunk), (along + 3).apply(chunk));
+            EXPECT_EQ((fixed * -2).apply(chunk), (along * -2).apply(chunk));
+            EXPECT_EQ((fixed / 3).apply(chunk), (along / 3).apply(chunk));
+            EXPECT_EQ((-fixed).apply(chunk), (-along).apply(chunk));
+            EXPECT_EQ(((fixed - 1) / -2 + 4).apply(chunk), ((along - 1) / -2 + 4).apply(chunk));
+            EXPECT_EQ(range(fixed, 40).apply(chunk), range(along, 40).apply(chunk));
+            EXPECT_EQ(range(-40, -fixed).apply(chunk), range(-40, -along).apply(chunk));
+            EXPECT_EQ(closed_range(-40, fixed).apply(chunk), closed_range(-40, along).apply(chunk));
+            EXPECT_EQ(range(fixed, _x + 40).apply(chunk), range(along, _x + 40).apply(chunk));
+        }
+    }
+}
+
+TEST(Row045, an_empty_range_of_numbers_stays_at_its_begin) {
+    const DomainChunk chunk = chunk_x(3, 7);
+    for (const std::int64_t end : {5, 2, -8}) {
+        EXPECT_EQ(kmm::range(5, end).apply(chunk), Range<>(5, 5));
+        EXPECT_EQ((kmm::range(5, end) + 2).apply(chunk), Range<>(7, 7));
+        EXPECT_EQ((kmm::range(5, end) * -1).apply(chunk), Range<>(-5, -5));
+    }
+    EXPECT_EQ(kmm::range(0, int64_max).apply(chunk), Range<>(0, int64_max));
+    EXPECT_EQ(kmm::range(int64_max, int64_max).apply(chunk), Range<>(int64_max, int64_max));
+    EXPECT_THROW(IndexMap::constant(int64_max).apply(chunk), std::overflow_error);
+    EXPECT_THROW((kmm::range(0, int64_max) + 1).apply(chunk), std::overflow_error);
+}
+
 TEST(Row045, the_long_form_denotes_the_same_as_operators) {
     const IndexMap map(_x, 3, -4, 5, 2);
     for (const DomainChunk& chunk : chunks) {
