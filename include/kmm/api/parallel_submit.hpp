@@ -150,12 +150,12 @@ class TaskBuilder {
   private:
     template<std::size_t... I>
     void add(const DomainChunk& chunk, std::index_sequence<I...> indices) {
-        submission_.begin_task(chunk.owner_id, chunk);
         TaskInstance instance{runtime_, chunk, chunk.owner_id.as_memory(), submission_, 0};
         if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) {
             add_kernel(chunk, instance, indices);
         } else {
             using Payload = TaskPayload<L, L::execution_space, typename Handlers::type...>;
+            submission_.begin_task(chunk.owner_id, chunk, TaskSize{num_accesses, sizeof(Payload)});
             void* memory = submission_.allocate_payload(sizeof(Payload), alignof(Payload));
             // Braces: the handlers are called from left to right.
             auto* payload = new (memory) Payload{LauncherTraits<L>::stored(launcher_),
@@ -166,12 +166,14 @@ class TaskBuilder {
 
     template<std::size_t... I>
     void add_kernel(const DomainChunk& chunk, TaskInstance& instance, std::index_sequence<I...>) {
-        std::tuple<typename Handlers::type...> stored{before_submit<I>(instance)...};
-        const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
         using Signature = typename KernelSignature<typename L::function_type>::type;
         constexpr bool is_late = builds_late_v<L, typename Handlers::type...>;
         using Recipe = std::conditional_t<is_late, LateKernel<Signature, typename Handlers::type...>,
                                           KernelRecipe<Signature, typename Handlers::type...>>;
+        submission_.begin_task(chunk.owner_id, chunk,
+                               TaskSize{num_accesses, is_late ? sizeof(Recipe) : std::size_t{Recipe::parameter_bytes}});
+        std::tuple<typename Handlers::type...> stored{before_submit<I>(instance)...};
+        const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
         KernelDraft draft;
         // An empty chunk launches nothing: the task has accesses and no kernel.
         const bool launches = set_launch_dimensions(launcher_.geometry(), chunk, device, launcher_.location(), draft);
@@ -198,6 +200,9 @@ class TaskBuilder {
         instance.argument = static_cast<std::uint32_t>(I);
         return std::get<I>(handlers_).before_submit(instance);
     }
+
+    // Those of structures are not counted.
+    static constexpr std::size_t num_accesses = (std::size_t{IsStoredView<typename Handlers::type>::value} + ... + 0);
 
     RuntimeCore& core_;
     Runtime& runtime_;

@@ -131,6 +131,12 @@ struct KernelDraft {
     std::uint32_t parameter_bytes = 0;
 };
 
+/// What a task will have, as far as its types tell: room that is made at once costs less. More is allowed.
+struct TaskSize {
+    std::size_t num_accesses = 0;
+    std::size_t storage_bytes = 0;  ///< of a payload, or of parameters
+};
+
 /// What stays the same for all tasks of one submit.
 struct LauncherInfo {
     enum class Kind : std::uint8_t { host, device_function, kernel } kind = Kind::host;
@@ -154,9 +160,9 @@ class Submission {
     Submission& operator=(const Submission&) = delete;
 
     /// Starts the next task. Calls below belong to it until the next `begin_task`.
-    void begin_task(ResourceId where, const DomainChunk& chunk);
+    void begin_task(ResourceId where, const DomainChunk& chunk, const TaskSize& size = {});
     /// For submits of the library's own, whose tasks run where their chunks are: of another kind than the launcher's.
-    void begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind);
+    void begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size = {});
     /// One access of the current task, already clipped to the array; `argument` is the argument's number for messages.
     /// Returns the access's number within the task (0, 1, ...). An empty region is a valid access without memory.
     std::uint32_t add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument);

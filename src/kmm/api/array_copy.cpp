@@ -143,7 +143,7 @@ struct SourceWriters {
     std::vector<std::size_t> ends;  ///< of each part's in `writers`
 
     /// `all` are those of the parts so far; what is new at its end belongs to this one.
-    void end_part(const graph::Predecessors& all) {
+    template<typename List> void end_part(const List& all) {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
     }
@@ -275,7 +275,7 @@ void ArrayCopy::make_parts() {
 void ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
     const Box& box = box_of(chunk);
     const Box part = part_of(chunk);
-    Task* const t = &add_task();
+    Task* const t = &add_task({1, sizeof(CopyPart), true});
     t->kind = TaskKind::host;
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunk);
@@ -355,7 +355,7 @@ void ArrayCopy::gather_writers() {
     for (const std::size_t chunk : chunks_) {
         of_part.clear();
         binding_.histories[chunk].writers(part_of(chunk), of_part, *this);
-        gate_->predecessors.insert(gate_->predecessors.end(), of_part.begin(), of_part.end());
+        gate_->predecessors.append(of_part.data(), of_part.size());
         writers_.end_part(gate_->predecessors);
     }
 }
@@ -459,9 +459,10 @@ class ArrayUsers final : public Batch {
   public:
     explicit ArrayUsers(Binding& binding) : Batch(&binding.runtime->books()), binding_(binding) { add_task(); }
     void check() override {
-        graph::Predecessors& users = tasks().front()->predecessors;
+        graph::Predecessors users;
         for (const graph::ChunkHistory& h : binding_.histories) h.users(users, *this);
         graph::make_unique(users);
+        tasks().front()->predecessors.append(users.data(), users.size());
     }
     void connect() override {}
 

@@ -54,6 +54,7 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher)
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
+    draft_->keeps_layouts = logs_regions_;
 }
 
 Submission::~Submission() {
@@ -64,11 +65,11 @@ Submission::~Submission() {
         delete draft_;
 }
 
-void Submission::begin_task(ResourceId where, const DomainChunk& chunk) {
-    begin_task(where, chunk, draft_->launcher.kind);
+void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const TaskSize& size) {
+    begin_task(where, chunk, draft_->launcher.kind, size);
 }
 
-void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind) {
+void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size) {
     if (where.is_device() && where.as_device().get() >= draft_->core->platform().num_devices())
         throw InvalidResourceException(
             driver::format("GPU {} is not one of the {} devices of the runtime (numbered from 0)",
@@ -79,7 +80,9 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
         throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
                                             : "a device launcher cannot run on the host: name a device",
                                        draft_->launcher.location);
-    Task* const t = &draft_->add_task();
+    const bool keeps_layouts = kind != LauncherInfo::Kind::kernel || draft_->keeps_layouts;
+    Task* const t = &draft_->add_task({size.num_accesses, size.storage_bytes, keeps_layouts});
+    t->make_room(size.num_accesses, kind == LauncherInfo::Kind::kernel, keeps_layouts);
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
               : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
                                                             : TaskKind::kernel;
@@ -102,9 +105,7 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     r.task = t.chunk_index;
     r.argument = argument;
     r.memory = t.memory;
-    t.accesses.emplace_back();
-    t.accesses.back().kind = kind;
-    t.layouts.emplace_back();
+    t.accesses.emplace_back().kind = kind;
     return a.access;
 }
 
@@ -154,7 +155,8 @@ void Submission::set_finish(FinishParameters finish, const void* recipe, std::si
     d.recipe_bytes += (recipe_bytes + unit - 1) / unit * unit;
     if (d.recipes.size() * unit < d.recipe_bytes) d.recipes.resize(2 * d.recipe_bytes / unit + 1);
     std::memcpy(reinterpret_cast<std::byte*>(d.recipes.data()) + at, recipe, recipe_bytes);
-    d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks().size() - 1), at});
+    const auto first = static_cast<std::uint32_t>(d.accesses.size() - d.current().accesses.size());
+    d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks().size() - 1), first, at});
 }
 
 void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_back(patch); }
@@ -247,7 +249,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     const bool is_temporary = need.form == plan::Form::temporary;
     const Box& memory_of =
         is_temporary ? plan.temporaries()[need.temporary].box : binding.layout.chunks()[need.chunk].box;
-    row_major_strides(memory_of, t.layouts[a.access].strides, binding.layout.rank());
+    row_major_strides(memory_of, layouts[request].strides, binding.layout.rank());
     if (is_temporary && plan.temporaries()[need.temporary].chosen_late && need.first_of_chunk)
         Temporaries::add_across(t, a.access, need.temporary, plan, wanted[request], a);
     Access& access = t.accesses[a.access];
@@ -274,6 +276,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
 void Submission::Draft::describe_tasks() {
     const bool debug_mode = core->platform().config().debug_mode;
     const std::size_t count = wanted.size();
+    if (layouts.size() < count) layouts.resize(count);
     for (std::size_t i = 0; i < count;) {
         const std::size_t first = i;
         const std::uint32_t number = wanted[i].task;
@@ -283,6 +286,10 @@ void Submission::Draft::describe_tasks() {
             bytes = Platform::sum_bytes(bytes, describe_access(t, i));
             if (debug_mode && wanted[i].kind == AccessKind::overwrite && !wanted[i].empty)
                 fill_before(t, accesses[i].access, wanted[i].region);
+        }
+        if (t.kind != TaskKind::kernel || keeps_layouts) {
+            t.layouts.append(layouts.data() + first, i - first);
+            t.layouts.resize(t.accesses.size());  // pieces of regions across chunks need none
         }
         if (bytes > core->platform().limit_bytes(t.memory)) throw core->shortage_words().never_fits(t, bytes);
         if (!temporaries.entries().empty()) note_what_follows(first, i, bytes);
@@ -321,7 +328,7 @@ void Submission::Draft::check() {
     describe_tasks();
     for (const Finish& f : finishes) {
         Task& t = *tasks()[f.task];
-        f.function(reinterpret_cast<const std::byte*>(recipes.data()) + f.recipe, t.layouts.data(),
+        f.function(reinterpret_cast<const std::byte*>(recipes.data()) + f.recipe, layouts.data() + f.first_access,
                    t.kernel.parameters);
     }
 }
@@ -344,8 +351,14 @@ void Submission::Draft::bind() {
 void Submission::Draft::connect() {
     const bool any_temporary = !temporaries.entries().empty();
     if (any_temporary) connect_gathers();
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-        if (!wanted[i].empty) connect_access(i);
+    const std::size_t count = wanted.size();
+    for (std::size_t i = 0; i < count;) {
+        const std::uint32_t number = wanted[i].task;
+        Task& t = *tasks()[number];
+        connects(t.number);
+        for (; i < count && wanted[i].task == number; ++i)
+            if (!wanted[i].empty) connect_access(t, i);
+    }
     if (any_temporary) {
         hold_gathers_back();
         connect_write_backs();
@@ -355,11 +368,9 @@ void Submission::Draft::connect() {
     for (TaskNumber n = first(); n != all.number; ++n) all.predecessors.push_back({n, true});
 }
 
-void Submission::Draft::connect_access(std::size_t request) {
+void Submission::Draft::connect_access(Task& t, std::size_t request) {
     const plan::Request& r = wanted[request];
     const plan::Need& need = plan.needs()[request];
-    Task& t = *tasks()[r.task];
-    connects(t.number);
     if (need.form == plan::Form::temporary) {
         const plan::Temporary& temporary = plan.temporaries()[need.temporary];
         const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;

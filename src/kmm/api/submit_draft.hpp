@@ -17,7 +17,8 @@ namespace kmm::detail {
 struct Finish {
     FinishParameters function = nullptr;
     std::uint32_t task = 0;
-    std::size_t recipe = 0;  // offset
+    std::uint32_t first_access = 0;  ///< of the task, among those of the submit
+    std::size_t recipe = 0;          ///< offset
 };
 
 struct NewBinding {
@@ -30,6 +31,7 @@ struct Submission::Draft final : Batch {
     LauncherInfo launcher;
     std::vector<DraftAccess> accesses;
     std::vector<plan::Request> wanted;  ///< one for each access
+    std::vector<AccessLayout> layouts;  ///< likewise, once the plan is made
     plan::SubmitPlan plan;
     std::vector<Finish> finishes;
     std::vector<std::max_align_t> recipes;
@@ -38,6 +40,7 @@ struct Submission::Draft final : Batch {
     Temporaries temporaries;
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     std::int64_t submit_begin_ns = 0;
+    bool keeps_layouts = false;  ///< those of kernels too: debug mode
     bool in_use = false;
 
     graph::Task& current() { return *tasks().back(); }
@@ -67,7 +70,7 @@ struct Submission::Draft final : Batch {
     void make_temporaries();
     std::size_t describe_access(graph::Task& t, std::size_t request);
     void note_what_follows(std::size_t first, std::size_t end, std::size_t bytes);
-    void connect_access(std::size_t request);
+    void connect_access(graph::Task& t, std::size_t request);
     void connect_gathers();
     void hold_gathers_back();
     void connect_write_backs();

@@ -78,7 +78,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     Task& t = *entry.gather;
     t.fills_temporary = true;
     t.for_snapshot = source.plan.is_snapshot;
-    t.accesses.resize(1 + source.plan.num_pieces);
+    t.accesses.resize(std::size_t{1} + source.plan.num_pieces);
     t.layouts.resize(t.accesses.size());
     t.boxes.resize(source.plan.num_pieces);
     Access& to = t.accesses.front();
@@ -134,7 +134,6 @@ void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t tem
         box.box = piece.box;
         box.set_shape(source.rank(), source.box_of(piece), t.box, source.element_bytes);
     }
-    task.layouts.resize(task.accesses.size());
 }
 
 /// One for each piece: beside the temporary only one chunk must find room at a time.

@@ -198,7 +198,7 @@ std::exception_ptr LauncherThreads::execute(graph::Task& task, LaneId lane, std:
                       "making the device of a device function current");
         const StreamHandle stream = lanes_.stream(lane, &status);
         driver::check(lanes_.driver(), status, "creating a stream for a device function");
-        driver::check(lanes_.driver(), lanes_.come_after(lane, task.waits.view(), *scratch),
+        driver::check(lanes_.driver(), lanes_.come_after(lane, task.fences.view(), *scratch),
                       "ordering a device function after its inputs");
         if (failed_.concern(task)) {
             // What is known now spares the function; kernels of a task before that still run are asked at their turn.

@@ -7,9 +7,9 @@ namespace kmm::graph {
 namespace {
 
 /// Predecessors of one task: few of them are compared with each other, many are sorted in the end.
-class Collector {
+template<typename Edges> class Collector {
   public:
-    Collector(Predecessors& predecessors, const Past& past) noexcept : predecessors_(predecessors), past_(past) {}
+    Collector(Edges& predecessors, const Past& past) noexcept : predecessors_(predecessors), past_(past) {}
     Collector(const Collector&) = delete;
     Collector& operator=(const Collector&) = delete;
     ~Collector() {
@@ -18,36 +18,18 @@ class Collector {
     void add(TaskNumber number, bool data) {
         if (past_.is_forgotten(number)) return;
         if (predecessors_.size() < few) return add_predecessor(predecessors_, number, data);
-        predecessors_.push_back({number, data});
+        predecessors_.emplace_back(number, data);
         unsorted_ = true;
     }
 
   private:
     static constexpr std::size_t few = 32;
-    Predecessors& predecessors_;
+    Edges& predecessors_;
     const Past& past_;
     bool unsorted_ = false;
 };
 
 }  // namespace
-
-void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data) {
-    for (Predecessor& p : predecessors) {
-        if (p.number == number) {
-            p.data = p.data || data;
-            return;
-        }
-    }
-    predecessors.push_back({number, data});
-}
-
-void make_unique(Predecessors& predecessors) {
-    std::sort(predecessors.begin(), predecessors.end(), [](const Predecessor& a, const Predecessor& b) {
-        return a.number != b.number ? a.number < b.number : a.data > b.data;
-    });
-    const auto same = [](const Predecessor& a, const Predecessor& b) { return a.number == b.number; };
-    predecessors.erase(std::unique(predecessors.begin(), predecessors.end(), same), predecessors.end());
-}
 
 // ------------------------------------------------------------------------------------------------------------ segments
 
@@ -163,7 +145,8 @@ void ChunkHistory::add_reader(Uses& uses, TaskNumber task, Past& past) {
     readers.push_back(task);
 }
 
-void ChunkHistory::read(const Box& region, TaskNumber task, Predecessors& predecessors, Past& past) {
+template<typename Edges>
+void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors, Past& past) {
     if (!many_.empty()) look_at_many(region, task, past);
     if (segments_.size() == 1) {
         Uses& uses = segments_.front().value;
@@ -191,7 +174,8 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Predecessors& predec
     insert(region, std::move(uses));
 }
 
-void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors,
+template<typename Edges>
+void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
                          const Past& past) {
     const auto come_after = [&](const Uses& uses, auto&& add) {
         if (uses.writer != task) add(uses.writer, keeps_content);
@@ -233,6 +217,11 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
     uses.writer = task;
     insert(region, std::move(uses));
 }
+
+template void ChunkHistory::read(const Box&, TaskNumber, Predecessors&, Past&);
+template void ChunkHistory::read(const Box&, TaskNumber, TaskEdges&, Past&);
+template void ChunkHistory::write(const Box&, TaskNumber, bool, Predecessors&, const Past&);
+template void ChunkHistory::write(const Box&, TaskNumber, bool, TaskEdges&, const Past&);
 
 void ChunkHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
     Collector before(predecessors, past);

@@ -45,10 +45,12 @@ class ChunkHistory {
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const;
 
+    // Predecessors are those of a task's record (TaskEdges), or a list of somebody else (Predecessors).
     /// A task reads `region` (which must be covered): it comes after the writers.
-    void read(const Box& region, TaskNumber task, Predecessors& predecessors, Past& past);
+    template<typename Edges> void read(const Box& region, TaskNumber task, Edges& predecessors, Past& past);
     /// A task writes `region`: it comes after writers and readers; `keeps_content` makes the former a data dependency.
-    void write(const Box& region, TaskNumber task, bool keeps_content, Predecessors& predecessors, const Past& past);
+    template<typename Edges>
+    void write(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
     /// The tasks whose results `region` consists of, as data dependencies.
     void writers(const Box& region, Predecessors& predecessors, const Past& past) const;
     /// Appends every task that uses the chunk: writers as data dependencies, readers for their order only. Some may be
@@ -111,8 +113,22 @@ class ChunkHistory {
 };
 
 /// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).
-void add_predecessor(Predecessors& predecessors, TaskNumber number, bool data);
+template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber number, bool data) {
+    for (Predecessor& p : predecessors) {
+        if (p.number != number) continue;
+        p.data = p.data || data;
+        return;
+    }
+    predecessors.emplace_back(number, data);
+}
 /// Leaves each once, in the order of their numbers. O(n log n).
-void make_unique(Predecessors& predecessors);
+template<typename Edges> void make_unique(Edges& predecessors) {
+    std::sort(predecessors.begin(), predecessors.end(), [](const Predecessor& a, const Predecessor& b) {
+        return a.number != b.number ? a.number < b.number : a.data > b.data;
+    });
+    const auto same = [](const Predecessor& a, const Predecessor& b) { return a.number == b.number; };
+    const auto end = std::unique(predecessors.begin(), predecessors.end(), same);
+    predecessors.resize(static_cast<std::size_t>(end - predecessors.begin()));
+}
 
 }  // namespace kmm::graph

@@ -1,6 +1,6 @@
 #include "kmm/graph/task.hpp"
 
-#include <new>
+#include <algorithm>
 
 #include "driver/format.hpp"
 #include "kmm/graph/box.hpp"
@@ -45,53 +45,30 @@ void BoxTransfer::set_shape(std::size_t rank, const Box& source_chunk, const Box
     destination_offset_bytes = static_cast<std::size_t>(to);
 }
 
-void* Task::allocate_storage(std::size_t bytes, std::size_t alignment) {
-    if (bytes <= inline_bytes && alignment <= 16) return inline_storage_;
-    const std::size_t aligned = alignment < 16 ? 16 : alignment;
-    extra_storage_ = std::aligned_alloc(aligned, (bytes + aligned - 1) / aligned * aligned);
-    if (extra_storage_ == nullptr) throw std::bad_alloc();
-    return extra_storage_;
-}
-
 void Task::drop_payload() noexcept {
     if (body.destroy != nullptr && payload != nullptr) body.destroy(payload);
     body = {};
     payload = nullptr;
-    if (extra_storage_ != nullptr) {
-        std::free(extra_storage_);
-        extra_storage_ = nullptr;
-    }
 }
 
-void Task::reserve() {
-    accesses.reserve(usual_accesses);
-    layouts.reserve(usual_accesses);
-    patches.reserve(usual_accesses);
-    addresses.reserve(usual_accesses);
-    predecessors.reserve(2 * usual_accesses);
-    successors.reserve(usual_accesses);
-    open_data_predecessors.reserve(usual_accesses);
+void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layouts) {
+    const std::size_t count = std::min(num_accesses, accesses.most_at_once / edges_of_access);
+    const std::size_t each = sizeof(Access) + sizeof(void*) + edges_of_access * sizeof(Predecessor) +
+                             (has_patches ? sizeof(AddressPatch) : 0) + (has_layouts ? sizeof(AccessLayout) : 0);
+    if (count == 0) return;
+    auto* at = static_cast<std::byte*>(own_memory.take(count * each, alignof(Access), false));
+    at = accesses.lie_at(at, count);
+    at = addresses.lie_at(at, count);
+    at = predecessors.lie_at(at, edges_of_access * count);
+    if (has_patches) at = patches.lie_at(at, count);
+    if (has_layouts) layouts.lie_at(at, count);
 }
 
 void Task::prefetch() const noexcept {
     constexpr std::size_t line = 64;
     const auto* const begin = reinterpret_cast<const char*>(this);
-    for (std::size_t at = 0; at < sizeof(Task); at += line) __builtin_prefetch(begin + at, 1);
-}
-
-void Task::prefetch_lists() const noexcept {
-    constexpr std::size_t line = 64;
-    const auto fetch = [](const auto& list) {
-        // A number: it is 0 where the host had no memory for the list ahead.
-        const auto begin = reinterpret_cast<std::uintptr_t>(list.data());
-        const std::size_t bytes = usual_accesses * sizeof(*list.data());
-        for (std::size_t at = 0; at < bytes; at += line)
-            __builtin_prefetch(reinterpret_cast<const void*>(begin + at), 1);
-    };
-    fetch(accesses);
-    fetch(layouts);
-    fetch(patches);
-    fetch(predecessors);
+    const std::size_t bytes = sizeof(Task) + own_memory.size_bytes();
+    for (std::size_t at = 0; at < bytes; at += line) __builtin_prefetch(begin + at, 1);
 }
 
 void Task::recycle() noexcept {
@@ -106,25 +83,24 @@ void Task::recycle() noexcept {
     memory = {};
     info.reset();
     next_published = nullptr;
-    accesses.clear();
-    layouts.clear();
-    patches.clear();
-    addresses.clear();
-    unset.clear();
-    across.clear();
-    boxes.clear();
+    accesses.forget();
+    layouts.forget();
+    patches.forget();
+    addresses.forget();
+    unset.forget();
+    across.forget();
+    boxes.forget();
     needed_after = 0;
     fills_temporary = false;
     for_snapshot = false;
     kernel = {};
-    predecessors.clear();
+    predecessors.forget();
     successors.clear();
     unissued_predecessors = 0;
     unsettled_predecessors = 0;
     announced = false;
-    open_data_predecessors.clear();
-    waits.clear();
-    completion.clear();
+    open_data_predecessors.forget();
+    fences.clear();
     lane = LaneId::none;
     position = 0;
     made_for = 0;
@@ -148,48 +124,7 @@ void Task::recycle() noexcept {
     thrown = nullptr;
     unworded.reset();
     waiters.store(0, std::memory_order_relaxed);
-}
-
-TaskPool::~TaskPool() = default;
-
-void TaskPool::add_slab() {
-    // Both lists have room for every record. They grow in steps that double: a slab is few records, and they may be
-    // many.
-    auto slab = std::make_unique<Task[]>(slab_size);
-    const std::size_t all = (slabs_.size() + 1) * slab_size;
-    for (std::vector<Task*>* list : {&takers_.tasks, &givers_.tasks})
-        if (list->capacity() < all) list->reserve(2 * all);
-    slabs_.push_back(std::move(slab));
-    for (std::size_t i = slab_size; i-- > 0;) {
-        try {
-            slabs_.back()[i].reserve();
-        } catch (const std::bad_alloc&) {
-            // Its lists grow when they must.
-        }
-        takers_.tasks.push_back(&slabs_.back()[i]);
-    }
-}
-
-Task* TaskPool::take() {
-    const locks::Guard guard(takers_.lock);
-    std::vector<Task*>& free = takers_.tasks;
-    if (free.empty()) {
-        const locks::Guard guard_givers(givers_.lock);
-        free.swap(givers_.tasks);
-        if (free.empty()) add_slab();
-    }
-    Task* const task = free.back();
-    free.pop_back();
-    // The scheduler wrote to the record last. Fetching the next ones while this one is being filled hides most of that.
-    if (free.size() >= 2) free[free.size() - 2]->prefetch();
-    if (!free.empty()) free.back()->prefetch_lists();
-    return task;
-}
-
-void TaskPool::give(Task* task) noexcept {
-    task->recycle();
-    const locks::Guard guard(givers_.lock);
-    givers_.tasks.push_back(task);  // cannot allocate: both lists have room for every record
+    own_memory.clear();
 }
 
 }  // namespace kmm::graph

@@ -1,6 +1,6 @@
 // The record of one task, from submit to result.
 //
-// Owns: Task, TaskPool (free records). Built by the submitting thread; after it is
+// Owns: Task. Records come from a pool (graph/task_pool.hpp). Built by the submitting thread; after it is
 // published, every field but the atomics belongs to whoever holds the scheduler's baton, but for `body` and what a
 // function is given, which the thread that executes the task reads.
 #pragma once
@@ -17,6 +17,7 @@
 #include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/across.hpp"
+#include "kmm/graph/list.hpp"
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task_number.hpp"
@@ -55,27 +56,28 @@ struct Access {
     memory::Chunk* chunk = nullptr;  ///< null: an empty region
     std::size_t offset_bytes = 0;    ///< of the region's first element from the start of the chunk
     AccessKind kind = AccessKind::read;
-    bool needs_content =
-        false;  ///< valid where first_of_chunk: what the chunk holds must be there before the task runs
-    bool first_of_chunk = true;  ///< no earlier access of this task names the same chunk
-    bool writes_chunk = false;   ///< valid where first_of_chunk: some access of the task writes the chunk
-    bool replaces_chunk =
-        false;              ///< valid where first_of_chunk: the task writes all of it, so everything else came before
-    bool anywhere = false;  ///< what is copied from the chunk is read wherever it is when the task is placed
-    bool gathers = false;   ///< Across::access, or another access of the same temporary
-    bool is_piece = false;  ///< one of the chunks of an Across
+    bool first_of_chunk : 1 = true;  ///< no earlier access of this task names the same chunk
+    // Valid where first_of_chunk.
+    bool needs_content : 1 = false;   ///< what the chunk holds must be there before the task runs
+    bool writes_chunk : 1 = false;    ///< some access of the task writes the chunk
+    bool replaces_chunk : 1 = false;  ///< the task writes all of it, so everything else came before
+    // Always valid.
+    bool anywhere : 1 = false;  ///< what is copied from the chunk is read wherever it is when the task is placed
+    bool gathers : 1 = false;   ///< Across::access, or another access of the same temporary
+    bool is_piece : 1 = false;  ///< one of the chunks of an Across
     /// A piece, and all that the task uses of its chunk is a small part: what memory keeps of a chunk that is about to
     /// be replaced.
-    bool is_small_part = false;
-    /// Of these two: the form that was chosen when the task was placed needs it, from then on until the task is placed
-    /// again. All others are always in use.
-    bool in_use = true;
+    bool is_small_part : 1 = false;
+    /// Of a piece, or of what gathers: the form that was chosen when the task was placed needs it, from then on until
+    /// the task is placed again. All others are always in use.
+    bool in_use : 1 = true;
     memory::MemoryIndex memory;  ///< where first_of_chunk and placed: in which memory the task uses it
     /// Valid where first_of_chunk: whoever had used the chunk before has nothing to do with what it holds afterwards.
     bool owes_nothing() const noexcept { return writes_chunk && replaces_chunk && !needs_content; }
     std::uint64_t content_at = 0;   ///< where first_of_chunk: the replica's, when the task was placed
     std::uint64_t replaced_at = 0;  ///< likewise the chunk's
 };
+static_assert(sizeof(Access) == 40);
 
 /// Debug mode: what a task finds without content, to be filled with a pattern before it runs
 /// (engine/debug_pattern.hpp).
@@ -85,12 +87,61 @@ struct Unset {
     std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
 };
 
+struct Task;
+class TaskSlab;
+
+/// An edge of the graph: kept by the task that comes after, and linked into a list of the one before it while that is
+/// not settled.
 struct Predecessor {
-    TaskNumber number = 0;
-    bool data = false;  ///< a failure there cancels this task; else it is order only
+    Predecessor() = default;
+    Predecessor(TaskNumber before, bool is_data) noexcept : number(before & most), data(is_data) {}
+    TaskNumber number : 63 = 0;
+    bool data : 1 = false;  ///< a failure there cancels this task; else it is order only
+    // Valid once it is linked.
+    Task* after = nullptr;
+    Predecessor* next = nullptr;  ///< of the same task before
+
+  private:
+    static constexpr TaskNumber most = ~TaskNumber{0} >> 1;
+};
+static_assert(sizeof(Predecessor) == 24);
+
+/// The tasks that come after one, in the order in which they were linked to it.
+class Successors {
+  public:
+    class Iterator {
+      public:
+        explicit Iterator(const Predecessor* edge) noexcept : edge_(edge) {}
+        const Predecessor& operator*() const noexcept { return *edge_; }
+        const Predecessor* operator->() const noexcept { return edge_; }
+        Iterator& operator++() noexcept {
+            edge_ = edge_->next;
+            return *this;
+        }
+        friend bool operator==(const Iterator&, const Iterator&) = default;
+
+      private:
+        const Predecessor* edge_;
+    };
+    Iterator begin() const noexcept { return Iterator(first_); }
+    Iterator end() const noexcept { return Iterator(nullptr); }
+    bool empty() const noexcept { return first_ == nullptr; }
+    /// The edge stays where it is until this task is settled.
+    void add(Predecessor& edge, Task& after) noexcept {
+        edge.after = &after;
+        edge.next = nullptr;
+        (last_ != nullptr ? last_->next : first_) = &edge;
+        last_ = &edge;
+    }
+    void clear() noexcept { first_ = last_ = nullptr; }
+
+  private:
+    Predecessor* first_ = nullptr;
+    Predecessor* last_ = nullptr;
 };
 
 using Predecessors = Vector<Predecessor>;
+using TaskEdges = List<Predecessor>;
 using TaskNumbers = Vector<TaskNumber>;
 
 /// Everything that two tasks of one submit share and that only messages need.
@@ -220,10 +271,14 @@ struct Kernel {
     std::byte* parameters = nullptr;
 };
 
-struct Task;
 using TaskList = Vector<Task*>;
 
+/// A task usually comes after whoever wrote what an access uses, and one that read it.
+inline constexpr std::size_t edges_of_access = 2;
+
 struct Task {
+    RecordMemory own_memory;  ///< of the lists, and of what is given to a function or kernel
+
     // ---- identity
     TaskNumber number = 0;
     std::atomic<TaskState> state{TaskState::waiting};
@@ -237,32 +292,26 @@ struct Task {
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
 
     // ---- what it does
-    std::vector<Access> accesses;
-    std::vector<AccessLayout> layouts;
-    std::vector<AddressPatch> patches;
-    Vector<void*> addresses;  ///< one for each access; set when it is issued
-    Vector<Unset> unset;      ///< debug mode only
+    List<Access, Memory::of_host> accesses{own_memory};
+    List<AccessLayout, Memory::of_host> layouts{own_memory};  ///< of functions, and in debug mode
+    List<AddressPatch, Memory::of_host> patches{own_memory};
+    List<void*> addresses{own_memory};  ///< one for each access; set when it is issued
+    List<Unset> unset{own_memory};      ///< debug mode only
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
-    Vector<Across> across;
-    Vector<BoxTransfer> boxes;     ///< of a transfer; what `across` gathers
+    List<Across, Memory::of_host> across{own_memory};
+    List<BoxTransfer, Memory::of_host> boxes{own_memory};  ///< of a transfer; what `across` gathers
     std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
-    bool fills_temporary = false;  ///< of a transfer: else it brings back what was written into one
-    bool for_snapshot = false;     ///< of a transfer: it keeps what its submit writes
 
     // ---- order
-    Predecessors predecessors;
-    struct Successor {
-        Task* task;
-        bool data;
-    };
-    Vector<Successor> successors;
+    TaskEdges predecessors{own_memory};  ///< does not grow once the scheduler has the task
+    Successors successors;
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    Vector<TaskNumber> open_data_predecessors;  ///< not settled when it was issued: a failure there must skip it
-    FenceSet waits;                             ///< what its work must come after
-    FenceSet completion;                        ///< what "it is done" means on lanes; empty for host tasks
+    List<TaskNumber> open_data_predecessors{own_memory};  ///< not settled when it was issued: a failure there skips it
+    /// What its work must come after; from when its position is known on: what "it is done" means on lanes.
+    FenceSet fences;
     Position position = 0;
     TaskNumber made_for = 0;             ///< a helper: whose failure its own is
     TaskNumber comes_before = 0;         ///< a helper: the first number of those that come after it
@@ -272,8 +321,13 @@ struct Task {
     std::uint32_t kernel_times = 0;                ///< schedule::KernelTimes::Id
     const memory::Chunk* written_chunk = nullptr;  ///< the first one
     std::uint32_t unpassed_fences = 0;             ///< fences that a function on the host still waits for
+    bool fills_temporary = false;                  ///< of a transfer: else it brings back what was written into one
+    bool for_snapshot = false;                     ///< of a transfer: it keeps what its submit writes
     bool announced = false;                        ///< its successors know its positions
     bool executed = false;
+
+    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
+    std::atomic<Custody> custody{Custody::scheduler};
 
     // ---- readiness (schedule)
     bool in_fetch_queue = false;
@@ -288,10 +342,6 @@ struct Task {
     std::uint64_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
     std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns
 
-    // ---- running
-    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
-    std::atomic<Custody> custody{Custody::scheduler};
-
     // ---- result
     std::shared_ptr<Failure> failure;
     std::exception_ptr thrown;                 ///< what the task itself ended with, as far as it is known
@@ -300,6 +350,7 @@ struct Task {
     /// completed.
     std::shared_ptr<driver::KernelFailure> kernel_failure;
     std::atomic<std::uint32_t> waiters{0};
+    TaskSlab* slab = nullptr;  ///< constant: that the record is part of, if it comes from a pool
 
     Task() = default;
     Task(const Task&) = delete;
@@ -323,43 +374,17 @@ struct Task {
         out.where = where;
     }
 
-    /// Memory for parameters or a payload: inside the record when it fits.
-    void* allocate_storage(std::size_t bytes, std::size_t alignment);
+    /// Room in the lists of a fresh record, so that they need not grow. Throws std::bad_alloc.
+    void make_room(std::size_t num_accesses, bool has_patches, bool has_layouts);
+    /// Memory for parameters or a payload, until `recycle`. Throws std::bad_alloc.
+    void* allocate_storage(std::size_t bytes, std::size_t alignment) {
+        return own_memory.take(bytes, alignment, false);
+    }
     void drop_payload() noexcept;
-    /// Room for what most tasks have, so that a fresh record costs no growing of lists.
-    void reserve();
-    /// Fetches the record, or the memory of its lists, into the cache of a thread that will soon fill it.
+    /// Fetches the record into the cache of a thread that will soon fill it.
     void prefetch() const noexcept;
-    void prefetch_lists() const noexcept;
-    /// Makes the record as new, keeping the memory of its vectors.
+    /// Makes the record as new.
     void recycle() noexcept;
-
-  private:
-    static constexpr std::size_t usual_accesses = 4;
-    static constexpr std::size_t inline_bytes = 256;  // a kernel with three 2-D views and a range takes about 200
-    alignas(16) std::byte inline_storage_[inline_bytes];
-    void* extra_storage_ = nullptr;
-};
-
-/// Free task records. Any thread; O(1). Submitting threads take and the scheduler gives, so each side has a list and a
-/// lock of its own: an empty list of takers is exchanged for the givers'.
-class TaskPool {
-  public:
-    ~TaskPool();
-    Task* take();
-    void give(Task* task) noexcept;
-
-  private:
-    struct alignas(64) List {
-        locks::TinyLock lock;
-        std::vector<Task*> tasks KMM_GUARDED_BY(lock);
-    };
-    void add_slab() KMM_REQUIRES(takers_.lock, givers_.lock);
-
-    List takers_;
-    List givers_;
-    std::vector<std::unique_ptr<Task[]>> slabs_ KMM_GUARDED_BY(takers_.lock);  ///< and under that of the givers
-    static constexpr std::size_t slab_size = 64;
 };
 
 }  // namespace kmm::graph

@@ -45,7 +45,7 @@ class TaskTable {
     }
     /// Calls `f(predecessor, record)` for each, without the lock; null where settled. Takes it once for a thousand of
     /// them and needs no memory: a task may come after any number of others. By the one who settles tasks.
-    template<typename F> void find(const Predecessors& predecessors, F&& f) {
+    template<typename List, typename F> void find(List& predecessors, F&& f) {
         Task* found[found_at_once];
         for (std::size_t first = 0; first < predecessors.size(); first += found_at_once) {
             const std::size_t count = std::min(found_at_once, predecessors.size() - first);

@@ -312,8 +312,8 @@ void Residency::finish_placement(Task& task) {
         a.replaced_at = a.chunk->replaced_at;
         if (find_unset_ && !a.anywhere && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
             task.unset.push_back({static_cast<std::uint32_t>(i), true, {}});
-        task.waits.add(r.arrivals);
-        if (a.writes_chunk) task.waits.add(r.copy_reads);
+        task.fences.add(r.arrivals);
+        if (a.writes_chunk) task.fences.add(r.copy_reads);
     }
     if (!task.across.empty()) address_in_place(task);
 }

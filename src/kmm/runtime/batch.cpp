@@ -36,11 +36,11 @@ graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
     }
 }
 
-JoinBatch::JoinBatch(TaskBooks& books, graph::Predecessors predecessors, bool barrier, bool closes)
+JoinBatch::JoinBatch(TaskBooks& books, const graph::Predecessors& predecessors, bool barrier, bool closes)
     : Batch(&books, closes) {
     Task& task = add_task();
     task.is_barrier = barrier;
-    task.predecessors = std::move(predecessors);
+    task.predecessors.append(predecessors.data(), predecessors.size());
 }
 
 }  // namespace kmm::detail

@@ -33,9 +33,9 @@ class Batch : public graph::Past {
     graph::TaskList& tasks() noexcept { return tasks_; }
     const graph::TaskList& tasks() const noexcept { return tasks_; }
     /// A new record behind the others. Throws std::bad_alloc.
-    Task& add_task() {
+    Task& add_task(const graph::TaskSize& size = {}) {
         graph::room_for_one_more(tasks_);
-        return *tasks_.emplace_back(books_->pool().take());
+        return *tasks_.emplace_back(books_->pool().take(size));
     }
     /// After a commit: number of the first task, and of the last, which is done when all are if `connect` made it so.
     TaskNumber first() const noexcept { return first_; }
@@ -123,7 +123,7 @@ class Batch : public graph::Past {
 class JoinBatch final : public Batch {
   public:
     /// After `predecessors`; a barrier: after all that was submitted before it. `closes`: and nothing comes after it.
-    JoinBatch(TaskBooks& books, graph::Predecessors predecessors, bool barrier, bool closes = false);
+    JoinBatch(TaskBooks& books, const graph::Predecessors& predecessors, bool barrier, bool closes = false);
     void connect() override {}
 };
 

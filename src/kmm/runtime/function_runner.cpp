@@ -59,9 +59,10 @@ class LegacyStreamCapture {
 driver::KernelHooks FunctionRunner::kernel_hooks(graph::Task& task) {
     if (!platform_.on_host_driver()) return {};
     using engine::KernelTicket;
-    const auto ticket =
-        std::allocate_shared<KernelTicket>(graph::ReservedAllocator<KernelTicket>(),
-                                           KernelTicket{&failed_tasks_, task.number, task.open_data_predecessors, {}});
+    const auto ticket = std::allocate_shared<KernelTicket>(
+        graph::ReservedAllocator<KernelTicket>(),
+        KernelTicket{
+            &failed_tasks_, task.number, {task.open_data_predecessors.begin(), task.open_data_predecessors.end()}, {}});
     task.kernel_failure = {ticket, &ticket->failure};
     return ticket->hooks();
 }

@@ -159,9 +159,9 @@ bool RuntimeCore::publish(Batch& batch) noexcept {
     return before == 0;
 }
 
-graph::TaskNumber RuntimeCore::submit_join(graph::Predecessors predecessors, bool barrier) {
+graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecessors, bool barrier) {
     books_.check_open();
-    JoinBatch batch(books_, std::move(predecessors), barrier);
+    JoinBatch batch(books_, predecessors, barrier);
     commit(batch);
     return batch.last();
 }
@@ -173,6 +173,7 @@ void RuntimeCore::release_array(memory::Array* array) noexcept {
 
 void RuntimeCore::trim() {
     books_.check_open();
+    books_.pool().trim();
     engine_.memory_service().trim();
 }
 

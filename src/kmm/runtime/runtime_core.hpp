@@ -53,7 +53,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     /// False, and nothing has changed: the batch was to close the runtime, which is closed.
     bool commit(Batch& batch);
     /// Commits a task that does nothing: see JoinBatch.
-    TaskNumber submit_join(graph::Predecessors predecessors, bool barrier);
+    TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
     void release_array(memory::Array* array) noexcept;
 
     // ---- waiting (waits.cpp)

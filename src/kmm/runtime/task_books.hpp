@@ -20,6 +20,7 @@
 #include "kmm/core/identifiers.hpp"
 #include "kmm/graph/failures.hpp"
 #include "kmm/graph/host_reserve.hpp"
+#include "kmm/graph/task_pool.hpp"
 #include "kmm/graph/task_table.hpp"
 #include "kmm/runtime/waiting.hpp"
 

@@ -113,11 +113,11 @@ bool Scheduler::is_awaited_elsewhere(const Task& task) const noexcept {
     const std::uint32_t device = task.memory.device();
     const auto lane = static_cast<std::uint32_t>(index_of(task.lane) - index_of(this->lane(device, LaneRole::compute)));
     bool is_first = true;
-    for (const Task::Successor& s : task.successors) {
-        const Task& next = *s.task;
+    for (const Predecessor& s : task.successors) {
+        const Task& next = *s.after;
         if (next.kind == TaskKind::join) continue;
         if (next.kind != TaskKind::kernel || next.memory != task.memory) return true;
-        if (policies_[device].will_leave(lane, lane_wish(next), next.waits, is_first, compute_lanes(device)))
+        if (policies_[device].will_leave(lane, lane_wish(next), next.fences, is_first, compute_lanes(device)))
             return true;
         is_first = false;
     }
@@ -128,22 +128,22 @@ void Scheduler::issue_kernel(Task& task) {
     const std::uint32_t device = task.memory.device();
     LanePolicy& policy = policies_[device];
     const LaneWish wish = lane_wish(task);
-    const std::uint32_t index = policy.choose(wish, task.waits, compute_lanes(device));
+    const std::uint32_t index = policy.choose(wish, task.fences, compute_lanes(device));
     const LaneId id = lane(device, LaneRole::compute, index);
     Lane& l = lanes_[index_of(id)];
     const Fence fence{id, ++progress_[index_of(id)].issued};
     policy.put(index, fence.position, wish.is_short);
     task.lane = id;
     task.position = fence.position;
-    task.completion.clear();
-    task.completion.add(fence);
     for (const graph::AddressPatch& p : task.patches)
         std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
     list_open_predecessors(task);
     list_fills(task);
     instruction_waits_.clear();
-    for (const Fence& f : task.waits)
+    for (const Fence& f : task.fences)
         if (f.lane != id && !passed(f)) instruction_waits_.add(f);
+    task.fences.clear();
+    task.fences.add(fence);
     Instruction instruction;
     instruction.op = Instruction::Op::kernel;
     instruction.lane = id;
@@ -186,7 +186,7 @@ void Scheduler::list_open_predecessors(Task& task) {
 
 void Scheduler::issue_launch(Task& task) {
     list_open_predecessors(task);
-    task.waits.prune([this](const Fence& f) { return passed(f); });
+    task.fences.prune([this](const Fence& f) { return passed(f); });
     task.state.store(TaskState::launching, std::memory_order_relaxed);
     if (task.info && task.info->launcher == detail::LauncherInfo::Kind::kernel) ++counters_.kernels;
     residency_.pin(task);
@@ -220,12 +220,12 @@ MemoryIndex Scheduler::link_source(const Task& task, std::span<const graph::BoxT
 /// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
 void Scheduler::issue_transfer(Task& task) {
     if (task.memory.is_host() && link_source(task, task.boxes).is_host()) return issue_transfer_on_host(task);
-    Instruction instruction = put_move(task, task.boxes, task.waits, nullptr);
+    Instruction instruction = put_move(task, task.boxes, task.fences, nullptr);
     const Fence fence{instruction.lane, instruction.position};
     task.lane = fence.lane;
     task.position = fence.position;
-    task.completion.clear();
-    task.completion.add(fence);
+    task.fences.clear();
+    task.fences.add(fence);
     list_open_predecessors(task);
     list_fills(task);
     instruction.needed_tasks = task.open_data_predecessors;
@@ -310,7 +310,7 @@ std::size_t Scheduler::count_transfer(const Task& task, std::span<const graph::B
 
 /// No thread waits for the fences: the lanes tell when they pass.
 void Scheduler::start_when_passed(Task& task) {
-    for (const Fence& f : task.waits) {
+    for (const Fence& f : task.fences) {
         if (passed(f)) continue;
         auto& watchers = lanes_[index_of(f.lane)].watchers;
         watchers.push_back({f.position, &task});
@@ -478,8 +478,8 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
     l.in_flight.push_back({position, &task});
     task.lane = lane_id;
     task.position = position;
-    task.completion.clear();
-    task.completion.add(fence);
+    task.fences.clear();
+    task.fences.add(fence);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     residency_.unpin(task, &fence);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]

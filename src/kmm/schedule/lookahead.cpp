@@ -18,10 +18,12 @@ bool is_of(const Task& task, memory::MemoryIndex m) noexcept { return task.memor
 }  // namespace
 
 bool Lookahead::enables(const Task& task) noexcept {
-    const std::size_t count = std::min(task.successors.size(), few_successors);
-    return std::any_of(
-        task.successors.begin(), task.successors.begin() + static_cast<std::ptrdiff_t>(count),
-        [&](const Task::Successor& s) { return s.task->unissued_predecessors == 1 && is_of(*s.task, task.memory); });
+    std::size_t looked_at = 0;
+    for (const graph::Predecessor& s : task.successors) {
+        if (s.after->unissued_predecessors == 1 && is_of(*s.after, task.memory)) return true;
+        if (++looked_at == few_successors) break;
+    }
+    return false;
 }
 
 std::size_t Lookahead::count_enabled(const Task& first, std::uint64_t* steps) {
@@ -29,9 +31,9 @@ std::size_t Lookahead::count_enabled(const Task& first, std::uint64_t* steps) {
     issued_.push_back(&first);
     steps_ = 0;
     for (std::size_t i = 0; i < issued_.size(); ++i)
-        for (const Task::Successor& s : issued_[i]->successors) {
+        for (const graph::Predecessor& s : issued_[i]->successors) {
             if (++steps_ > most_steps || issued_.size() > most_enabled) break;
-            if (is_of(*s.task, first.memory) && may_follow(*s.task)) issued_.push_back(s.task);
+            if (is_of(*s.after, first.memory) && may_follow(*s.after)) issued_.push_back(s.after);
         }
     *steps += steps_;
     return issued_.size() - 1;

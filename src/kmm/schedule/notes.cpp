@@ -19,7 +19,7 @@ void Scheduler::note_settled(trace::Sink& sink, const Task& task) const {
 void Scheduler::note_start(trace::Sink& sink, const Task& task) const {
     FenceSet open;
     try {
-        for (const Fence& f : task.waits)
+        for (const Fence& f : task.fences)
             if (!passed(f)) open.add(f);
     } catch (const std::bad_alloc&) {
         // Those that found room are told.

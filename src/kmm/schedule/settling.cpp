@@ -24,21 +24,21 @@ void Scheduler::submit(Task& task) {
     }
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
     note_neighbours(task);
-    table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
+    table_.find(task.predecessors, [&](Predecessor& p, Task* before) {
         if (before == nullptr) {
             if (p.data)
                 if (const auto failure = outbox_.find_failure(p.number)) set_failure(task, failure);
             return;
         }
-        before->successors.push_back({&task, p.data});
+        before->successors.add(p, task);
         ++task.unsettled_predecessors;
         if (p.data && before->failure != nullptr) set_failure(task, before->failure);
         if (!before->announced) {
             ++task.unissued_predecessors;
             return;
         }
-        for (const Fence& f : before->completion)
-            if (!passed(f)) task.waits.add(f);
+        for (const Fence& f : before->fences)
+            if (!passed(f)) task.fences.add(f);
     });
     if (task.unissued_predecessors == 1) notice_last_predecessor(task);
     if (task.is_barrier) {
@@ -69,10 +69,8 @@ void Scheduler::check(Task& task) {
     if (state == TaskState::settled) return;
     if (task.kind == TaskKind::join) {
         if (task.is_barrier) return;
-        if (task.unissued_predecessors == 0 && !task.announced) {
-            task.completion = task.waits;
-            announce(task);
-        }
+        // It is done when that is which it comes after.
+        if (task.unissued_predecessors == 0 && !task.announced) announce(task);
         if (task.unsettled_predecessors == 0) settle(task);
         return;
     }
@@ -89,12 +87,12 @@ void Scheduler::check(Task& task) {
 
 void Scheduler::announce(Task& task) {
     task.announced = true;
-    for (const Task::Successor& s : task.successors) {
-        Task& next = *s.task;
+    for (const Predecessor& s : task.successors) {
+        Task& next = *s.after;
         // A task that was cancelled may settle much later, and what needs it must not be issued meanwhile.
         if (task.failure != nullptr && s.data) set_failure(next, task.failure);
-        for (const Fence& f : task.completion)
-            if (!passed(f)) next.waits.add(f);
+        for (const Fence& f : task.fences)
+            if (!passed(f)) next.fences.add(f);
         if (--next.unissued_predecessors == 0) steps_.push_back({Step::What::check, &next});
         if (next.unissued_predecessors == 1) notice_last_predecessor(next);
     }
@@ -117,8 +115,8 @@ void Scheduler::set_failure(Task& task, const std::shared_ptr<graph::Failure>& f
 void Scheduler::settle(Task& task) {
     if (task.state.load(std::memory_order_relaxed) == TaskState::settled) return;
     if (task.failure == nullptr && task.has_failed()) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
-    for (const Task::Successor& s : task.successors) {
-        Task& next = *s.task;
+    for (const Predecessor& s : task.successors) {
+        Task& next = *s.after;
         if (!task.announced && --next.unissued_predecessors == 1) notice_last_predecessor(next);
         --next.unsettled_predecessors;
         if (task.failure != nullptr && s.data) set_failure(next, task.failure);
@@ -163,10 +161,7 @@ void Scheduler::cancel(Task& task) {
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     ++num_issued_;
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
-    if (!task.announced) {
-        task.completion = task.waits;
-        announce(task);
-    }
+    if (!task.announced) announce(task);
     if (task.unsettled_predecessors == 0) steps_.push_back({Step::What::settle, &task});
 }
 

@@ -359,7 +359,7 @@ TEST(LauncherThreads, a_function_comes_after_its_inputs_and_is_not_called_behind
     };
     (void)f.driver.host_callback(input, [](void* s) { *static_cast<std::string*>(s) += 'i'; }, &ran);
     f.lanes.enqueued(LaneId{0}, 1);
-    first.waits.add({LaneId{0}, 1});
+    first.fences.add({LaneId{0}, 1});
     second.open_data_predecessors = {77};
     f.failed.add(77);
     f.start({LaneId{1}}, true);

@@ -459,9 +459,9 @@ bool Machine::place(Waiting& waiting) {
     for (std::size_t i = 0; i < waiting.parts.size(); ++i)
         for (std::size_t k = waiting.parts[i].begin; k < waiting.parts[i].end; ++k) {
             const Expected::Unit& u = expected_.at(task.accesses[i].chunk).units[k];
-            for (const Fence& f : u.writers) task.waits.add(f);
+            for (const Fence& f : u.writers) task.fences.add(f);
             if (!task.accesses[i].writes_chunk) continue;
-            for (const Fence& f : u.readers) task.waits.add(f);
+            for (const Fence& f : u.readers) task.fences.add(f);
         }
     return true;
 }
@@ -501,7 +501,7 @@ void Machine::issue(Running one) {
         return;
     }
     const auto lane = static_cast<LaneId>(8 * task.memory.index() + dice_.below(3));
-    const Fence fence = lanes_.put(lane, task.waits, [this, running] { execute(*running); });
+    const Fence fence = lanes_.put(lane, task.fences, [this, running] { execute(*running); });
     residency_->issued(task, fence);
     note_position(*running, fence);
 }
@@ -581,7 +581,7 @@ void Machine::end_pinned() {
     const std::size_t at = dice_.below(pinned_.size());
     const auto running = pinned_[at];
     Task& task = *running->task;
-    if (task.memory.is_host() && !lanes_.passed(task.waits)) return;
+    if (task.memory.is_host() && !lanes_.passed(task.fences)) return;
     pinned_.erase(pinned_.begin() + static_cast<std::ptrdiff_t>(at));
     if (task.memory.is_host()) {
         execute(*running);
@@ -589,7 +589,7 @@ void Machine::end_pinned() {
         return;
     }
     const auto lane = static_cast<LaneId>(8 * task.memory.index() + 4);
-    const Fence fence = lanes_.put(lane, task.waits, [this, running] { execute(*running); });
+    const Fence fence = lanes_.put(lane, task.fences, [this, running] { execute(*running); });
     residency_->unpin(task, &fence);
     note_position(*running, fence);
 }

@@ -64,7 +64,7 @@ TEST_F(ResidencyTest, a_copy_comes_after_the_writers_of_its_source_and_the_users
     Task& t = make_task(gpu, {{&c, true, false}});
     ASSERT_EQ(place(t), Placement::granted);
     const Fence out = script_.copies[0].fence;
-    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(),
+    EXPECT_TRUE(std::any_of(t.fences.begin(), t.fences.end(),
                             [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
 }
 
@@ -78,7 +78,7 @@ TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_
     EXPECT_EQ(script_.copies[0].to, host);
     EXPECT_EQ(script_.copies[0].task, nullptr);
     const Fence out = script_.copies[0].fence;
-    EXPECT_TRUE(std::any_of(t.waits.begin(), t.waits.end(),
+    EXPECT_TRUE(std::any_of(t.fences.begin(), t.fences.end(),
                             [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
     EXPECT_EQ(residency_->counters(gpu).evicted_bytes, unit);
     EXPECT_EQ(residency_->counters(gpu).peak_bytes, unit);

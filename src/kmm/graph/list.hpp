@@ -1,0 +1,174 @@
+// Lists of plain values inside a record, in memory that comes with it.
+//
+// Owns: RecordMemory (the bytes behind a record, and blocks of the host for what does not fit there), List. Must not
+// know: what a record is for. Belongs to whoever has the record.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <new>
+#include <type_traits>
+
+#include "kmm/graph/host_reserve.hpp"
+
+namespace kmm::graph {
+
+class RecordMemory {
+  public:
+    /// So are the bytes of a record, and what is taken for at most this.
+    static constexpr std::size_t alignment_bytes = 16;
+
+    RecordMemory() = default;
+    RecordMemory(const RecordMemory&) = delete;
+    RecordMemory& operator=(const RecordMemory&) = delete;
+    ~RecordMemory() { clear(); }
+
+    /// The bytes that come with the record. They stay the owner's.
+    void adopt(void* begin, std::size_t size_bytes) noexcept {
+        begin_ = static_cast<std::byte*>(begin);
+        size_bytes_ = static_cast<std::uint32_t>(size_bytes);
+    }
+    std::size_t size_bytes() const noexcept { return size_bytes_; }
+    const std::byte* begin() const noexcept { return begin_; }
+    /// Memory until `clear`: behind the record, else of the host, and where that has none of its reserve if that may be
+    /// used. Throws std::bad_alloc. O(1).
+    void* take(std::size_t bytes, std::size_t alignment, bool from_reserve) {
+        const std::size_t at = (used_bytes_ + (alignment - 1)) & ~(alignment - 1);
+        if (alignment > alignment_bytes || bytes > size_bytes_ || at > size_bytes_ - bytes) [[unlikely]]
+            return take_block(bytes, alignment, from_reserve);
+        used_bytes_ = static_cast<std::uint32_t>(at + bytes);
+        return begin_ + at;
+    }
+    /// Nothing is in use any more.
+    void clear() noexcept {
+        used_bytes_ = 0;
+        if (blocks_ != nullptr) release_blocks();
+    }
+
+  private:
+    struct Block;
+    void* take_block(std::size_t bytes, std::size_t alignment, bool from_reserve);
+    void release_blocks() noexcept;
+
+    std::byte* begin_ = nullptr;
+    Block* blocks_ = nullptr;
+    std::uint32_t size_bytes_ = 0;
+    std::uint32_t used_bytes_ = 0;
+};
+
+/// Who may use the reserve of the host's memory: what the scheduler cannot do without (HostReserve).
+enum class Memory : bool { of_host, of_host_or_reserve };
+
+/// A list of a record: as std::vector, but that it lies in a RecordMemory of the same object, and that growing leaves
+/// what was there behind until the record is cleared. So `reserve` what is known.
+template<typename T, Memory memory = Memory::of_host_or_reserve>
+class List {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
+  public:
+    /// `record` lies before the list in the same object, at most 64 KiB away.
+    explicit List(RecordMemory& record) noexcept
+        : distance_(
+              static_cast<std::uint16_t>(reinterpret_cast<std::byte*>(this) - reinterpret_cast<std::byte*>(&record))) {}
+    List(const List&) = delete;
+    List& operator=(const List&) = delete;
+
+    T* begin() noexcept { return data_; }
+    T* end() noexcept { return data_ + size_; }
+    const T* begin() const noexcept { return data_; }
+    const T* end() const noexcept { return data_ + size_; }
+    T* data() noexcept { return data_; }
+    const T* data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    bool empty() const noexcept { return size_ == 0; }
+    T& operator[](std::size_t i) noexcept { return data_[i]; }
+    const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+    T& front() noexcept { return *data_; }
+    const T& front() const noexcept { return *data_; }
+    T& back() noexcept { return data_[size_ - 1]; }
+    const T& back() const noexcept { return data_[size_ - 1]; }
+    std::size_t capacity() const noexcept { return decoded(capacity_); }
+
+    /// Throws std::bad_alloc, as do those that follow.
+    void reserve(std::size_t count) {
+        if (count > capacity()) grow(count);
+    }
+    template<typename... Args>
+    T& emplace_back(Args&&... args) {
+        if (size_ == capacity()) grow(size_ == 0 ? 1 : 2 * std::size_t{size_});
+        return *new (data_ + size_++) T{static_cast<Args&&>(args)...};
+    }
+    void push_back(const T& value) {
+        const T copy = value;  // it may lie in the list
+        emplace_back(copy);
+    }
+    void resize(std::size_t count) {
+        reserve(count);
+        for (std::size_t i = size_; i < count; ++i) new (data_ + i) T{};
+        size_ = static_cast<std::uint32_t>(count);
+    }
+    /// An empty list has room for so many, at most `most_at_once`, in memory of the same record: lists that are made
+    /// together cost one piece. Returns the end of what it takes.
+    std::byte* lie_at(std::byte* memory_of_record, std::size_t count) noexcept {
+        data_ = reinterpret_cast<T*>(memory_of_record);
+        capacity_ = static_cast<std::uint16_t>(count);
+        return memory_of_record + count * sizeof(T);
+    }
+    static constexpr std::size_t most_at_once = 2047;
+    /// Behind what is there. The values lie elsewhere.
+    void append(const T* first, std::size_t count) {
+        reserve(size_ + count);
+        for (T *to = data_ + size_, *end = to + count; to != end; ++to, ++first) new (to) T(*first);
+        size_ += static_cast<std::uint32_t>(count);
+    }
+    List& operator=(std::initializer_list<T> values) {
+        clear();
+        append(values.begin(), values.size());
+        return *this;
+    }
+    void clear() noexcept { size_ = 0; }
+    /// The record is cleared.
+    void forget() noexcept {
+        data_ = nullptr;
+        size_ = 0;
+        capacity_ = 0;
+    }
+
+  private:
+    // A capacity takes 16 bits, so that a list takes 16 bytes: 11 bits of a number and by how many bits it is shifted.
+    static constexpr std::size_t digits = 11;
+    static constexpr std::size_t decoded(std::uint16_t code) noexcept {
+        return (std::size_t{code} & ((1u << digits) - 1)) << (code >> digits);
+    }
+    /// Of the smallest capacity that is not below `count`.
+    static constexpr std::uint16_t encoded(std::size_t count) noexcept {
+        if (count >> digits == 0) [[likely]]
+            return static_cast<std::uint16_t>(count);
+        std::size_t shift = static_cast<std::size_t>(std::bit_width(count)) - digits;
+        std::size_t number = (count + (std::size_t{1} << shift) - 1) >> shift;
+        if (number >> digits != 0) ++shift, number = (number + 1) >> 1;
+        return static_cast<std::uint16_t>(shift << digits | number);
+    }
+    void grow(std::size_t count) {
+        RecordMemory& record =
+            *reinterpret_cast<RecordMemory*>(reinterpret_cast<std::byte*>(this) - std::size_t{distance_});
+        const std::uint16_t code = encoded(count);
+        auto* const to =
+            static_cast<T*>(record.take(decoded(code) * sizeof(T), alignof(T), memory == Memory::of_host_or_reserve));
+        if (size_ != 0) [[unlikely]]
+            std::memcpy(static_cast<void*>(to), data_, size_ * sizeof(T));
+        data_ = to;
+        capacity_ = code;
+    }
+
+    T* data_ = nullptr;
+    std::uint32_t size_ = 0;
+    std::uint16_t capacity_ = 0;
+    std::uint16_t distance_;
+};
+
+}  // namespace kmm::graph

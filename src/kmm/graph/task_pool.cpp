@@ -1,0 +1,191 @@
+#include "kmm/graph/task_pool.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+namespace kmm::graph {
+
+/// Records in one piece of memory, each with the memory of its lists behind it.
+class TaskSlab {
+  public:
+    TaskSlab(std::size_t kind_of_pool, std::size_t num_records, std::size_t list_bytes)
+        : kind(kind_of_pool),
+          num_records_(num_records),
+          stride_(record_bytes(list_bytes)),
+          memory_(allocate(num_records * stride_)) {
+        for (std::size_t i = 0; i < num_records; ++i) {
+            Task* const task = new (memory_ + i * stride_) Task;
+            task->slab = this;
+            task->own_memory.adopt(memory_ + i * stride_ + task_bytes, stride_ - task_bytes);
+        }
+    }
+    ~TaskSlab() {
+        for (std::size_t i = 0; i < num_records_; ++i) record(i)->~Task();
+        ::operator delete(memory_, std::align_val_t(line));
+    }
+    TaskSlab(const TaskSlab&) = delete;
+    TaskSlab& operator=(const TaskSlab&) = delete;
+
+    Task* record(std::size_t i) const noexcept { return std::launder(reinterpret_cast<Task*>(memory_ + i * stride_)); }
+    std::size_t num_records() const noexcept { return num_records_; }
+    std::size_t size_bytes() const noexcept { return num_records_ * stride_; }
+
+    const std::size_t kind;
+    std::size_t num_free = 0;  ///< while a pool is being trimmed
+
+  private:
+    static constexpr std::size_t line = 64;
+    static constexpr std::size_t task_bytes = (sizeof(Task) + RecordMemory::alignment_bytes - 1) /
+                                              RecordMemory::alignment_bytes * RecordMemory::alignment_bytes;
+    static constexpr std::size_t record_bytes(std::size_t list_bytes) noexcept {
+        return (task_bytes + list_bytes + line - 1) / line * line;
+    }
+    static std::byte* allocate(std::size_t bytes) {
+        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(line)));
+    }
+
+    std::size_t num_records_;
+    std::size_t stride_;
+    std::byte* memory_;
+};
+
+namespace {
+
+// A kernel or function with one access, one with four, and one with some ten.
+constexpr std::size_t list_bytes_of_kind[] = {144, 592, 1616};
+// The first slab of a kind, and the largest: a program with few tasks takes little, one with many asks rarely.
+constexpr std::size_t fewest_records = 64;
+constexpr std::size_t most_records = 1024;
+// So many records change hands under one lock.
+constexpr std::size_t records_at_once = 1024;
+
+std::size_t list_bytes_for(const TaskSize& size) noexcept {
+    const std::size_t each = sizeof(Access) + sizeof(AddressPatch) + sizeof(void*) +
+                             edges_of_access * sizeof(Predecessor) + (size.has_layouts ? sizeof(AccessLayout) : 0);
+    constexpr std::size_t unit = RecordMemory::alignment_bytes;
+    return (size.num_accesses * each + unit - 1) / unit * unit + size.storage_bytes;
+}
+
+}  // namespace
+
+TaskPool::TaskPool() {
+    static_assert(std::size(list_bytes_of_kind) == num_kinds);
+    for (std::size_t k = 0; k < num_kinds; ++k) kinds_[k].index = k;
+}
+
+TaskPool::~TaskPool() = default;
+
+TaskPool::Kind& TaskPool::kind_for(const TaskSize& size) noexcept {
+    const std::size_t bytes = list_bytes_for(size);
+    std::size_t k = 0;
+    while (k + 1 < num_kinds && list_bytes_of_kind[k] < bytes) ++k;
+    return kinds_[k];
+}
+
+void TaskPool::add_slab(Kind& kind) {
+    const std::size_t count =
+        std::min(most_records, fewest_records << std::min<std::size_t>(kind.slabs.size(), std::size_t{10}));
+    auto slab = std::make_unique<TaskSlab>(kind.index, count, list_bytes_of_kind[kind.index]);
+    // Both lists have room for every record. They grow in steps that double: there may be many slabs.
+    const std::size_t all = kind.num_records + count;
+    for (std::vector<Task*>* list : {&kind.takers.tasks, &kind.givers.tasks})
+        if (list->capacity() < all) list->reserve(2 * all);
+    kind.slabs.push_back(std::move(slab));
+    kind.num_records = all;
+    for (std::size_t i = count; i-- > 0;) kind.takers.tasks.push_back(kind.slabs.back()->record(i));
+}
+
+Task* TaskPool::take(const TaskSize& size) {
+    Kind& kind = kind_for(size);
+    const locks::Guard guard(kind.takers.lock);
+    std::vector<Task*>& free = kind.takers.tasks;
+    if (free.empty()) {
+        const locks::Guard guard_givers(kind.givers.lock);
+        free.swap(kind.givers.tasks);
+        if (free.empty()) add_slab(kind);
+    }
+    Task* const task = free.back();
+    free.pop_back();
+    // The scheduler wrote to the record last. Fetching the next one while this one is being filled hides most of that.
+    if (!free.empty()) free.back()->prefetch();
+    return task;
+}
+
+void TaskPool::give(Task* task) noexcept {
+    task->recycle();
+    Kind& kind = kinds_[task->slab->kind];
+    const locks::Guard guard(kind.givers.lock);
+    kind.givers.tasks.push_back(task);  // cannot allocate: both lists have room for every record
+}
+
+/// Appends all free records.
+void TaskPool::take_free(Kind& kind, std::vector<Task*>& free) {
+    for (FreeList* const list : {&kind.takers, &kind.givers}) {
+        for (bool more = true; more;) {
+            free.reserve(free.size() + records_at_once);
+            const locks::Guard guard(list->lock);
+            std::vector<Task*>& tasks = list->tasks;
+            const std::size_t count = std::min(tasks.size(), records_at_once);
+            free.insert(free.end(), tasks.end() - static_cast<std::ptrdiff_t>(count), tasks.end());
+            tasks.resize(tasks.size() - count);
+            more = !tasks.empty();
+        }
+    }
+}
+
+void TaskPool::put_back(Kind& kind, const std::vector<Task*>& kept) noexcept {
+    for (std::size_t first = 0; first < kept.size(); first += records_at_once) {
+        const locks::Guard guard(kind.givers.lock);
+        const std::size_t end = std::min(kept.size(), first + records_at_once);
+        kind.givers.tasks.insert(kind.givers.tasks.end(), kept.begin() + static_cast<std::ptrdiff_t>(first),
+                                 kept.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+}
+
+void TaskPool::trim(Kind& kind) {
+    std::vector<Task*> free;
+    std::vector<std::unique_ptr<TaskSlab>> over;
+    // Whatever fails, no free record is lost.
+    struct PutBack {
+        Kind& kind;
+        const std::vector<Task*>& free;
+        ~PutBack() { put_back(kind, free); }
+    } guard{kind, free};
+    take_free(kind, free);
+    std::size_t num_over = 0;
+    for (const Task* t : free) t->slab->num_free = 0;
+    for (const Task* t : free) num_over += ++t->slab->num_free == t->slab->num_records() ? 1 : 0;
+    over.reserve(num_over);
+    std::erase_if(free, [](const Task* t) { return t->slab->num_free == t->slab->num_records(); });
+    const locks::Guard takers(kind.takers.lock);
+    const locks::Guard givers(kind.givers.lock);
+    const auto first_over = std::partition(kind.slabs.begin(), kind.slabs.end(),
+                                           [](const auto& slab) { return slab->num_free != slab->num_records(); });
+    for (auto slab = first_over; slab != kind.slabs.end(); ++slab) {
+        kind.num_records -= (*slab)->num_records();
+        over.push_back(std::move(*slab));
+    }
+    kind.slabs.erase(first_over, kind.slabs.end());
+}
+
+void TaskPool::trim() noexcept {
+    for (Kind& kind : kinds_) {
+        try {
+            trim(kind);
+        } catch (const std::bad_alloc&) {
+            // What is free stays.
+        }
+    }
+}
+
+std::size_t TaskPool::size_bytes() noexcept {
+    std::size_t bytes = 0;
+    for (Kind& kind : kinds_) {
+        const locks::Guard guard(kind.takers.lock);
+        for (const auto& slab : kind.slabs) bytes += slab->size_bytes();
+    }
+    return bytes;
+}
+
+}  // namespace kmm::graph

@@ -1,0 +1,62 @@
+// Free records of tasks.
+//
+// Owns: the memory of records. Must not know: what is in them. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "driver/locks.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::graph {
+
+/// What the record of a task should have room for. More of anything costs a block of the host.
+struct TaskSize {
+    std::size_t num_accesses = 0;
+    std::size_t storage_bytes = 0;  ///< parameters or payload
+    bool has_layouts = false;
+};
+
+/// Free task records, of a few sizes. Any thread; O(1). Submitting threads take and the scheduler gives, so each side
+/// has a list and a lock of its own: an empty list of takers is exchanged for the givers'.
+class TaskPool {
+  public:
+    TaskPool();
+    ~TaskPool();
+    TaskPool(const TaskPool&) = delete;
+    TaskPool& operator=(const TaskPool&) = delete;
+    /// Throws std::bad_alloc.
+    Task* take(const TaskSize& size = {});
+    void give(Task* task) noexcept;
+    /// Gives the host what no record is in use of, as far as whole slabs are free. O(free records), and no lock is held
+    /// for more than some thousand of them. Without memory for its lists it does nothing.
+    void trim() noexcept;
+    /// What the records take, used and free.
+    std::size_t size_bytes() noexcept;
+
+  private:
+    static constexpr std::size_t num_kinds = 3;
+    struct alignas(64) FreeList {
+        locks::TinyLock lock;
+        std::vector<Task*> tasks KMM_GUARDED_BY(lock);
+    };
+    /// Records of one size.
+    struct Kind {
+        std::size_t index = 0;
+        FreeList takers;
+        FreeList givers;
+        std::vector<std::unique_ptr<TaskSlab>> slabs KMM_GUARDED_BY(takers.lock);  ///< and under that of the givers
+        std::size_t num_records KMM_GUARDED_BY(takers.lock) = 0;                   ///< likewise
+    };
+    Kind& kind_for(const TaskSize& size) noexcept;
+    static void add_slab(Kind& kind) KMM_REQUIRES(kind.takers.lock, kind.givers.lock);
+    static void trim(Kind& kind);
+    static void take_free(Kind& kind, std::vector<Task*>& free);
+    static void put_back(Kind& kind, const std::vector<Task*>& kept) noexcept;
+
+    Kind kinds_[num_kinds];
+};
+
+}  // namespace kmm::graph

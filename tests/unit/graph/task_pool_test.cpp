@@ -1,0 +1,123 @@
+// Records of tasks: as new whenever they are taken, of several sizes, and given back to the host.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "kmm/graph/task_pool.hpp"
+
+namespace {
+
+using kmm::graph::Task;
+using kmm::graph::TaskPool;
+using kmm::graph::TaskSize;
+
+constexpr TaskSize sizes[] = {{}, {1, 24, false}, {4, 200, true}, {12, 400, true}, {40, 5000, true}};
+
+void fill(Task& t, const TaskSize& size, std::uint64_t seed) {
+    t.number = seed;
+    for (std::size_t i = 0; i < size.num_accesses; ++i) {
+        t.accesses.emplace_back().offset_bytes = seed + i;
+        t.addresses.push_back(nullptr);
+        t.predecessors.push_back({seed + i, true});
+    }
+    auto* const storage = static_cast<std::byte*>(t.allocate_storage(size.storage_bytes + 1, 16));
+    std::fill_n(storage, size.storage_bytes + 1, std::byte{1});
+}
+
+void expect_filled(const Task& t, const TaskSize& size, std::uint64_t seed) {
+    EXPECT_EQ(t.number, seed);
+    ASSERT_EQ(t.accesses.size(), size.num_accesses);
+    for (std::size_t i = 0; i < size.num_accesses; ++i) {
+        EXPECT_EQ(t.accesses[i].offset_bytes, seed + i);
+        EXPECT_EQ(t.predecessors[i].number, seed + i);
+    }
+}
+
+TEST(TaskPool, a_record_is_as_new_and_belongs_to_one_at_a_time) {
+    TaskPool pool;
+    std::mt19937 random(3);
+    std::vector<std::pair<Task*, std::size_t>> used;
+    std::set<Task*> unique;
+    for (std::uint64_t step = 1; step < 20'000; ++step) {
+        if (used.empty() || random() % 5 < 3) {
+            const std::size_t size = random() % std::size(sizes);
+            Task* const t = pool.take(sizes[size]);
+            ASSERT_TRUE(unique.insert(t).second);
+            ASSERT_EQ(t->number, 0u);
+            ASSERT_TRUE(t->accesses.empty() && t->predecessors.empty() && t->addresses.empty());
+            fill(*t, sizes[size], 1 + size);
+            used.emplace_back(t, size);
+        } else {
+            std::swap(used[random() % used.size()], used.back());
+            const auto [t, size] = used.back();
+            expect_filled(*t, sizes[size], 1 + size);
+            unique.erase(t);
+            pool.give(t);
+            used.pop_back();
+        }
+        if (step % 1000 == 0) pool.trim();
+    }
+    for (const auto& [t, size] : used) expect_filled(*t, sizes[size], 1 + size);
+    for (const auto& [t, size] : used) pool.give(t);
+}
+
+TEST(TaskPool, gives_everything_back_that_no_task_is_in) {
+    TaskPool pool;
+    Task* const kept = pool.take({1, 24, false});
+    const std::size_t least = pool.size_bytes();
+    std::vector<Task*> many;
+    for (int i = 0; i < 10'000; ++i) many.push_back(pool.take(sizes[i % 5]));
+    const std::size_t most = pool.size_bytes();
+    EXPECT_GT(most, 10'000 * sizeof(Task));
+    for (Task* t : many) pool.give(t);
+    EXPECT_EQ(pool.size_bytes(), most);
+    fill(*kept, {1, 24, false}, 9);
+    pool.trim();
+    EXPECT_EQ(pool.size_bytes(), least);
+    expect_filled(*kept, {1, 24, false}, 9);
+    pool.give(kept);
+    pool.trim();
+    EXPECT_EQ(pool.size_bytes(), 0u);
+    pool.give(pool.take());
+}
+
+// What the host must have for a task that waits: records of kernels with one access and with four.
+TEST(TaskPool, a_record_takes_little_more_than_what_is_in_it) {
+    for (const auto& [size, most_bytes] :
+         {std::pair(TaskSize{1, 32, false}, 768u), std::pair(TaskSize{4, 128, false}, 1216u)}) {
+        TaskPool pool;
+        std::vector<Task*> many;
+        for (int i = 0; i < 1024; ++i) many.push_back(pool.take(size));
+        const std::size_t before = pool.size_bytes();
+        for (int i = 0; i < 20 * 1024; ++i) many.push_back(pool.take(size));
+        EXPECT_LE((pool.size_bytes() - before) / (20 * 1024), most_bytes);
+        for (Task* t : many) pool.give(t);
+    }
+}
+
+TEST(TaskPool, threads_take_give_and_trim_at_once) {
+    TaskPool pool;
+    const auto work = [&](std::uint64_t seed) {
+        std::vector<Task*> used;
+        for (int round = 0; round < 200; ++round) {
+            for (int i = 0; i < 50; ++i) {
+                used.push_back(pool.take(sizes[static_cast<std::size_t>(i) % 3]));
+                fill(*used.back(), sizes[static_cast<std::size_t>(i) % 3], seed);
+            }
+            for (Task* t : used) {
+                EXPECT_EQ(t->number, seed);
+                pool.give(t);
+            }
+            used.clear();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (std::uint64_t n = 1; n <= 3; ++n) threads.emplace_back(work, n);
+    for (int i = 0; i < 50; ++i) pool.trim();
+    for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
