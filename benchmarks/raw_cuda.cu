@@ -524,6 +524,38 @@ Measured pinned_copy(Direction direction, std::size_t bytes, std::size_t piece_b
 
 namespace {
 
+cudaError_t copy_strided(const StridedCopy& copy, cudaStream_t stream) {
+    if (copy.height == 1 && copy.depth == 1)
+        return cudaMemcpyAsync(copy.destination, copy.source, copy.width_bytes, cudaMemcpyDefault, stream);
+    if (copy.depth == 1)
+        return cudaMemcpy2DAsync(copy.destination, copy.destination_pitch, copy.source, copy.source_pitch,
+                                 copy.width_bytes, copy.height, cudaMemcpyDefault, stream);
+    cudaMemcpy3DParms parameters{};
+    parameters.dstPtr = {copy.destination, copy.destination_pitch, copy.width_bytes, copy.destination_rows};
+    parameters.srcPtr = {const_cast<void*>(copy.source), copy.source_pitch, copy.width_bytes, copy.source_rows};
+    parameters.extent = {copy.width_bytes, copy.height, copy.depth};
+    parameters.kind = cudaMemcpyDefault;
+    return cudaMemcpy3DAsync(&parameters, stream);
+}
+
+}  // namespace
+
+Measured strided_copies(const StridedCopy* copies, std::size_t num_copies, int rounds, int repetitions) {
+    return measured([&] {
+        const CurrentDevice current(0);
+        Stream stream;
+        Samples samples = time_each(repetitions, [&] {
+            for (int round = 0; round < rounds; ++round)
+                for (std::size_t i = 0; i < num_copies; ++i) check(copy_strided(copies[i], stream), "a strided copy");
+            stream.wait();
+        });
+        for (double& sample : samples) sample /= rounds;
+        return samples;
+    });
+}
+
+namespace {
+
 void open_peer(int device, int peer) {
     int can = 0;
     check(cudaDeviceCanAccessPeer(&can, device, peer), "cudaDeviceCanAccessPeer");

@@ -61,6 +61,19 @@ Measured pinned_copy(Direction direction, std::size_t bytes, std::size_t piece_b
 /// Copies from one device to another, and back at the same time if `both_ways`. A sample is `bytes` each way.
 Measured peer_copy(int source, int destination, bool both_ways, std::size_t bytes, int repetitions);
 
+/// Rows of `width_bytes`, `height` of them a plane and `depth` planes; pitches in bytes, planes whole rows apart.
+struct StridedCopy {
+    void* destination = nullptr;
+    const void* source = nullptr;
+    std::size_t width_bytes = 0, height = 1, depth = 1;
+    std::size_t destination_pitch = 0, destination_rows = 1;
+    std::size_t source_pitch = 0, source_rows = 1;
+};
+
+/// A call for each copy: cudaMemcpyAsync, cudaMemcpy2DAsync or cudaMemcpy3DAsync, whichever does, on one stream of
+/// device 0; `rounds` times without waiting in between. The memory is the caller's. A sample is all copies once.
+Measured strided_copies(const StridedCopy* copies, std::size_t num_copies, int rounds, int repetitions);
+
 /// Host seconds of single calls of the CUDA runtime.
 struct CallCosts {
     Measured launch;  ///< an empty kernel by <<<>>>

@@ -25,6 +25,7 @@ Measured tiny_graph_replay(Shape, int, int) { return none(); }
 Measured tiny_kernels_threads(int, int, int) { return none(); }
 Measured pinned_copy(Direction, std::size_t, std::size_t, int) { return none(); }
 Measured peer_copy(int, int, bool, std::size_t, int) { return none(); }
+Measured strided_copies(const StridedCopy*, std::size_t, int, int) { return none(); }
 CallCosts call_costs(int) { return {none(), none(), none(), none(), none(), none(), none(), none(), none()}; }
 bool keep_busy(void*, double) { return false; }
 const void* empty_kernel() { return nullptr; }

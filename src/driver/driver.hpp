@@ -76,6 +76,9 @@ struct GraphExecHandle {
 inline StreamHandle legacy_stream() noexcept { return {reinterpret_cast<void*>(std::uintptr_t{1})}; }
 inline StreamHandle per_thread_stream() noexcept { return {reinterpret_cast<void*>(std::uintptr_t{2})}; }
 
+/// The priority of streams whose work shall not wait behind that of others for room on the device.
+inline constexpr int most_urgent = -1000;
+
 struct Capabilities {
     bool virtual_memory = false;
     bool memory_pools = false;  ///< stream-ordered pools of the driver
@@ -136,7 +139,8 @@ struct BoxCopy {
 };
 
 /// One box of `move_boxes`: runs of `run_bytes` that are contiguous on both sides, repeated along `num_axes` axes,
-/// slowest first. Steps in bytes between the beginnings of runs, not below what is nested in them.
+/// slowest first. Steps in bytes between the beginnings of runs, not below what is nested in them (of an axis of one,
+/// whatever). Any alignment.
 struct BoxMove {
     static constexpr std::size_t max_axes = 8;
     void* destination = nullptr;
@@ -263,7 +267,8 @@ class Driver {
                               std::size_t num_devices) noexcept = 0;
 
     // ---- streams
-    /// `non_blocking`: does not synchronise with the legacy default stream. Higher `priority` numbers are less urgent.
+    /// `non_blocking`: does not synchronise with the legacy default stream. Higher `priority` numbers are less urgent;
+    /// what is beyond those that the device knows counts as the nearest of them.
     virtual Status create_stream(int device, bool non_blocking, int priority, StreamHandle* out) noexcept = 0;
     virtual Status destroy_stream(StreamHandle) noexcept = 0;  ///< returns at once; queued work still runs
     virtual Status synchronize_stream(StreamHandle) noexcept = 0;
@@ -288,9 +293,11 @@ class Driver {
     virtual Status copy_peer(void* destination, int destination_device, const void* source, int source_device,
                              std::size_t bytes, StreamHandle) noexcept = 0;
     virtual Status copy_box(const BoxCopy&, StreamHandle) noexcept = 0;
-    /// Many boxes, in any memories that the stream's device can read and write: pinned host memory, its own, a peer's.
-    /// In the order of the stream; among themselves in none. The list is read during the call. Empty boxes move
-    /// nothing. Unless a driver has better, `copy_box` of each.
+    /// Many boxes, each in memory of one kind: fast where the stream's device can read and write it (its own, a peer's,
+    /// page-locked), from and to everything else as `copy`. In the order of the stream; among themselves in none, so
+    /// that no box may write what another one reads or writes. The list is read during the call. Empty boxes move
+    /// nothing; a box that does not keep the rules of `BoxMove` refuses the list with `invalid_argument`. Unless a
+    /// driver has better, `copy_box` of each.
     virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept;
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.

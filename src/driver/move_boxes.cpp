@@ -1,5 +1,6 @@
-// Boxes of any number of axes as strided copies of up to three.
-#include "driver/driver.hpp"
+#include "driver/move_boxes.hpp"
+
+#include "driver/box_launch.hpp"
 
 namespace kmm::driver {
 
@@ -9,20 +10,9 @@ std::byte* at(void* p, std::int64_t offset) noexcept { return static_cast<std::b
 
 const std::byte* at(const void* p, std::int64_t offset) noexcept { return static_cast<const std::byte*>(p) + offset; }
 
-bool is_empty(const BoxMove& box) noexcept {
-    bool empty = box.run_bytes == 0;
-    for (std::uint32_t k = 0; k < box.num_axes; ++k) empty = empty || box.counts[k] == 0;
-    return empty;
-}
+}  // namespace
 
-bool is_valid(const BoxMove& box) noexcept {
-    if (box.num_axes > BoxMove::max_axes) return false;
-    for (std::uint32_t k = 0; k < box.num_axes; ++k)
-        if (box.counts[k] < 0) return false;
-    return is_empty(box) || (box.destination != nullptr && box.source != nullptr);
-}
-
-Status move_box(Driver& driver, const BoxMove& box, StreamHandle stream) noexcept {
+Status copy_box_by_box(Driver& driver, const BoxMove& box, StreamHandle stream) noexcept {
     BoxCopy copy;
     copy.width_bytes = copy.destination_row_pitch = copy.source_row_pitch = box.run_bytes;
     std::uint32_t outer = box.num_axes;
@@ -56,14 +46,12 @@ Status move_box(Driver& driver, const BoxMove& box, StreamHandle stream) noexcep
     }
 }
 
-}  // namespace
-
-Status Driver::move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept {
+Status Driver::move_boxes(const BoxMove* list, std::size_t num_boxes, StreamHandle stream) noexcept {
     for (std::size_t i = 0; i < num_boxes; ++i)
-        if (!is_valid(boxes[i])) return {Code::invalid_argument};
+        if (!boxes::is_valid(list[i])) return {Code::invalid_argument};
     for (std::size_t i = 0; i < num_boxes; ++i) {
-        if (is_empty(boxes[i])) continue;
-        if (const Status status = move_box(*this, boxes[i], stream); !status.ok()) return status;
+        if (boxes::is_empty(list[i])) continue;
+        if (const Status status = copy_box_by_box(*this, boxes::joined(list[i]), stream); !status.ok()) return status;
     }
     return {};
 }

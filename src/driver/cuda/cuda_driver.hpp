@@ -18,6 +18,7 @@
 //   device.
 // - A kernel is loaded when it is prepared, or else launched, for the first time on a device, and that can wait for all
 //   work which the device has. Whoever enqueues waits that the host must end prepares the kernels behind them first.
+//   The kernel that moves boxes is loaded by the first `move_boxes` on a device that is not empty.
 // - Host callbacks of all streams of a device run one after the other on one thread: one that blocks holds up the
 //   others.
 #pragma once
@@ -35,6 +36,11 @@ namespace kmm::driver {
 /// `*num_devices` how many devices. Makes no context and can be called on a machine without any driver. Either argument
 /// may be null. May throw std::bad_alloc.
 std::shared_ptr<Driver> make_cuda_driver(std::string* reason, int* num_devices);
+
+namespace boxes {
+class BoxList;
+enum class Place : std::uint8_t;
+}  // namespace boxes
 
 namespace vendor {
 
@@ -115,6 +121,9 @@ class VendorDriver final : public Driver {
     Status copy_peer(void* destination, int destination_device, const void* source, int source_device,
                      std::size_t bytes, StreamHandle) noexcept override;
     Status copy_box(const BoxCopy&, StreamHandle) noexcept override;
+    /// A kernel moves what the stream's device reaches, tens of boxes in a launch. Runs from 1 MiB on, and what it does
+    /// not reach (pageable memory, peers without access), are left to `copy_box`.
+    Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle) noexcept override;
     /// One driver call for up to 256 pieces; piece by piece on the legacy stream and during a capture.
     Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept override;
     /// Patterns of 1, 2 and 4 bytes, and longer ones that repeat those, are one call. Any other pattern is written word
@@ -156,6 +165,15 @@ class VendorDriver final : public Driver {
     bool is_device(int device) const noexcept { return device >= 0 && device < num_devices_; }
     /// The primary context of a device, made on first use.
     Status context_of(int device, void** out) noexcept;
+    /// Where work on the stream runs.
+    Status device_of(StreamHandle stream, int* out) noexcept;
+    /// 0: the current device, which `device` must be, cannot run the kernel that moves boxes. Else it is loaded.
+    int multiprocessors_for_boxes(int device) noexcept;
+    /// Into the list, which is launched whenever it is full.
+    Status put_box(boxes::BoxList& list, const BoxMove& box, boxes::Place to, boxes::Place from, int multiprocessors,
+                   StreamHandle) noexcept;
+    /// Launches what the list has and clears it.
+    Status launch_boxes(boxes::BoxList& list, int multiprocessors, StreamHandle) noexcept;
 
     const Kind kind_;
     const int num_devices_;
@@ -164,6 +182,8 @@ class VendorDriver final : public Driver {
     std::array<std::atomic<void*>, max_devices> contexts_{};
     /// Bit d of element p: device d reads memory of device p.
     std::array<std::atomic<std::uint64_t>, max_devices> readers_of_{};
+    /// 0: not asked yet; below: it has no kernel for boxes.
+    std::array<std::atomic<int>, max_devices> multiprocessors_for_boxes_{};
 };
 
 }  // namespace vendor

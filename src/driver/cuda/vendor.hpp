@@ -8,5 +8,6 @@
 #include "driver/hip/vendor_hip.hpp"
 #else
 #include "driver/cuda/vendor_cuda.hpp"
+#include "driver/cuda/vendor_cuda_reach.hpp"
 #include "driver/cuda/vendor_cuda_work.hpp"
 #endif

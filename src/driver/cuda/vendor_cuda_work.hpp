@@ -276,6 +276,13 @@ inline Result launch(const RawLaunch& launch, Stream stream) noexcept {
                                launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr,
                                parameters.extra());
 }
+/// The handle, for every device, of a kernel that is compiled into this library.
+inline Result kernel_handle(const void** out, const void* symbol) noexcept {
+    cudaKernel_t kernel = nullptr;
+    const cudaError_t error = cudaGetKernel(&kernel, symbol);
+    *out = kernel;
+    return error;
+}
 /// Brings the code of a kernel to the current device now rather than at the first launch.
 inline Result load_kernel(const void* function) noexcept {
     if (entry.function_load == nullptr || entry.kernel_get_function == nullptr) return 0;

@@ -25,7 +25,8 @@ StreamHandle Lanes::stream(LaneId lane, Status* status) noexcept {
     Lane& l = lanes_[index(lane)];
     StreamHandle s = l.stream.load(std::memory_order_acquire);
     if (s.native == nullptr) {
-        *status = driver_.create_stream(ordinal(device(lane)), true, 0, &s);
+        const int priority = l.is_urgent ? driver::most_urgent : 0;
+        *status = driver_.create_stream(ordinal(device(lane)), true, priority, &s);
         if (!status->ok()) return {};
         // Several threads may make it at the same time: the first one counts.
         StreamHandle other{};

@@ -32,6 +32,9 @@ class Lanes {
     Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_device);
     ~Lanes();
 
+    /// The lane's work is not to wait behind blocks of other lanes' kernels. Before the lane's stream is made, and
+    /// before other threads know the lanes.
+    void make_urgent(LaneId lane) noexcept { lanes_[index(lane)].is_urgent = true; }
     /// The lane's stream, made at first use. Null handle: see `*status`. Any thread.
     StreamHandle stream(LaneId lane, Status* status) noexcept;
     /// Makes the streams of all lanes of a device, as far as the driver lets: it may need memory of the device for one,
@@ -130,6 +133,7 @@ class Lanes {
     void tell_feeders(Lane& lane, Position position) noexcept;
     Status wait_for_lane(StreamHandle stream, graph::LaneId lane, Scratch& scratch) noexcept;
     struct Lane {
+        bool is_urgent = false;
         std::atomic<StreamHandle> stream{StreamHandle{}};
         std::atomic<Position> enqueued{0};
         std::atomic<Position> completed{0};

@@ -10,6 +10,10 @@ void EngineRoom::start(const schedule::Scheduler& scheduler, engine::Mailbox& ma
     const RuntimeConfig& config = platform_.config();
     const void* const runtime = platform_.runtime_mark();
     lanes_ = std::make_unique<engine::Lanes>(platform_.driver(), platform_.ordinals(), scheduler.lanes_per_device());
+    // What moves boxes is a kernel that others wait for, and takes a part of the device only.
+    for (std::uint32_t d = 0; d < platform_.num_devices(); ++d)
+        for (const auto role : {schedule::LaneRole::up, schedule::LaneRole::down, schedule::LaneRole::peer})
+            lanes_->make_urgent(scheduler.lane(d, role));
     memory_service_ = std::make_unique<supply::MemoryService>(*lanes_, platform_.ordinals(), platform_.limits_bytes(),
                                                               config, config.device_memory_kind, runtime, mailbox);
     for (std::uint32_t d = 0; d < platform_.num_devices(); ++d) {

@@ -80,6 +80,24 @@ struct Fixture {
     std::size_t num_waits() const { return driver.count("wait_event"); }
 };
 
+TEST(Lanes, only_the_streams_of_urgent_lanes_are_urgent) {
+    struct PriorityDriver : ForwardingDriver {
+        using ForwardingDriver::ForwardingDriver;
+        std::vector<int> priorities;
+        void called(const char*) noexcept override {}
+        Status create_stream(int device, bool non_blocking, int priority, StreamHandle* out) noexcept override {
+            priorities.push_back(priority);
+            return ForwardingDriver::create_stream(device, non_blocking, priority, out);
+        }
+    };
+    ScriptedDriver scripted;
+    PriorityDriver driver(scripted);
+    Lanes lanes(driver, {0}, 3);
+    lanes.make_urgent(b);
+    lanes.make_streams(0);
+    EXPECT_EQ(driver.priorities, (std::vector<int>{0, kmm::driver::most_urgent, 0}));
+}
+
 TEST(Lanes, a_stream_is_made_once_however_many_threads_ask_for_it_first) {
     constexpr int threads = 4;
     /// Lets nobody make a stream before everybody is about to.
