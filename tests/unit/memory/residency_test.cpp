@@ -114,6 +114,7 @@ TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first
 TEST_F(ResidencyTest, what_a_large_chunk_leaves_behind_goes_to_a_large_one_whichever_a_task_names_first) {
     const std::size_t large = unit + unit / 4;
     start({64 * unit, large + 2 * unit});
+    residency_->given_again(host, base_[host], 64 * unit, false);
     residency_->given_again(gpu, base_[gpu], large + 2 * unit, false);
     auto before = make_array(1, large), behind = make_array(1, large);
     auto a = make_array(3);
