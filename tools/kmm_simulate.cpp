@@ -35,6 +35,9 @@ constexpr const char* usage =
     "       kmm simulate map-reduce --size CHUNKS          made by one task each, read by another\n"
     "       kmm simulate random    --size CHUNKS --steps TASKS [--seed N]\n"
     "what is made     --chunk BYTES (64MiB)\n"
+    "                 of product, cholesky, stencil: --runs N (1): so often, each waited for; --made-on-device: what "
+    "they\n"
+    "                 begin with; either way, what is moved before the first run is not counted\n"
     "memory           --device-memory BYTES, --host-memory BYTES: of each device, of the host\n"
     "                 --room CHUNKS: the same for the devices, in chunks\n"
     "times            --task-us US or NAME=US (100; a record may know its own), --host-us US (20), --submit-us US (1)\n"
@@ -63,6 +66,7 @@ class Options {
     std::map<std::string, double> task_us_by_name;
     Rates rates;
     bool ours_alone = false;
+    Runs runs;
 
   private:
     static double number(const std::string& name, std::string_view text) {
@@ -104,6 +108,10 @@ class Options {
             ours_alone = true;
             return;
         }
+        if (word == "--made-on-device") {
+            runs.are_made_on_device = runs.are_waited_for = true;
+            return;
+        }
         if (word.rfind("--", 0) != 0) {
             if (!what.empty()) throw Wrong("one program at a time, but got '" + what + "' and '" + word + "'");
             what = word;
@@ -115,6 +123,10 @@ class Options {
             {"--steps", [&](const std::string& t) { steps = count(word, t); }},
             {"--rank", [&](const std::string& t) { rank = count(word, t); }},
             {"--room", [&](const std::string& t) { room = count(word, t); }},
+            {"--runs",
+             [&](const std::string& t) {
+                 runs.count = std::max<std::size_t>(1, count(word, t)), runs.are_waited_for = true;
+             }},
             {"--seed", [&](const std::string& t) { seed = count(word, t); }},
             {"--chunk", [&](const std::string& t) { chunk_bytes = bytes(word, t); }},
             {"--device-memory", [&](const std::string& t) { device_bytes = bytes(word, t); }},
@@ -147,10 +159,13 @@ std::size_t or_else(std::size_t given, std::size_t usual) noexcept { return give
 
 Program make(const Options& o) {
     const std::size_t device = or_else(o.device_bytes, or_else(o.room, 30) * o.chunk_bytes);
+    const bool has_runs = o.what == "product" || o.what == "cholesky" || o.what == "stencil";
+    if (o.runs.are_waited_for && !has_runs)
+        throw Wrong("--runs and --made-on-device are for product, cholesky and stencil");
     const trace::Machine machine = machine_with(device, or_else(o.host_bytes, std::size_t{1} << 44));
     if (o.what == "axpy") return axpy(machine, or_else(o.size, 128), or_else(o.steps, 10), o.chunk_bytes);
-    if (o.what == "product") return product(machine, or_else(o.size, 10), o.chunk_bytes);
-    if (o.what == "cholesky") return cholesky(machine, or_else(o.size, 20), o.chunk_bytes);
+    if (o.what == "product") return product(machine, or_else(o.size, 10), o.chunk_bytes, o.runs);
+    if (o.what == "cholesky") return cholesky(machine, or_else(o.size, 20), o.chunk_bytes, o.runs);
     if (o.what == "map-reduce") return map_reduce(machine, or_else(o.size, 100), o.chunk_bytes);
     if (o.what == "random")
         return random_tasks(machine, or_else(o.size, 100), or_else(o.steps, 1000), o.chunk_bytes, o.seed);
@@ -163,7 +178,7 @@ Program make(const Options& o) {
     if (o.rank == 1) extents[0] *= static_cast<std::int64_t>(plane);
     if (o.rank >= 2) extents.push_back(static_cast<std::int64_t>(o.rank == 2 ? plane : (plane + 63) / 64));
     if (o.rank == 3) extents.push_back(64);
-    return stencil(machine, extents, chunks, 1, or_else(o.steps, 100));
+    return stencil(machine, extents, chunks, 1, or_else(o.steps, 100), o.runs);
 }
 
 Program read(const Options& o) {

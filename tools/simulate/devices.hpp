@@ -39,6 +39,7 @@ class Devices {
     virtual void grow(memory::MemoryIndex memory, std::size_t bytes) = 0;
     /// What is over next, if it is by then; else it is that time now, or, where that is `never`, nothing is on its way.
     virtual bool next(Done& done, std::int64_t until_ns) = 0;
+    virtual std::int64_t now_ns() const noexcept { return 0; }
 
     static constexpr std::int64_t never = INT64_MAX;
 };

@@ -38,15 +38,24 @@ class Builder {
     trace::Number bytes(const std::string& name, std::size_t chunks, std::size_t chunk_bytes) {
         return array(name, 1, {static_cast<std::int64_t>(chunks * chunk_bytes)}, chunks);
     }
-    /// Gives every chunk of every array content, on the host.
-    void fill() {
+    /// Gives every chunk of every array content.
+    void fill(const Runs& runs = {}) {
         const std::size_t num_arrays = program_.arrays.size();
-        for (std::size_t a = 0; a < num_arrays; ++a)
-            for (std::uint32_t c = 0; c < program_.arrays[a].chunks.size(); ++c) {
+        for (std::size_t a = 1; a <= num_arrays; ++a) fill(a, runs);
+    }
+    void fill(trace::Number array, const Runs& runs) {
+        for (std::uint32_t c = 0; c < program_.arrays[array - 1].chunks.size(); ++c) {
+            if (runs.are_made_on_device)
+                kernel("fill");
+            else
                 begin(trace::TaskKind::host, "fill", {});
-                use(a + 1, c, AccessKind::overwrite);
-                end();
-            }
+            use(array, c, AccessKind::overwrite);
+            end();
+        }
+    }
+    /// What comes next waits for all that there is, where the program does.
+    void begin_run(const Runs& runs) {
+        if (runs.are_waited_for) program_.waited_for_all.insert(program_.tasks.size() + 1);
     }
 
     void begin(trace::TaskKind kind, const std::string& name, trace::Memory memory) {
@@ -182,35 +191,39 @@ Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std
     return b.take();
 }
 
-Program product(trace::Machine machine, std::size_t size, std::size_t tile_bytes) {
+Program product(trace::Machine machine, std::size_t size, std::size_t tile_bytes, const Runs& runs) {
     Builder builder(std::move(machine));
     const trace::Number a = builder.bytes("A", size * size, tile_bytes);
     const trace::Number b = builder.bytes("B", size * size, tile_bytes);
     const trace::Number c = builder.bytes("C", size * size, tile_bytes);
-    builder.fill();
+    builder.fill(runs);
     const auto tile = [size](std::size_t row, std::size_t column) {
         return static_cast<std::uint32_t>(row * size + column);
     };
-    for (std::size_t k = 0; k < size; ++k)
-        for (std::size_t i = 0; i < size; ++i)
-            for (std::size_t j = 0; j < size; ++j) {
-                builder.kernel("multiply");
-                builder.use(a, tile(i, k), AccessKind::read);
-                builder.use(b, tile(k, j), AccessKind::read);
-                builder.use(c, tile(i, j), AccessKind::write);
-                builder.end();
-            }
+    for (std::size_t run = 0; run < runs.count; ++run) {
+        builder.begin_run(runs);
+        for (std::size_t task = 0; task < size * size * size; ++task) {
+            const std::size_t k = task / (size * size), i = task / size % size, j = task % size;
+            builder.kernel("multiply");
+            builder.use(a, tile(i, k), AccessKind::read);
+            builder.use(b, tile(k, j), AccessKind::read);
+            builder.use(c, tile(i, j), AccessKind::write);
+            builder.end();
+        }
+    }
     return builder.take();
 }
 
-Program cholesky(trace::Machine machine, std::size_t size, std::size_t tile_bytes) {
+Program cholesky(trace::Machine machine, std::size_t size, std::size_t tile_bytes, const Runs& runs) {
     Builder builder(std::move(machine));
     const trace::Number a = builder.bytes("A", size * (size + 1) / 2, tile_bytes);
-    builder.fill();
+    builder.fill(runs);
     const auto tile = [](std::size_t row, std::size_t column) {
         return static_cast<std::uint32_t>(row * (row + 1) / 2 + column);
     };
-    for (std::size_t k = 0; k < size; ++k) {
+    for (std::size_t column = 0; column < runs.count * size; ++column) {
+        const std::size_t k = column % size;
+        if (k == 0) builder.begin_run(runs);
         builder.kernel("potrf");
         builder.use(a, tile(k, k), AccessKind::write);
         builder.end();
@@ -233,13 +246,15 @@ Program cholesky(trace::Machine machine, std::size_t size, std::size_t tile_byte
 }
 
 Program stencil(trace::Machine machine, const std::vector<std::int64_t>& extents, std::size_t chunks, std::int64_t halo,
-                std::size_t steps) {
+                std::size_t steps, const Runs& runs) {
     Builder b(std::move(machine));
     const trace::Number arrays[] = {b.array("a", sizeof(float), extents, chunks),
                                     b.array("b", sizeof(float), extents, chunks)};
-    b.fill();
+    b.fill(arrays[0], runs);
+    if (!runs.are_made_on_device) b.fill(arrays[1], runs);
     const std::int64_t count = static_cast<std::int64_t>(chunks);
-    for (std::size_t s = 0; s < steps; ++s)
+    for (std::size_t s = 0; s < runs.count * steps; ++s) {
+        if (s % steps == 0) b.begin_run(runs);
         for (std::int64_t c = 0; c < count; ++c) {
             Box region;
             for (std::size_t i = 0; i < extents.size(); ++i) region.end[i] = extents[i];
@@ -251,6 +266,7 @@ Program stencil(trace::Machine machine, const std::vector<std::int64_t>& extents
             if (chunks == 1) b.use(arrays[s % 2], 0, AccessKind::read);
             b.end();
         }
+    }
     return b.take();
 }
 

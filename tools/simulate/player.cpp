@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace kmm::simulate {
 
@@ -83,18 +84,28 @@ bool Player::play() {
     std::int64_t submit_at_ns = 0;
     for (std::size_t i = 0;;) {
         const bool all_submitted = i == program_.tasks.size();
+        const bool waits = !all_submitted && !scheduler_->idle() && begins_run(i);
         Done done;
-        if (devices_.next(done, all_submitted ? Devices::never : submit_at_ns)) {
+        if (devices_.next(done, all_submitted || waits ? Devices::never : submit_at_ns)) {
             handle(done);
-        } else if (all_submitted) {
+        } else if (all_submitted || waits) {
             return scheduler_->idle();
         } else {
+            if (begins_run(i)) begin_run(&submit_at_ns);
             submit(program_.tasks[i++]);
             submit_at_ns += options_.submit_ns;
-            if (options_.submit_ns == 0 && i != program_.tasks.size()) continue;
+            if (options_.submit_ns == 0 && i != program_.tasks.size() && !begins_run(i)) continue;
         }
         scheduler_->dispatch();
     }
+}
+
+/// What is moved before the program has waited for the first time is not counted.
+void Player::begin_run(std::int64_t* submit_at_ns) {
+    *submit_at_ns = std::max(*submit_at_ns, devices_.now_ns());
+    if (std::exchange(has_waited_, true)) return;
+    counted_from_ = counters().transfers;
+    counted_from_ns_ = devices_.now_ns();
 }
 
 void Player::submit(const trace::Task& told) {

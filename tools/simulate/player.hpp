@@ -31,11 +31,19 @@ class Player final : private schedule::Outbox, private trace::Sink {
     /// Until every task is settled. False: the schedule stands still before that.
     bool play();
     const schedule::SchedulerCounters& counters() const noexcept { return scheduler_->counters(); }
+    /// Over such a link, since the program has waited for all for the first time, if it does.
+    std::uint64_t bytes_moved(memory::Link link) const noexcept {
+        const auto i = static_cast<std::size_t>(link);
+        return counters().transfers.bytes[i] - counted_from_.bytes[i];
+    }
+    std::int64_t counted_from_ns() const noexcept { return counted_from_ns_; }
     const memory::MemoryCounters& counters(memory::MemoryIndex m) const noexcept {
         return scheduler_->residency().counters(m);
     }
 
   private:
+    bool begins_run(std::size_t i) const { return program_.waited_for_all.count(program_.tasks[i].number) != 0; }
+    void begin_run(std::int64_t* submit_at_ns);
     void submit(const trace::Task& task);
     void add_boxes(graph::Task& task, const trace::Task& told);
     void add_across(graph::Task& task, const trace::Task& told);
@@ -77,6 +85,9 @@ class Player final : private schedule::Outbox, private trace::Sink {
     memory::PerMemory<std::uintptr_t> next_address_;
     std::map<graph::LaneId, graph::Position> launched_;  ///< positions that functions have taken
     std::unique_ptr<schedule::Scheduler> scheduler_;
+    bool has_waited_ = false;
+    schedule::TransferCounters counted_from_;
+    std::int64_t counted_from_ns_ = 0;
 };
 
 }  // namespace kmm::simulate

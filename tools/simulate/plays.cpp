@@ -1,6 +1,7 @@
 #include "simulate/plays.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace kmm::simulate {
@@ -63,6 +64,11 @@ class Reordering {
         copy.number = graph::is_helper(task.number) ? graph::first_helper + num_helpers_++ : ++num_tasks_;
         if (!graph::is_helper(task.number)) old_numbers_.push_back(task.number);
         numbers_[task.number] = copy.number;
+        const auto run = std::distance(from_.waited_for_all.begin(), from_.waited_for_all.upper_bound(task.number));
+        if (!graph::is_helper(task.number) && run > last_run_) {
+            last_run_ = run;
+            to_.waited_for_all.insert(copy.number);
+        }
         for (trace::Predecessor& p : copy.predecessors)
             if (const auto at = numbers_.find(p.task); at != numbers_.end()) p.task = at->second;
         if (from_.failed.count(task.number) != 0) to_.failed.insert(copy.number);
@@ -78,6 +84,7 @@ class Reordering {
     std::vector<trace::Number> old_numbers_;
     std::uint64_t num_helpers_ = 0;
     trace::Number num_tasks_ = 0;
+    std::ptrdiff_t last_run_ = 0;  ///< of those that the program waits before, of all tasks so far
 };
 
 }  // namespace
@@ -153,10 +160,10 @@ Outcome play(const Program& program, const Policies& policies, const Rates& rate
     outcome.ended = player.play();
     const schedule::SchedulerCounters& counters = player.counters();
     outcome.failed_tasks = counters.failed + counters.cancelled;
-    outcome.bytes_up = counters.transfers.bytes[static_cast<std::size_t>(memory::Link::host_to_device)];
-    outcome.bytes_down = counters.transfers.bytes[static_cast<std::size_t>(memory::Link::device_to_host)];
-    outcome.bytes_peer = counters.transfers.bytes[static_cast<std::size_t>(memory::Link::device_to_device)];
-    outcome.seconds = static_cast<double>(devices.now_ns()) * 1e-9;
+    outcome.bytes_up = player.bytes_moved(memory::Link::host_to_device);
+    outcome.bytes_down = player.bytes_moved(memory::Link::device_to_host);
+    outcome.bytes_peer = player.bytes_moved(memory::Link::device_to_device);
+    outcome.seconds = static_cast<double>(devices.now_ns() - player.counted_from_ns()) * 1e-9;
     for (const memory::MemoryIndex m : program.machine.limits_bytes.memories()) {
         if (m.is_host()) continue;
         outcome.evictions += player.counters(m).evictions;

@@ -28,6 +28,7 @@ class Program final : public trace::Consumer {
     std::vector<trace::Array> arrays;
     std::vector<trace::Task> tasks;
     std::set<trace::Number> failed;                   ///< tasks that failed by themselves
+    std::set<trace::Number> waited_for_all;           ///< submitted when all before them were settled
     std::map<trace::Number, std::int64_t> kernel_ns;  ///< how long kernels took, where that was recorded
 
   private:

@@ -44,7 +44,7 @@ class TimedDevices final : public Devices {
     void run(graph::Task& task) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
     bool next(Done& done, std::int64_t until_ns) override;
-    std::int64_t now_ns() const noexcept { return static_cast<std::int64_t>(now_); }
+    std::int64_t now_ns() const noexcept override { return static_cast<std::int64_t>(now_); }
     /// Nanoseconds in which a kernel ran on the device.
     double busy_ns(std::uint32_t device) const noexcept { return devices_[device].busy_ns; }
 

@@ -26,8 +26,9 @@ struct Prospect {
         whole,
     };
     Need need = Need::none;
-    bool clean = false;          ///< another copy is valid
-    std::uint64_t next_use = 0;  ///< the number of the first task that needs it; only with `whole`
+    bool clean = false;  ///< another copy is valid
+    /// The number of the first task that needs more than a small part, or of the first of all; only with `whole`.
+    std::uint64_t next_use = 0;
 };
 
 namespace eviction {

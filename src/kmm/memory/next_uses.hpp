@@ -28,6 +28,9 @@ class NextUses {
     bool empty() const noexcept { return num_open_ == 0; }
     /// Only where it is not empty.
     Use first() const noexcept { return use_of(entries_[head_]); }
+    bool begins_with_part() const noexcept {
+        return num_open_ != 0 && (entries_[head_] & kind_mask) == static_cast<std::uint64_t>(Kind::part);
+    }
     /// Whether it is the first now. O(uses behind it): nearly always there is none, because only tasks that several
     /// threads publish arrive a little out of order. Adds the entries that were looked at to `*steps`.
     bool add(const Use& use, std::uint64_t* steps) {
@@ -76,6 +79,16 @@ class NextUses {
             ++num_parts;
         }
         return 0;
+    }
+    /// The first of the first few that needs more than a small part, else the first of all. Only where it is not
+    /// empty. O(1).
+    Use first_whole() const noexcept {
+        for (std::size_t i = head_; i < entries_.size() && i < head_ + few_looked_at; ++i) {
+            if ((entries_[i] & over_bit) != 0) continue;
+            const Use use = use_of(entries_[i]);
+            if (use.kind != Kind::part) return use;
+        }
+        return first();
     }
     /// Calls `f(use)` for so many open uses, in order.
     template<typename F>

@@ -59,13 +59,13 @@ Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bo
 // --------------------------------------------------------------------------------------------------------- the future
 
 void Residency::add_next_use(Chunk& chunk, const NextUses::Use& use) {
-    // What replaces parts that are read comes behind them.
     const bool is_first = chunk.next_uses.add(use, &num_steps_);
-    if (is_first || use.replaces()) reindex_all(chunk);
+    // What comes behind parts that are read counts as well.
+    if (is_first || use.replaces() || chunk.next_uses.begins_with_part()) reindex_all(chunk);
 }
 
 void Residency::remove_next_use(Chunk& chunk, const NextUses::Use& use) {
-    if (chunk.next_uses.remove(use, &num_steps_)) reindex_all(chunk);
+    if (chunk.next_uses.remove(use, &num_steps_) || chunk.next_uses.begins_with_part()) reindex_all(chunk);
 }
 
 void Residency::released(Array& array) {
@@ -243,14 +243,30 @@ Placement Residency::check_content(Task& task) {
     return Placement::granted;
 }
 
-/// Blocks for the task's chunks that have none; adds these to `*taken`.
+/// Blocks for the task's chunks that have none, in `*taken`. The largest come first: a smaller one would take a piece
+/// of what the larger one had left before, and more would have to leave for that than is needed.
 Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
-    Found found = Found::yes;
+    const MemoryIndex m = task.memory;
     for_each_place(task, [&](Access&, Chunk& c) {
-        if (found != Found::yes || c.replicas[task.memory].address != 0) return;
-        found = allocate(c, task.memory);
-        if (found == Found::yes) taken->push_back(&c);
+        if (c.replicas[m].address == 0) taken->push_back(&c);
     });
+    const auto is_larger = [](const Chunk* a, const Chunk* b) { return a->size_bytes > b->size_bytes; };
+    if (!std::is_sorted(taken->begin(), taken->end(), is_larger)) {
+        num_steps_ += taken->size();
+        std::sort(taken->begin(), taken->end(), [&](const Chunk* a, const Chunk* b) {
+            if (a->size_bytes != b->size_bytes) return is_larger(a, b);
+            return std::pair(a->array->number, a->index) < std::pair(b->array->number, b->index);
+        });
+    }
+    Found found = Found::yes;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < taken->size() && found == Found::yes; ++i) {
+        Chunk& c = *(*taken)[i];
+        if (c.replicas[m].address != 0) continue;  // it is named twice
+        found = allocate(c, m);
+        if (found == Found::yes) (*taken)[count++] = &c;
+    }
+    taken->resize(count);
     return found;
 }
 

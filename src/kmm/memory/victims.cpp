@@ -31,7 +31,8 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     if (use.replaces()) return Prospect{};
     if (m.is_device() && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
         return Prospect{Need::in_parts, clean};
-    return Prospect{Need::whole, clean, use.task};
+    // Who needs a small part finds it where the chunk goes.
+    return Prospect{Need::whole, clean, chunk.next_uses.first_whole().task};
 }
 
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {

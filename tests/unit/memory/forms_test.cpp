@@ -328,6 +328,33 @@ TEST_F(PartsTest, of_a_chunk_that_nobody_replaces_are_not_enough) {
     EXPECT_FALSE(script_.copies.empty());
 }
 
+TEST_F(PartsTest, that_are_read_soon_do_not_keep_a_chunk_of_which_more_is_read_late) {
+    start({64 * unit, 4 * unit});
+    residency_->given_again(gpu, base_[gpu], 4 * unit, false);
+    auto soon = make_array(1), later = make_array(1), more = make_array(2);
+    a_ = make_stack(2);
+    for (Chunk& c : a_->chunks) overwrite_on(gpu, c);
+    overwrite_on(gpu, soon->chunks[0]);
+    overwrite_on(gpu, later->chunks[0]);
+    reader_ = &read_across(gpu, *a_, unit - 10, 2 * unit);
+    make_task(gpu,
+              {{&soon->chunks[0], false, false}, {&more->chunks[0], false, false}, {&more->chunks[1], false, false}});
+    Task& last = make_task(gpu, {{&a_->chunks[0], true, false}});
+    Task& first = make_task(gpu, {{&later->chunks[0], false, false}});
+    overwrite_on(gpu, more->chunks[0]);
+    EXPECT_EQ(later->chunks[0].replicas[gpu].address, 0u) << "it is needed after the chunk";
+    overwrite_on(gpu, more->chunks[1]);
+    EXPECT_TRUE(script_.parts.empty()) << "all of it is saved";
+    EXPECT_EQ(a_->chunks[0].replicas[gpu].address, 0u) << "the first of its readers reads no more than an edge";
+    EXPECT_NE(a_->chunks[1].replicas[gpu].address, 0u);
+    EXPECT_NE(soon->chunks[0].replicas[gpu].address, 0u);
+    run(*reader_);
+    ASSERT_EQ(script_.gathers.size(), 1u);
+    EXPECT_TRUE(script_.gathers[0].from[0] == std::pair(&a_->chunks[0], host));
+    run(last);
+    run(first);
+}
+
 TEST_F(PartsTest, that_are_lost_on_their_way_cost_their_readers_what_they_need) {
     start_with_parts(4);
     auto more = make_array(2);

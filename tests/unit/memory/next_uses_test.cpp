@@ -143,4 +143,28 @@ TEST(NextUses, are_parts_alone_only_where_all_before_the_first_that_replaces_are
     EXPECT_EQ(uses.num_parts_until_replaced(), 0u) << "no more than a few are looked at";
 }
 
+TEST(NextUses, know_the_first_that_needs_more_than_a_small_part) {
+    NextUses uses;
+    std::uint64_t steps = 0;
+    EXPECT_FALSE(uses.begins_with_part());
+    uses.add({3, Kind::part}, &steps);
+    EXPECT_TRUE(uses.begins_with_part());
+    EXPECT_EQ(uses.first_whole().task, 3u) << "no other is known";
+    uses.add({8}, &steps);
+    uses.add({4, Kind::part}, &steps);
+    EXPECT_EQ(uses.first_whole().task, 8u);
+    uses.add({6}, &steps);
+    EXPECT_EQ(uses.first_whole().task, 6u);
+    uses.remove({6}, &steps);
+    EXPECT_EQ(uses.first_whole().task, 8u);
+    uses.add({2}, &steps);
+    EXPECT_FALSE(uses.begins_with_part());
+    EXPECT_EQ(uses.first_whole().task, 2u);
+    uses.remove({2}, &steps);
+    uses.remove({8}, &steps);
+    for (std::uint64_t n = 10; n < 40; n++) uses.add({n, Kind::part}, &steps);
+    uses.add({40}, &steps);
+    EXPECT_EQ(uses.first_whole().task, 3u) << "no more than a few are looked at";
+}
+
 }  // namespace

@@ -111,6 +111,26 @@ TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first
     EXPECT_NE(a->chunks[1].replicas[gpu].address, 0u);
 }
 
+TEST_F(ResidencyTest, what_a_large_chunk_leaves_behind_goes_to_a_large_one_whichever_a_task_names_first) {
+    const std::size_t large = unit + unit / 4;
+    start({64 * unit, large + 2 * unit});
+    residency_->given_again(host, base_[host], 64 * unit, false);
+    residency_->given_again(gpu, base_[gpu], large + 2 * unit, false);
+    auto before = make_array(1, large), behind = make_array(1, large);
+    auto a = make_array(3);
+    overwrite_on(gpu, before->chunks[0]);
+    overwrite_on(gpu, a->chunks[0]);
+    overwrite_on(gpu, a->chunks[1]);
+    make_task(gpu, {{&a->chunks[0], false, false}});
+    make_task(gpu, {{&a->chunks[1], false, false}});
+    before->released = true;
+    residency_->free_array(*before);
+    run(make_task(gpu, {{&a->chunks[2], true, true}, {&behind->chunks[0], true, true}}));
+    EXPECT_EQ(behind->chunks[0].replicas[gpu].address, std::uintptr_t{2} << 32);
+    EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u) << "for the small one";
+    EXPECT_NE(a->chunks[0].replicas[gpu].address, 0u) << "nothing has to leave for the large one";
+}
+
 TEST_F(ResidencyTest, what_is_fetched_again_after_an_eviction_is_counted_until_it_is_written) {
     start({64 * unit, unit});
     auto a = make_array(2);

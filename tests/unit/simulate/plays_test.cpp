@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "simulate/generators.hpp"
 #include "simulate/plays.hpp"
@@ -46,8 +47,38 @@ TEST(Plays, move_few_chunks_for_a_factorisation) {
 }
 
 TEST(Plays, move_few_chunks_for_a_stencil_as_a_wave_over_its_chunks) {
-    EXPECT_LE(chunks_moved(play_ours(stencil(room_for(8), {16384, 16384}, 16, 1, 100))), 700);
-    EXPECT_LE(chunks_moved(play_ours(stencil(room_for(8), {65536, 16384}, 64, 1, 100))), 4 * 1100);
+    EXPECT_LE(chunks_moved(play_ours(stencil(room_for(8), {16384, 16384}, 16, 1, 100))), 480);
+    EXPECT_LE(chunks_moved(play_ours(stencil(room_for(8), {65536, 16384}, 64, 1, 100))), 4 * 630);
+}
+
+TEST(Plays, move_few_chunks_for_a_stencil_that_begins_with_what_is_left_on_the_device) {
+    Runs runs;
+    runs.count = 2;
+    runs.are_waited_for = runs.are_made_on_device = true;
+    for (const std::int64_t submit_ns : {500, 3000, 10'000}) {
+        const Program program = stencil(room_for(8), {16384, 16384}, 16, 1, 100, runs);
+        const Outcome outcome = play(program, all_policies().front(), {}, nullptr, submit_ns);
+        EXPECT_LE(chunks_moved(outcome), 2 * 480) << submit_ns;
+    }
+}
+
+TEST(Plays, count_what_is_moved_from_the_first_run_on_and_wait_for_each) {
+    Runs runs;
+    const double once = chunks_moved(play_ours(product(room_for(200), 3, chunk, runs)));
+    EXPECT_EQ(once, 27);
+    runs.are_waited_for = runs.are_made_on_device = true;
+    EXPECT_EQ(chunks_moved(play_ours(product(room_for(200), 3, chunk, runs))), 0) << "all of it is there";
+    runs.count = 3;
+    const Program program = product(room_for(200), 3, chunk, runs);
+    EXPECT_EQ(program.waited_for_all, (std::set<trace::Number>{28, 55, 82}));
+    Rates rates;
+    rates.kernel_ns = 1'000'000;
+    const Outcome outcome = play(program, all_policies().front(), rates, nullptr, 0);
+    EXPECT_EQ(chunks_moved(outcome), 0);
+    EXPECT_NEAR(outcome.seconds, 3 * 27e-3, 1e-3) << "the program does not wait longer than it must";
+    std::vector<trace::Number> numbers;
+    const Program other = reordered(program, order_by_depth(program), &numbers);
+    EXPECT_EQ(other.waited_for_all.size(), 3u);
 }
 
 TEST(Plays, read_what_was_made_before_it_leaves_and_with_few_bytes_of_the_host) {

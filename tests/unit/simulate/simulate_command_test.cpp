@@ -41,6 +41,11 @@ TEST(SimulateCommand, compares_policies_on_a_program_that_it_makes) {
     const Printed ours = call({"stencil", "--size", "4", "--steps", "3", "--rank", "3", "--chunk", "1MiB", "--ours"});
     EXPECT_EQ(ours.status, 0) << ours.error;
     EXPECT_FALSE(has(ours.out, "as submitted"));
+    const Printed runs = call(
+        {"cholesky", "--size", "4", "--chunk", "1MiB", "--room", "20", "--runs", "2", "--made-on-device", "--ours"});
+    EXPECT_EQ(runs.status, 0) << runs.error;
+    EXPECT_TRUE(has(runs.out, "cholesky: 50 tasks")) << runs.out;
+    EXPECT_TRUE(has(runs.out, "next use                  0.00      0.00")) << runs.out;
 }
 
 TEST(SimulateCommand, plays_a_record_with_the_times_that_it_has) {
@@ -73,6 +78,7 @@ TEST(SimulateCommand, names_the_word_that_makes_no_sense) {
         {{"product", "--chunk", "many"}, "--chunk needs a number of bytes such as 4GiB, but got 'many'"},
         {{"product", "--up", "0"}, "--up needs a rate above 0"},
         {{"stencil", "--rank", "4"}, "--rank is 1, 2 or 3, but got 4"},
+        {{"axpy", "--runs", "2"}, "--runs and --made-on-device are for product"},
         {{"product", "cholesky"}, "one program at a time, but got 'product' and 'cholesky'"},
     };
     for (const auto& [words, text] : wrong) {
