@@ -88,9 +88,24 @@ BoxMove joined(const BoxMove& box) noexcept {
     return result;
 }
 
+namespace {
+
+/// Whether one strided copy moves the box over the link to the host.
+bool suits_engine_of_link(const BoxMove& box) noexcept {
+    constexpr std::uint32_t axes_of_copy = 2;
+    if (box.run_bytes < link_run_bytes || box.num_axes > axes_of_copy) return false;
+    std::size_t num_runs = 1;
+    for (std::uint32_t k = 0; k < box.num_axes; ++k) num_runs *= static_cast<std::size_t>(box.counts[k]);
+    return num_runs >= link_box_bytes / box.run_bytes;
+}
+
+}  // namespace
+
 Way way_of(const BoxMove& box, Place destination, Place source) noexcept {
-    const bool in_reach = destination != Place::out_of_reach && source != Place::out_of_reach;
-    return in_reach && box.run_bytes < engine_run_bytes ? Way::kernel : Way::copies;
+    if (destination == Place::out_of_reach || source == Place::out_of_reach) return Way::copies;
+    if (box.run_bytes >= engine_run_bytes) return Way::copies;
+    const bool over_link = destination == Place::host || source == Place::host;
+    return over_link && suits_engine_of_link(box) ? Way::copies : Way::kernel;
 }
 
 namespace {

@@ -264,7 +264,10 @@ TEST(box_launch, long_runs_and_memory_out_of_reach_are_left_to_copies) {
     alignas(16) unsigned char from[16];
     const BoxMove small = rows(to, from, 4096, 1 << 20, 8192, 8192);
     EXPECT_EQ(way_of(small, Place::own, Place::own), Way::kernel);
-    EXPECT_EQ(way_of(small, Place::host, Place::own), Way::kernel);
+    EXPECT_EQ(way_of(small, Place::host, Place::own), Way::copies);
+    EXPECT_EQ(way_of(rows(to, from, 2048, 127, 8192, 8192), Place::host, Place::own), Way::kernel);
+    EXPECT_EQ(way_of(rows(to, from, 2048, 128, 8192, 8192), Place::own, Place::host), Way::copies);
+    EXPECT_EQ(way_of(rows(to, from, 2047, 1 << 20, 8192, 8192), Place::own, Place::host), Way::kernel);
     EXPECT_EQ(way_of(small, Place::own, Place::peer), Way::kernel);
     EXPECT_EQ(way_of(small, Place::out_of_reach, Place::own), Way::copies);
     EXPECT_EQ(way_of(small, Place::own, Place::out_of_reach), Way::copies);
