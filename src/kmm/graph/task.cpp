@@ -64,11 +64,10 @@ void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layout
     if (has_layouts) layouts.lie_at(at, count);
 }
 
-void Task::prefetch() const noexcept {
+void Task::prefetch(std::size_t list_bytes) const noexcept {
     constexpr std::size_t line = 64;
     const auto* const begin = reinterpret_cast<const char*>(this);
-    const std::size_t bytes = sizeof(Task) + own_memory.size_bytes();
-    for (std::size_t at = 0; at < bytes; at += line) __builtin_prefetch(begin + at, 1);
+    for (std::size_t at = 0; at < sizeof(Task) + list_bytes; at += line) __builtin_prefetch(begin + at, 1);
 }
 
 void Task::recycle() noexcept {

@@ -381,8 +381,8 @@ struct Task {
         return own_memory.take(bytes, alignment, false);
     }
     void drop_payload() noexcept;
-    /// Fetches the record into the cache of a thread that will soon fill it.
-    void prefetch() const noexcept;
+    /// Fetches the record, and its lists, into the cache of a thread that will soon fill it.
+    void prefetch(std::size_t list_bytes) const noexcept;
     /// Makes the record as new.
     void recycle() noexcept;
 };

@@ -107,8 +107,9 @@ Task* TaskPool::take(const TaskSize& size) {
     }
     Task* const task = free.back();
     free.pop_back();
-    // The scheduler wrote to the record last. Fetching the next one while this one is being filled hides most of that.
-    if (!free.empty()) free.back()->prefetch();
+    // The scheduler wrote to the records last. Fetching one while those before it are being filled hides most of that;
+    // even its size must not be read from it.
+    if (free.size() >= 2) free[free.size() - 2]->prefetch(list_bytes_of_kind[kind.index]);
     return task;
 }
 
