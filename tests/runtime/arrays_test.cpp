@@ -355,4 +355,72 @@ TEST(Row037, a_failed_copy_names_the_chunk_that_is_bad_and_the_task_that_spoiled
     });
 }
 
+// 3000 chunks of which a task copies up to 64, and 3001 of which the last task copies fewer.
+TEST(Row029, very_many_small_chunks_are_copied_by_a_task_for_several_each) {
+    constexpr std::int64_t rows = 40, chunk_rows = 2, chunk_columns = 3;
+    for (const std::int64_t columns : {450, 452}) {
+        for_each_configuration(working_set({1024}), [=](RuntimeHandle rt) {
+            const auto volume = static_cast<std::size_t>(rows * columns);
+            Array<int, 2> a = rt.array<int, 2>({rows, columns}, {chunk_rows, chunk_columns});
+            std::vector<int> values(volume);
+            std::iota(values.begin(), values.end(), 1);
+            const auto before = rt.stats().tasks_submitted;
+            a.copy_from(values);
+            const std::size_t num_chunks = a.distribution().num_chunks();
+            // Those of the copy, and what waits for them.
+            EXPECT_LE(rt.stats().tasks_submitted - before, num_chunks / 64 + 3);
+            // Written where they are, so that the copy back has chunks from everywhere.
+            rt.parallel_submit(
+                kmm::DomainDim(columns / chunk_columns), kmm::DomainDim(10), Host([](kmm::SubviewMut<int, 2> v) {
+                    for (auto y = v.begin(0); y < v.end(0); y++)
+                        for (auto x = v.begin(1); x < v.end(1); x++) v[y][x] *= 2;
+                }),
+                write(const_cast<Array<int, 2>&>(
+                    a)[kmm::range(0, chunk_rows)][kmm::range(_x * chunk_columns, _x * chunk_columns + chunk_columns)]));
+            const std::vector<int> result = a.copy_to_vector();
+            for (std::int64_t y = 0; y < rows; y++)
+                for (std::int64_t x = 0; x < columns; x++) {
+                    const auto i = static_cast<std::size_t>(y * columns + x);
+                    ASSERT_EQ(result[i], y < chunk_rows && x < columns / 3 * 3 ? 2 * values[i] : values[i])
+                        << "row " << y << ", column " << x;
+                }
+            // A region whose border lies inside chunks, with rows apart in the program's memory.
+            const kmm::Bounds<2> region(kmm::Range<>(1, 39), kmm::Range<>(1, columns - 1));
+            std::vector<int> part(static_cast<std::size_t>(38 * (columns - 2)));
+            a.copy_to(part.data(), region);
+            for (std::int64_t y = 1; y < 39; y++)
+                for (std::int64_t x = 1; x < columns - 1; x++)
+                    ASSERT_EQ(part[static_cast<std::size_t>((y - 1) * (columns - 2) + x - 1)],
+                              result[static_cast<std::size_t>(y * columns + x)]);
+            std::fill(part.begin(), part.end(), -7);
+            a.copy_from(part.data(), region);
+            const std::vector<int> changed = a.copy_to_vector();
+            for (std::int64_t y = 0; y < rows; y++)
+                for (std::int64_t x = 0; x < columns; x++) {
+                    const bool inside = y >= 1 && y < 39 && x >= 1 && x < columns - 1;
+                    ASSERT_EQ(changed[static_cast<std::size_t>(y * columns + x)],
+                              inside ? -7 : result[static_cast<std::size_t>(y * columns + x)]);
+                }
+        });
+    }
+}
+
+TEST(Row037, one_bad_chunk_of_very_many_fails_the_copy_and_names_its_task) {
+    for_each_configuration(working_set({64}), [](RuntimeHandle rt) {
+        constexpr std::int64_t size = 4000;
+        Array<int> a = rt.array<int>(size, Dim<1>(4));
+        a.fill(1);
+        std::vector<int> output(size, 5);
+        rt.submit(host(), Host([](kmm::SubviewMut<int>) { throw std::runtime_error("spoiled"); }).named("spoiler"),
+                  write(a[kmm::range(2000, 2004)]));
+        const auto error = thrown_by<kmm::TaskError>([&] { a.copy_to(output); });
+        ASSERT_NE(error, nullptr);
+        EXPECT_TRUE(says(*error, "spoiled")) << error->what();
+        EXPECT_TRUE(says(*error, "spoiler")) << error->what();
+        EXPECT_EQ(output, std::vector<int>(size, 5));
+        a.copy_to(output.data(), kmm::Bounds<1>(kmm::Range<>(0, 2000)));
+        EXPECT_EQ(output[1999], 1);
+    });
+}
+
 }  // namespace

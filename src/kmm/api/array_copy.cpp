@@ -1,4 +1,5 @@
-// Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned.
+// Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned, or
+// for several small ones where there are very many.
 //
 // Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to
 // write only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the
@@ -22,7 +23,15 @@ namespace {
 using graph::Task;
 using graph::TaskKind;
 
-/// One chunk's part of a copy. Lives in the task's record.
+// From so many chunks on a task copies several small ones, up to so many and so many bytes: below that a task costs more
+// than what it copies, above it threads would not share the work evenly, nor begin before much has arrived.
+constexpr std::size_t fewest_chunks_for_groups = 512;
+constexpr std::size_t most_parts = 64;
+constexpr std::size_t most_group_bytes = std::size_t{1} << 20;
+// Of the host's memory, which holds all chunks of a task at once.
+constexpr std::size_t group_share_of_limit = 16;
+
+/// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
 struct CopyPart {
     RuntimeCore* core;
     std::byte* user;                      // element at the part's first index
@@ -30,7 +39,6 @@ struct CopyPart {
     std::int64_t chunk_strides[max_rank];
     std::int64_t sizes[max_rank];
     std::size_t element_bytes;
-    std::size_t access;
     bool to_user;
     bool user_on_device;
     int user_device;
@@ -89,7 +97,24 @@ template<typename F> void counted(const CopyPart& part, UserCopies::Kind kind, F
     part.core->user_copies().count(kind, bytes, engine::now_ns() - begin);
 }
 
-void destroy_copy_part(void* payload) noexcept { delete[] static_cast<CopyPart*>(payload)->owned; }
+/// The parts of a task, one for each access; they follow behind.
+struct CopyGroup {
+    std::size_t num_parts = 0;
+    static constexpr std::size_t header_bytes =
+        (sizeof(std::size_t) + alignof(CopyPart) - 1) / alignof(CopyPart) * alignof(CopyPart);
+    static std::size_t size_bytes(std::size_t num_parts) noexcept {
+        return header_bytes + num_parts * sizeof(CopyPart);
+    }
+    std::byte* place(std::size_t i) noexcept {
+        return reinterpret_cast<std::byte*>(this) + header_bytes + i * sizeof(CopyPart);
+    }
+    CopyPart& part(std::size_t i) noexcept { return *std::launder(reinterpret_cast<CopyPart*>(place(i))); }
+};
+
+void destroy_copy_group(void* payload) noexcept {
+    CopyGroup& group = *static_cast<CopyGroup*>(payload);
+    for (std::size_t i = 0; i < group.num_parts; ++i) delete[] group.part(i).owned;
+}
 
 /// Inside a task nobody may wait: the source is read here and now, and the copy goes on from there.
 void read_source_now(CopyPart& part) {
@@ -117,9 +142,7 @@ void read_source_now(CopyPart& part) {
     std::copy(packed, packed + max_rank, part.user_strides);
 }
 
-void run_copy_part(void* payload, TaskContext& context) {
-    const CopyPart& part = *static_cast<CopyPart*>(payload);
-    auto* chunk = static_cast<std::byte*>(context.addresses[part.access]);
+void run_copy_part(const CopyPart& part, std::byte* chunk) {
     using Kind = UserCopies::Kind;
     const Kind kind = !part.user_on_device ? Kind::host_to_host
                       : part.to_user       ? Kind::host_to_device
@@ -136,6 +159,12 @@ void run_copy_part(void* payload, TaskContext& context) {
     });
 }
 
+void run_copy_group(void* payload, TaskContext& context) {
+    CopyGroup& group = *static_cast<CopyGroup*>(payload);
+    for (std::size_t i = 0; i < group.num_parts; ++i)
+        run_copy_part(group.part(i), static_cast<std::byte*>(context.addresses[i]));
+}
+
 /// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names
 /// it.
 struct SourceWriters {
@@ -147,15 +176,15 @@ struct SourceWriters {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
     }
-    /// Of the part whose chunk carries the failure that the whole copy has; the parts' numbers follow each other.
-    void throw_failure(RuntimeCore& core, graph::TaskNumber first_part, graph::TaskNumber whole) const {
+    /// Of the task that copies the chunk which carries the failure that the whole copy has. `task_of(part)`: its number.
+    template<typename F> void throw_failure(RuntimeCore& core, F&& task_of, graph::TaskNumber whole) const {
         const auto failure = core.books().failure_of(whole);
         if (failure == nullptr) return;
         std::size_t w = 0;
         for (std::size_t p = 0; p < ends.size(); ++p) {
             for (; w < ends[p]; ++w) {
                 const auto cause = core.books().failure_of(writers[w]);
-                if (cause != nullptr && cause->root == failure->root) core.throw_failure(first_part + p);
+                if (cause != nullptr && cause->root == failure->root) core.throw_failure(task_of(p));
             }
         }
     }
@@ -172,8 +201,8 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     throw UninitializedRead(array->name(), missing);
 }
 
-/// One call of copy_to or copy_from: a task for each chunk concerned, and one that is done when they are. Everything
-/// that takes long comes before the order lock.
+/// One call of copy_to or copy_from: tasks for the chunks concerned, and one that is done when they are. Everything that
+/// takes long comes before the order lock.
 class ArrayCopy final : Batch {
   public:
     ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user)
@@ -197,9 +226,12 @@ class ArrayCopy final : Batch {
 
   private:
     void check_arguments() const;
-    void make_parts();
-    void make_part(std::size_t chunk, graph::SubmitInfoSource& infos);
-    CopyPart& describe_part(Task& task, const Box& box, const Box& part);
+    void make_tasks();
+    std::size_t group_size(std::size_t first) const;
+    void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
+    void describe_part(CopyPart& c, const Box& box, const Box& part) const;
+    void add_access(Task& task, std::size_t chunk, const CopyPart& c) const;
+    TaskNumber task_of(std::size_t part) const;
     // ---- Batch
     void check() override;
     void connect() override;
@@ -224,6 +256,7 @@ class ArrayCopy final : Batch {
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
     std::vector<std::size_t> chunks_;    ///< that the region meets
     Task* gate_ = nullptr;               ///< of a copy out, a helper: every chunk that is read is known to be good
+    std::vector<std::size_t> ends_;      ///< of the chunks of each task in `chunks_`
     std::vector<plan::Request> told_;    ///< for whoever listens
     SourceWriters writers_;
 };
@@ -249,17 +282,17 @@ void ArrayCopy::run(DefaultStream stream) {
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
     core_.admit();
-    make_parts();
+    make_tasks();
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
     core_.commit(*this);
     if (core_.inside_own_task()) return;
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
-    if (to_user_) writers_.throw_failure(core_, first(), last());
+    if (to_user_) writers_.throw_failure(core_, [this](std::size_t part) { return task_of(part); }, last());
     core_.throw_failure(last());
 }
 
-void ArrayCopy::make_parts() {
+void ArrayCopy::make_tasks() {
     binding_.layout.find_all(region_, chunks_);
     auto info = std::make_unique<graph::SubmitInfo>();
     info->name = name_;
@@ -267,29 +300,70 @@ void ArrayCopy::make_parts() {
     info->num_chunks = static_cast<std::uint32_t>(binding_.layout.chunks().size());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
-    for (const std::size_t chunk : chunks_) make_part(chunk, infos);
-    add_task().predecessors.reserve(chunks_.size());
+    for (std::size_t first = 0; first < chunks_.size(); first = ends_.back()) {
+        const std::size_t count = group_size(first);
+        make_task(first, count, infos);
+        ends_.push_back(first + count);
+    }
+    add_task().predecessors.reserve(ends_.size());
     if (to_user_) gate_ = books().pool().take();
 }
 
-void ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
-    const Box& box = box_of(chunk);
-    const Box part = part_of(chunk);
-    Task* const t = &add_task({1, sizeof(CopyPart), true});
+/// How many chunks from this one on a task copies.
+std::size_t ArrayCopy::group_size(std::size_t first) const {
+    if (chunks_.size() < fewest_chunks_for_groups) return 1;
+    const std::size_t limit = core_.platform().limit_bytes(memory::MemoryIndex::host());
+    const std::size_t most_bytes = std::min(most_group_bytes, limit / group_share_of_limit);
+    std::size_t count = 0, bytes = 0;
+    while (count < most_parts && first + count < chunks_.size()) {
+        bytes += Platform::rounded(binding_.block_bytes[chunks_[first + count]]);
+        if (count != 0 && bytes > most_bytes) break;
+        ++count;
+    }
+    return count;
+}
+
+ArrayCopy::TaskNumber ArrayCopy::task_of(std::size_t part) const {
+    return first() + static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), part) - ends_.begin());
+}
+
+void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos) {
+    const std::size_t payload_bytes = CopyGroup::size_bytes(count);
+    Task* const t = &add_task({count, payload_bytes, true});
+    t->make_room(count, false, true);
     t->kind = TaskKind::host;
     infos.give_to(t->info);
-    t->chunk_index = static_cast<std::uint32_t>(chunk);
-    for (std::size_t k = 0; k < std::min(array_.rank(), DOMAIN_DIMS); ++k) {
-        t->chunk.offset[k] = part.begin[k];
-        t->chunk.size[k] = part.end[k] - part.begin[k];
-    }
+    t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
     t->where = ResourceId::host();
-    CopyPart& c = describe_part(*t, box, part);
-    if (core_.inside_own_task()) read_source_now(c);
+    auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyPart))) CopyGroup;
+    t->payload = &group;
+    t->body = {run_copy_group, destroy_copy_group};
+    Box all = part_of(chunks_[first]);  // what messages name
+    for (std::size_t i = first; i < first + count; ++i) {
+        const Box part = part_of(chunks_[i]);
+        CopyPart& c = *new (group.place(i - first)) CopyPart{};
+        ++group.num_parts;
+        describe_part(c, box_of(chunks_[i]), part);
+        if (core_.inside_own_task()) read_source_now(c);
+        add_access(*t, chunks_[i], c);
+        for (std::size_t k = 0; k < array_.rank(); ++k) {
+            all.begin[k] = std::min(all.begin[k], part.begin[k]);
+            all.end[k] = std::max(all.end[k], part.end[k]);
+        }
+    }
+    for (std::size_t k = 0; k < std::min(array_.rank(), DOMAIN_DIMS); ++k) {
+        t->chunk.offset[k] = all.begin[k];
+        t->chunk.size[k] = all.end[k] - all.begin[k];
+    }
+}
+
+void ArrayCopy::add_access(Task& task, std::size_t chunk, const CopyPart& c) const {
+    const Box& box = box_of(chunk);
+    const Box part = part_of(chunk);
     std::int64_t offset = 0;
     for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
         offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[max_rank - array_.rank() + k];
-    graph::Access& access = t->accesses.emplace_back();
+    graph::Access& access = task.accesses.emplace_back();
     access.chunk = &binding_.data->chunks[chunk];
     access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
     if (to_user_) {
@@ -300,17 +374,12 @@ void ArrayCopy::make_part(std::size_t chunk, graph::SubmitInfoSource& infos) {
         access.replaces_chunk = graph::equal(part, box);
         access.needs_content = !access.replaces_chunk;
     }
-    t->layouts.emplace_back();
+    task.layouts.emplace_back();
 }
 
-CopyPart& ArrayCopy::describe_part(Task& task, const Box& box, const Box& part) {
-    CopyPart& c = *new (task.allocate_storage(sizeof(CopyPart), alignof(CopyPart))) CopyPart;
-    c.owned = nullptr;
-    task.payload = &c;
-    task.body = {run_copy_part, destroy_copy_part};
+void ArrayCopy::describe_part(CopyPart& c, const Box& box, const Box& part) const {
     c.core = &core_;
     c.element_bytes = array_.element_bytes();
-    c.access = 0;
     c.to_user = to_user_;
     c.user_on_device = memory_.driver == &core_.platform().driver();
     c.user_device = memory_.ordinal;
@@ -326,7 +395,6 @@ CopyPart& ArrayCopy::describe_part(Task& task, const Box& box, const Box& part) 
     for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
         std::rotate(values, values + array_.rank(), values + max_rank);
     c.user = user_ + user_offset * static_cast<std::int64_t>(array_.element_bytes());
-    return c;
 }
 
 void ArrayCopy::check_content() const {
@@ -369,17 +437,18 @@ void ArrayCopy::check() {
 
 void ArrayCopy::connect() {
     const TaskNumber gate = gate_ == nullptr ? 0 : add_helper(*std::exchange(gate_, nullptr), first());
-    for (std::size_t p = 0; p < chunks_.size(); ++p) {
-        const Box part = part_of(chunks_[p]);
-        graph::ChunkHistory& history = binding_.histories[chunks_[p]];
-        Task& t = *tasks()[p];
+    for (std::size_t i = 0, p = 0; i < ends_.size(); ++i) {
+        Task& t = *tasks()[i];
         connects(t.number);
-        if (to_user_) {
-            history.read(part, t.number, t.predecessors, *this);
-            graph::add_predecessor(t.predecessors, gate, true);
-        } else {
-            history.write(part, t.number, false, t.predecessors, *this);
+        for (; p < ends_[i]; ++p) {
+            const Box part = part_of(chunks_[p]);
+            graph::ChunkHistory& history = binding_.histories[chunks_[p]];
+            if (to_user_)
+                history.read(part, t.number, t.predecessors, *this);
+            else
+                history.write(part, t.number, false, t.predecessors, *this);
         }
+        if (to_user_) graph::add_predecessor(t.predecessors, gate, true);
         tasks().back()->predecessors.push_back({t.number, true});
     }
 }
