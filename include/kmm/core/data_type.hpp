@@ -51,7 +51,8 @@ struct DataTypeRecord {
     std::size_t alignment;
     const std::type_info* type;
     ScalarType scalar;
-    ScalarType key_value;  // V of a KeyValue<V>, else Invalid
+    ScalarType key_value;             // V of a KeyValue<V>, else Invalid
+    const char* made_name = nullptr;  // of a type that was made when the program ran
 };
 
 /// Size in bytes of a scalar, 0 for Invalid.
@@ -157,10 +158,14 @@ class DataType {
         return DataType(&detail::data_type_record<std::remove_cv_t<T>>);
     }
     static DataType of(ScalarType type) noexcept { return DataType(type); }
+    /// A type that no C++ type stands for, such as a record of a binding. The same name, size and alignment are the same
+    /// type, for the whole process, which keeps it until it ends. Takes a lock. IA for an empty name, size 0, a size
+    /// that is no multiple of the alignment, and one that is no power of two or above 4096.
+    static DataType made(const std::string& name, std::size_t size_bytes, std::size_t alignment);
 
-    /// "Float32" for a scalar, else the C++ name.
+    /// "Float32" for a scalar, the name it was made with, else the C++ name.
     std::string name() const;
-    /// "float" for a scalar, else the C++ name.
+    /// "float" for a scalar, the name it was made with, else the C++ name.
     std::string c_name() const;
     std::size_t size_in_bytes() const noexcept { return record_->size_bytes; }
     std::size_t alignment() const noexcept { return record_->alignment; }
@@ -168,11 +173,13 @@ class DataType {
     ScalarType as_scalar() const noexcept { return record_->scalar; }
     /// For KeyValue<V>: which scalar V is. Else Invalid.
     ScalarType key_value_scalar() const noexcept { return record_->key_value; }
+    /// The same for all types that were made.
     const std::type_info& type_info() const noexcept { return *record_->type; }
 
     friend bool operator==(const DataType& a, const DataType& b) noexcept {
         return a.record_ == b.record_ ||
-               (a.record_->scalar == b.record_->scalar &&
+               (a.record_->made_name == nullptr && b.record_->made_name == nullptr &&
+                a.record_->scalar == b.record_->scalar &&
                 (a.record_->scalar != ScalarType::Invalid || *a.record_->type == *b.record_->type));
     }
     friend bool operator!=(const DataType& a, const DataType& b) noexcept { return !(a == b); }

@@ -1,10 +1,16 @@
-// Names and sizes of scalar types. Pure; any thread.
+// Names and sizes of scalar types, and types that are made when the program runs. Any thread.
 #include "kmm/core/data_type.hpp"
 
 #include <cxxabi.h>
 
 #include <complex>
 #include <cstdlib>
+#include <forward_list>
+
+#include "driver/format.hpp"
+#include "driver/locks.hpp"
+#include "driver/never_destroyed.hpp"
+#include "kmm/error.hpp"
 
 namespace kmm {
 
@@ -33,6 +39,32 @@ struct BFloat16Bits {
 };
 struct Complex16Bits {
     Float16Bits real, imag;
+};
+
+/// Stands for all of them.
+struct MadeType {};
+
+/// Types that were made when the program ran; they are never forgotten.
+class MadeTypes {
+  public:
+    const DataTypeRecord* find_or_add(const std::string& name, std::size_t size_bytes, std::size_t alignment) {
+        const locks::Guard guard(mutex_);
+        for (const Entry& e : entries_)
+            if (e.name == name && e.record.size_bytes == size_bytes && e.record.alignment == alignment)
+                return &e.record;
+        Entry& e = entries_.emplace_front();
+        e.name = name;
+        e.record = {size_bytes, alignment, &typeid(MadeType), ScalarType::Invalid, ScalarType::Invalid, e.name.c_str()};
+        return &e.record;
+    }
+
+  private:
+    struct Entry {
+        std::string name;
+        DataTypeRecord record;
+    };
+    locks::Mutex mutex_;
+    std::forward_list<Entry> entries_ KMM_GUARDED_BY(mutex_);
 };
 
 const ScalarEntry& entry_of(ScalarType type) noexcept {
@@ -78,12 +110,24 @@ const DataTypeRecord& record_of_scalar(ScalarType type) noexcept { return entry_
 
 }  // namespace detail
 
+DataType DataType::made(const std::string& name, std::size_t size_bytes, std::size_t alignment) {
+    const bool is_power = alignment != 0 && (alignment & (alignment - 1)) == 0;
+    if (name.empty() || size_bytes == 0 || !is_power || alignment > 4096 || size_bytes % alignment != 0)
+        throw InvalidArgument(driver::format(
+            "DataType::made(\"{}\", {}, {}): a type has a name, a size in bytes that is a multiple of its alignment, "
+            "and an alignment that is a power of two up to 4096",
+            name, size_bytes, alignment));
+    return DataType(driver::never_destroyed<detail::MadeTypes>().find_or_add(name, size_bytes, alignment));
+}
+
 std::string DataType::name() const {
+    if (record_->made_name != nullptr) return record_->made_name;
     if (as_scalar() != ScalarType::Invalid) return detail::scalar_name(as_scalar());
     return size_in_bytes() == 0 ? "Invalid" : detail::cpp_name(type_info());
 }
 
 std::string DataType::c_name() const {
+    if (record_->made_name != nullptr) return record_->made_name;
     if (as_scalar() != ScalarType::Invalid) return detail::scalar_c_name(as_scalar());
     return size_in_bytes() == 0 ? "void" : detail::cpp_name(type_info());
 }

@@ -114,9 +114,7 @@ void RuntimeCore::log_undelivered() noexcept {
 // ---------------------------------------------------------------------------------------------------- submitting
 
 void RuntimeCore::admit() {
-    const std::size_t most = platform_.config().max_pending_tasks;
-    if (most == 0 || engine::TaskScope::current() != nullptr) return;
-    books_.unfinished().wait_until_below(most);
+    if (would_wait()) books_.unfinished().wait_until_below(platform_.config().max_pending_tasks);
 }
 
 bool RuntimeCore::commit(Batch& batch) {

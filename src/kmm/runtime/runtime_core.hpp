@@ -46,6 +46,11 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     // ---- submitting (api/submission.cpp)
     /// Waits while too many tasks are unfinished; never inside a task.
     void admit();
+    /// Whether `admit` would block now. Any thread.
+    bool would_wait() const noexcept {
+        const std::size_t most = platform_.config().max_pending_tasks;
+        return most != 0 && engine::TaskScope::current() == nullptr && books_.unfinished().count() >= most;
+    }
     /// The batch takes its places in the order, and goes to the scheduler. The order lock is held from the checks until
     /// then: a task that replaces a chunk must not be scheduled before an earlier one that reads it is known. An idle
     /// runtime schedules on the calling thread, which saves two wake-ups; once at most, so that a submit stays short.

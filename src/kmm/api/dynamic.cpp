@@ -1,0 +1,419 @@
+// The type-erased face of arrays and submits: checks, then the calls that the templates make.
+//
+// Runs on the calling thread.
+#include "kmm/dynamic.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "driver/format.hpp"
+#include "kmm/api/array_record.hpp"
+#include "kmm/base/text.hpp"
+#include "kmm/detail/submit_checks.hpp"
+#include "kmm/runtime/runtime_core.hpp"
+
+namespace kmm::dynamic {
+
+using detail::AccessKind;
+using detail::LauncherInfo;
+
+namespace {
+
+detail::RuntimeCore& core_of(const RuntimeHandle& runtime) { return detail::runtime_core(runtime.worker()); }
+
+/// Of a new array: `max_rank` sizes, 1 beyond the rank.
+struct Shape {
+    std::int64_t sizes[max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+
+    Shape(const DataType& type, const std::vector<std::int64_t>& shape) {
+        if (shape.size() > max_rank)
+            throw InvalidArgument(
+                driver::format("an array of {} axes: at most {} are offered", shape.size(), max_rank));
+        if (type.size_in_bytes() == 0)
+            throw InvalidArgument("an array of elements without a type: name a scalar, or make a type with "
+                                  "DataType::made");
+        std::copy(shape.begin(), shape.end(), sizes);
+        detail::check_shape(shape.size(), sizes, type.size_in_bytes());
+    }
+};
+
+std::string axes_text(std::size_t count) { return count == 1 ? "1 axis" : driver::format("{} axes", count); }
+
+const char* name_of(Parameter::Field field) {
+    switch (field) {
+    case Parameter::Field::Address: return "Address";
+    case Parameter::Field::Begin: return "Begin";
+    case Parameter::Field::End: return "End";
+    case Parameter::Field::Size: return "Size";
+    case Parameter::Field::Stride: break;
+    }
+    return "Stride";
+}
+
+}  // namespace
+
+Box box(const std::vector<std::int64_t>& begin, const std::vector<std::int64_t>& end) {
+    if (begin.size() != end.size() || begin.size() > max_rank)
+        throw InvalidArgument(driver::format("a box from {} indices to {}: as many of both are needed, at most {}",
+                                             begin.size(), end.size(), max_rank));
+    Box result;
+    std::copy(begin.begin(), begin.end(), result.begin);
+    std::copy(end.begin(), end.end(), result.end);
+    return result;
+}
+
+// --------------------------------------------------------------------------------------------------------------- arrays
+
+Array::Array(detail::ArrayRef record, std::size_t rank, DataType type)
+    : record_(std::move(record)), type_(type), rank_(rank), shape_(detail::array_shape(*record_)) {}
+
+Array::Array(DataType type, const std::vector<std::int64_t>& shape)
+    : Array(detail::make_array(shape.size(), Shape(type, shape).sizes, type, type.size_in_bytes(), type.alignment()),
+            shape.size(), type) {}
+
+Array::Array(const RuntimeHandle& runtime, DataType type, const std::vector<std::int64_t>& shape,
+             const std::vector<Chunk>& chunks)
+    : Array(detail::make_bound_array(core_of(runtime), shape.size(), Shape(type, shape).sizes, type,
+                                     type.size_in_bytes(), type.alignment(), chunks),
+            shape.size(), type) {}
+
+Box Array::whole() const noexcept { return record_->box(); }
+
+void Array::check_is(DataType type, std::size_t rank) const {
+    if (type_ != type) detail::throw_wrong_instance(type_, type);
+    if (rank_ != rank)
+        throw InvalidArgument(
+            driver::format("{} has {}, and was taken for an array of {}", name(), axes_text(rank_), rank));
+}
+
+void Array::check_region(const char* what, const void* memory, const Box& region) const {
+    if (!is_bound()) detail::throw_unbound(*record_, what);
+    detail::check_region(what, rank_, region, whole());
+    if (memory == nullptr && !graph::is_empty(region, rank_))
+        throw InvalidArgument(
+            driver::format("{}: the pointer to the program's {} elements is null", what, graph::volume(region)));
+}
+
+void Array::copy_to(void* output, const Box& region, const std::int64_t* strides) const {
+    check_region("copy_to", output, region);
+    std::int64_t packed[max_rank];
+    detail::row_major_strides(region, packed, rank_);
+    detail::array_copy_out(record_, region, output, strides != nullptr ? strides : packed,
+                           detail::DefaultStream::legacy);
+}
+
+void Array::copy_from(const void* input, const Box& region, const std::int64_t* strides) const {
+    check_region("copy_from", input, region);
+    std::int64_t packed[max_rank];
+    detail::row_major_strides(region, packed, rank_);
+    detail::array_copy_in(record_, region, input, strides != nullptr ? strides : packed, detail::DefaultStream::legacy);
+}
+
+EventId Array::fill(const void* value) const {
+    if (!is_bound()) detail::throw_unbound(*record_, "fill()");
+    if (value == nullptr) throw InvalidArgument("fill: the pointer to the element is null");
+    return detail::array_fill(record_, value);
+}
+
+// -------------------------------------------------------------------------------------------------------------- submits
+
+bool would_wait(const RuntimeHandle& runtime) noexcept { return core_of(runtime).would_wait(); }
+
+namespace {
+
+/// What a task keeps of its function.
+struct Payload {
+    Function function;
+    static void run(void* payload, detail::TaskContext& context) {
+        const Function& f = static_cast<Payload*>(payload)->function;
+        f.run(f.user, RunningTask(context));
+    }
+    static void destroy(void* payload) noexcept {
+        const Function& f = static_cast<Payload*>(payload)->function;
+        if (f.destroy != nullptr) f.destroy(f.user);
+    }
+};
+
+/// Destroys what the caller has handed over, unless a task has it.
+class Owned {
+  public:
+    explicit Owned(const Function& function) noexcept : function_(&function) {}
+    ~Owned() {
+        if (function_ != nullptr && function_->destroy != nullptr) function_->destroy(function_->user);
+    }
+    Owned(const Owned&) = delete;
+    Owned& operator=(const Owned&) = delete;
+    void give_away() noexcept { function_ = nullptr; }
+
+  private:
+    const Function* function_;
+};
+
+/// A number that is known at submit: where it goes, and whether it fits.
+void put_number(const Parameter& entry, std::int64_t value, std::byte* parameters) {
+    if (entry.size_bytes == 8) {
+        std::memcpy(parameters + entry.offset, &value, 8);
+        return;
+    }
+    const auto small = static_cast<std::int32_t>(value);
+    std::memcpy(parameters + entry.offset, &small, 4);
+}
+
+/// The strides of a table, which stand behind it: packed parameters are finished when the layouts are known.
+struct StrideEntry {
+    std::uint32_t access;
+    std::uint16_t axis;
+    std::uint16_t size_bytes;
+    std::uint32_t offset;
+};
+
+}  // namespace
+
+struct Submit::State {
+    explicit State(const RuntimeHandle& handle, std::string text, const SourceLocation& where)
+        : runtime(handle), core(core_of(handle)), name(std::move(text)), location(where) {}
+
+    RuntimeHandle runtime;
+    detail::RuntimeCore& core;
+    std::string name;
+    SourceLocation location;
+    std::optional<detail::Submission> submission;
+    bool is_over = false;
+    std::vector<StrideEntry> strides;  ///< of the kernel that is being added
+
+    void check_usable() const {
+        if (is_over)
+            throw InvalidArgument("a submit was used again after it was committed, or dropped by an error: make a new "
+                                  "one",
+                                  location);
+    }
+    void check_accesses(const Accesses& accesses) const;
+    void check_function(const Function& function) const {
+        if (function.run == nullptr) detail::throw_no_function(location);
+    }
+    void check_table(const Kernel& kernel, const Accesses& accesses) const;
+    void check_entry(const Parameter& entry, std::uint32_t index, const Kernel& kernel, const Accesses& accesses) const;
+    std::int64_t number_of(const Parameter& entry, const Accesses& accesses) const;
+    ResourceId device_resource(DeviceId device) const {
+        return detail::task_resource(ResourceId(device), ExecutionSpace::Device, core.platform().info(), location);
+    }
+    void add_function(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, const Function& function,
+                      const Accesses& accesses);
+    void begin(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, std::size_t storage_bytes,
+               const Accesses& accesses);
+    /// From here on only memory can be missing; a task that is half made takes the whole submit with it.
+    template<typename F> void add(F&& f) {
+        try {
+            f();
+        } catch (...) {
+            is_over = true;
+            submission.reset();
+            throw;
+        }
+    }
+    static void finish(const void* recipe, const detail::AccessLayout* layouts, void* parameters);
+};
+
+void Submit::State::check_accesses(const Accesses& accesses) const {
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+        const Access& a = accesses[i];
+        if (a.array == nullptr)
+            throw InvalidArgument(driver::format("access {} of a task names no array", i), location);
+        const Box whole = a.array->whole();
+        for (std::size_t k = 0; k < a.array->rank(); ++k) {
+            if (whole.begin[k] <= a.region.begin[k] && a.region.begin[k] <= a.region.end[k] &&
+                a.region.end[k] <= whole.end[k])
+                continue;
+            throw InvalidArgument(driver::format("access {} of a task names region {} of {}, whose indices are {}", i,
+                                                 graph::to_text(a.region, a.array->rank()), a.array->name(),
+                                                 graph::to_text(whole, a.array->rank())),
+                                  location);
+        }
+    }
+}
+
+void Submit::State::check_entry(const Parameter& entry, std::uint32_t index, const Kernel& kernel,
+                                const Accesses& accesses) const {
+    const char* const field = name_of(entry.field);
+    const auto refuse = [&](const std::string& what) {
+        throw InvalidArgument(
+            driver::format("entry {} ({}) of the table of a kernel's parameters {}", index, field, what), location);
+    };
+    if (entry.access >= accesses.size())
+        refuse(driver::format("names access {}, and the task has {}", entry.access, accesses.size()));
+    const std::size_t rank = accesses[entry.access].array->rank();
+    if (entry.field != Parameter::Field::Address && entry.axis >= rank)
+        refuse(driver::format("names axis {} of {}, which has {}", entry.axis, accesses[entry.access].array->name(),
+                              axes_text(rank)));
+    if (entry.size_bytes != 8 && (entry.size_bytes != 4 || entry.field == Parameter::Field::Address))
+        refuse(driver::format("has {} bytes, where {}", entry.size_bytes,
+                              entry.field == Parameter::Field::Address ? "an address has 8" : "4 or 8 are offered"));
+    if (std::uint64_t{entry.offset} + entry.size_bytes > kernel.parameter_bytes)
+        refuse(driver::format("stands at bytes {} to {} of {}", entry.offset,
+                              std::uint64_t{entry.offset} + entry.size_bytes, kernel.parameter_bytes));
+    if (entry.field == Parameter::Field::Address || entry.size_bytes == 8) return;
+    const std::int64_t value = number_of(entry, accesses);
+    if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
+        refuse(driver::format("is {} for {}, which 4 bytes do not hold: give it 8", value,
+                              accesses[entry.access].array->name()));
+}
+
+/// Of a stride: the largest that the array could give it.
+std::int64_t Submit::State::number_of(const Parameter& entry, const Accesses& accesses) const {
+    const Access& a = accesses[entry.access];
+    switch (entry.field) {
+    case Parameter::Field::Begin: return a.region.begin[entry.axis];
+    case Parameter::Field::End: return a.region.end[entry.axis];
+    case Parameter::Field::Size: return a.region.end[entry.axis] - a.region.begin[entry.axis];
+    case Parameter::Field::Address: return 0;
+    case Parameter::Field::Stride: break;
+    }
+    std::int64_t strides[max_rank];
+    detail::row_major_strides(a.array->whole(), strides, a.array->rank());
+    return strides[entry.axis];
+}
+
+void Submit::State::check_table(const Kernel& kernel, const Accesses& accesses) const {
+    if (kernel.handle == nullptr) detail::throw_no_function(location);
+    if (kernel.parameter_bytes != 0 && kernel.parameters == nullptr)
+        throw InvalidArgument(
+            driver::format("the pointer to a kernel's {} bytes of parameters is null", kernel.parameter_bytes),
+            location);
+    if (kernel.table_size != 0 && kernel.table == nullptr)
+        throw InvalidArgument(
+            driver::format("the pointer to the {} entries of the table of a kernel's parameters is null",
+                           kernel.table_size),
+            location);
+    for (std::uint32_t i = 0; i < kernel.table_size; ++i) check_entry(kernel.table[i], i, kernel, accesses);
+}
+
+void Submit::State::begin(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk,
+                          std::size_t storage_bytes, const Accesses& accesses) {
+    if (!submission) {
+        LauncherInfo info;
+        info.kind = kind;
+        info.name = name.empty() ? nullptr : name.data();
+        info.name_length = name.size();
+        info.location = location;
+        submission.emplace(core, info);
+    }
+    DomainChunk owned = chunk;
+    owned.owner_id = where;
+    submission->begin_task(where, owned, kind, {accesses.size(), storage_bytes});
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+        const Access& a = accesses[i];
+        Box region = a.array->whole();
+        std::copy_n(a.region.begin, a.array->rank(), region.begin);
+        std::copy_n(a.region.end, a.array->rank(), region.end);
+        const AccessKind mode = a.mode == AccessMode::Read    ? AccessKind::read
+                                : a.mode == AccessMode::Write ? AccessKind::write
+                                                              : AccessKind::overwrite;
+        submission->add_access(a.array->record(), mode, region, static_cast<std::uint32_t>(i));
+    }
+}
+
+void Submit::State::add_function(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk,
+                                 const Function& function, const Accesses& accesses) {
+    Owned owned(function);
+    check_usable();
+    check_function(function);
+    check_accesses(accesses);
+    add([&] {
+        begin(where, kind, chunk, sizeof(Payload), accesses);
+        void* const memory = submission->allocate_payload(sizeof(Payload), alignof(Payload));
+        submission->set_body(new (memory) Payload{function}, {&Payload::run, &Payload::destroy});
+        owned.give_away();
+    });
+}
+
+/// The recipe: how many entries, and those.
+void Submit::State::finish(const void* recipe, const detail::AccessLayout* layouts, void* parameters) {
+    std::uint32_t count = 0;
+    std::memcpy(&count, recipe, sizeof(count));
+    const auto* at = static_cast<const std::byte*>(recipe) + sizeof(StrideEntry);
+    for (std::uint32_t i = 0; i < count; ++i, at += sizeof(StrideEntry)) {
+        StrideEntry entry;
+        std::memcpy(&entry, at, sizeof(entry));
+        Parameter to;
+        to.size_bytes = static_cast<std::uint8_t>(entry.size_bytes);
+        to.offset = entry.offset;
+        put_number(to, layouts[entry.access].strides[entry.axis], static_cast<std::byte*>(parameters));
+    }
+}
+
+Submit::Submit(const RuntimeHandle& runtime, std::string name, const SourceLocation& location)
+    : state_(std::make_unique<State>(runtime, std::move(name), location)) {}
+
+Submit::~Submit() = default;
+
+void Submit::host_function(const DomainChunk& chunk, const Function& function, const Accesses& accesses) {
+    state_->add_function(ResourceId::host(), LauncherInfo::Kind::host, chunk, function, accesses);
+}
+
+void Submit::device_function(DeviceId device, const DomainChunk& chunk, const Function& function,
+                             const Accesses& accesses) {
+    ResourceId where;
+    try {
+        where = state_->device_resource(device);
+    } catch (...) {
+        const Owned owned(function);
+        throw;
+    }
+    state_->add_function(where, LauncherInfo::Kind::device_function, chunk, function, accesses);
+}
+
+void Submit::kernel(DeviceId device, const DomainChunk& chunk, const Kernel& kernel, const Accesses& accesses) {
+    State& s = *state_;
+    s.check_usable();
+    s.check_accesses(accesses);
+    s.check_table(kernel, accesses);
+    const ResourceId where = s.device_resource(device);
+    detail::KernelGeometry geometry;
+    std::copy_n(kernel.grid, 3, geometry.grid);
+    std::copy_n(kernel.block, 3, geometry.block);
+    geometry.has_grid = true;
+    geometry.shared_bytes = kernel.shared_bytes;
+    DomainChunk launched = chunk;
+    for (std::size_t k = 0; k < DOMAIN_DIMS; ++k) launched.size[k] = 1;  // the grid says how much there is
+    detail::KernelDraft draft;
+    detail::set_launch_dimensions(geometry, launched, s.core.platform().info().device(device), s.location, draft);
+    draft.function = kernel.handle;
+    draft.parameter_bytes = kernel.parameter_bytes;
+    s.add([&] {
+        s.begin(where, LauncherInfo::Kind::kernel, chunk, kernel.parameter_bytes, accesses);
+        auto* const parameters = static_cast<std::byte*>(s.submission->set_kernel(draft));
+        if (kernel.parameter_bytes != 0) std::memcpy(parameters, kernel.parameters, kernel.parameter_bytes);
+        s.strides.clear();
+        s.strides.emplace_back();  // the number of those behind it
+        for (std::uint32_t i = 0; i < kernel.table_size; ++i) {
+            const Parameter& entry = kernel.table[i];
+            if (entry.field == Parameter::Field::Address)
+                s.submission->add_patch({entry.offset, entry.access});
+            else if (entry.field == Parameter::Field::Stride)
+                s.strides.push_back({entry.access, entry.axis, entry.size_bytes, entry.offset});
+            else
+                put_number(entry, s.number_of(entry, accesses), parameters);
+        }
+        if (s.strides.size() == 1) return;
+        s.strides.front().access = static_cast<std::uint32_t>(s.strides.size() - 1);
+        s.submission->set_finish(&State::finish, s.strides.data(), s.strides.size() * sizeof(StrideEntry));
+    });
+}
+
+EventId Submit::commit() {
+    State& s = *state_;
+    s.check_usable();
+    s.is_over = true;
+    if (!s.submission) {
+        s.core.books().check_open();
+        return EventId();
+    }
+    const EventId event = s.submission->commit();
+    s.submission.reset();
+    return event;
+}
+
+}  // namespace kmm::dynamic
