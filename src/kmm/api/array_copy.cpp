@@ -1,5 +1,5 @@
-// Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned, or
-// for several small ones where there are very many.
+// Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned,
+// or for several small ones where there are very many.
 //
 // Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to
 // write only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the
@@ -23,8 +23,8 @@ namespace {
 using graph::Task;
 using graph::TaskKind;
 
-// From so many chunks on a task copies several small ones, up to so many and so many bytes: below that a task costs more
-// than what it copies, above it threads would not share the work evenly, nor begin before much has arrived.
+// From so many chunks on a task copies several small ones, up to so many and so many bytes: below that a task costs
+// more than what it copies, above it threads would not share the work evenly, nor begin before much has arrived.
 constexpr std::size_t fewest_chunks_for_groups = 512;
 constexpr std::size_t most_parts = 64;
 constexpr std::size_t most_group_bytes = std::size_t{1} << 20;
@@ -176,7 +176,8 @@ struct SourceWriters {
         for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
         ends.push_back(writers.size());
     }
-    /// Of the task that copies the chunk which carries the failure that the whole copy has. `task_of(part)`: its number.
+    /// Of the task that copies the chunk which carries the failure that the whole copy has. `task_of(part)`: its
+    /// number.
     template<typename F> void throw_failure(RuntimeCore& core, F&& task_of, graph::TaskNumber whole) const {
         const auto failure = core.books().failure_of(whole);
         if (failure == nullptr) return;
@@ -201,8 +202,8 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
     throw UninitializedRead(array->name(), missing);
 }
 
-/// One call of copy_to or copy_from: tasks for the chunks concerned, and one that is done when they are. Everything that
-/// takes long comes before the order lock.
+/// One call of copy_to or copy_from: tasks for the chunks concerned, and one that is done when they are. Everything
+/// that takes long comes before the order lock.
 class ArrayCopy final : Batch {
   public:
     ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user)

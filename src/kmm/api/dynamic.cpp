@@ -65,7 +65,7 @@ Box box(const std::vector<std::int64_t>& begin, const std::vector<std::int64_t>&
     return result;
 }
 
-// --------------------------------------------------------------------------------------------------------------- arrays
+// -------------------------------------------------------------------------------------------------------------- arrays
 
 Array::Array(detail::ArrayRef record, std::size_t rank, DataType type)
     : record_(std::move(record)), type_(type), rank_(rank), shape_(detail::array_shape(*record_)) {}
@@ -118,7 +118,7 @@ EventId Array::fill(const void* value) const {
     return detail::array_fill(record_, value);
 }
 
-// -------------------------------------------------------------------------------------------------------------- submits
+// ------------------------------------------------------------------------------------------------------------- submits
 
 bool would_wait(const RuntimeHandle& runtime) noexcept { return core_of(runtime).would_wait(); }
 
