@@ -111,7 +111,7 @@ class Array {
 /// How a task uses a region: `Overwrite` replaces all of it, and does not see what was there.
 enum class AccessMode : std::uint8_t { Read, Write, Overwrite };
 
-/// One region that a task uses. The array must live until the submit is committed or dropped.
+/// One region that a task uses. The submit keeps a share of the array.
 struct Access {
     const Array* array = nullptr;
     AccessMode mode = AccessMode::Read;
@@ -202,9 +202,9 @@ const void* kernel_handle(void (*kernel)(P...), const RuntimeHandle& runtime, De
 /// Any thread; a moment later it may be otherwise.
 bool would_wait(const RuntimeHandle& runtime) noexcept;
 
-/// One submit: tasks that take their place in the order together, as those of one `parallel_submit`. Made, filled and
-/// committed or dropped on one thread, whose other submits meanwhile are submits of their own. A call that throws adds
-/// no task, and the others stay.
+/// One submit: tasks of one kind that take their place in the order together, as those of one `parallel_submit`. Its
+/// calls and its end may be on different threads, one after the other. A call that throws adds no task, and the others
+/// stay; but OM drops the whole submit.
 class Submit {
   public:
     /// `name` and `location` stand in messages; the name is copied, those of the location live as long as the program.
@@ -215,7 +215,8 @@ class Submit {
     Submit(const Submit&) = delete;
     Submit& operator=(const Submit&) = delete;
 
-    /// A task on a thread of the host pool. IA for a null function, an array that is null, a region outside its array.
+    /// A task on a thread of the host pool. IA for a null function, an array that is null, a region outside its array,
+    /// and where the submit has tasks of another kind; so below.
     void host_function(const DomainChunk& chunk, const Function& function, const Accesses& accesses);
     /// A task that enqueues work on its device, on a thread of the runtime with the device current. IA IR.
     void device_function(DeviceId device, const DomainChunk& chunk, const Function& function, const Accesses& accesses);

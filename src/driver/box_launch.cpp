@@ -90,13 +90,21 @@ BoxMove joined(const BoxMove& box) noexcept {
 
 namespace {
 
-/// Whether one strided copy moves the box over the link to the host.
+/// Whether one call copies these rows and planes: vendors want pitches of 31 bits, and planes whole rows apart.
+bool is_one_strided_copy(const BoxMove& box, const std::int64_t* steps) noexcept {
+    constexpr std::int64_t most_pitch = 0x7fffffff;
+    if (box.num_axes == 0) return true;
+    const std::int64_t pitch = steps[box.num_axes - 1];
+    return box.num_axes <= 2 && pitch <= most_pitch && (box.num_axes == 1 || steps[0] % pitch == 0);
+}
+
+/// Whether one strided copy moves the box over the link to the host, and is as fast as the kernel.
 bool suits_engine_of_link(const BoxMove& box) noexcept {
-    constexpr std::uint32_t axes_of_copy = 2;
-    if (box.run_bytes < link_run_bytes || box.num_axes > axes_of_copy) return false;
-    std::size_t num_runs = 1;
-    for (std::uint32_t k = 0; k < box.num_axes; ++k) num_runs *= static_cast<std::size_t>(box.counts[k]);
-    return num_runs >= link_box_bytes / box.run_bytes;
+    if (box.run_bytes < link_run_bytes) return false;
+    std::size_t bytes = box.run_bytes;
+    for (std::uint32_t k = 0; k < box.num_axes; ++k) bytes *= static_cast<std::size_t>(box.counts[k]);
+    return bytes >= link_box_bytes && is_one_strided_copy(box, box.destination_steps) &&
+           is_one_strided_copy(box, box.source_steps);
 }
 
 }  // namespace

@@ -295,9 +295,9 @@ class Driver {
     virtual Status copy_box(const BoxCopy&, StreamHandle) noexcept = 0;
     /// Many boxes, each in memory of one kind: fast where the stream's device can read and write it (its own, a peer's,
     /// page-locked), from and to everything else as `copy`. In the order of the stream; among themselves in none, so
-    /// that no box may write what another one reads or writes. The list is read during the call. Empty boxes move
-    /// nothing; a box that does not keep the rules of `BoxMove` refuses the list with `invalid_argument`. Unless a
-    /// driver has better, `copy_box` of each.
+    /// that no box may write what another one reads, or writes unless both write the same bytes. The list is read
+    /// during the call. Empty boxes move nothing; a box that does not keep the rules of `BoxMove` refuses the list with
+    /// `invalid_argument`. Unless a driver has better, `copy_box` of each.
     virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept;
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.
@@ -307,6 +307,9 @@ class Driver {
     virtual Status launch(const KernelLaunch&, StreamHandle) noexcept = 0;
     /// Resolves what the user's file knows about a kernel; allows dynamic shared memory of `shared_bytes` for it.
     virtual Status prepare_kernel(const void* function, std::uint32_t shared_bytes) noexcept = 0;
+    /// Loads what `move_boxes` needs on a device. Else its first call does so, which may wait for all work that the
+    /// device has: whoever enqueues work for others calls this before there is any.
+    virtual Status prepare_boxes(int /*device*/) noexcept { return {}; }
 
     // ---- graphs
     virtual Status begin_capture(StreamHandle, CaptureMode) noexcept = 0;

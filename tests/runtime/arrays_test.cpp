@@ -417,6 +417,7 @@ TEST(Row037, one_bad_chunk_of_very_many_fails_the_copy_and_names_its_task) {
         ASSERT_NE(error, nullptr);
         EXPECT_TRUE(says(*error, "spoiled")) << error->what();
         EXPECT_TRUE(says(*error, "spoiler")) << error->what();
+        EXPECT_TRUE(says(*error, "chunk 500 of 1000")) << error->what();
         EXPECT_EQ(output, std::vector<int>(size, 5));
         a.copy_to(output.data(), kmm::Bounds<1>(kmm::Range<>(0, 2000)));
         EXPECT_EQ(output[1999], 1);

@@ -275,6 +275,7 @@ TEST(Dynamic, a_function_is_destroyed_once_whatever_becomes_of_its_submit) {
         for (int i = 0; i < 2; i++)
             submit.host_function({}, conflicting.function(nothing), {{&a, AccessMode::Overwrite, a.whole()}});
         EXPECT_THROW(submit.commit(), kmm::ConflictingAccess);
+        EXPECT_EQ(conflicting.destroyed, 2);
         EXPECT_THROW(submit.commit(), kmm::InvalidArgument);
     }
     EXPECT_EQ(ran.destroyed, 1);
@@ -372,6 +373,92 @@ TEST(Dynamic, tells_whether_a_submit_would_wait) {
     rt.submit(host(), Host([&] { inside = dynamic::would_wait(rt); }));
     rt.synchronize();
     EXPECT_FALSE(inside);
+}
+
+TEST(Dynamic, axes_beyond_the_rank_are_not_looked_at) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    dynamic::Box whole = dynamic::box({0, 0}, {3, 4});
+    whole.begin[5] = whole.end[5] = 3;
+    whole.begin[2] = 9;
+    const dynamic::Array a(rt, ScalarType::Int32, {3, 4}, {{MemoryId::host(), whole}});
+    std::vector<std::int32_t> values(12), result(12, -1);
+    std::iota(values.begin(), values.end(), 1);
+    a.copy_from(values.data(), whole);
+    a.copy_to(result.data(), whole);
+    EXPECT_EQ(result, values);
+    std::int32_t seen = 0;
+    dynamic::Submit submit(rt);
+    submit.host_function({}, function_of([&seen](const RunningTask& task) {
+                             seen = static_cast<const std::int32_t*>(task.address(0))[11];
+                         }),
+                         {{&a, AccessMode::Read, whole}});
+    rt.wait(submit.commit());
+    EXPECT_EQ(seen, 12);
+}
+
+// The strides of a region without elements do not hang on the submits before.
+TEST(Dynamic, a_region_without_elements_has_no_address_and_no_strides) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    const dynamic::Array a(rt, ScalarType::Int32, {3, 4}, {{MemoryId::host(), dynamic::box({0, 0}, {3, 4})}});
+    const std::int32_t zero = 0;
+    a.fill(&zero);
+    for (int round = 0; round < 2; round++) {
+        std::int64_t strides = -1;
+        void* address = &strides;
+        dynamic::Submit submit(rt);
+        submit.host_function({}, function_of([&](const RunningTask& task) {
+                                 strides = task.strides(0)[0] + task.strides(0)[1];
+                                 address = task.address(0);
+                             }),
+                             {{&a, AccessMode::Read, dynamic::box({1, 1}, {1, 3})}});
+        rt.wait(submit.commit());
+        EXPECT_EQ(strides, 0);
+        EXPECT_EQ(address, nullptr);
+        Array<float, 2> other = rt.array<float, 2>({5, 77}, {5, 77});
+        rt.submit(host(), Host([](kmm::ViewMut<float, 2>) {}), write(other));
+        rt.synchronize();
+    }
+}
+
+TEST(Dynamic, a_submit_may_be_filled_on_one_thread_and_end_on_another) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    Owned ran, dropped;
+    const auto nothing = [](void*, const RunningTask&) {};
+    auto committed = std::make_unique<dynamic::Submit>(rt);
+    auto left = std::make_unique<dynamic::Submit>(rt);
+    std::thread([&] {
+        // The array's last handle goes here.
+        const dynamic::Array a(ScalarType::Int32, {16});
+        committed->host_function({}, ran.function(nothing), {{&a, AccessMode::Overwrite, a.whole()}});
+        left->host_function({}, dropped.function(nothing), {{&a, AccessMode::Overwrite, a.whole()}});
+    }).join();
+    left.reset();
+    EXPECT_EQ(dropped.destroyed, 1);
+    rt.wait(committed->commit());
+    rt.synchronize();
+    committed.reset();
+    EXPECT_EQ(ran.destroyed, 1);
+}
+
+TEST(Dynamic, tasks_of_one_submit_are_of_one_kind) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    const auto nothing = [](const RunningTask&) {};
+    dynamic::Submit submit(rt);
+    submit.host_function({}, function_of(nothing), {});
+    expect_says(refusal([&] { submit.device_function(DeviceId(0), {}, function_of(nothing), {}); }), {"each kind"});
+    ScaleParameters p;
+    dynamic::Kernel kernel = scale_kernel(rt, DeviceId(0), p, 1);
+    kernel.table_size = 0;
+    expect_says(refusal([&] { submit.kernel(DeviceId(0), {}, kernel, {}); }), {"each kind"});
+    const dynamic::Array a(ScalarType::Int32, {16});
+    expect_says(
+        refusal([&] { submit.host_function({}, function_of(nothing), {{&a, static_cast<AccessMode>(7), a.whole()}}); }),
+        {"mode 7"});
+    rt.wait(submit.commit());
 }
 
 }  // namespace

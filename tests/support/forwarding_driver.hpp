@@ -178,6 +178,7 @@ class ForwardingDriver : public Driver {
     Status prepare_kernel(const void* function, std::uint32_t shared_bytes) noexcept override {
         return called("prepare_kernel"), inner_.prepare_kernel(function, shared_bytes);
     }
+    Status prepare_boxes(int device) noexcept override { return called("prepare_boxes"), inner_.prepare_boxes(device); }
     Status begin_capture(StreamHandle a0, CaptureMode a1) noexcept override {
         return called("begin_capture"), inner_.begin_capture(a0, a1);
     }

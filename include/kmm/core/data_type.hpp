@@ -159,8 +159,8 @@ class DataType {
     }
     static DataType of(ScalarType type) noexcept { return DataType(type); }
     /// A type that no C++ type stands for, such as a record of a binding. The same name, size and alignment give the
-    /// same type, for the whole process, which keeps it until it ends. Takes a lock. IA for an empty name, size 0, a size
-    /// that is no multiple of the alignment, and one that is no power of two or above 4096.
+    /// same type, for the whole process, which keeps it until it ends. Takes a lock. IA for an empty name, size 0, a
+    /// size that is no multiple of the alignment, and one that is no power of two or above 4096.
     static DataType made(const std::string& name, std::size_t size_bytes, std::size_t alignment);
 
     /// "Float32" for a scalar, the name it was made with, else the C++ name.

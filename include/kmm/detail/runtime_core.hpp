@@ -151,10 +151,13 @@ struct LauncherInfo {
 /// One submit being built on the submitting thread. Nothing is visible to the runtime before `commit`, which takes the
 /// place in the order, checks everything that a submit may throw, and queues the tasks. All user code (mappings, copies
 /// of arguments) runs before `commit`, with no lock held. Not thread-safe; one per call. The destructor drops what was
-/// not committed. Cost: no allocation from the system in the steady state.
+/// not committed. Cost: no allocation from the system in the steady state, but for tasks of very many accesses or
+/// predecessors.
 class Submission {
   public:
-    Submission(RuntimeCore& runtime, const LauncherInfo& launcher);
+    /// `of_any_thread`: its calls and its end may be on different threads, one after the other; it shares no lists with
+    /// the thread's other submits, and grows them anew.
+    Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool of_any_thread = false);
     ~Submission();
     Submission(const Submission&) = delete;
     Submission& operator=(const Submission&) = delete;

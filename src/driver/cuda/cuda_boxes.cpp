@@ -60,7 +60,7 @@ class Places {
         case PointerKind::pinned: return reach.same_address ? Place::host : Place::out_of_reach;
         case PointerKind::managed: return Place::own;  // its pages come where they are used
         case PointerKind::device:
-            if (reach.device == device_) return Place::own;
+            if (reach.device == device_) return reach.is_foreign ? Place::out_of_reach : Place::own;
             if (reach.has_access) return Place::peer;
             if (reach.is_plain && reach.device >= 0 && reach.device < 64 && (enabled_ >> reach.device & 1u) != 0)
                 return Place::peer;
@@ -103,6 +103,15 @@ int VendorDriver::multiprocessors_for_boxes(int device) noexcept {
     if (status.code == Code::out_of_memory || status.code == Code::capture_error) return 0;
     multiprocessors_for_boxes_[device].store(status.ok() && found > 0 ? found : none, std::memory_order_release);
     return status.ok() ? found : 0;
+}
+
+Status VendorDriver::prepare_boxes(int device) noexcept {
+    if (!is_device(device)) return no_such_device;
+    DeviceGuard guard(*this, device);
+    if (current_context() == nullptr)
+        if (const Status status = set_current_device(device); !status.ok()) return status;
+    (void)multiprocessors_for_boxes(device);  // without the kernel everything moves by strided copies
+    return {};
 }
 
 Status VendorDriver::launch_boxes(BoxList& list, int multiprocessors, StreamHandle stream) noexcept {

@@ -121,8 +121,9 @@ class VendorDriver final : public Driver {
     Status copy_peer(void* destination, int destination_device, const void* source, int source_device,
                      std::size_t bytes, StreamHandle) noexcept override;
     Status copy_box(const BoxCopy&, StreamHandle) noexcept override;
-    /// A kernel moves what the stream's device reaches, tens of boxes in a launch. Runs from 1 MiB on, and what it does
-    /// not reach (pageable memory, peers without access), are left to `copy_box`.
+    /// A kernel moves what the stream's device reaches, tens of boxes in a launch. Runs from 1 MiB on, long rows over
+    /// the link to the host, and what it does not reach (pageable memory, peers without access), are left to
+    /// `copy_box`.
     Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle) noexcept override;
     /// One driver call for up to 256 pieces; piece by piece on the legacy stream and during a capture.
     Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept override;
@@ -133,6 +134,7 @@ class VendorDriver final : public Driver {
     Status host_callback(StreamHandle, HostCallback, void* user) noexcept override;
     Status launch(const KernelLaunch&, StreamHandle) noexcept override;
     Status prepare_kernel(const void* function, std::uint32_t shared_bytes) noexcept override;
+    Status prepare_boxes(int device) noexcept override;
 
     Status begin_capture(StreamHandle, CaptureMode) noexcept override;
     Status end_capture(StreamHandle, GraphHandle* out) noexcept override;

@@ -15,6 +15,7 @@ struct Reach {
     bool same_address = false;  ///< kernels may use the address as it is; says nothing of another device's memory
     bool has_access = false;    ///< of another device's memory, which pools and virtual memory grant: read and write
     bool is_plain = false;      ///< what `allocate` gives, which `enable_peer` makes reachable
+    bool is_foreign = false;    ///< of the current device, but of another context
     std::uintptr_t begin = 0;   ///< from here to `end` all of this is the same; both 0: not known
     std::uintptr_t end = 0;
 };
@@ -27,11 +28,13 @@ inline Result find_reach(Reach* out, const void* pointer, int current_device) no
                                        CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
                                        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                       CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+                                       CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                       CU_POINTER_ATTRIBUTE_CONTEXT};
     // Each answer is as large as this or smaller, and little-endian.
     std::uint64_t type = 0, managed = 0, same = 0, plain = 0, begin = 0, size = 0;
     int device = -1;
-    void* answers[] = {&type, &managed, &device, &same, &plain, &begin, &size};
+    void* context = nullptr;  // none: of a pool, of virtual memory
+    void* answers[] = {&type, &managed, &device, &same, &plain, &begin, &size, &context};
     if (const CUresult result = entry.pointer_get_attributes(std::size(questions), questions, answers, address))
         return result;
     out->same_address = same == address;
@@ -45,6 +48,7 @@ inline Result find_reach(Reach* out, const void* pointer, int current_device) no
         out->kind = PointerKind::device;
         out->device = device;
         out->is_plain = plain != 0;
+        out->is_foreign = device == current_device && context != nullptr && context != current_context();
         // The range that the attributes tell is of reserved addresses, where the pieces may differ.
         CUdeviceptr first = 0;
         std::size_t bytes = 0;

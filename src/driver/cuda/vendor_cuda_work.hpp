@@ -283,20 +283,25 @@ inline Result kernel_handle(const void** out, const void* symbol) noexcept {
     *out = kernel;
     return error;
 }
-/// Brings the code of a kernel to the current device now rather than at the first launch.
-inline Result load_kernel(const void* function) noexcept {
-    if (entry.function_load == nullptr || entry.kernel_get_function == nullptr) return 0;
-    const CUresult loaded = entry.function_load(function_of(function));
-    if (loaded != CUDA_ERROR_INVALID_HANDLE) return loaded;
-    CUfunction here = nullptr;
-    if (const CUresult result = entry.kernel_get_function(&here, kernel_of(function))) return result;
-    return entry.function_load(here);
-}
 inline Result static_shared_bytes(int* out, const void* function, int device) noexcept {
     const CUresult result =
         entry.function_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_of(function));
     if (result != CUDA_ERROR_INVALID_HANDLE) return result;
     return entry.kernel_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel_of(function), device);
+}
+/// Brings the code of a kernel to the current device now rather than at the first launch.
+inline Result load_kernel(const void* function) noexcept {
+    if (entry.function_load == nullptr || entry.kernel_get_function == nullptr) {
+        // Drivers before 12.4 load what is asked about.
+        int device = 0, bytes = 0;
+        if (const cudaError_t error = cudaGetDevice(&device)) return error;
+        return static_shared_bytes(&bytes, function, device);
+    }
+    const CUresult loaded = entry.function_load(function_of(function));
+    if (loaded != CUDA_ERROR_INVALID_HANDLE) return loaded;
+    CUfunction here = nullptr;
+    if (const CUresult result = entry.kernel_get_function(&here, kernel_of(function))) return result;
+    return entry.function_load(here);
 }
 inline Result set_max_dynamic_shared(const void* function, int bytes, int device) noexcept {
     constexpr CUfunction_attribute attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

@@ -27,9 +27,10 @@ using graph::TaskKind;
 // more than what it copies, above it threads would not share the work evenly, nor begin before much has arrived.
 constexpr std::size_t fewest_chunks_for_groups = 512;
 constexpr std::size_t most_parts = 64;
-constexpr std::size_t most_group_bytes = std::size_t{1} << 20;
-// Of the host's memory, which holds all chunks of a task at once.
-constexpr std::size_t group_share_of_limit = 16;
+constexpr std::size_t most_group_bytes = std::size_t{64} << 10;
+// All chunks of a task are in the host's memory at once: of that so little that a host which has room for the chunks
+// one by one nearly always has it for these.
+constexpr std::size_t group_share_of_limit = 256;
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
 struct CopyPart {
@@ -171,23 +172,22 @@ struct SourceWriters {
     std::vector<graph::TaskNumber> writers;
     std::vector<std::size_t> ends;  ///< of each part's in `writers`
 
-    /// `all` are those of the parts so far; what is new at its end belongs to this one.
-    template<typename List> void end_part(const List& all) {
-        for (std::size_t i = writers.size(); i < all.size(); ++i) writers.push_back(all[i].number);
+    void add_part(const graph::Predecessors& of_part) {
+        for (const graph::Predecessor& p : of_part) writers.push_back(p.number);
         ends.push_back(writers.size());
     }
-    /// Of the task that copies the chunk which carries the failure that the whole copy has. `task_of(part)`: its
-    /// number.
-    template<typename F> void throw_failure(RuntimeCore& core, F&& task_of, graph::TaskNumber whole) const {
-        const auto failure = core.books().failure_of(whole);
-        if (failure == nullptr) return;
+    /// The first part whose chunk carries the failure that the whole copy has; as many as there are parts: none.
+    std::size_t find_bad(TaskBooks& books, graph::TaskNumber whole) const {
+        const auto failure = books.failure_of(whole);
+        if (failure == nullptr) return ends.size();
         std::size_t w = 0;
         for (std::size_t p = 0; p < ends.size(); ++p) {
             for (; w < ends[p]; ++w) {
-                const auto cause = core.books().failure_of(writers[w]);
-                if (cause != nullptr && cause->root == failure->root) core.throw_failure(task_of(p));
+                const auto cause = books.failure_of(writers[w]);
+                if (cause != nullptr && cause->root == failure->root) return p;
             }
         }
+        return ends.size();
     }
 };
 
@@ -232,7 +232,8 @@ class ArrayCopy final : Batch {
     void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
     void add_access(Task& task, std::size_t chunk, const CopyPart& c) const;
-    TaskNumber task_of(std::size_t part) const;
+    void throw_failure_of_part();
+    DomainChunk domain_of(const Box& part) const;
     // ---- Batch
     void check() override;
     void connect() override;
@@ -289,7 +290,7 @@ void ArrayCopy::run(DefaultStream stream) {
     core_.commit(*this);
     if (core_.inside_own_task()) return;
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
-    if (to_user_) writers_.throw_failure(core_, [this](std::size_t part) { return task_of(part); }, last());
+    if (to_user_) throw_failure_of_part();
     core_.throw_failure(last());
 }
 
@@ -306,7 +307,7 @@ void ArrayCopy::make_tasks() {
         make_task(first, count, infos);
         ends_.push_back(first + count);
     }
-    add_task().predecessors.reserve(ends_.size());
+    add_task({.num_edges = ends_.size()}).predecessors.reserve(ends_.size());
     if (to_user_) gate_ = books().pool().take();
 }
 
@@ -317,15 +318,25 @@ std::size_t ArrayCopy::group_size(std::size_t first) const {
     const std::size_t most_bytes = std::min(most_group_bytes, limit / group_share_of_limit);
     std::size_t count = 0, bytes = 0;
     while (count < most_parts && first + count < chunks_.size()) {
-        bytes += Platform::rounded(binding_.block_bytes[chunks_[first + count]]);
-        if (count != 0 && bytes > most_bytes) break;
+        const std::size_t chunk = chunks_[first + count];
+        bytes += Platform::rounded(binding_.block_bytes[chunk]);
+        // What is written in part needs what the chunk holds: where that is lost, only its own task fails.
+        const bool is_alone = !to_user_ && !graph::equal(part_of(chunk), box_of(chunk));
+        if (count != 0 && (bytes > most_bytes || is_alone)) break;
         ++count;
+        if (is_alone) break;
     }
     return count;
 }
 
-ArrayCopy::TaskNumber ArrayCopy::task_of(std::size_t part) const {
-    return first() + static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), part) - ends_.begin());
+/// Of the bad chunk, if it is one that this copy reads.
+void ArrayCopy::throw_failure_of_part() {
+    const std::size_t part = writers_.find_bad(books(), last());
+    if (part == chunks_.size()) return;
+    const auto task = std::upper_bound(ends_.begin(), ends_.end(), part) - ends_.begin();
+    const std::size_t chunk = chunks_[part];
+    core_.throw_failure(first() + static_cast<TaskNumber>(task), static_cast<std::uint32_t>(chunk),
+                        domain_of(part_of(chunk)));
 }
 
 void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos) {
@@ -352,10 +363,16 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
             all.end[k] = std::max(all.end[k], part.end[k]);
         }
     }
+    t->chunk = domain_of(all);
+}
+
+DomainChunk ArrayCopy::domain_of(const Box& part) const {
+    DomainChunk chunk;
     for (std::size_t k = 0; k < std::min(array_.rank(), DOMAIN_DIMS); ++k) {
-        t->chunk.offset[k] = all.begin[k];
-        t->chunk.size[k] = all.end[k] - all.begin[k];
+        chunk.offset[k] = part.begin[k];
+        chunk.size[k] = part.end[k] - part.begin[k];
     }
+    return chunk;
 }
 
 void ArrayCopy::add_access(Task& task, std::size_t chunk, const CopyPart& c) const {
@@ -420,13 +437,14 @@ void ArrayCopy::check_content() const {
 // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with
 // the square of their number, and coming after it twice does no harm.
 void ArrayCopy::gather_writers() {
-    graph::Predecessors of_part;
+    graph::Predecessors of_part, all;
     for (const std::size_t chunk : chunks_) {
         of_part.clear();
         binding_.histories[chunk].writers(part_of(chunk), of_part, *this);
-        gate_->predecessors.append(of_part.data(), of_part.size());
-        writers_.end_part(gate_->predecessors);
+        all.insert(all.end(), of_part.begin(), of_part.end());
+        writers_.add_part(of_part);
     }
+    gate_->predecessors.append(all.data(), all.size());
 }
 
 void ArrayCopy::check() {
@@ -438,18 +456,25 @@ void ArrayCopy::check() {
 
 void ArrayCopy::connect() {
     const TaskNumber gate = gate_ == nullptr ? 0 : add_helper(*std::exchange(gate_, nullptr), first());
+    graph::Predecessors all, of_chunk;
     for (std::size_t i = 0, p = 0; i < ends_.size(); ++i) {
         Task& t = *tasks()[i];
         connects(t.number);
+        // Those of each chunk by itself: comparing all of a task's with each other would take their square.
+        all.clear();
         for (; p < ends_[i]; ++p) {
             const Box part = part_of(chunks_[p]);
             graph::ChunkHistory& history = binding_.histories[chunks_[p]];
+            of_chunk.clear();
             if (to_user_)
-                history.read(part, t.number, t.predecessors, *this);
+                history.read(part, t.number, of_chunk, *this);
             else
-                history.write(part, t.number, false, t.predecessors, *this);
+                history.write(part, t.number, false, of_chunk, *this);
+            all.insert(all.end(), of_chunk.begin(), of_chunk.end());
         }
-        if (to_user_) graph::add_predecessor(t.predecessors, gate, true);
+        if (to_user_) all.push_back({gate, true});
+        if (tasks().size() < chunks_.size()) graph::make_unique(all);
+        t.predecessors.append(all.data(), all.size());
         tasks().back()->predecessors.push_back({t.number, true});
     }
 }

@@ -42,6 +42,19 @@ struct Shape {
 
 std::string axes_text(std::size_t count) { return count == 1 ? "1 axis" : driver::format("{} axes", count); }
 
+/// Axes beyond the rank are as the rest of the library has them.
+Box within(const Box& region, std::size_t rank) noexcept {
+    Box result;
+    std::copy_n(region.begin, rank, result.begin);
+    std::copy_n(region.end, rank, result.end);
+    return result;
+}
+
+std::vector<Chunk> within(std::vector<Chunk> chunks, std::size_t rank) {
+    for (Chunk& c : chunks) c.box = within(c.box, std::min(rank, max_rank));
+    return chunks;
+}
+
 const char* name_of(Parameter::Field field) {
     switch (field) {
     case Parameter::Field::Address: return "Address";
@@ -77,7 +90,7 @@ Array::Array(DataType type, const std::vector<std::int64_t>& shape)
 Array::Array(const RuntimeHandle& runtime, DataType type, const std::vector<std::int64_t>& shape,
              const std::vector<Chunk>& chunks)
     : Array(detail::make_bound_array(core_of(runtime), shape.size(), Shape(type, shape).sizes, type,
-                                     type.size_in_bytes(), type.alignment(), chunks),
+                                     type.size_in_bytes(), type.alignment(), within(chunks, shape.size())),
             shape.size(), type) {}
 
 Box Array::whole() const noexcept { return record_->box(); }
@@ -97,7 +110,8 @@ void Array::check_region(const char* what, const void* memory, const Box& region
             driver::format("{}: the pointer to the program's {} elements is null", what, graph::volume(region)));
 }
 
-void Array::copy_to(void* output, const Box& region, const std::int64_t* strides) const {
+void Array::copy_to(void* output, const Box& box, const std::int64_t* strides) const {
+    const Box region = within(box, rank_);
     check_region("copy_to", output, region);
     std::int64_t packed[max_rank];
     detail::row_major_strides(region, packed, rank_);
@@ -105,7 +119,8 @@ void Array::copy_to(void* output, const Box& region, const std::int64_t* strides
                            detail::DefaultStream::legacy);
 }
 
-void Array::copy_from(const void* input, const Box& region, const std::int64_t* strides) const {
+void Array::copy_from(const void* input, const Box& box, const std::int64_t* strides) const {
+    const Box region = within(box, rank_);
     check_region("copy_from", input, region);
     std::int64_t packed[max_rank];
     detail::row_major_strides(region, packed, rank_);
@@ -180,7 +195,9 @@ struct Submit::State {
     detail::RuntimeCore& core;
     std::string name;
     SourceLocation location;
+    std::vector<detail::ArrayRef> arrays;  ///< until the commit is over; each access names one
     std::optional<detail::Submission> submission;
+    LauncherInfo::Kind kind = LauncherInfo::Kind::host;  ///< of its tasks, once there is one
     bool is_over = false;
     std::vector<StrideEntry> strides;  ///< of the kernel that is being added
 
@@ -188,6 +205,12 @@ struct Submit::State {
         if (is_over)
             throw InvalidArgument("a submit was used again after it was committed, or dropped by an error: make a new "
                                   "one",
+                                  location);
+    }
+    void check_kind(LauncherInfo::Kind wanted) const {
+        if (submission && wanted != kind)
+            throw InvalidArgument("the tasks of a submit are all functions on the host, all functions on devices, or "
+                                  "all kernels: make a submit for each kind",
                                   location);
     }
     void check_accesses(const Accesses& accesses) const;
@@ -211,6 +234,7 @@ struct Submit::State {
         } catch (...) {
             is_over = true;
             submission.reset();
+            arrays.clear();
             throw;
         }
     }
@@ -222,6 +246,12 @@ void Submit::State::check_accesses(const Accesses& accesses) const {
         const Access& a = accesses[i];
         if (a.array == nullptr)
             throw InvalidArgument(driver::format("access {} of a task names no array", i), location);
+        if (a.mode != AccessMode::Read && a.mode != AccessMode::Write && a.mode != AccessMode::Overwrite)
+            throw InvalidArgument(
+                driver::format("access {} of a task has mode {}: Read (0), Write (1) and Overwrite (2) "
+                               "are offered",
+                               i, static_cast<unsigned>(a.mode)),
+                location);
         const Box whole = a.array->whole();
         for (std::size_t k = 0; k < a.array->rank(); ++k) {
             if (whole.begin[k] <= a.region.begin[k] && a.region.begin[k] <= a.region.end[k] &&
@@ -237,6 +267,11 @@ void Submit::State::check_accesses(const Accesses& accesses) const {
 
 void Submit::State::check_entry(const Parameter& entry, std::uint32_t index, const Kernel& kernel,
                                 const Accesses& accesses) const {
+    if (entry.field > Parameter::Field::Stride)
+        throw InvalidArgument(driver::format("entry {} of the table of a kernel's parameters has field {}: Address (0) "
+                                             "to Stride (4) are offered",
+                                             index, static_cast<unsigned>(entry.field)),
+                              location);
     const char* const field = name_of(entry.field);
     const auto refuse = [&](const std::string& what) {
         throw InvalidArgument(
@@ -290,24 +325,25 @@ void Submit::State::check_table(const Kernel& kernel, const Accesses& accesses) 
     for (std::uint32_t i = 0; i < kernel.table_size; ++i) check_entry(kernel.table[i], i, kernel, accesses);
 }
 
-void Submit::State::begin(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk,
+void Submit::State::begin(ResourceId where, LauncherInfo::Kind of_task, const DomainChunk& chunk,
                           std::size_t storage_bytes, const Accesses& accesses) {
+    arrays.reserve(arrays.size() + accesses.size());
     if (!submission) {
+        kind = of_task;
         LauncherInfo info;
-        info.kind = kind;
+        info.kind = of_task;
         info.name = name.empty() ? nullptr : name.data();
         info.name_length = name.size();
         info.location = location;
-        submission.emplace(core, info);
+        submission.emplace(core, info, true);
     }
     DomainChunk owned = chunk;
     owned.owner_id = where;
-    submission->begin_task(where, owned, kind, {accesses.size(), storage_bytes});
+    submission->begin_task(where, owned, of_task, {accesses.size(), storage_bytes});
     for (std::size_t i = 0; i < accesses.size(); ++i) {
         const Access& a = accesses[i];
-        Box region = a.array->whole();
-        std::copy_n(a.region.begin, a.array->rank(), region.begin);
-        std::copy_n(a.region.end, a.array->rank(), region.end);
+        arrays.push_back(a.array->record());
+        const Box region = within(a.region, a.array->rank());
         const AccessKind mode = a.mode == AccessMode::Read    ? AccessKind::read
                                 : a.mode == AccessMode::Write ? AccessKind::write
                                                               : AccessKind::overwrite;
@@ -315,14 +351,15 @@ void Submit::State::begin(ResourceId where, LauncherInfo::Kind kind, const Domai
     }
 }
 
-void Submit::State::add_function(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk,
+void Submit::State::add_function(ResourceId where, LauncherInfo::Kind of_task, const DomainChunk& chunk,
                                  const Function& function, const Accesses& accesses) {
     Owned owned(function);
     check_usable();
+    check_kind(of_task);
     check_function(function);
     check_accesses(accesses);
     add([&] {
-        begin(where, kind, chunk, sizeof(Payload), accesses);
+        begin(where, of_task, chunk, sizeof(Payload), accesses);
         void* const memory = submission->allocate_payload(sizeof(Payload), alignof(Payload));
         submission->set_body(new (memory) Payload{function}, {&Payload::run, &Payload::destroy});
         owned.give_away();
@@ -368,6 +405,7 @@ void Submit::device_function(DeviceId device, const DomainChunk& chunk, const Fu
 void Submit::kernel(DeviceId device, const DomainChunk& chunk, const Kernel& kernel, const Accesses& accesses) {
     State& s = *state_;
     s.check_usable();
+    s.check_kind(LauncherInfo::Kind::kernel);
     s.check_accesses(accesses);
     s.check_table(kernel, accesses);
     const ResourceId where = s.device_resource(device);
@@ -411,9 +449,15 @@ EventId Submit::commit() {
         s.core.books().check_open();
         return EventId();
     }
-    const EventId event = s.submission->commit();
-    s.submission.reset();
-    return event;
+    // Whatever becomes of it, functions that no task has are destroyed now.
+    struct End {
+        State& state;
+        ~End() {
+            state.submission.reset();
+            state.arrays.clear();
+        }
+    } end{s};
+    return s.submission->commit();
 }
 
 }  // namespace kmm::dynamic

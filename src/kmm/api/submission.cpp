@@ -49,8 +49,8 @@ Submission::Draft* take_draft() {
 
 }  // namespace
 
-Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher)
-    : draft_(take_draft()), logs_regions_(runtime.platform().config().debug_mode) {
+Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool of_any_thread)
+    : draft_(of_any_thread ? new Draft : take_draft()), logs_regions_(runtime.platform().config().debug_mode) {
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
@@ -243,13 +243,15 @@ void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& re
 // What residency and the kernels need to know of an access; the bytes that it adds to what its task needs.
 std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     const plan::Need& need = plan.needs()[request];
+    AccessLayout& layout = layouts[request];
+    layout = AccessLayout();  // the list is that of the submit before
     if (need.form == plan::Form::nothing) return 0;
     const DraftAccess& a = accesses[request];
     const Binding& binding = *a.binding;
     const bool is_temporary = need.form == plan::Form::temporary;
     const Box& memory_of =
         is_temporary ? plan.temporaries()[need.temporary].box : binding.layout.chunks()[need.chunk].box;
-    row_major_strides(memory_of, layouts[request].strides, binding.layout.rank());
+    row_major_strides(memory_of, layout.strides, binding.layout.rank());
     if (is_temporary && plan.temporaries()[need.temporary].chosen_late && need.first_of_chunk)
         Temporaries::add_across(t, a.access, need.temporary, plan, wanted[request], a);
     Access& access = t.accesses[a.access];
@@ -318,7 +320,7 @@ void Submission::Draft::make_temporaries() {
 /// Done when all tasks are; a single one stands for the submit itself.
 void Submission::Draft::add_join() {
     const std::size_t count = tasks().size();
-    if (count > 1) add_task().predecessors.reserve(count);
+    if (count > 1) add_task({.num_edges = count}).predecessors.reserve(count);
 }
 
 void Submission::Draft::check() {

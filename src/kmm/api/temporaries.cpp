@@ -61,8 +61,9 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
 }
 
 /// Errors name the task that needs it.
-Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory) {
-    Task& t = *pool_->take();
+Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory, std::size_t num_accesses) {
+    Task& t = *pool_->take({num_accesses, num_accesses * sizeof(BoxTransfer), true});
+    t.make_room(num_accesses, false, true);
     t.kind = graph::TaskKind::transfer;
     t.memory = memory;
     t.where = memory.is_host() ? ResourceId::host() : ResourceId(DeviceId(memory.device()));
@@ -74,7 +75,7 @@ Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memor
 }
 
 void Temporaries::make_gather(Entry& entry, const Source& source) {
-    entry.gather = &make_transfer(source.task, source.request.memory);
+    entry.gather = &make_transfer(source.task, source.request.memory, std::size_t{1} + source.plan.num_pieces);
     Task& t = *entry.gather;
     t.fills_temporary = true;
     t.for_snapshot = source.plan.is_snapshot;
@@ -142,7 +143,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
     entry.write_backs.reserve(source.plan.num_pieces);
     for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
-        entry.write_backs.push_back(&make_transfer(source.task, memory_for(core, source, piece)));
+        entry.write_backs.push_back(&make_transfer(source.task, memory_for(core, source, piece), 2));
         Task& t = *entry.write_backs.back();
         t.accesses.resize(2);
         t.layouts.resize(2);

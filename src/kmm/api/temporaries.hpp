@@ -67,7 +67,7 @@ class Temporaries {
     struct Source;
 
     void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan);
-    graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory);
+    graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory, std::size_t num_accesses);
     void make_gather(Entry& entry, const Source& source);
     static memory::MemoryIndex memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece);
     void make_write_backs(RuntimeCore& core, Entry& entry, const Source& source);

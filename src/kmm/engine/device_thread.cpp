@@ -91,6 +91,8 @@ bool DeviceThread::take() noexcept {
 void DeviceThread::run() {
     const RuntimeThread mark(runtime_);
     (void)driver_.set_current_device(lanes_.ordinal(device_));
+    // Before there is work that the load of a kernel would wait for, and that may wait for what this thread feeds.
+    (void)driver_.prepare_boxes(lanes_.ordinal(device_));
     for (;;) {
         try {
             if (!(lost_track_ ? step_without_memory() : step())) break;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -73,7 +74,9 @@ class List {
     /// `record` lies before the list in the same object, at most 64 KiB away.
     explicit List(RecordMemory& record) noexcept
         : distance_(
-              static_cast<std::uint16_t>(reinterpret_cast<std::byte*>(this) - reinterpret_cast<std::byte*>(&record))) {}
+              static_cast<std::uint16_t>(reinterpret_cast<std::byte*>(this) - reinterpret_cast<std::byte*>(&record))) {
+        assert(reinterpret_cast<std::byte*>(this) - reinterpret_cast<std::byte*>(&record) == distance_);
+    }
     List(const List&) = delete;
     List& operator=(const List&) = delete;
 
@@ -121,7 +124,7 @@ class List {
     static constexpr std::size_t most_at_once = 2047;
     /// Behind what is there. The values lie elsewhere.
     void append(const T* first, std::size_t count) {
-        reserve(size_ + count);
+        if (size_ + count > capacity()) grow(std::max(size_ + count, 2 * std::size_t{size_}));
         for (T *to = data_ + size_, *end = to + count; to != end; ++to, ++first) new (to) T(*first);
         size_ += static_cast<std::uint32_t>(count);
     }

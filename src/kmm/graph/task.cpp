@@ -52,7 +52,8 @@ void Task::drop_payload() noexcept {
 }
 
 void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layouts) {
-    const std::size_t count = std::min(num_accesses, accesses.most_at_once / edges_of_access);
+    // Very many lists grow by themselves.
+    const std::size_t count = num_accesses <= accesses.most_at_once / edges_of_access ? num_accesses : 0;
     const std::size_t each = sizeof(Access) + sizeof(void*) + edges_of_access * sizeof(Predecessor) +
                              (has_patches ? sizeof(AddressPatch) : 0) + (has_layouts ? sizeof(AccessLayout) : 0);
     if (count == 0) return;

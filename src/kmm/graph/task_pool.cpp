@@ -64,7 +64,8 @@ std::size_t list_bytes_for(const TaskSize& size) noexcept {
     const std::size_t each = sizeof(Access) + sizeof(AddressPatch) + sizeof(void*) +
                              edges_of_access * sizeof(Predecessor) + (size.has_layouts ? sizeof(AccessLayout) : 0);
     constexpr std::size_t unit = RecordMemory::alignment_bytes;
-    return (size.num_accesses * each + unit - 1) / unit * unit + size.storage_bytes;
+    return (size.num_accesses * each + unit - 1) / unit * unit + (size.storage_bytes + 7) / 8 * 8 +
+           size.num_edges * sizeof(Predecessor);
 }
 
 }  // namespace
@@ -83,34 +84,45 @@ TaskPool::Kind& TaskPool::kind_for(const TaskSize& size) noexcept {
     return kinds_[k];
 }
 
-void TaskPool::add_slab(Kind& kind) {
-    const std::size_t count =
-        std::min(most_records, fewest_records << std::min<std::size_t>(kind.slabs.size(), std::size_t{10}));
-    auto slab = std::make_unique<TaskSlab>(kind.index, count, list_bytes_of_kind[kind.index]);
+void TaskPool::add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) {
     // Both lists have room for every record. They grow in steps that double: there may be many slabs.
-    const std::size_t all = kind.num_records + count;
+    const std::size_t all = kind.num_records + slab->num_records();
     for (std::vector<Task*>* list : {&kind.takers.tasks, &kind.givers.tasks})
         if (list->capacity() < all) list->reserve(2 * all);
     kind.slabs.push_back(std::move(slab));
     kind.num_records = all;
-    for (std::size_t i = count; i-- > 0;) kind.takers.tasks.push_back(kind.slabs.back()->record(i));
+    const TaskSlab& added = *kind.slabs.back();
+    for (std::size_t i = added.num_records(); i-- > 0;) kind.takers.tasks.push_back(added.record(i));
 }
 
 Task* TaskPool::take(const TaskSize& size) {
     Kind& kind = kind_for(size);
-    const locks::Guard guard(kind.takers.lock);
-    std::vector<Task*>& free = kind.takers.tasks;
-    if (free.empty()) {
-        const locks::Guard guard_givers(kind.givers.lock);
-        free.swap(kind.givers.tasks);
-        if (free.empty()) add_slab(kind);
+    std::unique_ptr<TaskSlab> slab;
+    for (;;) {
+        std::size_t num_slabs = 0;
+        {
+            const locks::Guard guard(kind.takers.lock);
+            std::vector<Task*>& free = kind.takers.tasks;
+            if (free.empty()) [[unlikely]] {
+                const locks::Guard guard_givers(kind.givers.lock);
+                free.swap(kind.givers.tasks);
+                if (free.empty() && slab != nullptr) add_slab(kind, std::move(slab));
+            }
+            if (!free.empty()) {
+                Task* const task = free.back();
+                free.pop_back();
+                // The scheduler wrote to the records last. Fetching one while those before it are being filled hides
+                // most of that; even its size must not be read from it.
+                if (free.size() >= 2) free[free.size() - 2]->prefetch(list_bytes_of_kind[kind.index]);
+                return task;
+            }
+            num_slabs = kind.slabs.size();
+        }
+        // Without a lock: those who give records back do not wait for the host.
+        const std::size_t count =
+            std::min(most_records, fewest_records << std::min<std::size_t>(num_slabs, std::size_t{10}));
+        slab = std::make_unique<TaskSlab>(kind.index, count, list_bytes_of_kind[kind.index]);
     }
-    Task* const task = free.back();
-    free.pop_back();
-    // The scheduler wrote to the records last. Fetching one while those before it are being filled hides most of that;
-    // even its size must not be read from it.
-    if (free.size() >= 2) free[free.size() - 2]->prefetch(list_bytes_of_kind[kind.index]);
-    return task;
 }
 
 void TaskPool::give(Task* task) noexcept {
@@ -124,7 +136,7 @@ void TaskPool::give(Task* task) noexcept {
 void TaskPool::take_free(Kind& kind, std::vector<Task*>& free) {
     for (FreeList* const list : {&kind.takers, &kind.givers}) {
         for (bool more = true; more;) {
-            free.reserve(free.size() + records_at_once);
+            if (free.capacity() < free.size() + records_at_once) free.reserve(2 * free.size() + records_at_once);
             const locks::Guard guard(list->lock);
             std::vector<Task*>& tasks = list->tasks;
             const std::size_t count = std::min(tasks.size(), records_at_once);
@@ -155,7 +167,11 @@ void TaskPool::trim(Kind& kind) {
     } guard{kind, free};
     take_free(kind, free);
     std::size_t num_over = 0;
-    for (const Task* t : free) t->slab->num_free = 0;
+    {
+        // Of all slabs: one that was full of free records when a trim failed may be in use by now.
+        const locks::Guard takers(kind.takers.lock);
+        for (const auto& slab : kind.slabs) slab->num_free = 0;
+    }
     for (const Task* t : free) num_over += ++t->slab->num_free == t->slab->num_records() ? 1 : 0;
     over.reserve(num_over);
     std::erase_if(free, [](const Task* t) { return t->slab->num_free == t->slab->num_records(); });
@@ -171,6 +187,7 @@ void TaskPool::trim(Kind& kind) {
 }
 
 void TaskPool::trim() noexcept {
+    const locks::Guard guard(trimming_);
     for (Kind& kind : kinds_) {
         try {
             trim(kind);

@@ -17,6 +17,7 @@ struct TaskSize {
     std::size_t num_accesses = 0;
     std::size_t storage_bytes = 0;  ///< parameters or payload
     bool has_layouts = false;
+    std::size_t num_edges = 0;  ///< beside two for each access
 };
 
 /// Free task records, of a few sizes. Any thread; O(1). Submitting threads take and the scheduler gives, so each side
@@ -30,8 +31,9 @@ class TaskPool {
     /// Throws std::bad_alloc.
     Task* take(const TaskSize& size = {});
     void give(Task* task) noexcept;
-    /// Gives the host what no record is in use of, as far as whole slabs are free. O(free records), and no lock is held
-    /// for more than some thousand of them. Without memory for its lists it does nothing.
+    /// Gives the host slabs of which no record is in use. O(free records), and no lock that others need is held for
+    /// more than some thousand of them; meanwhile those who take records may get new slabs. Without memory for its
+    /// lists it does nothing.
     void trim() noexcept;
     /// What the records take, used and free.
     std::size_t size_bytes() noexcept;
@@ -51,12 +53,13 @@ class TaskPool {
         std::size_t num_records KMM_GUARDED_BY(takers.lock) = 0;                   ///< likewise
     };
     Kind& kind_for(const TaskSize& size) noexcept;
-    static void add_slab(Kind& kind) KMM_REQUIRES(kind.takers.lock, kind.givers.lock);
+    static void add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) KMM_REQUIRES(kind.takers.lock, kind.givers.lock);
     static void trim(Kind& kind);
     static void take_free(Kind& kind, std::vector<Task*>& free);
     static void put_back(Kind& kind, const std::vector<Task*>& kept) noexcept;
 
     Kind kinds_[num_kinds];
+    locks::Mutex trimming_;  ///< one at a time: while one counts what is free, no other gives it away
 };
 
 }  // namespace kmm::graph

@@ -52,8 +52,8 @@ class MadeTypes {
         for (const Entry& e : entries_)
             if (e.name == name && e.record.size_bytes == size_bytes && e.record.alignment == alignment)
                 return &e.record;
-        Entry& e = entries_.emplace_front();
-        e.name = name;
+        entries_.push_front({name, {}});
+        Entry& e = entries_.front();
         e.record = {size_bytes, alignment, &typeid(MadeType), ScalarType::Invalid, ScalarType::Invalid, e.name.c_str()};
         return &e.record;
     }

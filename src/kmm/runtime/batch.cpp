@@ -26,7 +26,7 @@ graph::TaskNumber Batch::add_helper_ahead(Task& record, TaskNumber made_for) {
 graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
     Task* record = nullptr;
     try {
-        record = books_->pool().take();
+        record = books_->pool().take({.num_edges = numbers.size()});
         record->predecessors.reserve(numbers.size());
         for (const TaskNumber n : numbers) record->predecessors.push_back({n, false});
         return connects_ahead_ ? add_helper_ahead(*record, connecting_) : add_helper(*record, connecting_);
@@ -38,7 +38,7 @@ graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
 
 JoinBatch::JoinBatch(TaskBooks& books, const graph::Predecessors& predecessors, bool barrier, bool closes)
     : Batch(&books, closes) {
-    Task& task = add_task();
+    Task& task = add_task({.num_edges = predecessors.size()});
     task.is_barrier = barrier;
     task.predecessors.append(predecessors.data(), predecessors.size());
 }

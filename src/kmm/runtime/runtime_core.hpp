@@ -67,6 +67,8 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
     /// Throws the failure of a settled task, if it failed, and marks it delivered.
     void throw_failure(TaskNumber number);
+    /// The same of a task that stands for several chunks: the error names this one.
+    void throw_failure(TaskNumber number, std::uint32_t chunk_index, const DomainChunk& chunk);
     /// Throws the undelivered failures of tasks before `number`, if there are any.
     void throw_undelivered(TaskNumber number);
     bool inside_own_task() const noexcept { return engine::TaskScope::current() == platform_.runtime_mark(); }

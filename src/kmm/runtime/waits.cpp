@@ -74,6 +74,20 @@ void RuntimeCore::throw_failure(TaskNumber number) {
     if (const auto failure = books_.deliver_failure(number)) std::rethrow_exception(words_.error_of(*failure));
 }
 
+void RuntimeCore::throw_failure(TaskNumber number, std::uint32_t chunk_index, const DomainChunk& chunk) {
+    const auto failure = books_.deliver_failure(number);
+    if (failure == nullptr) return;
+    graph::Failure named;
+    named.root = failure->root;
+    named.keeps_content = failure->keeps_content;
+    named.task.number = failure->task.number;
+    named.task.info.share(failure->task.info);
+    named.task.where = failure->task.where;
+    named.task.chunk_index = chunk_index;
+    named.task.chunk = chunk;
+    std::rethrow_exception(words_.error_of(named));
+}
+
 void RuntimeCore::throw_undelivered(TaskNumber number) {
     const std::vector<std::shared_ptr<graph::RootFailure>> open = books_.deliver_failures_before(number);
     if (open.empty()) {

@@ -268,6 +268,16 @@ TEST(box_launch, long_runs_and_memory_out_of_reach_are_left_to_copies) {
     EXPECT_EQ(way_of(rows(to, from, 2048, 127, 8192, 8192), Place::host, Place::own), Way::kernel);
     EXPECT_EQ(way_of(rows(to, from, 2048, 128, 8192, 8192), Place::own, Place::host), Way::copies);
     EXPECT_EQ(way_of(rows(to, from, 2047, 1 << 20, 8192, 8192), Place::own, Place::host), Way::kernel);
+    EXPECT_EQ(way_of(rows(to, from, 130'000, 2, 1 << 20, 1 << 20), Place::own, Place::host), Way::kernel);
+    EXPECT_EQ(way_of(rows(to, from, 4096, 1000, std::int64_t{1} << 31, 8192), Place::own, Place::host), Way::kernel);
+    // Planes of two rows that are three and a half rows apart on one side take a call each.
+    BoxMove planes = rows(to, from, 2048, 4096, 4 * 2048, 7 * 1024);
+    planes.num_axes = 2;
+    planes.counts[1] = 2;
+    planes.destination_steps[1] = planes.source_steps[1] = 2048;
+    EXPECT_EQ(way_of(planes, Place::own, Place::host), Way::kernel);
+    planes.source_steps[0] = 6 * 1024;
+    EXPECT_EQ(way_of(planes, Place::own, Place::host), Way::copies);
     EXPECT_EQ(way_of(small, Place::own, Place::peer), Way::kernel);
     EXPECT_EQ(way_of(small, Place::out_of_reach, Place::own), Way::copies);
     EXPECT_EQ(way_of(small, Place::own, Place::out_of_reach), Way::copies);

@@ -84,6 +84,21 @@ TEST(List, appends_and_adds_an_element_of_its_own) {
     EXPECT_EQ(std::accumulate(r.numbers.begin(), r.numbers.end(), std::uint64_t{0}), 24 + 20 * 7);
 }
 
+// What a list leaves behind when it grows stays until the record is cleared.
+TEST(List, grows_seldom_however_it_is_appended_to) {
+    Record r;
+    const std::vector<std::uint64_t> some{1, 2, 3};
+    std::size_t times_moved = 0;
+    const std::uint64_t* at = nullptr;
+    for (int i = 0; i < 30'000; ++i) {
+        r.numbers.append(some.data(), some.size());
+        times_moved += r.numbers.data() != at ? 1 : 0;
+        at = r.numbers.data();
+    }
+    EXPECT_EQ(r.numbers.size(), 90'000u);
+    EXPECT_LE(times_moved, 20u);
+}
+
 TEST(RecordMemory, gives_any_alignment) {
     Record r;
     for (const std::size_t alignment : {1u, 8u, 16u, 32u, 64u, 4096u})
