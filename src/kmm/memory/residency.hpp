@@ -202,6 +202,11 @@ class Residency {
     template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
         for (const Chunk* c : spaces_[m].resident) f(*c);
     }
+    /// Whether the chunk stands among the victims where it belongs, if it stands there; for tests.
+    bool is_victim_in_order(const Chunk& chunk, MemoryIndex m) const noexcept {
+        const Replica& r = chunk.replicas[m];
+        return !r.indexed || r.key_rank == victim_rank(chunk, m);
+    }
     /// Entries of lists and trees that were looked at in all: what the tests of its complexity count.
     std::uint64_t num_steps() const noexcept {
         std::uint64_t sum = num_steps_;

@@ -643,6 +643,7 @@ void Machine::check() const {
         residency_->for_each_resident(m, [&](const Chunk& c) {
             const auto begin = c.replicas[m].block;
             EXPECT_TRUE(blocks.emplace(begin, begin + residency_->rounded(c.block_bytes())).second);
+            EXPECT_TRUE(residency_->is_victim_in_order(c, m));
             if (!c.replicas[m].pinned()) evictable_bytes += residency_->rounded(c.block_bytes());
         });
         EXPECT_EQ(residency_->evictable_bytes(m), evictable_bytes);
