@@ -177,19 +177,19 @@ void put_number(const Parameter& entry, std::int64_t value, std::byte* parameter
     std::memcpy(parameters + entry.offset, &small, 4);
 }
 
-/// The strides of a table, which stand behind it: packed parameters are finished when the layouts are known.
-struct StrideEntry {
-    std::uint32_t access;
-    std::uint16_t axis;
-    std::uint16_t size_bytes;
-    std::uint32_t offset;
-};
-
 }  // namespace
 
 struct Submit::State {
     explicit State(const RuntimeHandle& handle, std::string text, const SourceLocation& where)
         : runtime(handle), core(core_of(handle)), name(std::move(text)), location(where) {}
+
+    /// A stride of a table: packed parameters are finished when the layouts are known.
+    struct StrideEntry {
+        std::uint32_t access;
+        std::uint16_t axis;
+        std::uint16_t size_bytes;
+        std::uint32_t offset;
+    };
 
     RuntimeHandle runtime;
     detail::RuntimeCore& core;
@@ -437,7 +437,7 @@ void Submit::kernel(DeviceId device, const DomainChunk& chunk, const Kernel& ker
         }
         if (s.strides.size() == 1) return;
         s.strides.front().access = static_cast<std::uint32_t>(s.strides.size() - 1);
-        s.submission->set_finish(&State::finish, s.strides.data(), s.strides.size() * sizeof(StrideEntry));
+        s.submission->set_finish(&State::finish, s.strides.data(), s.strides.size() * sizeof(State::StrideEntry));
     });
 }
 

@@ -5,6 +5,7 @@
 
 #include "driver/format.hpp"
 #include "kmm/base/text.hpp"
+#include "kmm/detail/kernel_handle.hpp"
 
 namespace kmm::detail {
 

@@ -14,7 +14,7 @@ using Reason = Refusal::Reason;
 namespace {
 
 // Up to here comparing each with each costs less than sorting.
-constexpr std::size_t few = 16;
+constexpr std::size_t few_requests = 16;
 
 // A stencil leaves out the border of its array; what leaves out more is better off with a copy of just the region.
 constexpr std::int64_t most_wider = 16;
@@ -166,7 +166,7 @@ void SubmitPlan::write_each_chunk_in_one_memory(const std::vector<Request>& requ
 bool SubmitPlan::check_pairs(const std::vector<Request>& requests) {
     const std::size_t count = requests.size();
     if (count < 2) return true;
-    return count > few ? check_many_pairs(requests) : check_each_with_each(requests);
+    return count > few_requests ? check_many_pairs(requests) : check_each_with_each(requests);
 }
 
 /// Two writers may share no element. What reads where a task writes in place keeps a snapshot; what is written back
