@@ -327,7 +327,6 @@ void Submit::State::check_table(const Kernel& kernel, const Accesses& accesses) 
 
 void Submit::State::begin(ResourceId where, LauncherInfo::Kind of_task, const DomainChunk& chunk,
                           std::size_t storage_bytes, const Accesses& accesses) {
-    arrays.reserve(arrays.size() + accesses.size());
     if (!submission) {
         kind = of_task;
         LauncherInfo info;

@@ -33,8 +33,6 @@ class RecordMemory {
         begin_ = static_cast<std::byte*>(begin);
         size_bytes_ = static_cast<std::uint32_t>(size_bytes);
     }
-    std::size_t size_bytes() const noexcept { return size_bytes_; }
-    const std::byte* begin() const noexcept { return begin_; }
     /// Memory until `clear`: behind the record, else of the host, and where that has none of its reserve if that may be
     /// used. Throws std::bad_alloc. O(1).
     void* take(std::size_t bytes, std::size_t alignment, bool from_reserve) {
@@ -61,12 +59,12 @@ class RecordMemory {
     std::uint32_t used_bytes_ = 0;
 };
 
-/// Who may use the reserve of the host's memory: what the scheduler cannot do without (HostReserve).
-enum class Memory : bool { of_host, of_host_or_reserve };
+/// Whether a list may use the reserve of the host's memory: what the scheduler cannot do without does (HostReserve).
+enum class UseOfReserve : bool { no, yes };
 
 /// A list of a record: as std::vector, but that it lies in a RecordMemory of the same object, and that growing leaves
 /// what was there behind until the record is cleared. So `reserve` what is known.
-template<typename T, Memory memory = Memory::of_host_or_reserve>
+template<typename T, UseOfReserve reserve_use = UseOfReserve::yes>
 class List {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
@@ -161,7 +159,7 @@ class List {
             *reinterpret_cast<RecordMemory*>(reinterpret_cast<std::byte*>(this) - std::size_t{distance_});
         const std::uint16_t code = encoded(count);
         auto* const to =
-            static_cast<T*>(record.take(decoded(code) * sizeof(T), alignof(T), memory == Memory::of_host_or_reserve));
+            static_cast<T*>(record.take(decoded(code) * sizeof(T), alignof(T), reserve_use == UseOfReserve::yes));
         if (size_ != 0) [[unlikely]]
             std::memcpy(static_cast<void*>(to), data_, size_ * sizeof(T));
         data_ = to;

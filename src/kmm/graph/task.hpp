@@ -292,16 +292,16 @@ struct Task {
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
 
     // ---- what it does
-    List<Access, Memory::of_host> accesses{own_memory};
-    List<AccessLayout, Memory::of_host> layouts{own_memory};  ///< of functions, and in debug mode
-    List<AddressPatch, Memory::of_host> patches{own_memory};
+    List<Access, UseOfReserve::no> accesses{own_memory};
+    List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
+    List<AddressPatch, UseOfReserve::no> patches{own_memory};
     List<void*> addresses{own_memory};  ///< one for each access; set when it is issued
     List<Unset> unset{own_memory};      ///< debug mode only
     Kernel kernel;
     detail::TaskBody body;
     void* payload = nullptr;
-    List<Across, Memory::of_host> across{own_memory};
-    List<BoxTransfer, Memory::of_host> boxes{own_memory};  ///< of a transfer; what `across` gathers
+    List<Across, UseOfReserve::no> across{own_memory};
+    List<BoxTransfer, UseOfReserve::no> boxes{own_memory};  ///< of a transfer; what `across` gathers
     std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
 
     // ---- order

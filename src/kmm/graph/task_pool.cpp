@@ -60,7 +60,7 @@ constexpr std::size_t most_records = 1024;
 // So many records change hands under one lock.
 constexpr std::size_t records_at_once = 1024;
 
-std::size_t list_bytes_for(const TaskSize& size) noexcept {
+std::size_t list_bytes_for(const RecordSize& size) noexcept {
     const std::size_t each = sizeof(Access) + sizeof(AddressPatch) + sizeof(void*) +
                              edges_of_access * sizeof(Predecessor) + (size.has_layouts ? sizeof(AccessLayout) : 0);
     constexpr std::size_t unit = RecordMemory::alignment_bytes;
@@ -77,7 +77,7 @@ TaskPool::TaskPool() {
 
 TaskPool::~TaskPool() = default;
 
-TaskPool::Kind& TaskPool::kind_for(const TaskSize& size) noexcept {
+TaskPool::Kind& TaskPool::kind_for(const RecordSize& size) noexcept {
     const std::size_t bytes = list_bytes_for(size);
     std::size_t k = 0;
     while (k + 1 < num_kinds && list_bytes_of_kind[k] < bytes) ++k;
@@ -95,7 +95,7 @@ void TaskPool::add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) {
     for (std::size_t i = added.num_records(); i-- > 0;) kind.takers.tasks.push_back(added.record(i));
 }
 
-Task* TaskPool::take(const TaskSize& size) {
+Task* TaskPool::take(const RecordSize& size) {
     Kind& kind = kind_for(size);
     std::unique_ptr<TaskSlab> slab;
     for (;;) {

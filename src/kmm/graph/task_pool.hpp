@@ -13,7 +13,7 @@
 namespace kmm::graph {
 
 /// What the record of a task should have room for. More of anything costs a block of the host.
-struct TaskSize {
+struct RecordSize {
     std::size_t num_accesses = 0;
     std::size_t storage_bytes = 0;  ///< parameters or payload
     bool has_layouts = false;
@@ -29,7 +29,7 @@ class TaskPool {
     TaskPool(const TaskPool&) = delete;
     TaskPool& operator=(const TaskPool&) = delete;
     /// Throws std::bad_alloc.
-    Task* take(const TaskSize& size = {});
+    Task* take(const RecordSize& size = {});
     void give(Task* task) noexcept;
     /// Gives the host slabs of which no record is in use. O(free records), and no lock that others need is held for
     /// more than some thousand of them; meanwhile those who take records may get new slabs. Without memory for its
@@ -52,7 +52,7 @@ class TaskPool {
         std::vector<std::unique_ptr<TaskSlab>> slabs KMM_GUARDED_BY(takers.lock);  ///< and under that of the givers
         std::size_t num_records KMM_GUARDED_BY(takers.lock) = 0;                   ///< likewise
     };
-    Kind& kind_for(const TaskSize& size) noexcept;
+    Kind& kind_for(const RecordSize& size) noexcept;
     static void add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) KMM_REQUIRES(kind.takers.lock, kind.givers.lock);
     static void trim(Kind& kind);
     static void take_free(Kind& kind, std::vector<Task*>& free);

@@ -33,7 +33,7 @@ class Batch : public graph::Past {
     graph::TaskList& tasks() noexcept { return tasks_; }
     const graph::TaskList& tasks() const noexcept { return tasks_; }
     /// A new record behind the others. Throws std::bad_alloc.
-    Task& add_task(const graph::TaskSize& size = {}) {
+    Task& add_task(const graph::RecordSize& size = {}) {
         graph::room_for_one_more(tasks_);
         return *tasks_.emplace_back(books_->pool().take(size));
     }

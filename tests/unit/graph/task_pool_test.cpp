@@ -12,11 +12,11 @@ namespace {
 
 using kmm::graph::Task;
 using kmm::graph::TaskPool;
-using kmm::graph::TaskSize;
+using kmm::graph::RecordSize;
 
-constexpr TaskSize sizes[] = {{}, {1, 24, false}, {4, 200, true}, {12, 400, true}, {40, 5000, true}};
+constexpr RecordSize sizes[] = {{}, {1, 24, false}, {4, 200, true}, {12, 400, true}, {40, 5000, true}};
 
-void fill(Task& t, const TaskSize& size, std::uint64_t seed) {
+void fill(Task& t, const RecordSize& size, std::uint64_t seed) {
     t.number = seed;
     for (std::size_t i = 0; i < size.num_accesses; ++i) {
         t.accesses.emplace_back().offset_bytes = seed + i;
@@ -27,7 +27,7 @@ void fill(Task& t, const TaskSize& size, std::uint64_t seed) {
     std::fill_n(storage, size.storage_bytes + 1, std::byte{1});
 }
 
-void expect_filled(const Task& t, const TaskSize& size, std::uint64_t seed) {
+void expect_filled(const Task& t, const RecordSize& size, std::uint64_t seed) {
     EXPECT_EQ(t.number, seed);
     ASSERT_EQ(t.accesses.size(), size.num_accesses);
     for (std::size_t i = 0; i < size.num_accesses; ++i) {
@@ -87,7 +87,7 @@ TEST(TaskPool, gives_everything_back_that_no_task_is_in) {
 // What the host must have for a task that waits: records of kernels with one access and with four.
 TEST(TaskPool, a_record_takes_little_more_than_what_is_in_it) {
     for (const auto& [size, most_bytes] :
-         {std::pair(TaskSize{1, 32, false}, 768u), std::pair(TaskSize{4, 128, false}, 1216u)}) {
+         {std::pair(RecordSize{1, 32, false}, 768u), std::pair(RecordSize{4, 128, false}, 1216u)}) {
         TaskPool pool;
         std::vector<Task*> many;
         for (int i = 0; i < 1024; ++i) many.push_back(pool.take(size));
