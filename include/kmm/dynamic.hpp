@@ -121,6 +121,7 @@ struct Access {
 /// The accesses of one task as an argument: read during the call, and not to be kept.
 class Accesses {
   public:
+    Accesses() = default;  // nvcc takes {} for a list of one Access where there is only the constructor below
     Accesses(std::initializer_list<Access> list) noexcept {
         data_ = list.begin();  // lives until the call has ended
         size_ = list.size();

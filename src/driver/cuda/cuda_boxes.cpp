@@ -22,8 +22,7 @@ using boxes::Place;
 /// pieces of memory.
 class Places {
   public:
-    /// `enabled`: bit d says that plain memory of device d is in reach.
-    Places(int device, std::uint64_t enabled) noexcept : device_(device), enabled_(enabled) {}
+    explicit Places(int device) noexcept : device_(device) {}
 
     /// Of all the memory; it is of one kind, so that both ends tell.
     Place of(const void* first, std::size_t bytes) noexcept {
@@ -57,13 +56,11 @@ class Places {
     Place place_of(const Reach& reach) const noexcept {
         switch (reach.kind) {
         case PointerKind::unknown: break;
-        case PointerKind::pinned: return reach.same_address ? Place::host : Place::out_of_reach;
+        case PointerKind::pinned: return reach.is_reachable ? Place::host : Place::out_of_reach;
         case PointerKind::managed: return Place::own;  // its pages come where they are used
         case PointerKind::device:
             if (reach.device == device_) return reach.is_foreign ? Place::out_of_reach : Place::own;
-            if (reach.has_access) return Place::peer;
-            if (reach.is_plain && reach.device >= 0 && reach.device < 64 && (enabled_ >> reach.device & 1u) != 0)
-                return Place::peer;
+            if (reach.is_reachable) return Place::peer;
         }
         return Place::out_of_reach;
     }
@@ -72,7 +69,6 @@ class Places {
     Range known_[num_known];
     unsigned next_ = 0;
     int device_;
-    std::uint64_t enabled_;
 };
 
 }  // namespace
@@ -154,11 +150,7 @@ Status VendorDriver::move_boxes(const BoxMove* moves, std::size_t num_boxes, Str
     if (current_context() == nullptr)
         if (const Status status = set_current_device(device); !status.ok()) return status;
     const int multiprocessors = multiprocessors_for_boxes(device);
-    std::uint64_t enabled = 0;
-    for (int peer = 0; peer < num_devices_; ++peer)
-        enabled |= (readers_of_[peer].load(std::memory_order_acquire) >> device & 1u) << peer;
-
-    Places places(device, enabled);
+    Places places(device);
     BoxList list;
     for (std::size_t i = 0; i < num_boxes; ++i) {
         if (boxes::is_empty(moves[i])) continue;

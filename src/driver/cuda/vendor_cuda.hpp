@@ -68,7 +68,6 @@ struct EntryPoints {
     PFN_cuMemsetD2D8Async_v3020 memset_2d_8 = nullptr;
     PFN_cuMemsetD2D16Async_v3020 memset_2d_16 = nullptr;
     PFN_cuMemsetD2D32Async_v3020 memset_2d_32 = nullptr;
-    PFN_cuPointerGetAttribute_v4000 pointer_get_attribute = nullptr;
     PFN_cuPointerGetAttributes_v7000 pointer_get_attributes = nullptr;
     PFN_cuMemGetAddressRange_v3020 address_range = nullptr;
     PFN_cuThreadExchangeStreamCaptureMode_v10010 exchange_capture_mode = nullptr;
@@ -129,7 +128,6 @@ inline bool load_entry_points(std::string* missing) {
         need("cuMemsetD8Async", 3020, entry.memset_8) && need("cuMemsetD16Async", 3020, entry.memset_16) &&
         need("cuMemsetD32Async", 3020, entry.memset_32) && need("cuMemsetD2D8Async", 3020, entry.memset_2d_8) &&
         need("cuMemsetD2D16Async", 3020, entry.memset_2d_16) && need("cuMemsetD2D32Async", 3020, entry.memset_2d_32) &&
-        need("cuPointerGetAttribute", 4000, entry.pointer_get_attribute) &&
         need("cuPointerGetAttributes", 7000, entry.pointer_get_attributes) &&
         need("cuMemGetAddressRange", 3020, entry.address_range) &&
         need("cuThreadExchangeStreamCaptureMode", 10010, entry.exchange_capture_mode) &&

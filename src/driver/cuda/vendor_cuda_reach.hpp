@@ -12,9 +12,7 @@ namespace kmm::driver::vendor {
 struct Reach {
     PointerKind kind = PointerKind::unknown;
     int device = -1;            ///< of device memory
-    bool same_address = false;  ///< kernels may use the address as it is; says nothing of another device's memory
-    bool has_access = false;    ///< of another device's memory, which pools and virtual memory grant: read and write
-    bool is_plain = false;      ///< what `allocate` gives, which `enable_peer` makes reachable
+    bool is_reachable = false;  ///< kernels may use the address as it is
     bool is_foreign = false;    ///< of the current device, but of another context
     std::uintptr_t begin = 0;   ///< from here to `end` all of this is the same; both 0: not known
     std::uintptr_t end = 0;
@@ -22,22 +20,20 @@ struct Reach {
 inline Result find_reach(Reach* out, const void* pointer, int current_device) noexcept {
     *out = {};
     const CUdeviceptr address = address_of(pointer);
-    CUpointer_attribute questions[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                       CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                       CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                       CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-                                       CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                       CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                       CU_POINTER_ATTRIBUTE_CONTEXT};
+    CUpointer_attribute questions[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                       CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                       CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     // Each answer is as large as this or smaller, and little-endian.
-    std::uint64_t type = 0, managed = 0, same = 0, plain = 0, begin = 0, size = 0;
+    std::uint64_t type = 0, managed = 0, usable = 0, begin = 0, size = 0;
     int device = -1;
     void* context = nullptr;  // none: of a pool, of virtual memory
-    void* answers[] = {&type, &managed, &device, &same, &plain, &begin, &size, &context};
+    void* answers[] = {&type, &managed, &device, &usable, &context, &begin, &size};
     if (const CUresult result = entry.pointer_get_attributes(std::size(questions), questions, answers, address))
         return result;
-    out->same_address = same == address;
+    // Of another device's memory this is what tells, for each of the ways in which access is granted. The access flags
+    // say "read and write" also of plain and pool memory that the device must not touch (CUDA 13.0, H100).
+    out->is_reachable = usable == address;
     if (managed != 0) {
         out->kind = PointerKind::managed;
     } else if (type == CU_MEMORYTYPE_HOST) {
@@ -47,7 +43,6 @@ inline Result find_reach(Reach* out, const void* pointer, int current_device) no
     } else if (type == CU_MEMORYTYPE_DEVICE) {
         out->kind = PointerKind::device;
         out->device = device;
-        out->is_plain = plain != 0;
         out->is_foreign = device == current_device && context != nullptr && context != current_context();
         // The range that the attributes tell is of reserved addresses, where the pieces may differ.
         CUdeviceptr first = 0;
@@ -56,10 +51,6 @@ inline Result find_reach(Reach* out, const void* pointer, int current_device) no
             out->begin = first;
             out->end = first + bytes;
         }
-        std::uint64_t access = 0;
-        if (device != current_device &&
-            entry.pointer_get_attribute(&access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address) == CUDA_SUCCESS)
-            out->has_access = access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
     }
     return 0;
 }

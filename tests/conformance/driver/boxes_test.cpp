@@ -268,6 +268,36 @@ TEST_P(DriverBoxes, boxes_move_between_devices_with_and_without_access) {
     }
 }
 
+TEST_P(DriverBoxes, boxes_move_between_a_device_and_another_ones_pools_with_and_without_access) {
+    if (!driver().capabilities().memory_pools) GTEST_SKIP() << "no pools";
+    const int last = driver().device_count() - 1;
+    if (last == 0) GTEST_SKIP() << "one device: nothing is between two";
+    constexpr std::size_t bytes = 100000;
+    unsigned char* const here = device_memory(bytes, 0);
+    const StreamHandle of_last = new_stream(true, last);
+    const std::vector<BoxMove> boxes = {rows(0, 16, 16, 300, 32, 48), rows(20000, 20000, 7, 900, 8, 9)};
+    for (const bool enabled : {false, true}) {  // a pool lets those read that may when it is made
+        bool can = false;
+        KMM_OK(driver().can_access_peer(0, last, &can));
+        if (enabled && can) {
+            KMM_OK(driver().enable_peer(0, last));
+            KMM_OK(driver().enable_peer(last, 0));
+        }
+        PoolHandle pool;
+        KMM_OK(driver().create_pool(last, {}, &pool));
+        on_cleanup([this, pool] { EXPECT_TRUE(driver().destroy_pool(pool).ok()); });
+        void* p = nullptr;
+        KMM_OK(driver().allocate_async(pool, bytes, of_last, &p));
+        KMM_OK(driver().synchronize_stream(of_last));
+        for (const StreamHandle on : {stream(), of_last}) {
+            check_moves(boxes, static_cast<unsigned char*>(p), here, bytes, on, last);
+            check_moves(boxes, here, static_cast<unsigned char*>(p), bytes, on, 0);
+        }
+        KMM_OK(driver().free_async(p, of_last));
+        KMM_OK(driver().synchronize_stream(of_last));
+    }
+}
+
 TEST_P(DriverBoxes, boxes_move_on_the_device_of_their_stream_whatever_is_current) {
     constexpr std::size_t bytes = 20000;
     for (int device = driver().device_count() - 1; device >= 0; --device) {
