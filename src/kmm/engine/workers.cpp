@@ -73,7 +73,12 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself
     std::size_t num_woken = 0;
     {
         const locks::Guard guard(mutex_);
-        queue_.insert(queue_.end(), tasks.begin(), tasks.end());  // without room for all nothing changes
+        // Without room for all nothing changes. A range that goes into an empty deque lies before its first element, for
+        // which the deque allocates each time.
+        if (tasks.size() == 1)
+            queue_.push_back(tasks.front());
+        else
+            queue_.insert(queue_.end(), tasks.begin(), tasks.end());
         if (takes_one_itself) end_task();
         // Whoever looks leaves the one to the calling thread: a chain of tasks stays on one core.
         if (queue_.size() > static_cast<std::size_t>(takes_one_itself))

@@ -1,51 +1,69 @@
 #include "kmm/graph/task_pool.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <new>
+#include <utility>
 
 namespace kmm::graph {
 
-/// Records in one piece of memory, each with the memory of its lists behind it.
+/// Records in one piece of memory, each with the memory of its lists behind it. They are made one by one, when they are
+/// first needed: the host's pages are touched by whoever needs them, and no submit waits for a thousand records.
 class TaskSlab {
   public:
     TaskSlab(std::size_t kind_of_pool, std::size_t num_records, std::size_t list_bytes)
         : kind(kind_of_pool),
           num_records_(num_records),
           stride_(record_bytes(list_bytes)),
-          memory_(allocate(num_records * stride_)) {
-        for (std::size_t i = 0; i < num_records; ++i) {
-            Task* const task = new (memory_ + i * stride_) Task;
-            task->slab = this;
-            task->own_memory.adopt(memory_ + i * stride_ + task_bytes, stride_ - task_bytes);
-        }
+          memory_(static_cast<std::byte*>(::operator new(num_records * stride_, std::align_val_t(line)))) {
+        static_assert(std::has_single_bit(fewest_records) && steps_between % 2 == 1);
     }
     ~TaskSlab() {
-        for (std::size_t i = 0; i < num_records_; ++i) record(i)->~Task();
+        for (std::size_t i = 0; i < num_made; ++i) record(i)->~Task();
         ::operator delete(memory_, std::align_val_t(line));
     }
     TaskSlab(const TaskSlab&) = delete;
     TaskSlab& operator=(const TaskSlab&) = delete;
 
-    Task* record(std::size_t i) const noexcept { return std::launder(reinterpret_cast<Task*>(memory_ + i * stride_)); }
+    /// The record of number `i`, which nobody has made.
+    Task* make(std::size_t i) {
+        std::byte* const at = address(i);
+        Task* const task = new (at) Task;
+        task->slab = this;
+        task->own_memory.adopt(at + task_bytes, stride_ - task_bytes);
+        return task;
+    }
     std::size_t num_records() const noexcept { return num_records_; }
     std::size_t size_bytes() const noexcept { return num_records_ * stride_; }
 
+    // Numbers of slabs are powers of two, so that an odd number of steps comes to each.
+    static constexpr std::size_t fewest_records = 64;
+    static constexpr std::size_t most_records = 1024;
+
     const std::size_t kind;
-    std::size_t num_free = 0;  ///< while a pool is being trimmed
+    std::size_t num_made = 0;             ///< or about to be; under the lock of those who take
+    TaskSlab* next_unfinished = nullptr;  ///< likewise
+    std::size_t num_free = 0;             ///< while a pool is being trimmed
+    bool is_over = false;                 ///< likewise: it goes back to the host
 
   private:
     static constexpr std::size_t line = 64;
     static constexpr std::size_t task_bytes = (sizeof(Task) + RecordMemory::alignment_bytes - 1) /
                                               RecordMemory::alignment_bytes * RecordMemory::alignment_bytes;
+    // Records that are used one after the other do not lie side by side: a core that reads one has the next ones fetched
+    // for it by the hardware, from the core that fills them just then.
+    static constexpr std::size_t steps_between = 11;
+
     static constexpr std::size_t record_bytes(std::size_t list_bytes) noexcept {
         return (task_bytes + list_bytes + line - 1) / line * line;
     }
-    static std::byte* allocate(std::size_t bytes) {
-        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t(line)));
+    std::byte* address(std::size_t i) const noexcept {
+        return memory_ + (i * steps_between & (num_records_ - 1)) * stride_;
     }
+    Task* record(std::size_t i) const noexcept { return std::launder(reinterpret_cast<Task*>(address(i))); }
 
-    std::size_t num_records_;
+    std::size_t num_records_;  ///< a power of two
     std::size_t stride_;
     std::byte* memory_;
 };
@@ -54,11 +72,11 @@ namespace {
 
 // A kernel or function with one access, one with four, and one with some ten.
 constexpr std::size_t list_bytes_of_kind[] = {144, 592, 1616};
-// The first slab of a kind, and the largest: a program with few tasks takes little, one with many asks rarely.
-constexpr std::size_t fewest_records = 64;
-constexpr std::size_t most_records = 1024;
 // So many records change hands under one lock.
 constexpr std::size_t records_at_once = 1024;
+// So many slabs go back to the host in one trim that are not finished: there is more than one only where threads made
+// them at the same time.
+constexpr std::size_t most_unfinished = 16;
 
 std::size_t list_bytes_for(const RecordSize& size) noexcept {
     const std::size_t each = sizeof(Access) + sizeof(AddressPatch) + sizeof(void*) +
@@ -84,45 +102,68 @@ TaskPool::Kind& TaskPool::kind_for(const RecordSize& size) noexcept {
     return kinds_[k];
 }
 
+/// Both lists have room for every record. They grow in steps that double: there may be many slabs.
 void TaskPool::add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) {
-    // Both lists have room for every record. They grow in steps that double: there may be many slabs.
     const std::size_t all = kind.num_records + slab->num_records();
     for (std::vector<Task*>* list : {&kind.takers.tasks, &kind.givers.tasks})
         if (list->capacity() < all) list->reserve(2 * all);
     kind.slabs.push_back(std::move(slab));
     kind.num_records = all;
-    const TaskSlab& added = *kind.slabs.back();
-    for (std::size_t i = added.num_records(); i-- > 0;) kind.takers.tasks.push_back(added.record(i));
+    TaskSlab& added = *kind.slabs.back();
+    added.next_unfinished = std::exchange(kind.unfinished, &added);
+}
+
+/// A record that is free, or null.
+Task* TaskPool::take_free(Kind& kind) noexcept {
+    std::vector<Task*>& free = kind.takers.tasks;
+    if (free.empty()) [[unlikely]] {
+        const locks::Guard guard(kind.givers.lock);
+        free.swap(kind.givers.tasks);
+        if (free.empty()) return nullptr;
+    }
+    Task* const task = free.back();
+    free.pop_back();
+    // The scheduler wrote to the records last. Fetching one while those before it are being filled hides most of that;
+    // even its size must not be read from it.
+    if (free.size() >= 2) free[free.size() - 2]->prefetch(list_bytes_of_kind[kind.index]);
+    return task;
+}
+
+/// The number of a record that the calling thread is to make, in the first unfinished slab.
+std::size_t TaskPool::claim(Kind& kind) noexcept {
+    TaskSlab& slab = *kind.unfinished;
+    const std::size_t i = slab.num_made++;
+    if (slab.num_made == slab.num_records()) kind.unfinished = slab.next_unfinished;
+    return i;
 }
 
 Task* TaskPool::take(const RecordSize& size) {
     Kind& kind = kind_for(size);
-    std::unique_ptr<TaskSlab> slab;
-    for (;;) {
-        std::size_t num_slabs = 0;
-        {
-            const locks::Guard guard(kind.takers.lock);
-            std::vector<Task*>& free = kind.takers.tasks;
-            if (free.empty()) [[unlikely]] {
-                const locks::Guard guard_givers(kind.givers.lock);
-                free.swap(kind.givers.tasks);
-                if (free.empty() && slab != nullptr) add_slab(kind, std::move(slab));
-            }
-            if (!free.empty()) {
-                Task* const task = free.back();
-                free.pop_back();
-                // The scheduler wrote to the records last. Fetching one while those before it are being filled hides
-                // most of that; even its size must not be read from it.
-                if (free.size() >= 2) free[free.size() - 2]->prefetch(list_bytes_of_kind[kind.index]);
-                return task;
-            }
-            num_slabs = kind.slabs.size();
-        }
-        // Without a lock: those who give records back do not wait for the host.
-        const std::size_t count =
-            std::min(most_records, fewest_records << std::min<std::size_t>(num_slabs, std::size_t{10}));
-        slab = std::make_unique<TaskSlab>(kind.index, count, list_bytes_of_kind[kind.index]);
+    std::unique_ptr<TaskSlab> made;
+    std::size_t number = 0;
+    TaskSlab* slab = nullptr;
+    {
+        const locks::Guard guard(kind.takers.lock);
+        if (Task* const task = take_free(kind)) [[likely]]
+            return task;
+        slab = kind.unfinished;
+        number = slab != nullptr ? claim(kind) : kind.slabs.size();
     }
+    if (slab != nullptr) return slab->make(number);
+    // Without a lock: those who give records back do not wait for the host. A program with few tasks takes little, one
+    // with many asks rarely.
+    const std::size_t count =
+        std::min(TaskSlab::most_records, TaskSlab::fewest_records << std::min<std::size_t>(number, std::size_t{10}));
+    made = std::make_unique<TaskSlab>(kind.index, count, list_bytes_of_kind[kind.index]);
+    slab = made.get();
+    {
+        // Whatever was given back meanwhile: who submits as fast as tasks end would make a slab for every few of them.
+        const locks::Guard guard(kind.takers.lock);
+        const locks::Guard guard_givers(kind.givers.lock);
+        add_slab(kind, std::move(made));
+        number = claim(kind);
+    }
+    return slab->make(number);
 }
 
 void TaskPool::give(Task* task) noexcept {
@@ -133,7 +174,7 @@ void TaskPool::give(Task* task) noexcept {
 }
 
 /// Appends all free records.
-void TaskPool::take_free(Kind& kind, std::vector<Task*>& free) {
+void TaskPool::take_all_free(Kind& kind, std::vector<Task*>& free) {
     for (FreeList* const list : {&kind.takers, &kind.givers}) {
         for (bool more = true; more;) {
             if (free.capacity() < free.size() + records_at_once) free.reserve(2 * free.size() + records_at_once);
@@ -165,25 +206,35 @@ void TaskPool::trim(Kind& kind) {
         const std::vector<Task*>& free;
         ~PutBack() { put_back(kind, free); }
     } guard{kind, free};
-    take_free(kind, free);
-    std::size_t num_over = 0;
+    take_all_free(kind, free);
     {
         // Of all slabs: one that was full of free records when a trim failed may be in use by now.
         const locks::Guard takers(kind.takers.lock);
         for (const auto& slab : kind.slabs) slab->num_free = 0;
     }
+    std::size_t num_over = 0;
     for (const Task* t : free) num_over += ++t->slab->num_free == t->slab->num_records() ? 1 : 0;
-    over.reserve(num_over);
-    std::erase_if(free, [](const Task* t) { return t->slab->num_free == t->slab->num_records(); });
-    const locks::Guard takers(kind.takers.lock);
-    const locks::Guard givers(kind.givers.lock);
-    const auto first_over = std::partition(kind.slabs.begin(), kind.slabs.end(),
-                                           [](const auto& slab) { return slab->num_free != slab->num_records(); });
-    for (auto slab = first_over; slab != kind.slabs.end(); ++slab) {
-        kind.num_records -= (*slab)->num_records();
-        over.push_back(std::move(*slab));
+    over.reserve(num_over + most_unfinished);
+    {
+        const locks::Guard takers(kind.takers.lock);
+        const locks::Guard givers(kind.givers.lock);
+        // Of an unfinished slab, records may have been made meanwhile.
+        const auto is_used = [](const auto& slab) { return slab->num_free != slab->num_made; };
+        const auto end = kind.slabs.end();
+        const auto num_unused = end - std::partition(kind.slabs.begin(), end, is_used);
+        const auto first_over = end - std::min(num_unused, static_cast<std::ptrdiff_t>(over.capacity()));
+        for (auto slab = first_over; slab != end; ++slab) {
+            (*slab)->is_over = true;
+            kind.num_records -= (*slab)->num_records();
+            over.push_back(std::move(*slab));
+        }
+        kind.slabs.erase(first_over, end);
+        kind.unfinished = nullptr;
+        for (const auto& slab : kind.slabs)
+            if (slab->num_made != slab->num_records())
+                slab->next_unfinished = std::exchange(kind.unfinished, slab.get());
     }
-    kind.slabs.erase(first_over, kind.slabs.end());
+    std::erase_if(free, [](const Task* t) { return t->slab->is_over; });
 }
 
 void TaskPool::trim() noexcept {

@@ -50,12 +50,15 @@ class TaskPool {
         FreeList takers;
         FreeList givers;
         std::vector<std::unique_ptr<TaskSlab>> slabs KMM_GUARDED_BY(takers.lock);  ///< and under that of the givers
-        std::size_t num_records KMM_GUARDED_BY(takers.lock) = 0;                   ///< likewise
+        std::size_t num_records KMM_GUARDED_BY(takers.lock) = 0;                   ///< likewise; made or not
+        TaskSlab* unfinished KMM_GUARDED_BY(takers.lock) = nullptr;                ///< whose records are not all made
     };
     Kind& kind_for(const RecordSize& size) noexcept;
     static void add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) KMM_REQUIRES(kind.takers.lock, kind.givers.lock);
+    static Task* take_free(Kind& kind) noexcept KMM_REQUIRES(kind.takers.lock);
+    static std::size_t claim(Kind& kind) noexcept KMM_REQUIRES(kind.takers.lock);
     static void trim(Kind& kind);
-    static void take_free(Kind& kind, std::vector<Task*>& free);
+    static void take_all_free(Kind& kind, std::vector<Task*>& free);
     static void put_back(Kind& kind, const std::vector<Task*>& kept) noexcept;
 
     Kind kinds_[num_kinds];

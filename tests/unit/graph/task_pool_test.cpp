@@ -1,12 +1,36 @@
 // Records of tasks: as new whenever they are taken, of several sizes, and given back to the host.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <new>
 #include <random>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "kmm/graph/task_pool.hpp"
+
+namespace {
+
+std::atomic<int> aligned_blocks_freed{0};  // slabs are, and nothing else here
+
+}  // namespace
+
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    const auto unit = static_cast<std::size_t>(alignment);
+    if (void* const p = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return p;
+    throw std::bad_alloc();
+}
+void operator delete(void* p, std::align_val_t) noexcept {
+    ++aligned_blocks_freed;
+    std::free(p);
+}
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+    ++aligned_blocks_freed;
+    std::free(p);
+}
 
 namespace {
 
@@ -96,6 +120,35 @@ TEST(TaskPool, a_record_takes_little_more_than_what_is_in_it) {
         EXPECT_LE((pool.size_bytes() - before) / (20 * 1024), most_bytes);
         for (Task* t : many) pool.give(t);
     }
+}
+
+// A thread that takes as fast as another one gives finds the pool empty time and again.
+TEST(TaskPool, memory_that_was_made_for_records_is_used) {
+    TaskPool pool;
+    std::mutex mutex;
+    std::vector<Task*> between;
+    bool over = false;
+    const int freed_before = aligned_blocks_freed;
+    std::thread giver([&] {
+        std::vector<Task*> taken;
+        for (bool last = false; !last;) {
+            {
+                const std::lock_guard guard(mutex);
+                last = over;
+                taken.swap(between);
+            }
+            for (Task* t : taken) pool.give(t);
+            taken.clear();
+        }
+    });
+    for (int i = 0; i < 200'000; ++i) {
+        Task* const t = pool.take();
+        const std::lock_guard guard(mutex);
+        between.push_back(t);
+        over = i == 199'999;
+    }
+    giver.join();
+    EXPECT_EQ(aligned_blocks_freed, freed_before);
 }
 
 TEST(TaskPool, threads_take_give_and_trim_at_once) {
