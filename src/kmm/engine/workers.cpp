@@ -73,8 +73,8 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself
     std::size_t num_woken = 0;
     {
         const locks::Guard guard(mutex_);
-        // Without room for all nothing changes. A range that goes into an empty deque lies before its first element, for
-        // which the deque allocates each time.
+        // Without room for all nothing changes. A range goes into an empty deque before its first element, and
+        // takes a new block each time.
         if (tasks.size() == 1)
             queue_.push_back(tasks.front());
         else

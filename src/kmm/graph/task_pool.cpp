@@ -51,8 +51,8 @@ class TaskSlab {
     static constexpr std::size_t line = 64;
     static constexpr std::size_t task_bytes = (sizeof(Task) + RecordMemory::alignment_bytes - 1) /
                                               RecordMemory::alignment_bytes * RecordMemory::alignment_bytes;
-    // Records that are used one after the other do not lie side by side: a core that reads one has the next ones fetched
-    // for it by the hardware, from the core that fills them just then.
+    // Records that are used one after the other do not lie side by side: a core that reads one has the next ones
+    // fetched for it by the hardware, from the core that fills them just then.
     static constexpr std::size_t steps_between = 11;
 
     static constexpr std::size_t record_bytes(std::size_t list_bytes) noexcept {
