@@ -78,8 +78,16 @@ Status VendorDriver::device_of(StreamHandle stream, int* out) noexcept {
         *out = 0;
         return {};
     }
-    const bool follows_current = stream == StreamHandle{} || stream == legacy_stream() || stream == per_thread_stream();
-    return follows_current ? current_device(out) : stream_device(stream, out);
+    bool is_current = stream == StreamHandle{} || stream == legacy_stream() || stream == per_thread_stream();
+    if (!is_current) {
+        // Asking for the device of a stream that is captured would invalidate the capture. Whoever captures a stream
+        // has made its device current: else it could not launch there.
+        CaptureStatus capture = CaptureStatus::none;
+        std::uint64_t id = 0;
+        if (const Status status = capture_status(stream, &capture, &id); !status.ok()) return status;
+        is_current = capture != CaptureStatus::none;
+    }
+    return is_current ? current_device(out) : stream_device(stream, out);
 }
 
 int VendorDriver::multiprocessors_for_boxes(int device) noexcept {
