@@ -25,8 +25,11 @@ class IndexChain {
     IndexChain(const IndexChain& that) noexcept : count_(0) { *this = that; }
     IndexChain& operator=(const IndexChain& that) noexcept {
         count_ = that.count_;
-        for (std::size_t i = 0; i < count_; i++) {
-            stages_[i] = that.stages_[i];
+        // Most chains have no stage, and for those a compiler makes a call out of the loop.
+        if (count_ != 0) {
+            for (std::size_t i = 0; i < count_; i++) {
+                stages_[i] = that.stages_[i];
+            }
         }
         return *this;
     }

@@ -48,6 +48,18 @@ class IndexMap {
     /// InvalidArgument if `length` < 1 or `divisor` is 0.
     IndexMap(Axis axis, index_type scale, index_type offset = 0, index_type length = 1, index_type divisor = 1);
 
+    // Numbers, axes and ranges of them have no chains, and are copied several times on their way into a submit.
+    IndexMap(const IndexMap& that) noexcept
+        : kind_(that.kind_),
+          is_constant_(that.is_constant_),
+          is_empty_(that.is_empty_),
+          axis_(that.axis_),
+          first_(that.first_),
+          last_(that.last_) {
+        if (that.kind_ == Kind::axis || that.kind_ == Kind::interval) copy_chains(that);
+    }
+    IndexMap& operator=(const IndexMap&) noexcept = default;
+
     /// [value, value + 1)
     static IndexMap constant(index_type value) {
         IndexMap result{Axis()};
@@ -116,6 +128,11 @@ class IndexMap {
         }
         const index_type begin = chunk.offset.at(axis_.get());
         return Range<index_type>(begin, checked_add(begin, chunk.size.at(axis_.get())));
+    }
+    void copy_chains(const IndexMap& that) noexcept {
+        post_ = that.post_;
+        begin_ = that.begin_;
+        end_ = that.end_;
     }
     void set_fixed(index_type first, index_type last) noexcept {
         kind_ = Kind::fixed;
