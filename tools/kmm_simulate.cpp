@@ -35,9 +35,9 @@ constexpr const char* usage =
     "       kmm simulate map-reduce --size CHUNKS          made by one task each, read by another\n"
     "       kmm simulate random    --size CHUNKS --steps TASKS [--seed N]\n"
     "what is made     --chunk BYTES (64MiB)\n"
-    "                 of product, cholesky, stencil: --runs N (1): so often, each waited for; --made-on-device: what "
-    "they\n"
-    "                 begin with; either way, what is moved before the first run is not counted\n"
+    "                 of axpy, product, cholesky, stencil: --runs N (1): so often, each waited for;\n"
+    "                 --made-on-device: what they begin with; either way, what is moved before the first run\n"
+    "                 is not counted\n"
     "memory           --device-memory BYTES, --host-memory BYTES: of each device, of the host\n"
     "                 --room CHUNKS: the same for the devices, in chunks\n"
     "times            --task-us US or NAME=US (100; a record may know its own), --host-us US (20), --submit-us US (1)\n"
@@ -159,11 +159,11 @@ std::size_t or_else(std::size_t given, std::size_t usual) noexcept { return give
 
 Program make(const Options& o) {
     const std::size_t device = or_else(o.device_bytes, or_else(o.room, 30) * o.chunk_bytes);
-    const bool has_runs = o.what == "product" || o.what == "cholesky" || o.what == "stencil";
+    const bool has_runs = o.what == "axpy" || o.what == "product" || o.what == "cholesky" || o.what == "stencil";
     if (o.runs.are_waited_for && !has_runs)
-        throw Wrong("--runs and --made-on-device are for product, cholesky and stencil");
+        throw Wrong("--runs and --made-on-device are for axpy, product, cholesky and stencil");
     const trace::Machine machine = machine_with(device, or_else(o.host_bytes, std::size_t{1} << 44));
-    if (o.what == "axpy") return axpy(machine, or_else(o.size, 128), or_else(o.steps, 10), o.chunk_bytes);
+    if (o.what == "axpy") return axpy(machine, or_else(o.size, 128), or_else(o.steps, 10), o.chunk_bytes, o.runs);
     if (o.what == "product") return product(machine, or_else(o.size, 10), o.chunk_bytes, o.runs);
     if (o.what == "cholesky") return cholesky(machine, or_else(o.size, 20), o.chunk_bytes, o.runs);
     if (o.what == "map-reduce") return map_reduce(machine, or_else(o.size, 100), o.chunk_bytes);

@@ -176,18 +176,21 @@ trace::Machine machine_with(std::size_t device_bytes, std::size_t host_bytes, st
     return machine;
 }
 
-Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std::size_t chunk_bytes) {
+Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std::size_t chunk_bytes,
+             const Runs& runs) {
     Builder b(std::move(machine));
     const trace::Number x = b.bytes("x", chunks, chunk_bytes);
     const trace::Number y = b.bytes("y", chunks, chunk_bytes);
-    b.fill();
-    for (std::size_t p = 0; p < passes; ++p)
+    b.fill(runs);
+    for (std::size_t p = 0; p < runs.count * passes; ++p) {
+        if (p % passes == 0) b.begin_run(runs);
         for (std::uint32_t c = 0; c < chunks; ++c) {
             b.kernel("axpy");
             b.use(x, c, AccessKind::read);
             b.use(y, c, AccessKind::write);
             b.end();
         }
+    }
     return b.take();
 }
 

@@ -22,7 +22,8 @@ struct Runs {
 };
 
 /// `y = a x + y` on arrays of so many chunks, so often.
-Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std::size_t chunk_bytes);
+Program axpy(trace::Machine machine, std::size_t chunks, std::size_t passes, std::size_t chunk_bytes,
+             const Runs& runs = {});
 
 /// C += A B, three arrays of `size` times `size` tiles, one task for each product of two tiles: for each k, all of C.
 Program product(trace::Machine machine, std::size_t size, std::size_t tile_bytes, const Runs& runs = {});

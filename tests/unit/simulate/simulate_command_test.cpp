@@ -78,7 +78,7 @@ TEST(SimulateCommand, names_the_word_that_makes_no_sense) {
         {{"product", "--chunk", "many"}, "--chunk needs a number of bytes such as 4GiB, but got 'many'"},
         {{"product", "--up", "0"}, "--up needs a rate above 0"},
         {{"stencil", "--rank", "4"}, "--rank is 1, 2 or 3, but got 4"},
-        {{"axpy", "--runs", "2"}, "--runs and --made-on-device are for product"},
+        {{"random", "--runs", "2"}, "--runs and --made-on-device are for axpy"},
         {{"product", "cholesky"}, "one program at a time, but got 'product' and 'cholesky'"},
     };
     for (const auto& [words, text] : wrong) {
