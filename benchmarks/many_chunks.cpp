@@ -1,6 +1,7 @@
 // How the cost of arrays of very many pieces grows: each figure at n pieces and at 2 n. Irregular chunks made, written
 // by one submit, and freed; copies and synchronize of small chunks; joins of events; tiles written into one chunk. Host
-// driver, host tasks that do nothing. Output: common.hpp.
+// driver, host tasks that do nothing; copies of small chunks of a device on whatever driver there is. Output:
+// common.hpp.
 #include <random>
 
 #include "kmm_runtime.hpp"
@@ -177,6 +178,30 @@ void measure_copies(Report& report) {
     });
 }
 
+void measure_copies_of_devices(Report& report) {
+    constexpr std::int64_t chunk_elements = 1024;
+    const Figure figures[] = {
+        {"fill", std::nullopt, "of chunks of 4 KiB at home on a device, until synchronize returns"},
+        {"copy_to", 100, "the whole array, from that device"},
+        {"copy_from", std::nullopt, "the whole array"},
+    };
+    measure_growth(report, "copies_of_a_device", 100'000, figures, [&](std::int64_t n, Samples* samples) {
+        const std::size_t bytes = static_cast<std::size_t>(n * chunk_elements) * sizeof(float);
+        const RuntimeHandle rt = kmm::make_runtime(config_for(1, bytes + (std::size_t{64} << 20)));
+        std::vector<float> data(static_cast<std::size_t>(n * chunk_elements), 2.0f);
+        const Array<float> array = rt.array<float, 1>(n * chunk_elements, chunk_elements);
+        array.fill(0.0f);
+        array.copy_to(data.data());  // memory of the host and of the device is there, page-locked
+        samples[0].push_back(time_of([&] {
+            array.fill(3.0f);
+            rt.synchronize();
+        }));
+        samples[1].push_back(time_of([&] { array.copy_to(data.data()); }));
+        if (data.front() != 3.0f || data.back() != 3.0f) Report::stop("copy_to brought something else");
+        samples[2].push_back(time_of([&] { array.copy_from(data.data()); }));
+    });
+}
+
 void measure_joins(Report& report) {
     const Figure figures[] = {
         {"call", std::nullopt, "rt.join of the events of as many host tasks"},
@@ -225,6 +250,7 @@ void run(Report& report) {
     measure_irregular(report, "rows_of_columns", rows_of_columns);
     measure_irregular(report, "random_halves", random_halves);
     measure_copies(report);
+    measure_copies_of_devices(report);
     measure_joins(report);
     measure_tiles(report);
 }

@@ -217,18 +217,72 @@ bool SubmitPlan::check_writers(const std::vector<Request>& requests, std::size_t
     return true;
 }
 
-bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
-    refusal_.reason = Reason::none;
+/// Fills `order_`: array by array, those that write before those that read, else as they came. O(requests) for a few
+/// arrays.
+void SubmitPlan::group_by_array(const std::vector<Request>& requests) {
+    constexpr std::size_t few_arrays = 16;
+    const graph::ChunkHistory* arrays[few_arrays] = {};
+    std::size_t num_arrays = 0;
+    std::size_t ends[2 * few_arrays + 1] = {};  // of those that write, and of those that read, one further on
+    group_of_.resize(requests.size());
+    std::size_t array = 0;
+    for (std::size_t i = 0; i < requests.size() && num_arrays <= few_arrays; ++i) {
+        const Request& r = requests[i];
+        if (r.empty) continue;
+        if (num_arrays == 0 || arrays[array] != r.histories)
+            array = static_cast<std::size_t>(std::find(arrays, arrays + num_arrays, r.histories) - arrays);
+        if (array == num_arrays && num_arrays++ < few_arrays) arrays[array] = r.histories;
+        group_of_[i] = static_cast<std::uint8_t>(2 * array + (writes(r.kind) ? 0 : 1));
+        if (array < few_arrays) ++ends[group_of_[i] + 1];
+    }
     order_.clear();
+    if (num_arrays <= few_arrays) {
+        for (std::size_t g = 0; g < 2 * num_arrays; ++g) ends[g + 1] += ends[g];
+        order_.resize(ends[2 * num_arrays]);
+        for (std::uint32_t i = 0; i < requests.size(); ++i)
+            if (!requests[i].empty) order_[ends[group_of_[i]]++] = i;
+        return;
+    }
     for (std::uint32_t i = 0; i < requests.size(); ++i)
         if (!requests[i].empty) order_.push_back(i);
-    // Array by array, those that write before those that read.
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
         if (requests[a].histories != requests[b].histories)
             return std::less<const graph::ChunkHistory*>()(requests[a].histories, requests[b].histories);
         const bool a_reads = !writes(requests[a].kind), b_reads = !writes(requests[b].kind);
         return a_reads != b_reads ? b_reads : a < b;
     });
+}
+
+/// Whether each of these requests of one array, all of which write, does so in place and in a chunk of its own. Lists
+/// them by chunk. O(requests) where they come in the order of their chunks.
+bool SubmitPlan::write_chunks_of_their_own(std::size_t begin, std::size_t end) {
+    writer_of_.clear();
+    bool is_sorted = true;
+    for (std::size_t i = begin; i < end; ++i) {
+        const Need& need = needs_[order_[i]];
+        if (need.form != Form::in_place) return false;
+        is_sorted = is_sorted && (writer_of_.empty() || writer_of_.back().chunk <= need.chunk);
+        writer_of_.push_back({need.chunk, order_[i]});
+    }
+    const auto by_chunk = [](const ChunkWriter& a, const ChunkWriter& b) { return a.chunk < b.chunk; };
+    if (!is_sorted) std::sort(writer_of_.begin(), writer_of_.end(), by_chunk);
+    const auto same = [](const ChunkWriter& a, const ChunkWriter& b) { return a.chunk == b.chunk; };
+    return std::adjacent_find(writer_of_.begin(), writer_of_.end(), same) == writer_of_.end();
+}
+
+/// Whether a request in `writer_of_` writes an element of the region, which lies in the chunk.
+bool SubmitPlan::is_written_in(const std::vector<Request>& requests, std::uint32_t chunk, const Box& region) {
+    ++num_compared_;
+    const auto found = std::lower_bound(writer_of_.begin(), writer_of_.end(), chunk,
+                                        [](const ChunkWriter& w, std::uint32_t c) { return w.chunk < c; });
+    if (found == writer_of_.end() || found->chunk != chunk) return false;
+    const Request& writer = requests[found->request];
+    return graph::overlaps(writer.region, region, writer.layout->rank());
+}
+
+bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
+    refusal_.reason = Reason::none;
+    group_by_array(requests);
     for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
         const auto of_array = [&](std::size_t i) {
             return i < order_.size() && requests[order_[i]].histories == requests[order_[begin]].histories;
@@ -237,34 +291,58 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
         const std::size_t readers = end;
         while (of_array(end)) ++end;
         if (begin == readers) continue;
-        const std::size_t rank = requests[order_[begin]].layout->rank();
-        const graph::BoxIndex written(rank, readers - begin,
-                                      [&](std::size_t i) -> const Box& { return requests[order_[begin + i]].region; });
-        std::size_t first = 0, second = 0;
-        if (written.find_overlap(&first, &second, &num_compared_)) {
-            check_writers(requests, begin, readers);
-            continue;
-        }
-        for (std::size_t i = readers; i < end; ++i) {
-            const Need& need = needs_[order_[i]];
-            const bool is_in_place = need.form == Form::in_place;
-            if (!is_in_place && !temporaries_[need.temporary].chosen_late) continue;
-            bool is_written = false;
-            written.each_that_meets(
-                requests[order_[i]].region,
-                [&](std::size_t w) {
-                    is_written = needs_[order_[begin + w]].form == Form::in_place;
-                    return !is_written;
-                },
-                &num_compared_);
-            if (!is_written) continue;
-            if (is_in_place)
-                use_temporary(requests, order_[i]);
-            else
-                temporaries_[need.temporary].chosen_late = false;
-        }
+        if (write_chunks_of_their_own(begin, readers))
+            look_at_readers(requests, readers, end, [&](std::uint32_t reader) {
+                const Need& need = needs_[reader];
+                if (need.form == Form::in_place) return is_written_in(requests, need.chunk, requests[reader].region);
+                const Temporary& t = temporaries_[need.temporary];
+                return std::any_of(pieces_.begin() + t.first_piece, pieces_.begin() + t.first_piece + t.num_pieces,
+                                   [&](const Piece& p) { return is_written_in(requests, p.chunk, p.box); });
+            });
+        else
+            check_writers_anywhere(requests, begin, readers, end);
     }
     return refusal_.reason == Reason::none;
+}
+
+/// Of one array: requests that write, some of them beside the chunks or several in one, and those that read.
+void SubmitPlan::check_writers_anywhere(const std::vector<Request>& requests, std::size_t begin, std::size_t readers,
+                                        std::size_t end) {
+    const std::size_t rank = requests[order_[begin]].layout->rank();
+    const graph::BoxIndex written(rank, readers - begin,
+                                  [&](std::size_t i) -> const Box& { return requests[order_[begin + i]].region; });
+    std::size_t first = 0, second = 0;
+    if (written.find_overlap(&first, &second, &num_compared_)) {
+        check_writers(requests, begin, readers);
+        return;
+    }
+    look_at_readers(requests, readers, end, [&](std::uint32_t reader) {
+        bool is_written = false;
+        written.each_that_meets(
+            requests[reader].region,
+            [&](std::size_t w) {
+                is_written = needs_[order_[begin + w]].form == Form::in_place;
+                return !is_written;
+            },
+            &num_compared_);
+        return is_written;
+    });
+}
+
+/// What reads where a task writes in place keeps a snapshot, and does not wait to see where the chunks will be.
+template<typename F>
+void SubmitPlan::look_at_readers(const std::vector<Request>& requests, std::size_t begin, std::size_t end,
+                                 F&& is_written) {
+    for (std::size_t i = begin; i < end; ++i) {
+        const Need& need = needs_[order_[i]];
+        const bool is_in_place = need.form == Form::in_place;
+        if (!is_in_place && !temporaries_[need.temporary].chosen_late) continue;
+        if (!is_written(order_[i])) continue;
+        if (is_in_place)
+            use_temporary(requests, order_[i]);
+        else
+            temporaries_[need.temporary].chosen_late = false;
+    }
 }
 
 // -------------------------------------------------------------------------------------------------------- temporaries

@@ -125,11 +125,23 @@ class SubmitPlan {
         std::uint32_t piece = none;  ///< of a region that crosses chunks
     };
     static constexpr std::uint32_t none = ~std::uint32_t{0};
+    /// The one request that writes a chunk.
+    struct ChunkWriter {
+        std::uint32_t chunk = 0;
+        std::uint32_t request = 0;
+    };
 
     void find_chunks(const std::vector<Request>& requests);
     bool check_pairs(const std::vector<Request>& requests);
     bool check_each_with_each(const std::vector<Request>& requests);
     bool check_many_pairs(const std::vector<Request>& requests);
+    void group_by_array(const std::vector<Request>& requests);
+    bool write_chunks_of_their_own(std::size_t begin, std::size_t end);
+    bool is_written_in(const std::vector<Request>& requests, std::uint32_t chunk, const Box& region);
+    void check_writers_anywhere(const std::vector<Request>& requests, std::size_t begin, std::size_t readers,
+                                std::size_t end);
+    template<typename F>
+    void look_at_readers(const std::vector<Request>& requests, std::size_t begin, std::size_t end, F&& is_written);
     bool check_writers(const std::vector<Request>& requests, std::size_t begin, std::size_t end);
     void use_temporary(const std::vector<Request>& requests, std::uint32_t request);
     void choose_late(const std::vector<Request>& requests);
@@ -149,6 +161,8 @@ class SubmitPlan {
     std::vector<Temporary> temporaries_;
     std::vector<Piece> pieces_;
     std::vector<std::uint32_t> order_;
+    std::vector<std::uint8_t> group_of_;  ///< of requests: their array, and whether they write
+    std::vector<ChunkWriter> writer_of_;  ///< of one array, by chunk
     std::vector<Write> writes_;
     std::vector<std::size_t> found_;
     bool any_write_ = false;
