@@ -334,6 +334,8 @@ struct Task {
     bool in_resident_queue = false;
     bool blocked = false;
     bool waited_for_memory = false;    ///< the runtime was told that it waits, and not yet that it has what it needs
+    std::uint16_t planned_at = 0;      ///< position in its memory's plan, from 1; 0: none
+    std::uint16_t index_in_plan = 0;   ///< while a plan is made that looks at it (schedule/planner.hpp)
     bool enables = false;              ///< with `moved_bytes`: see schedule::ReadyTask
     std::size_t missing_bytes = 0;     ///< memory::Residency::missing_bytes
     std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue

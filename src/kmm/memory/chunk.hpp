@@ -16,6 +16,7 @@
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/next_uses.hpp"
+#include "kmm/memory/planned_uses.hpp"
 #include "kmm/memory/ready_uses.hpp"
 #include "rmm/heap/tree.hpp"
 
@@ -45,6 +46,7 @@ struct Replica {
     FenceSet task_reads;   ///< tasks that read it
     FenceSet copy_reads;   ///< copies out of it
     ReadyUses ready;       ///< tasks in the memory's fetch queue that use the chunk: their missing bytes follow this
+    PlannedUses planned;   ///< by tasks of the memory's plan
     std::size_t resident_at = 0;  ///< its place among the residents of its memory
     // Where the replica stands in its memory's order of victims, while that is kept (memory/victim_order.hpp).
     bool indexed = false;
@@ -79,6 +81,7 @@ struct Replica {
 struct Chunk {
     Array* array = nullptr;                  // constant
     std::uint32_t index = 0;                 // constant
+    std::uint32_t index_in_plan = 0;         ///< while a plan is made that looks at it (schedule/planner.hpp)
     std::size_t size_bytes = 0;              // constant; may be 0
     std::size_t alignment = heap_alignment;  // constant; a power of two, not below that of the heap
     std::uint64_t version = 0;               ///< number of writes so far; 0: nothing was written

@@ -27,7 +27,9 @@ struct Prospect {
     };
     Need need = Need::none;
     bool clean = false;  ///< another copy is valid
-    /// The number of the first task that needs more than a small part, or of the first of all; only with `whole`.
+    /// Only with `whole`: the position in the plan of the next tasks, below `eviction::beyond_plans`; or, where that
+    /// does not have it, `beyond_plans` and the number of the first task that needs more than a small part, or of the
+    /// first of all.
     std::uint64_t next_use = 0;
 };
 
@@ -40,6 +42,7 @@ inline constexpr std::uint64_t rank_parts = 2;  ///< the parts are saved, unless
 inline constexpr std::uint64_t rank_dirty = 3;  ///< nobody will use it, but it must be saved
 inline constexpr std::uint64_t rank_used = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t last_task = (std::uint64_t{1} << 50) - 1;
+inline constexpr std::uint64_t beyond_plans = std::uint64_t{1} << 16;
 
 /// With equal ranks the least recently used leaves first.
 constexpr std::uint64_t rank_of(EvictionPolicy policy, const Prospect& prospect) noexcept {

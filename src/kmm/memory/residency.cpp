@@ -68,6 +68,26 @@ void Residency::remove_next_use(Chunk& chunk, const NextUses::Use& use) {
     if (chunk.next_uses.remove(use, &num_steps_) || chunk.next_uses.begins_with_part()) reindex_all(chunk);
 }
 
+void Residency::plan(Task& task, std::uint16_t position) {
+    task.planned_at = position;
+    for_each_place(task, [&](Access&, Chunk& c) {
+        c.replicas[task.memory].planned.push_front(position, planned_uses_);
+        reindex(c, task.memory);
+    });
+}
+
+void Residency::unplan(Task& task) {
+    for_each_place(task, [&](Access&, Chunk& c) {
+        forget_planned_use(task, c);
+        reindex(c, task.memory);
+    });
+    task.planned_at = 0;
+}
+
+void Residency::forget_planned_use(const Task& task, Chunk& chunk) noexcept {
+    if (task.planned_at != 0) chunk.replicas[task.memory].planned.remove(task.planned_at, planned_uses_, &num_steps_);
+}
+
 void Residency::released(Array& array) {
     for (Chunk& c : array.chunks)
         if (c.next_uses.empty()) reindex_all(c);
@@ -412,9 +432,11 @@ void Residency::issued(Task& task, Fence fence) {
         } else {
             r.task_reads.add(fence);
         }
+        forget_planned_use(task, c);
         remove_next_use(c, use_of(task, a));
         reindex_all(c);
     });
+    task.planned_at = 0;
 }
 
 void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept {
@@ -439,9 +461,11 @@ void Residency::pin(Task& task) {
         } else {
             ++r.reader_pins;
         }
+        forget_planned_use(task, c);
         remove_next_use(c, use_of(task, a));
         reindex_all(c);
     });
+    task.planned_at = 0;
 }
 
 void Residency::unpin(Task& task, const Fence* fence) {

@@ -151,6 +151,16 @@ class Residency {
         return {task.place(), kind};
     }
 
+    /// The task stands at `position` (from 1) of its memory's plan: its chunks leave behind all that the plan uses
+    /// later, and that is no part of it. Until it is issued or `unplan`. Each task of a plan before the one that
+    /// follows it. O(accesses * log replicas).
+    void plan(graph::Task& task, std::uint16_t position);
+    void unplan(graph::Task& task);
+    /// Whether something had to leave that memory so far: else no plan is worth its time.
+    bool has_evicted(MemoryIndex m) const noexcept { return spaces_[m].indexed; }
+    /// Adds the first so many that would leave to `out`. O(count * log replicas).
+    void list_victims(MemoryIndex m, std::size_t count, graph::Vector<Chunk*>& out);
+
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
     std::size_t missing_bytes(const graph::Task& task) const noexcept;
@@ -168,6 +178,10 @@ class Residency {
     }
     /// Whether what a task in `m` reads of the chunk is there.
     static bool is_here(const Chunk& chunk, MemoryIndex m) noexcept { return chunk.version == 0 || is_valid(chunk, m); }
+    /// Whether the memory holds the chunk's content, and no other does. O(memories).
+    bool must_be_saved(const Chunk& chunk, MemoryIndex m) const noexcept {
+        return is_valid(chunk, m) && !is_clean(chunk, m);
+    }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
     /// nothing that matters. O(accesses + victims * log replicas).
     Placement place(graph::Task& task);
@@ -333,6 +347,7 @@ class Residency {
     void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
     void written(Chunk& chunk, MemoryIndex m, bool owes_nothing);
+    void forget_planned_use(const graph::Task& task, Chunk& chunk) noexcept;
     void reindex(Chunk& chunk, MemoryIndex m);
     void unindex(Chunk& chunk, MemoryIndex m) noexcept;
     std::size_t host_refuses_from() noexcept;
@@ -374,6 +389,7 @@ class Residency {
     std::size_t host_refuses_bytes_ = ~std::size_t{0};
     bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;
+    PlannedUsePool planned_uses_;
     graph::Vector<graph::TaskNumber> part_readers_;  ///< keeps its memory
 };
 

@@ -31,8 +31,10 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     if (use.replaces()) return Prospect{};
     if (m.is_device() && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
         return Prospect{Need::in_parts, clean};
+    const PlannedUses& planned = chunk.replicas[m].planned;
+    if (!planned.empty()) return Prospect{Need::whole, clean, planned.first()};
     // Who needs a small part finds it where the chunk goes.
-    return Prospect{Need::whole, clean, chunk.next_uses.first_whole().task};
+    return Prospect{Need::whole, clean, eviction::beyond_plans + chunk.next_uses.first_whole().task};
 }
 
 std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {
@@ -72,6 +74,16 @@ void Residency::reindex(Chunk& chunk, MemoryIndex m) {
 
 void Residency::reindex_all(Chunk& chunk) {
     for (const MemoryIndex m : memories()) reindex(chunk, m);
+}
+
+void Residency::list_victims(MemoryIndex m, std::size_t count, graph::Vector<Chunk*>& out) {
+    VictimKey after{0, 0, nullptr};
+    for (; count != 0; --count) {
+        const Replica* const victim = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_);
+        if (victim == nullptr) return;
+        after = VictimOrder::key_of(*victim);
+        out.push_back(after.chunk);
+    }
 }
 
 // ------------------------------------------------------------------------------------------------------------ leaving

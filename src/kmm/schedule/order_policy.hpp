@@ -65,6 +65,12 @@ constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes) noexcept
     return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= worth_bytes;
 }
 
+/// Whether it is worth a plan, if memory is short: that takes ten to twenty microseconds for each task.
+constexpr bool plans(OrderPolicy policy, std::size_t moved_bytes) noexcept {
+    constexpr std::size_t worth_bytes = 1 << 20;
+    return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= worth_bytes;
+}
+
 /// The most is best.
 constexpr double tasks_for_bytes(std::size_t num_tasks, std::size_t bytes) noexcept {
     return static_cast<double>(num_tasks) / static_cast<double>(bytes);

@@ -205,24 +205,33 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
 
 /// The best of the first few, by how many tasks become possible with it. Of equal ones that read across chunks the one
 /// whose chunks were used last: a wave over a grid goes on where it is, rather than begin in several places.
+graph::Task* Scheduler::best_to_fetch(Queue& q) {
+    Task* best = q.fetch.begin()->task;
+    const std::size_t most_bytes = 2 * best->moved_bytes;
+    double best_worth = 0;
+    std::uint64_t best_use = 0;
+    std::size_t count = 0;
+    for (auto at = q.fetch.begin(); at != q.fetch.end() && count < num_candidates; ++at, ++count) {
+        Task& task = *at->task;
+        if (task.moved_bytes > most_bytes) break;
+        const std::size_t enabled = lookahead_.count_enabled(task, &num_steps_);
+        const double worth = tasks_for_bytes(1 + enabled, task.moved_bytes);
+        const std::uint64_t use = enabled != 0 && !task.across.empty() ? residency_.last_use(task) : 0;
+        if (!is_better(worth, best_worth) && (is_better(best_worth, worth) || use <= best_use)) continue;
+        best = &task;
+        best_worth = worth;
+        best_use = use;
+    }
+    return best;
+}
+
+/// As planned, where memory is short and the bytes are worth a plan; else the best for now.
 Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     Task* best = q.fetch.begin()->task;
     if (m.is_device() && looks_ahead(options_.order, best->moved_bytes)) {
-        const std::size_t most_bytes = 2 * best->moved_bytes;
-        double best_worth = 0;
-        std::uint64_t best_use = 0;
-        std::size_t count = 0;
-        for (auto at = q.fetch.begin(); at != q.fetch.end() && count < num_candidates; ++at, ++count) {
-            Task& task = *at->task;
-            if (task.moved_bytes > most_bytes) break;
-            const std::size_t enabled = lookahead_.count_enabled(task, &num_steps_);
-            const double worth = tasks_for_bytes(1 + enabled, task.moved_bytes);
-            const std::uint64_t use = enabled != 0 && !task.across.empty() ? residency_.last_use(task) : 0;
-            if (!is_better(worth, best_worth) && (is_better(best_worth, worth) || use <= best_use)) continue;
-            best = &task;
-            best_worth = worth;
-            best_use = use;
-        }
+        Task* planned = nullptr;
+        if (plans(options_.order, best->moved_bytes) && residency_.has_evicted(m)) planned = planned_to_fetch(q, m);
+        best = planned != nullptr ? planned : best_to_fetch(q);
     }
     Task& oldest = *q.by_age.begin()->second;
     q.oldest = oldest.number;
@@ -256,6 +265,7 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
         const std::uint64_t issued = num_issued_;
         const TaskNumber number = task->number;
         try_issue(*task);
+        if (num_issued_ != issued) ++q.issued_in_plan;
         // A task that found no memory is not the oldest any more, until it is tried again.
         if (num_issued_ != issued) q.passed_over_bytes = number == q.oldest ? 0 : q.passed_over_bytes + passing_bytes;
         run_steps();

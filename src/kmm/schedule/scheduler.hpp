@@ -6,8 +6,8 @@
 // O(work it causes); nothing scans live objects.
 //
 // Order of issue among ready tasks: those that miss nothing in the order in which they became ready, then as
-// order_policy.hpp says, looking a little ahead (lookahead.hpp). What was submitted later than a task became ready may
-// pass it over while the memory turns over four times.
+// order_policy.hpp says, looking a little ahead (lookahead.hpp), or, where memory is short, as planned (planner.hpp).
+// What was submitted later than a task became ready may pass it over while the memory turns over four times.
 #pragma once
 
 #include <exception>
@@ -25,6 +25,7 @@
 #include "kmm/schedule/lane_policy.hpp"
 #include "kmm/schedule/lookahead.hpp"
 #include "kmm/schedule/order_policy.hpp"
+#include "kmm/schedule/planner.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::schedule {
@@ -172,7 +173,7 @@ class Scheduler final : private memory::Requests {
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
     /// Entries of lists and trees that were looked at in all, here and for memory: what the tests of complexity count.
-    std::uint64_t num_steps() const noexcept { return num_steps_ + residency_.num_steps(); }
+    std::uint64_t num_steps() const noexcept { return num_steps_ + residency_.num_steps() + planner_.num_steps(); }
     /// Arrays that may be deleted: the owner takes and deletes them.
     graph::Vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
     /// Calls `f` with the array of every copy that has not been reported as done.
@@ -228,6 +229,10 @@ class Scheduler final : private memory::Requests {
         TaskNumber last_at_ready = 0;  ///< of that one: see Task::last_at_ready
         /// What tasks missed that were submitted later than that and were issued since the oldest one was last.
         std::uint64_t passed_over_bytes = 0;
+        graph::Vector<TaskNumber> plan;  ///< in the order in which they are best issued
+        std::size_t next_in_plan = 0;
+        std::uint64_t issued_in_plan = 0;  ///< tasks, since the plan was made
+        std::uint64_t plan_holds_for = 0;  ///< so many
     };
     struct Step {
         enum class What : std::uint8_t { check, announce, settle } what;
@@ -268,6 +273,10 @@ class Scheduler final : private memory::Requests {
     }
     void notice_last_predecessor(const Task& next);
     Task& choose_to_fetch(Queue& queue, MemoryIndex memory);
+    Task* best_to_fetch(Queue& queue);
+    Task* planned_to_fetch(Queue& queue, MemoryIndex memory);
+    void make_plan(Queue& queue, MemoryIndex memory);
+    void drop_plan(Queue& queue);
     void try_issue(Task& task);
     void cancel(Task& task);
     void issue_kernel(Task& task);
@@ -349,6 +358,8 @@ class Scheduler final : private memory::Requests {
     std::size_t filled_ahead_of_bytes_ = 0;
     SchedulerCounters counters_;
     memory::Residency residency_;
+    Planner planner_{residency_};
+    graph::TaskList rest_of_plan_;  ///< of the one that was dropped last
 };
 
 }  // namespace kmm::schedule

@@ -155,6 +155,7 @@ void Scheduler::settle_barriers() {
 
 void Scheduler::cancel(Task& task) {
     end_memory_wait(task);
+    if (task.planned_at != 0) residency_.unplan(task);
     for (Access& a : task.accesses)
         if (a.chunk != nullptr && a.first_of_chunk)
             residency_.remove_next_use(*a.chunk, memory::Residency::use_of(task, a));

@@ -264,6 +264,7 @@ inline void mark_small_parts(Task& task) {
 /// What was exercised.
 struct Counts {
     std::size_t run = 0, evictions = 0, reclaimed = 0, refused = 0, gave_up = 0, copies_failed = 0, failed = 0;
+    std::size_t planned = 0;
     std::size_t needless = 0;  ///< tasks that failed although they found nothing of a failed copy
     // Regions across chunks.
     std::size_t gather = 0, gathered = 0, in_place = 0;  ///< by form, of regions of placed tasks
@@ -329,6 +330,7 @@ class Machine final : public Requests {
     void step();
     void execute_one();
     void place_one();
+    void plan_waiting();
     void make_array();
     void make_stack(Array& array);
     bool is_used(const Array& array) const;
@@ -345,7 +347,7 @@ class Machine final : public Requests {
     void add_use_beside(Waiting& waiting, const std::vector<Piece>& pieces);
     void tell_one();
     void submit(Waiting waiting);
-    void give_up(const Task& task);
+    void give_up(Task& task);
     bool place(Waiting& waiting);
     void count_forms(const Task& task);
     void issue(Running running);

@@ -401,12 +401,13 @@ bool Machine::is_ready(const Waiting& waiting) const {
 
 /// What it was to write cannot be read: tasks that were to read it are cancelled, as are those that read what these
 /// were to write.
-void Machine::give_up(const Task& task) {
+void Machine::give_up(Task& task) {
     ++counts_.gave_up;
     // What the rest of its submit needs is known as well.
     while (!told_later_.empty()) tell_one();
     std::set<const Chunk*> poisoned;
-    const auto cancel = [&](const Task& t) {
+    const auto cancel = [&](Task& t) {
+        residency_->unplan(t);
         for (const Access& a : t.accesses) {
             residency_->remove_next_use(*a.chunk, Residency::use_of(t, a));
             if (!a.writes_chunk) continue;
@@ -416,7 +417,7 @@ void Machine::give_up(const Task& task) {
     };
     cancel(task);
     std::erase_if(waiting_, [&](const Waiting& w) {
-        const Task& t = *w.task;
+        Task& t = *w.task;
         if (t.number <= task.number) return false;
         for (const Access& a : t.accesses)
             if (a.needs_content && poisoned.count(a.chunk) != 0) {
@@ -700,9 +701,7 @@ void Machine::step() {
     case 6:
     case 7: end_pinned(); break;
     case 8: answer_growth(); break;
-    case 9:
-        if (dice_.one_in(6)) reclaim();
-        break;
+    case 9: dice_.one_in(6) ? reclaim() : plan_waiting(); break;
     default: execute_one(); break;
     }
 }
@@ -776,6 +775,7 @@ TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
     };
     was_often("tasks", counts.run, 10'000);
     was_often("evictions", counts.evictions, 3'000);
+    was_often("planned", counts.planned, 3'000);
     was_often("reclaimed", counts.reclaimed, 100);
     was_often("refused", counts.refused, 100);
     was_often("gave_up", counts.gave_up, 10);

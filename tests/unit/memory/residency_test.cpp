@@ -68,6 +68,28 @@ TEST_F(ResidencyTest, a_copy_comes_after_the_writers_of_its_source_and_the_users
                             [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
 }
 
+TEST_F(ResidencyTest, what_a_plan_uses_leaves_behind_all_that_it_does_not_and_the_last_used_first) {
+    start({64 * unit, 4 * unit});
+    auto a = make_array(8);
+    for (std::size_t i = 0; i < 4; i++) overwrite_on(gpu, a->chunks[i]);
+    std::vector<Task*> readers;
+    for (std::size_t i = 0; i < 8; i++) readers.push_back(&make_task(gpu, {{&a->chunks[i], false, false}}));
+    // In the order of submission chunk 3 would leave first.
+    residency_->plan(*readers[0], 9);
+    residency_->plan(*readers[3], 8);
+    std::vector<std::size_t> left;
+    for (std::size_t i = 4; i < 8; i++) {
+        residency_->plan(*readers[i], static_cast<std::uint16_t>(i));
+        overwrite_on(gpu, a->chunks[i]);
+        for (std::size_t k = 0; k < 4; k++)
+            if (a->chunks[k].replicas[gpu].address == 0 && std::count(left.begin(), left.end(), k) == 0)
+                left.push_back(k);
+    }
+    EXPECT_EQ(left, (std::vector<std::size_t>{2, 1, 0, 3}));
+    for (Task* t : readers) residency_->unplan(*t);
+    for (const Chunk& c : a->chunks) EXPECT_TRUE(residency_->is_victim_in_order(c, gpu));
+}
+
 TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_fence_of_the_copy) {
     start({64 * unit, unit});
     auto a = make_array(2);

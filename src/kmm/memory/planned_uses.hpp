@@ -1,0 +1,64 @@
+// Where a plan of the next tasks uses a chunk in one memory.
+//
+// Owns: the links of these lists. Must not know: what a task or a plan is. Belongs to whoever holds the scheduler's
+// baton.
+#pragma once
+
+#include <cstdint>
+
+#include "kmm/graph/host_reserve.hpp"
+
+namespace kmm::memory {
+
+struct PlannedUse {
+    std::uint32_t position = 0;  ///< of the task in the plan, from 1
+    PlannedUse* next = nullptr;  ///< or the next free record
+};
+
+class PlannedUsePool {
+  public:
+    PlannedUse& take() {
+        if (free_ == nullptr) return made_.emplace_back();
+        PlannedUse& use = *free_;
+        free_ = use.next;
+        return use;
+    }
+    void give(PlannedUse& use) noexcept {
+        use.next = free_;
+        free_ = &use;
+    }
+
+  private:
+    graph::Deque<PlannedUse> made_;
+    PlannedUse* free_ = nullptr;
+};
+
+/// In ascending order. Records come from a pool, and go back to it before the list ends.
+class PlannedUses {
+  public:
+    bool empty() const noexcept { return first_ == nullptr; }
+    /// The position of the first; only where there is one. O(1).
+    std::uint32_t first() const noexcept { return first_->position; }
+    /// Plans are told from their end to their beginning: `position` is below all others. O(1).
+    void push_front(std::uint32_t position, PlannedUsePool& pool) {
+        PlannedUse& use = pool.take();
+        use.position = position;
+        use.next = first_;
+        first_ = &use;
+    }
+    /// No effect where there is no such use. O(uses before it): tasks are issued nearly in the plan's order. Adds what
+    /// was looked at to `*steps`.
+    void remove(std::uint32_t position, PlannedUsePool& pool, std::uint64_t* steps) noexcept {
+        PlannedUse** at = &first_;
+        for (; *at != nullptr && (*at)->position < position; at = &(*at)->next) ++*steps;
+        if (*at == nullptr || (*at)->position != position) return;
+        PlannedUse& use = **at;
+        *at = use.next;
+        pool.give(use);
+    }
+
+  private:
+    PlannedUse* first_ = nullptr;
+};
+
+}  // namespace kmm::memory

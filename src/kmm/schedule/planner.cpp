@@ -1,0 +1,120 @@
+#include "kmm/schedule/planner.hpp"
+
+#include <algorithm>
+
+#include "kmm/schedule/lookahead.hpp"
+
+namespace kmm::schedule {
+
+using graph::Access;
+using graph::Task;
+using Index = Rollout::Index;
+
+namespace {
+
+/// What a plan counts of a task's accesses.
+bool is_counted(const Access& access) noexcept { return access.chunk != nullptr && access.first_of_chunk; }
+
+}  // namespace
+
+void Planner::begin(memory::MemoryIndex memory) {
+    memory_ = memory;
+    tasks_.clear();
+    chunks_.clear();
+    const memory::MemoryCounters& counters = residency_.counters(memory);
+    const std::size_t limit = residency_.refused(memory) ? counters.capacity_bytes : counters.limit_bytes;
+    rollout_.clear(limit - std::min(limit, counters.current_bytes), counters.limit_bytes, residency_.ticks());
+}
+
+bool Planner::may_have(const Task& task) const noexcept {
+    if (task.kind == graph::TaskKind::join) return !task.is_barrier;
+    // Regions across chunks have parts, and forms that are chosen when the task is placed.
+    if (task.memory != memory_ || !Lookahead::looks_at(task) || !task.across.empty()) return false;
+    std::size_t count = 0;
+    for (const Access& a : task.accesses) {
+        if (!is_counted(a)) continue;
+        if (a.anywhere || a.gathers || ++count > Rollout::most_accesses) return false;
+    }
+    return true;
+}
+
+Index Planner::add(Task& task) {
+    if (task.index_in_plan < tasks_.size() && tasks_[task.index_in_plan] == &task) return task.index_in_plan;
+    if (tasks_.size() == most_looked_at || !may_have(task)) return Rollout::none;
+    Rollout::Task copy;
+    copy.place = task.place();
+    copy.ready_at = task.ready_at;
+    copy.open_predecessors = task.unissued_predecessors;
+    copy.is_join = task.kind == graph::TaskKind::join;
+    for (const Access& a : task.accesses) {
+        if (copy.is_join || !is_counted(a)) continue;
+        copy.accesses[copy.num_accesses++] = {add(*a.chunk), a.needs_content, a.writes_chunk};
+    }
+    const Index index = rollout_.add_task(copy);
+    task.index_in_plan = static_cast<std::uint16_t>(index);
+    tasks_.push_back(&task);
+    return index;
+}
+
+Index Planner::add(memory::Chunk& chunk) {
+    if (chunk.index_in_plan < chunks_.size() && chunks_[chunk.index_in_plan] == &chunk) return chunk.index_in_plan;
+    const memory::Replica& replica = chunk.replicas[memory_];
+    Rollout::Chunk copy;
+    copy.bytes = residency_.rounded(chunk.block_bytes());
+    copy.is_here = replica.address != 0 && memory::Residency::is_here(chunk, memory_);
+    copy.is_dirty = residency_.must_be_saved(chunk, memory_);
+    copy.last_use = replica.tick;
+    chunk.next_uses.for_each_first(Rollout::most_uses + 1, [&](const memory::NextUses::Use& use) {
+        if (copy.num_uses == Rollout::most_uses)
+            copy.has_more_uses = true;
+        else
+            copy.uses[copy.num_uses++] = {use.task, use.replaces(), Rollout::none};
+    });
+    chunk.index_in_plan = rollout_.add_chunk(copy);
+    chunks_.push_back(&chunk);
+    return chunk.index_in_plan;
+}
+
+void Planner::add_successors(Index index) {
+    std::size_t count = 0;
+    for (const graph::Predecessor& s : tasks_[index]->successors) {
+        if (++count > most_successors) break;
+        if (s.after->failure != nullptr) continue;
+        const Index after = add(*s.after);
+        if (after != Rollout::none) rollout_.add_edge(after);
+    }
+}
+
+/// It is better with fewer than `least_share` of the best one's bytes.
+void Planner::consider(Rollout::Rule rule, double least_share) {
+    const auto played = rollout_.play(rule, first_, most_tasks, *this);
+    if (played.empty()) return;
+    played_.assign(played.begin(), played.end());
+    const double bytes = rollout_.bytes_a_task(played_, *this);
+    if (!best_.empty() && bytes >= least_share * best_bytes_) return;
+    best_.swap(played_);
+    best_bytes_ = bytes;
+}
+
+const graph::TaskList& Planner::make(const graph::TaskList& before) {
+    victims_.clear();
+    residency_.list_victims(memory_, most_victims, victims_);
+    for (memory::Chunk* const c : victims_) add(*c);
+    best_.clear();
+    first_.clear();
+    for (Task* t : before) {
+        const Index index = add(*t);
+        if (index == Rollout::none) break;
+        first_.push_back(index);
+    }
+    if (!first_.empty()) consider(Rollout::Rule::fewest_bytes);
+    first_.clear();
+    consider(Rollout::Rule::fewest_bytes);
+    constexpr double worth_a_change = 0.9;
+    consider(Rollout::Rule::affinity, worth_a_change);
+    order_.clear();
+    for (const Index i : best_) order_.push_back(tasks_[i]);
+    return order_;
+}
+
+}  // namespace kmm::schedule

@@ -1,0 +1,168 @@
+// Plays the next tasks of one memory ahead, on a light copy of what is there: under a rule, or in a given order.
+//
+// Owns: the copy. Must not know: records of tasks, arrays, lanes, time. Pure; one thread.
+//
+// A rollout (Bertsekas, Tsitsiklis, Wu 1997) says of a rule of thumb what comes of it. Rules:
+// * fewest_bytes: what the schedule does without a plan, with victims by next use in the order of submission;
+// * affinity: each missing chunk costs its bytes by the number of tasks that could share it, weighed by how much of
+//   their other chunks is there, so that tasks gather around what is kept (of the kind of DARTS: Gonthier, Marchal,
+//   Thibault 2022); the least recently used leaves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kmm/graph/host_reserve.hpp"
+#include "kmm/memory/eviction_policy.hpp"
+#include "kmm/schedule/order_policy.hpp"
+
+namespace kmm::schedule {
+
+class Rollout {
+  public:
+    using Index = std::uint32_t;
+    static constexpr Index none = ~Index{0};
+    static constexpr std::size_t most_accesses = 8;  ///< of a task
+    static constexpr std::size_t most_uses = 16;     ///< of a chunk: later ones are not looked at
+
+    enum class Rule : std::uint8_t { fewest_bytes, affinity };
+
+    struct Use {
+        std::uint64_t place = 0;  ///< of the task in the order of submission
+        bool replaces = false;
+        Index task = none;  ///< once it is added
+    };
+    struct Chunk {
+        std::size_t bytes = 0;
+        bool is_here = false;
+        bool is_dirty = false;
+        bool has_more_uses = false;
+        std::uint8_t num_uses = 0;
+        std::uint64_t last_use = 0;       ///< any clock's: the lower the longer ago
+        std::array<Use, most_uses> uses;  ///< the first ones, in the order of submission
+    };
+    struct Access {
+        Index chunk = none;
+        bool needs_content = false;
+        bool writes = false;
+    };
+    struct Task {
+        std::uint64_t place = 0;
+        std::uint64_t ready_at = 0;
+        std::uint32_t open_predecessors = 0;  ///< 0: ready
+        bool is_join = false;                 ///< runs nowhere: done when it becomes ready
+        std::uint8_t num_accesses = 0;
+        std::array<Access, most_accesses> accesses;
+        std::span<const Access> used() const noexcept { return {accesses.data(), num_accesses}; }
+    };
+
+    /// Tells what comes after a task when it is needed: a play looks at few of all tasks.
+    class Source {
+      public:
+        /// Adds tasks, and edges from `task` to them (`add_edge`). Once for each task.
+        virtual void add_successors(Index task) = 0;
+
+      protected:
+        ~Source() = default;
+    };
+
+    /// Begins a new copy. `free_bytes`: of `limit_bytes` in the memory. `now`: above every Chunk::last_use.
+    void clear(std::size_t free_bytes, std::size_t limit_bytes, std::uint64_t now);
+    Index add_chunk(const Chunk& chunk);
+    Index add_task(const Task& task);
+    /// Counts among the open predecessors of `after`.
+    void add_edge(Index after) { edges_.push_back(after); }
+    std::size_t num_tasks() const noexcept { return tasks_.size(); }
+
+    /// Plays the ready ones of `first`, in this order, up to one that is not, then under the rule, until so many tasks
+    /// are played or none is ready or has room. The order is valid until the next call. O(tasks played * (ready tasks +
+    /// chunks here + 16 candidates)).
+    std::span<const Index> play(Rule rule, std::span<const Index> first, std::size_t num_tasks, Source& source);
+    /// Bytes over links for each task of the order, with victims by next use in it (Belady 1966), and with half of what
+    /// has still to be saved in the end. O(tasks * chunks here).
+    double bytes_a_task(std::span<const Index> order, Source& source);
+    /// Entries of lists that were looked at in all.
+    std::uint64_t num_steps() const noexcept { return num_steps_; }
+
+  private:
+    enum class Leaves : std::uint8_t { farthest_as_submitted, least_recently_used, farthest_in_order };
+    struct ChunkState {
+        std::size_t bytes = 0;
+        bool is_here = false;
+        bool is_dirty = false;
+        bool is_affinity_known = false;
+        bool is_rank_known = false;
+        std::uint8_t first_use = 0;  ///< those before are over
+        std::uint32_t place_here = 0;
+        float affinity = 0;
+        std::uint64_t rank = 0;
+        std::uint64_t last_use = 0;
+        std::uint64_t next_in_order = 0;  ///< 0: none
+    };
+    struct TaskState {
+        bool is_done = false;
+        std::uint32_t open_predecessors = 0;
+        std::uint64_t ready_at = 0;
+    };
+    struct Edges {
+        Index first = none;  ///< none: not asked for yet
+        Index count = 0;
+    };
+
+    void reset(Source& source);
+    void begin(ChunkState& state, const Chunk& chunk) noexcept;
+    void make_ready(Index task, Source& source);
+    void issue(Index task, Source& source);
+    bool make_room(const Task& task);
+    Index victim(const Task& task);
+    void set_here(Index chunk, bool is_here);
+    memory::Prospect prospect(Index chunk);
+    std::uint64_t rank(Index chunk);
+    bool misses_nothing(const Task& task) const noexcept;
+    ReadyTask weigh(Index task) const noexcept;
+    std::span<const Index> successors(Index task) const noexcept;
+    bool enables(Index task) const noexcept;
+    std::size_t count_enabled(Index first);
+    bool may_follow(Index task);
+    Index choose(Rule rule);
+    Index choose_fewest_bytes();
+    Index choose_by_affinity();
+    float share_here(const Task& task, Index but) const noexcept;
+    float affinity(Index chunk);
+
+    // The copy.
+    graph::Vector<Chunk> chunks_;
+    graph::Vector<Task> tasks_;
+    graph::Vector<Edges> edges_of_;
+    graph::Vector<Index> edges_;
+    std::ptrdiff_t free_bytes_ = 0;
+    std::size_t limit_bytes_ = 0;
+    // The play.
+    graph::Vector<ChunkState> chunk_states_;
+    graph::Vector<TaskState> task_states_;
+    graph::Vector<Index> ready_;
+    graph::Vector<Index> here_;
+    Leaves leaves_ = Leaves::farthest_as_submitted;
+    std::ptrdiff_t room_bytes_ = 0;
+    std::size_t moved_bytes_ = 0;
+    std::uint64_t now_ = 0;
+    std::uint64_t tick_ = 0;
+    std::uint64_t num_ready_ = 0;
+    // Keep their memory.
+    graph::Vector<Index> order_;
+    graph::Vector<Index> made_ready_;
+    graph::Vector<Index> enabled_;
+    struct Candidate {
+        OrderKey key;
+        Index task;
+        friend bool operator<(const Candidate& a, const Candidate& b) noexcept { return a.key < b.key; }
+    };
+    graph::Vector<ReadyTask> weighed_;
+    graph::Vector<Candidate> candidates_;
+    graph::Vector<std::uint64_t> next_positions_;
+    std::uint64_t num_steps_ = 0;
+};
+
+}  // namespace kmm::schedule
