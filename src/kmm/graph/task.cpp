@@ -109,6 +109,7 @@ void Task::recycle() noexcept {
     unpassed_fences = 0;
     executed = false;
     missing_bytes = 0;
+    planned_at = 0;
     in_fetch_queue = false;
     in_resident_queue = false;
     blocked = false;

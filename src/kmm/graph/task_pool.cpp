@@ -27,7 +27,7 @@ class TaskSlab {
     TaskSlab& operator=(const TaskSlab&) = delete;
 
     /// The record of number `i`, which nobody has made.
-    Task* make(std::size_t i) {
+    Task* make(std::size_t i) noexcept {
         std::byte* const at = address(i);
         Task* const task = new (at) Task;
         task->slab = this;

@@ -5,8 +5,7 @@
 #pragma once
 
 #include <cstdint>
-
-#include "kmm/graph/host_reserve.hpp"
+#include <deque>
 
 namespace kmm::memory {
 
@@ -29,7 +28,7 @@ class PlannedUsePool {
     }
 
   private:
-    graph::Deque<PlannedUse> made_;
+    std::deque<PlannedUse> made_;  // not of the host's reserve: the schedule can do without plans
     PlannedUse* free_ = nullptr;
 };
 

@@ -159,7 +159,7 @@ class Residency {
     /// Whether something had to leave that memory so far: else no plan is worth its time.
     bool has_evicted(MemoryIndex m) const noexcept { return spaces_[m].indexed; }
     /// Adds the first so many that would leave to `out`. O(count * log replicas).
-    void list_victims(MemoryIndex m, std::size_t count, graph::Vector<Chunk*>& out);
+    void list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out);
 
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).

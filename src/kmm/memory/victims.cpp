@@ -76,7 +76,7 @@ void Residency::reindex_all(Chunk& chunk) {
     for (const MemoryIndex m : memories()) reindex(chunk, m);
 }
 
-void Residency::list_victims(MemoryIndex m, std::size_t count, graph::Vector<Chunk*>& out) {
+void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out) {
     VictimKey after{0, 0, nullptr};
     for (; count != 0; --count) {
         const Replica* const victim = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_);

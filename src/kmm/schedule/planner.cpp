@@ -96,7 +96,7 @@ void Planner::consider(Rollout::Rule rule, double least_share) {
     best_bytes_ = bytes;
 }
 
-const graph::TaskList& Planner::make(const graph::TaskList& before) {
+std::span<Task* const> Planner::make(std::span<Task* const> before) {
     victims_.clear();
     residency_.list_victims(memory_, most_victims, victims_);
     for (memory::Chunk* const c : victims_) add(*c);

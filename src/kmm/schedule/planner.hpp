@@ -6,8 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
-#include "kmm/graph/host_reserve.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/residency.hpp"
 #include "kmm/schedule/rollout.hpp"
@@ -19,8 +20,8 @@ class Planner final : private Rollout::Source {
     /// Tasks of a plan. As many as touch what fits into a memory of a few dozen chunks a few times.
     static constexpr std::size_t most_tasks = 256;
     static_assert(most_tasks < memory::eviction::beyond_plans && most_tasks <= 0xffff, "Task::planned_at");
-    /// Ready tasks that are looked at.
-    static constexpr std::size_t most_ready = 128;
+    /// Ready tasks that are looked at in the beginning.
+    static constexpr std::size_t most_ready = Rollout::most_ready;
 
     explicit Planner(memory::Residency& residency) noexcept : residency_(residency) {}
     /// Begins a plan for a device's memory.
@@ -30,10 +31,9 @@ class Planner final : private Rollout::Source {
     /// The best order that was found, no longer than `most_tasks`, of what comes of `before` (the rest of the plan so
     /// far) and of each rule. The rule by affinity must save a tenth of the bytes: what a plan leaves behind for those
     /// after it is not in its bytes, and with little to gain the usual rule leaves the better. Valid until the next
-    /// call. O(most_tasks * (most_ready + chunks of tasks that are looked at)).
-    const graph::TaskList& make(const graph::TaskList& before);
-    /// Tasks that were looked at for the latest plan.
-    std::size_t num_looked_at() const noexcept { return rollout_.num_tasks(); }
+    /// call. Takes up to three plays and as many counts, each of which Rollout bounds: 1 to 3 ms. Its memory is not of
+    /// the host's reserve, since the schedule can do without: throws std::bad_alloc.
+    std::span<graph::Task* const> make(std::span<graph::Task* const> before);
     /// Entries of lists that were looked at in all.
     std::uint64_t num_steps() const noexcept { return rollout_.num_steps(); }
 
@@ -53,15 +53,15 @@ class Planner final : private Rollout::Source {
     Rollout rollout_;
     memory::MemoryIndex memory_;
     // By their index, which each knows: of one that is not there it may be anything (Briggs and Torczon 1993).
-    graph::TaskList tasks_;
-    graph::Vector<memory::Chunk*> chunks_;
+    std::vector<graph::Task*> tasks_;
+    std::vector<memory::Chunk*> chunks_;
     // Keep their memory.
-    graph::Vector<memory::Chunk*> victims_;
-    graph::Vector<Rollout::Index> played_;
-    graph::Vector<Rollout::Index> first_;
-    graph::Vector<Rollout::Index> best_;
+    std::vector<memory::Chunk*> victims_;
+    std::vector<Rollout::Index> played_;
+    std::vector<Rollout::Index> first_;
+    std::vector<Rollout::Index> best_;
     double best_bytes_ = 0;
-    graph::TaskList order_;
+    std::vector<graph::Task*> order_;
 };
 
 }  // namespace kmm::schedule

@@ -6,34 +6,54 @@
 
 namespace kmm::schedule {
 
-/// The next task of the plan, if it is ready; null: there is no plan, or it does not hold.
+namespace {
+
+// So many tasks of a plan that are not ready may be passed over by those behind them.
+constexpr std::size_t most_passed_over = 8;
+constexpr std::size_t most_looked_at = 4 * most_passed_over;
+// Where there is nothing to plan it is asked again after so many tasks.
+constexpr std::uint64_t tasks_without_plan = 16;
+// A plan holds so long that no task pays for more steps than these: some ten microseconds.
+constexpr std::uint64_t steps_a_task = 4000;
+
+}  // namespace
+
+/// The next task of the plan that is ready; null: there is no plan, or it does not hold.
 graph::Task* Scheduler::planned_to_fetch(Queue& q, MemoryIndex m) {
-    if (q.issued_in_plan >= q.plan_holds_for) make_plan(q, m);
-    while (q.next_in_plan < q.plan.size()) {
+    if (q.plan_is_over()) make_plan(q, m);
+    std::size_t waiting = 0, looked_at = 0;
+    for (std::size_t i = q.next_in_plan; i < q.plan.size() && looked_at < most_looked_at; ++i, ++looked_at) {
         ++num_steps_;
-        Task* const task = table_.find(q.plan[q.next_in_plan]);
-        if (task != nullptr && task->planned_at != 0) return task->in_fetch_queue ? task : nullptr;
-        ++q.next_in_plan;  // it was issued, or cancelled
+        Task* const task = table_.find(q.plan[i]);
+        const bool is_planned = task != nullptr && task->planned_at != 0;  // else it was issued, or cancelled
+        if (is_planned && task->in_fetch_queue) return task;
+        if (is_planned && ++waiting == most_passed_over) break;
+        if (!is_planned && i == q.next_in_plan) ++q.next_in_plan;
     }
     return nullptr;
 }
 
-/// A plan is followed for half of it, because its end does not know what comes behind; and so long that what was looked
-/// at for it is a constant for each task.
+/// A plan is followed for half of it, because its end does not know what comes behind; and so long that what it took is
+/// a constant for each task. Where nothing had to leave since the last one memory is not short any more.
 void Scheduler::make_plan(Queue& q, MemoryIndex m) {
-    constexpr std::size_t looked_at_a_task = 8;
+    const std::uint64_t evictions = residency_.counters(m).evictions;
+    const std::uint64_t steps = planner_.num_steps();
     q.issued_in_plan = 0;
-    q.plan_holds_for = Planner::most_tasks / 2;
-    drop_plan(q);
+    q.plan_holds_for = tasks_without_plan;
     try {
+        rest_of_plan_.reserve(Planner::most_tasks);
+        drop_plan(q);
+        if (evictions == q.evictions_planned || q.fetch.size() < 2) return;
+        q.evictions_planned = evictions;
         planner_.begin(m);
         std::size_t count = 0;
         for (const FetchEntry& entry : q.fetch) {
             if (++count > Planner::most_ready) break;
             if (!planner_.add_ready(*entry.task)) return;
         }
-        const graph::TaskList& order = planner_.make(rest_of_plan_);
-        q.plan_holds_for = std::max({std::size_t{1}, order.size() / 2, planner_.num_looked_at() / looked_at_a_task});
+        const auto order = planner_.make(rest_of_plan_);
+        q.plan_holds_for =
+            std::max<std::uint64_t>({1, order.size() / 2, (planner_.num_steps() - steps) / steps_a_task});
         q.plan.resize(order.size());
         for (std::size_t i = order.size(); i > 0; --i) {
             q.plan[i - 1] = order[i - 1]->number;
@@ -45,17 +65,26 @@ void Scheduler::make_plan(Queue& q, MemoryIndex m) {
 }
 
 /// What is left of it is in `rest_of_plan_`.
-void Scheduler::drop_plan(Queue& q) {
+void Scheduler::drop_plan(Queue& q) noexcept {
     rest_of_plan_.clear();
     for (const TaskNumber number : q.plan) {
         ++num_steps_;
         Task* const task = table_.find(number);
         if (task == nullptr || task->planned_at == 0) continue;
         residency_.unplan(*task);
-        rest_of_plan_.push_back(task);
+        if (rest_of_plan_.size() < rest_of_plan_.capacity()) rest_of_plan_.push_back(task);
     }
     q.plan.clear();
     q.next_in_plan = 0;
+}
+
+/// Until a task has been issued.
+void Scheduler::do_without_plans() noexcept {
+    for (Queue& q : queues_) {
+        drop_plan(q);
+        q.issued_in_plan = 0;
+        q.plan_holds_for = 1;
+    }
 }
 
 }  // namespace kmm::schedule

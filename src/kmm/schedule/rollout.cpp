@@ -72,6 +72,8 @@ void Rollout::reset(Source& source) {
     tick_ = now_;
     here_.clear();
     ready_.clear();
+    later_.clear();
+    first_later_ = 0;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         begin(chunk_states_[i], chunks_[i]);
         if (!chunks_[i].is_here) continue;
@@ -103,7 +105,7 @@ void Rollout::make_ready(Index task, Source& source) {
             edges_of_[t] = {first, static_cast<Index>(edges_.size()) - first};
         }
         if (!tasks_[t].is_join) {
-            ready_.push_back(t);
+            (ready_.size() < most_ready ? ready_ : later_).push_back(t);
             continue;
         }
         task_states_[t].is_done = true;
@@ -130,6 +132,7 @@ void Rollout::issue(Index index, Source& source) {
     }
     task_states_[index].is_done = true;
     ready_.erase(std::find(ready_.begin(), ready_.end(), index));
+    if (first_later_ < later_.size()) ready_.push_back(later_[first_later_++]);
     num_steps_ += ready_.size();
     for (std::size_t i = 0; i < edges_of_[index].count; ++i) {
         const Index s = edges_[edges_of_[index].first + i];
@@ -170,12 +173,13 @@ Prospect Rollout::prospect(Index index) {
     const Chunk& chunk = chunks_[index];
     ChunkState& state = chunk_states_[index];
     const bool clean = !state.is_dirty;
-    if (state.next_in_order != 0) return {Need::whole, clean, state.next_in_order};
     const auto is_over = [&](const Use& use) { return use.task != none && task_states_[use.task].is_done; };
     while (state.first_use < chunk.num_uses && is_over(chunk.uses[state.first_use])) ++state.first_use, ++num_steps_;
-    if (state.first_use < chunk.num_uses) {
+    const bool has_use = state.first_use < chunk.num_uses;
+    if (has_use && chunk.uses[state.first_use].replaces) return {};
+    if (state.next_in_order != 0) return {Need::whole, clean, state.next_in_order};
+    if (has_use) {
         const Use& next = chunk.uses[state.first_use];
-        if (next.replaces) return {};
         return {Need::whole, clean, memory::eviction::beyond_plans + next.place};
     }
     if (!chunk.has_more_uses) return {Need::no_task, clean};
@@ -312,6 +316,7 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     weighed_.clear();
     std::size_t least = ~std::size_t{0};
     for (const Index t : ready_) {
+        num_steps_ += tasks_[t].num_accesses;
         weighed_.push_back(weigh(t));
         least = std::min(least, weighed_.back().moved_bytes);
     }
@@ -373,6 +378,7 @@ Rollout::Index Rollout::choose_by_affinity() {
     Index best = none;
     float best_cost = 0;
     for (const Index t : ready_) {
+        num_steps_ += tasks_[t].num_accesses;
         float cost = 0;
         for (const Access& a : tasks_[t].used()) {
             if (!a.needs_content || chunk_states_[a.chunk].is_here) continue;
@@ -398,7 +404,8 @@ std::span<const Rollout::Index> Rollout::play(Rule rule, std::span<const Index> 
     reset(source);
     order_.clear();
     bool follows = true;
-    while (order_.size() < num_tasks) {
+    const std::uint64_t last_step = num_steps_ + most_steps;
+    while (order_.size() < num_tasks && num_steps_ <= last_step) {
         Index next = none;
         follows = follows && order_.size() < first.size();
         if (follows) {

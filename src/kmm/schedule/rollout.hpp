@@ -13,8 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
-#include "kmm/graph/host_reserve.hpp"
 #include "kmm/memory/eviction_policy.hpp"
 #include "kmm/schedule/order_policy.hpp"
 
@@ -26,6 +26,10 @@ class Rollout {
     static constexpr Index none = ~Index{0};
     static constexpr std::size_t most_accesses = 8;  ///< of a task
     static constexpr std::size_t most_uses = 16;     ///< of a chunk: later ones are not looked at
+    /// Ready tasks of a play that are weighed: others wait behind them.
+    static constexpr std::size_t most_ready = 128;
+    /// A play, and a count of its bytes, end after so many entries of lists: less than a millisecond each.
+    static constexpr std::uint64_t most_steps = 300'000;
 
     enum class Rule : std::uint8_t { fewest_bytes, affinity };
 
@@ -77,8 +81,8 @@ class Rollout {
     std::size_t num_tasks() const noexcept { return tasks_.size(); }
 
     /// Plays the ready ones of `first`, in this order, up to one that is not, then under the rule, until so many tasks
-    /// are played or none is ready or has room. The order is valid until the next call. O(tasks played * (ready tasks +
-    /// chunks here + 16 candidates)).
+    /// are played, none is ready or has room, or `most_steps` were taken. The order is valid until the next call.
+    /// O(tasks played * (most_ready * accesses + chunks here + 16 candidates)), and O(most_steps).
     std::span<const Index> play(Rule rule, std::span<const Index> first, std::size_t num_tasks, Source& source);
     /// Bytes over links for each task of the order, with victims by next use in it (Belady 1966), and with half of what
     /// has still to be saved in the end. O(tasks * chunks here).
@@ -133,17 +137,19 @@ class Rollout {
     float affinity(Index chunk);
 
     // The copy.
-    graph::Vector<Chunk> chunks_;
-    graph::Vector<Task> tasks_;
-    graph::Vector<Edges> edges_of_;
-    graph::Vector<Index> edges_;
+    std::vector<Chunk> chunks_;
+    std::vector<Task> tasks_;
+    std::vector<Edges> edges_of_;
+    std::vector<Index> edges_;
     std::ptrdiff_t free_bytes_ = 0;
     std::size_t limit_bytes_ = 0;
     // The play.
-    graph::Vector<ChunkState> chunk_states_;
-    graph::Vector<TaskState> task_states_;
-    graph::Vector<Index> ready_;
-    graph::Vector<Index> here_;
+    std::vector<ChunkState> chunk_states_;
+    std::vector<TaskState> task_states_;
+    std::vector<Index> ready_;  ///< at most `most_ready`
+    std::vector<Index> later_;  ///< ready ones, in the order in which they became ready; from `first_later_` on
+    std::size_t first_later_ = 0;
+    std::vector<Index> here_;
     Leaves leaves_ = Leaves::farthest_as_submitted;
     std::ptrdiff_t room_bytes_ = 0;
     std::size_t moved_bytes_ = 0;
@@ -151,17 +157,17 @@ class Rollout {
     std::uint64_t tick_ = 0;
     std::uint64_t num_ready_ = 0;
     // Keep their memory.
-    graph::Vector<Index> order_;
-    graph::Vector<Index> made_ready_;
-    graph::Vector<Index> enabled_;
+    std::vector<Index> order_;
+    std::vector<Index> made_ready_;
+    std::vector<Index> enabled_;
     struct Candidate {
         OrderKey key;
         Index task;
         friend bool operator<(const Candidate& a, const Candidate& b) noexcept { return a.key < b.key; }
     };
-    graph::Vector<ReadyTask> weighed_;
-    graph::Vector<Candidate> candidates_;
-    graph::Vector<std::uint64_t> next_positions_;
+    std::vector<ReadyTask> weighed_;
+    std::vector<Candidate> candidates_;
+    std::vector<std::uint64_t> next_positions_;
     std::uint64_t num_steps_ = 0;
 };
 

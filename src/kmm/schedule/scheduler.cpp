@@ -179,6 +179,7 @@ void Scheduler::dispatch() {
         // now.
         if (!retried) {
             retried = true;
+            do_without_plans();  // the one that needs least may fit, where the one that is planned does not
             retry_all();
             continue;
         }
@@ -230,8 +231,13 @@ Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     Task* best = q.fetch.begin()->task;
     if (m.is_device() && looks_ahead(options_.order, best->moved_bytes)) {
         Task* planned = nullptr;
-        if (plans(options_.order, best->moved_bytes) && residency_.has_evicted(m)) planned = planned_to_fetch(q, m);
+        if (plans(options_.order, best->moved_bytes) && residency_.has_evicted(m))
+            planned = planned_to_fetch(q, m);
+        else if (q.plan_is_over())
+            drop_plan(q);  // what it uses is kept no longer
         best = planned != nullptr ? planned : best_to_fetch(q);
+    } else if (q.plan_is_over()) {
+        drop_plan(q);
     }
     Task& oldest = *q.by_age.begin()->second;
     q.oldest = oldest.number;

@@ -229,10 +229,12 @@ class Scheduler final : private memory::Requests {
         TaskNumber last_at_ready = 0;  ///< of that one: see Task::last_at_ready
         /// What tasks missed that were submitted later than that and were issued since the oldest one was last.
         std::uint64_t passed_over_bytes = 0;
-        graph::Vector<TaskNumber> plan;  ///< in the order in which they are best issued
+        std::vector<TaskNumber> plan;  ///< in the order in which they are best issued
         std::size_t next_in_plan = 0;
-        std::uint64_t issued_in_plan = 0;  ///< tasks, since the plan was made
-        std::uint64_t plan_holds_for = 0;  ///< so many
+        std::uint64_t issued_in_plan = 0;     ///< tasks, since the plan was made or there was none to be made
+        std::uint64_t plan_holds_for = 0;     ///< so many
+        std::uint64_t evictions_planned = 0;  ///< of the memory, when a plan was made last
+        bool plan_is_over() const noexcept { return issued_in_plan >= plan_holds_for; }
     };
     struct Step {
         enum class What : std::uint8_t { check, announce, settle } what;
@@ -276,7 +278,8 @@ class Scheduler final : private memory::Requests {
     Task* best_to_fetch(Queue& queue);
     Task* planned_to_fetch(Queue& queue, MemoryIndex memory);
     void make_plan(Queue& queue, MemoryIndex memory);
-    void drop_plan(Queue& queue);
+    void drop_plan(Queue& queue) noexcept;
+    void do_without_plans() noexcept;
     void try_issue(Task& task);
     void cancel(Task& task);
     void issue_kernel(Task& task);
@@ -359,7 +362,7 @@ class Scheduler final : private memory::Requests {
     SchedulerCounters counters_;
     memory::Residency residency_;
     Planner planner_{residency_};
-    graph::TaskList rest_of_plan_;  ///< of the one that was dropped last
+    std::vector<Task*> rest_of_plan_;  ///< of the one that was dropped last, as far as there was memory for it
 };
 
 }  // namespace kmm::schedule

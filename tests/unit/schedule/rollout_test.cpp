@@ -125,6 +125,48 @@ TEST_F(RolloutTest, pushes_out_first_what_nobody_needs_and_ends_where_nothing_ca
     EXPECT_EQ(chunks_a_task({small}), 1.0) << "chunk " << useless << " is dropped";
 }
 
+TEST_F(RolloutTest, drops_what_is_replaced_next_although_the_order_uses_it) {
+    begin(0);
+    Rollout::Chunk replaced;
+    replaced.bytes = size;
+    replaced.is_here = replaced.is_dirty = true;
+    replaced.num_uses = 1;
+    replaced.uses[0] = {3, true, Rollout::none};
+    const Index d = rollout_.add_chunk(replaced);
+    const Index e = chunk({2}, true), x = chunk({1});
+    const Index reads_x = task(1, {{x}, {}}), reads_e = task(2, {{e}, {}});
+    Rollout::Task overwrites;
+    overwrites.place = overwrites.ready_at = 3;
+    overwrites.num_accesses = 1;
+    overwrites.accesses[0] = {d, false, true};
+    const Index replaces_d = rollout_.add_task(overwrites);
+    EXPECT_EQ(chunks_a_task({reads_x, reads_e, replaces_d}), 1.5 / 3) << "x, and half of d, which is new";
+}
+
+TEST_F(RolloutTest, ends_in_time_however_many_tasks_become_ready) {
+    begin(16);
+    constexpr std::uint64_t num_ready = 128, num_successors = 7;
+    std::uint64_t place = 0;
+    const auto uses = [&] {
+        Uses u;
+        for (std::size_t i = 0; i < Rollout::most_accesses; ++i) u.reads.push_back(chunk({place + 1}));
+        return u;
+    };
+    for (std::uint64_t i = 0; i < num_ready; ++i) {
+        const Uses of_first = uses();
+        const Index first = task(++place, of_first);
+        for (std::uint64_t k = 0; k < num_successors; ++k) {
+            const Uses of_next = uses();
+            task(++place, of_next, {first});
+        }
+    }
+    for (const Rule rule : {Rule::fewest_bytes, Rule::affinity}) {
+        const std::uint64_t before = rollout_.num_steps();
+        EXPECT_FALSE(play(rule, {}, 1000).empty());
+        EXPECT_LE(rollout_.num_steps() - before, Rollout::most_steps + Rollout::most_steps / 5);
+    }
+}
+
 TEST_F(RolloutTest, takes_a_number_of_steps_for_each_task_that_the_number_of_tasks_does_not_change) {
     const auto steps_for = [&](std::uint64_t n) {
         const std::uint64_t before = rollout_.num_steps();
