@@ -296,8 +296,9 @@ class Driver {
     /// Many boxes, each in memory of one kind: fast where the stream's device can read and write it (its own, a peer's,
     /// page-locked), from and to everything else as `copy`. In the order of the stream; among themselves in none, so
     /// that no box may write what another one reads, or writes unless both write the same bytes. The list is read
-    /// during the call. Of a stream that is captured the current device must be the stream's. Empty boxes move nothing; a box that does not keep the rules of `BoxMove` refuses the list with
-    /// `invalid_argument`. Unless a driver has better, `copy_box` of each.
+    /// during the call. Of a stream that is captured the current device must be the stream's. Empty boxes move nothing;
+    /// a box that does not keep the rules of `BoxMove` refuses the list with `invalid_argument`. Unless a driver has
+    /// better, `copy_box` of each.
     virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept;
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.
