@@ -405,6 +405,25 @@ TEST(Row029, very_many_small_chunks_are_copied_by_a_task_for_several_each) {
     }
 }
 
+// Chunks of four sizes, at home on the devices in turn.
+TEST(Row028, very_many_small_chunks_are_filled_by_a_task_for_several_each) {
+    const auto fill = [](const RuntimeHandle& rt, std::uint64_t* num_tasks) {
+        Array<int, 2> a = rt.array<int, 2>({41, 452}, {2, 3});
+        const auto before = rt.stats().tasks_submitted;
+        a.fill(3);
+        *num_tasks = rt.stats().tasks_submitted - before;
+        for (const int value : a.copy_to_vector()) ASSERT_EQ(value, 3);
+        a.fill(-4);
+        for (const int value : a.copy_to_vector()) ASSERT_EQ(value, -4);
+        EXPECT_LE(*num_tasks, a.distribution().num_chunks());
+    };
+    std::uint64_t num_tasks = 0;
+    for_each_configuration(working_set({512}), [&](RuntimeHandle rt) { fill(rt, &num_tasks); });
+    const RuntimeHandle roomy = kmm::make_runtime();
+    fill(roomy, &num_tasks);
+    EXPECT_LE(num_tasks, 21 * 151 / 64 + 1 + num_devices(roomy));
+}
+
 TEST(Row037, one_bad_chunk_of_very_many_fails_the_copy_and_names_its_task) {
     for_each_configuration(working_set({64}), [](RuntimeHandle rt) {
         constexpr std::int64_t size = 4000;

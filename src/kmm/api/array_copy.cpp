@@ -479,33 +479,100 @@ void ArrayCopy::connect() {
     }
 }
 
-/// The element follows behind.
-struct FillPart {
+/// The element follows behind, and before it the number of elements of each chunk.
+struct FillGroup {
     std::size_t element_bytes;
-    std::size_t count;
-    std::byte* element() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+    std::size_t num_chunks;
+
+    static std::size_t size_bytes(std::size_t num_chunks, std::size_t element_bytes) noexcept {
+        return sizeof(FillGroup) + num_chunks * sizeof(std::size_t) + element_bytes;
+    }
+    std::size_t* counts() noexcept { return reinterpret_cast<std::size_t*>(this + 1); }
+    std::byte* element() noexcept { return reinterpret_cast<std::byte*>(counts() + num_chunks); }
 };
 
 constexpr std::size_t largest_pattern = 64;  // of Driver::fill
 
-void run_fill(void* payload, TaskContext& context) {
-    FillPart& f = *static_cast<FillPart*>(payload);
-    auto* const to = static_cast<std::byte*>(context.addresses[0]);
-    const auto* device = context.resource->cast_if<DeviceResource>();
+void fill_chunk(const DeviceResource* device, std::byte* to, const std::byte* element, std::size_t element_bytes,
+                std::size_t count) {
     if (device == nullptr) {
-        for (std::size_t i = 0; i < f.count; ++i) std::copy_n(f.element(), f.element_bytes, to + i * f.element_bytes);
-    } else if (f.element_bytes <= largest_pattern) {
-        device->fill_bytes(to, f.element_bytes * f.count, f.element(), f.element_bytes);
+        for (std::size_t i = 0; i < count; ++i) std::copy_n(element, element_bytes, to + i * element_bytes);
+    } else if (element_bytes <= largest_pattern) {
+        device->fill_bytes(to, element_bytes * count, element, element_bytes);
     } else {
         // The first element in pieces, then what is there again and again behind itself.
-        for (std::size_t at = 0; at < f.element_bytes; at += largest_pattern) {
-            const std::size_t piece = std::min(largest_pattern, f.element_bytes - at);
-            device->fill_bytes(to + at, piece, f.element() + at, piece);
+        for (std::size_t at = 0; at < element_bytes; at += largest_pattern) {
+            const std::size_t piece = std::min(largest_pattern, element_bytes - at);
+            device->fill_bytes(to + at, piece, element + at, piece);
         }
-        for (std::size_t done = 1; done < f.count; done *= 2)
-            device->copy_bytes(to, to + done * f.element_bytes, std::min(done, f.count - done) * f.element_bytes);
+        for (std::size_t done = 1; done < count; done *= 2)
+            device->copy_bytes(to, to + done * element_bytes, std::min(done, count - done) * element_bytes);
     }
 }
+
+void run_fill(void* payload, TaskContext& context) {
+    FillGroup& f = *static_cast<FillGroup*>(payload);
+    const auto* device = context.resource->cast_if<DeviceResource>();
+    for (std::size_t i = 0; i < f.num_chunks; ++i)
+        fill_chunk(device, static_cast<std::byte*>(context.addresses[i]), f.element(), f.element_bytes, f.counts()[i]);
+}
+
+/// The tasks of a fill: each fills chunks at home in one memory, as many as a task of a copy copies.
+class Fill {
+  public:
+    Fill(const ArrayRef& array, const Binding& binding, const void* value, Submission& submission) noexcept
+        : array_(array), binding_(binding), value_(static_cast<const std::byte*>(value)), submission_(submission) {}
+
+    void make_tasks() {
+        const std::vector<ChunkGeometry>& chunks = binding_.layout.chunks();
+        auto groups = memory::PerMemory<Group>::of_devices(binding_.runtime->platform().num_devices());
+        for (std::size_t i = 0; i < chunks.size(); ++i) {
+            const MemoryId at = chunks[i].home;
+            const auto home =
+                at.is_device() ? memory::MemoryIndex::of_device(at.as_device().get()) : memory::MemoryIndex::host();
+            Group& g = groups[home];
+            const std::size_t bytes = Platform::rounded(binding_.block_bytes[i]);
+            if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
+            g.chunks.push_back(i);
+            g.bytes += bytes;
+            if (chunks.size() < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
+        }
+        for (const memory::MemoryIndex m : groups.memories())
+            if (!groups[m].chunks.empty()) make_task(groups[m], m);
+    }
+
+  private:
+    struct Group {
+        std::vector<std::size_t> chunks;
+        std::size_t bytes = 0;
+    };
+    std::size_t most_bytes_in(memory::MemoryIndex m) const {
+        return std::min(most_group_bytes, binding_.runtime->platform().limit_bytes(m) / group_share_of_limit);
+    }
+    void make_task(Group& g, memory::MemoryIndex home) {
+        const std::size_t element_bytes = array_->element_bytes();
+        const std::size_t payload_bytes = FillGroup::size_bytes(g.chunks.size(), element_bytes);
+        const auto kind = home.is_host() ? LauncherInfo::Kind::host : LauncherInfo::Kind::device_function;
+        submission_.begin_task(home.is_host() ? ResourceId::host() : ResourceId(home.id().as_device()), {}, kind,
+                               {g.chunks.size(), payload_bytes});
+        void* const payload = submission_.allocate_payload(payload_bytes, alignof(FillGroup));
+        auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
+        std::copy_n(value_, element_bytes, f->element());
+        for (std::size_t i = 0; i < g.chunks.size(); ++i) {
+            const Box& box = binding_.layout.chunks()[g.chunks[i]].box;
+            f->counts()[i] = static_cast<std::size_t>(graph::volume(box));
+            submission_.add_access(array_, AccessKind::overwrite, box, 0);
+        }
+        submission_.set_body(f, {run_fill, nullptr});
+        g.chunks.clear();
+        g.bytes = 0;
+    }
+
+    const ArrayRef& array_;
+    const Binding& binding_;
+    const std::byte* value_;
+    Submission& submission_;
+};
 
 }  // namespace
 
@@ -531,19 +598,7 @@ EventId array_fill(const ArrayRef& array, const void* value) {
     launcher.name_length = sizeof name - 1;
     // One submit, so that it is refused as a whole: chunks at home on devices are filled there, the others on the host.
     Submission submission(core, launcher);
-    for (const ChunkGeometry& c : b->layout.chunks()) {
-        if (c.home.is_device())
-            submission.begin_task(ResourceId(c.home.as_device()), {}, LauncherInfo::Kind::device_function);
-        else
-            submission.begin_task(ResourceId::host(), {}, LauncherInfo::Kind::host);
-        submission.add_access(array, AccessKind::overwrite, c.box, 0);
-        const std::size_t bytes = array->element_bytes();
-        const auto count = static_cast<std::size_t>(graph::volume(c.box));
-        void* const payload = submission.allocate_payload(sizeof(FillPart) + bytes, alignof(FillPart));
-        auto* const f = new (payload) FillPart{bytes, count};
-        std::copy_n(static_cast<const std::byte*>(value), bytes, f->element());
-        submission.set_body(f, {run_fill, nullptr});
-    }
+    Fill(array, *b, value, submission).make_tasks();
     return submission.commit();
 }
 
