@@ -431,9 +431,12 @@ double Rollout::bytes_a_task(std::span<const Index> order, Source& source) {
             next_positions_.push_back(chunk_states_[a.chunk].next_in_order);
             chunk_states_[a.chunk].next_in_order = i;
         }
+    std::size_t num_counted = 0;
+    const std::uint64_t last_step = num_steps_ + most_steps;
     for (const Index index : order) {
         const Task task = tasks_[index];
-        if (!make_room(task)) break;
+        if (num_steps_ > last_step || !make_room(task)) break;
+        ++num_counted;
         for (std::size_t i = task.num_accesses; i > 0; --i) {
             chunk_states_[task.accesses[i - 1].chunk].next_in_order = next_positions_.back();
             next_positions_.pop_back();
@@ -444,7 +447,7 @@ double Rollout::bytes_a_task(std::span<const Index> order, Source& source) {
     for (const Index i : here_)
         if (chunk_states_[i].is_dirty) to_save += chunks_[i].bytes;
     return (static_cast<double>(moved_bytes_) + 0.5 * static_cast<double>(to_save)) /
-           static_cast<double>(std::max<std::size_t>(1, order.size()));
+           static_cast<double>(std::max<std::size_t>(1, num_counted));
 }
 
 }  // namespace kmm::schedule

@@ -85,7 +85,8 @@ class Rollout {
     /// O(tasks played * (most_ready * accesses + chunks here + 16 candidates)), and O(most_steps).
     std::span<const Index> play(Rule rule, std::span<const Index> first, std::size_t num_tasks, Source& source);
     /// Bytes over links for each task of the order, with victims by next use in it (Belady 1966), and with half of what
-    /// has still to be saved in the end. O(tasks * chunks here).
+    /// has still to be saved in the end; of the first tasks alone where there is no room, or `most_steps` were taken.
+    /// O(tasks * chunks here), and O(most_steps).
     double bytes_a_task(std::span<const Index> order, Source& source);
     /// Entries of lists that were looked at in all.
     std::uint64_t num_steps() const noexcept { return num_steps_; }

@@ -162,8 +162,12 @@ TEST_F(RolloutTest, ends_in_time_however_many_tasks_become_ready) {
     }
     for (const Rule rule : {Rule::fewest_bytes, Rule::affinity}) {
         const std::uint64_t before = rollout_.num_steps();
-        EXPECT_FALSE(play(rule, {}, 1000).empty());
+        const std::vector<Index> order = play(rule, {}, 1000);
+        EXPECT_FALSE(order.empty());
         EXPECT_LE(rollout_.num_steps() - before, Rollout::most_steps + Rollout::most_steps / 5);
+        const std::uint64_t played = rollout_.num_steps();
+        EXPECT_GT(chunks_a_task(order), 0);
+        EXPECT_LE(rollout_.num_steps() - played, Rollout::most_steps + Rollout::most_steps / 5);
     }
 }
 
