@@ -6,6 +6,7 @@
 
 #include "kmm_info.hpp"
 #if KMM_HAS_RUNTIME
+#include "kmm_plan.hpp"
 #include "kmm_simulate.hpp"
 #endif
 #include "kmm_trace.hpp"
@@ -18,6 +19,7 @@ constexpr const char* usage =
     "  trace      what a runtime did, from the file of KMM_TRACE: check FILE, view FILE\n"
 #if KMM_HAS_RUNTIME
     "  simulate   what a program moves, and how long it takes, on devices that are not there\n"
+    "  plan       what one of several ranks plans of a program, as text or graph\n"
 #endif
     "  help       this text\n"
     "  --version  the version alone\n";
@@ -27,6 +29,7 @@ int run(int argc, char** argv) {
     if (std::strcmp(command, "trace") == 0) return kmm::tools::trace(argc - 2, argv + 2);
 #if KMM_HAS_RUNTIME
     if (std::strcmp(command, "simulate") == 0) return kmm::tools::simulate(argc - 2, argv + 2);
+    if (std::strcmp(command, "plan") == 0) return kmm::tools::plan(argc - 2, argv + 2);
 #endif
     if (argc > 2) {
         std::fprintf(stderr, "kmm: '%s' takes no argument, but got '%s'\n%s", command, argv[2], usage);

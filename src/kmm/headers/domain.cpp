@@ -9,6 +9,7 @@
 #include "kmm/base/text.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"
+#include "kmm/plan/domain_rule.hpp"
 #include "kmm/utils/integer_fun.hpp"
 
 namespace kmm::detail {
@@ -47,98 +48,73 @@ void check_size(const DomainDim& size) {
     }
 }
 
-class TileGrid {
-  public:
-    TileGrid(const DomainDim& size, const DomainDim& tile) : size_(size), tile_(tile) {
-        for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
-            if (tile[i] < 1) {
-                throw InvalidArgument(
-                    driver::format("domain of size {} with tiles of size {}: use tiles of at least 1 along every axis",
-                                   text_of(size), text_of(tile)));
-            }
-            counts_[i] = div_ceil(size[i], tile[i]);
-        }
-        // A task each: more than this never fit memory, and the product below would overflow.
-        constexpr Index most = 1'000'000'000;
-        Index total = 1;
-        for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
-            if (counts_[i] > most / total) {
-                throw InvalidArgument(driver::format(
-                    "domain of size {} with tiles of size {} has more than 1000000000 tiles: use larger tiles",
-                    text_of(size), text_of(tile)));
-            }
-            total *= counts_[i];
-        }
-        count_ = static_cast<std::size_t>(total);
-    }
-    std::size_t count() const { return count_; }
+// A task each: more than this never fit memory, and the product of the counts would overflow.
+constexpr Index most_tiles = 1'000'000'000;
 
-    /// x fastest.
-    template<typename OwnerOf>
-    Domain chunks(OwnerOf owner_of) const {
-        Domain result;
-        result.chunks.reserve(count_);
-        for (Index z = 0; z < counts_[2]; z++) {
-            for (Index y = 0; y < counts_[1]; y++) {
-                for (Index x = 0; x < counts_[0]; x++) {
-                    const DomainPoint offset(x * tile_[0], y * tile_[1], z * tile_[2]);
-                    DomainDim size;
-                    for (std::size_t i = 0; i < DOMAIN_DIMS; i++) size[i] = std::min(tile_[i], size_[i] - offset[i]);
-                    result.chunks.push_back({owner_of(result.chunks.size()), offset, size});
-                }
-            }
+void check_tiles(const DomainDim& size, const DomainDim& tile) {
+    Index total = 1;
+    for (std::size_t i = 0; i < DOMAIN_DIMS; i++) {
+        if (tile[i] < 1) {
+            throw InvalidArgument(
+                driver::format("domain of size {} with tiles of size {}: use tiles of at least 1 along every axis",
+                               text_of(size), text_of(tile)));
         }
-        return result;
+        const Index count = div_ceil(size[i], tile[i]);
+        if (count > most_tiles / total) {
+            throw InvalidArgument(driver::format("domain of size {} with tiles of size {} has more than {} tiles: use "
+                                                 "larger tiles",
+                                                 text_of(size), text_of(tile), most_tiles));
+        }
+        total *= count;
     }
+}
 
-  private:
-    DomainDim size_;
-    DomainDim tile_;
-    DomainDim counts_;
-    std::size_t count_ = 0;
+struct Extents {
+    explicit Extents(const DomainDim& size) { std::copy(size.begin(), size.end(), values); }
+    Index values[plan::domain_rank];
 };
+
+Domain list_chunks(const plan::DomainRule& rule, const Owners& owners) {
+    Domain result;
+    result.chunks.reserve(rule.num_chunks());
+    for (Index z = 0; z < rule.num_tiles(2); z++) {
+        for (Index y = 0; y < rule.num_tiles(1); y++) {
+            for (Index x = 0; x < rule.num_tiles(0); x++) {
+                const plan::Interval tile[DOMAIN_DIMS] = {rule.tile(0, x), rule.tile(1, y), rule.tile(2, z)};
+                result.chunks.push_back({owners[rule.owner(result.chunks.size())],
+                                         DomainPoint(tile[0].begin, tile[1].begin, tile[2].begin),
+                                         DomainDim(tile[0].size(), tile[1].size(), tile[2].size())});
+            }
+        }
+    }
+    return result;
+}
 
 }  // namespace
 
 Domain tile_domain(const TileDomain& that, const SystemInfo& info, ExecutionSpace space) {
-    check_size(that.size);
-    if (that.size.is_empty()) return {};
-    const TileGrid grid(that.size, that.tile);
-    const Owners owners(info, space);
-    return grid.chunks([&](std::size_t i) { return owners[i % owners.count()]; });
+    return cyclic_domain(CyclicDomain(that.size, that.tile), info, space);
 }
 
 Domain cyclic_domain(const CyclicDomain& that, const SystemInfo& info, ExecutionSpace space) {
     check_size(that.size);
     if (that.size.is_empty()) return {};
     if (that.run < 1) throw InvalidArgument("CyclicDomain: a run of 0 tiles: use at least 1");
-    const TileGrid grid(that.size, that.tile);
+    check_tiles(that.size, that.tile);
     const Owners owners(info, space);
-    return grid.chunks([&](std::size_t i) { return owners[i / that.run % owners.count()]; });
+    const Extents size(that.size), tile(that.tile);
+    return list_chunks(plan::DomainRule::cyclic(size.values, tile.values, that.run, owners.count()), owners);
 }
 
 Domain block_domain(const BlockDomain& that, const SystemInfo& info, ExecutionSpace space) {
     check_size(that.size);
     if (that.size.is_empty()) return {};
-    if (that.has_tiles) {
-        const TileGrid grid(that.size, that.tile);
-        const Owners owners(info, space);
-        return grid.chunks([&](std::size_t i) { return owners[i * owners.count() / grid.count()]; });
-    }
+    if (that.has_tiles) check_tiles(that.size, that.tile);
     const Owners owners(info, space);
-    std::size_t axis = DOMAIN_DIMS - 1;
-    while (axis > 0 && that.size[axis] <= 1) axis--;
-    const Index length = that.size[axis];
-    const Index blocks = std::min(length, static_cast<Index>(owners.count()));
-    Domain result;
-    DomainPoint offset;
-    for (Index i = 0; i < blocks; i++) {
-        DomainDim size = that.size;
-        size[axis] = length / blocks + (i < length % blocks ? 1 : 0);
-        result.chunks.push_back({owners[static_cast<std::size_t>(i)], offset, size});
-        offset[axis] += size[axis];
-    }
-    return result;
+    const Extents size(that.size), tile(that.tile);
+    return list_chunks(that.has_tiles ? plan::DomainRule::blocks(size.values, tile.values, owners.count())
+                                      : plan::DomainRule::slabs(size.values, owners.count()),
+                       owners);
 }
 
 Domain explicit_domain(Domain that, ExecutionSpace space) {
