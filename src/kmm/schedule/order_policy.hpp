@@ -8,6 +8,7 @@
 // of submission, because victims are chosen by next use in that order (Belady 1966).
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -59,16 +60,17 @@ constexpr OrderKey key_of(OrderPolicy policy, const ReadyTask& task) noexcept {
 /// So many of the first are compared by what becomes possible with them.
 inline constexpr std::size_t num_candidates = 16;
 
-/// Whether a choice that moves so many bytes is worth looking ahead for: it takes a few microseconds.
-constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes) noexcept {
+/// Whether a choice that moves so many bytes is worth looking ahead for, in a memory of so many: it takes a few
+/// microseconds. A memory as small as those of tests is looked ahead for as a large one is.
+constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes, std::size_t limit_bytes) noexcept {
     constexpr std::size_t worth_bytes = 256 << 10;  // a copy takes 10 us or more
-    return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= worth_bytes;
+    return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= std::min(worth_bytes, limit_bytes / 64);
 }
 
-/// Whether it is worth a plan, if memory is short: that takes ten to twenty microseconds for each task.
-constexpr bool plans(OrderPolicy policy, std::size_t moved_bytes) noexcept {
+/// Whether it is worth a plan, if memory is short: that takes ten to twenty microseconds for each task. Likewise.
+constexpr bool plans(OrderPolicy policy, std::size_t moved_bytes, std::size_t limit_bytes) noexcept {
     constexpr std::size_t worth_bytes = 1 << 20;
-    return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= worth_bytes;
+    return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= std::min(worth_bytes, limit_bytes / 16);
 }
 
 /// The most is best.

@@ -331,7 +331,7 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
     std::partial_sort(candidates_.begin(), end, candidates_.end());
     Index best = candidates_.front().task;
-    if (!looks_ahead(policy, least)) return best;
+    if (!looks_ahead(policy, least, limit_bytes_)) return best;
     double best_worth = 0;
     for (auto at = candidates_.begin(); at != end; ++at) {
         const double worth = tasks_for_bytes(1 + count_enabled(at->task), at->key.first);

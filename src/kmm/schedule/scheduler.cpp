@@ -229,9 +229,10 @@ graph::Task* Scheduler::best_to_fetch(Queue& q) {
 /// As planned, where memory is short and the bytes are worth a plan; else the best for now.
 Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     Task* best = q.fetch.begin()->task;
-    if (m.is_device() && looks_ahead(options_.order, best->moved_bytes)) {
+    if (m.is_device() && looks_ahead(options_.order, best->moved_bytes, residency_.limit(m))) {
         Task* planned = nullptr;
-        if (plans(options_.order, best->moved_bytes) && residency_.has_evicted(m))
+        if (options_.plans && plans(options_.order, best->moved_bytes, residency_.limit(m)) &&
+            residency_.has_evicted(m))
             planned = planned_to_fetch(q, m);
         else if (q.plan_is_over())
             drop_plan(q);  // what it uses is kept no longer

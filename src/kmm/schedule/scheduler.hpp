@@ -96,6 +96,7 @@ struct SchedulerOptions {
     // Tiny kernels take 3 us each, so that this is about three milliseconds of them.
     std::uint32_t tasks_in_flight = 1024;
     OrderPolicy order = OrderPolicy::fewest_bytes_a_task;
+    bool plans = true;  ///< where that is worth it; else nothing is planned, for comparison
     memory::EvictionPolicy eviction = memory::EvictionPolicy::farthest_next_use;
     const trace::Emitter* trace = &trace::nobody_listens;  ///< outlives the schedule
 };
