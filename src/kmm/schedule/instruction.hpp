@@ -44,7 +44,8 @@ struct Instruction {
     enum class Op : std::uint8_t {
         kernel,  ///< launch `kernel`
         copy,    ///< `bytes` from `source` to `destination`
-        move,    ///< `moves`, between chunks of several memories; with `chunk` and no task: parts of it are saved
+        move,    ///< `moves`, between chunks of several memories; with `chunk` and no task: parts of it are saved; with
+                 ///< `chunk` and no `info`: it and other small chunks are copied
         watch,   ///< nothing to do: report when `position`, which another thread put there, is done
     };
     Op op = Op::kernel;
@@ -76,7 +77,6 @@ struct Instruction {
     std::uintptr_t source = 0;
     std::uintptr_t destination = 0;
     std::size_t bytes = 0;
-    std::uint64_t copied_at = 0;  ///< when residency requested the copy
 };
 
 /// Instructions in the order in which they are to be carried out, with all that their spans point to. Keeps its memory

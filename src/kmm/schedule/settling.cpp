@@ -197,7 +197,14 @@ void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_pt
     }
 }
 
-void Scheduler::copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, std::exception_ptr error) {
+void Scheduler::copies_failed(LaneId lane_id, Position position, const std::exception_ptr& error) {
+    for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
+        if (entry.position > position) break;
+        if (entry.position == position && entry.chunk != nullptr) copy_failed(*entry.chunk, entry.copied_at, error);
+    }
+}
+
+void Scheduler::copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, const std::exception_ptr& error) {
     auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
     cause->cause = error;
     cause->error = error;

@@ -135,7 +135,6 @@ struct Fixture {
         i.source = reinterpret_cast<std::uintptr_t>(host.data());
         i.destination = reinterpret_cast<std::uintptr_t>(host.data() + host.size() / 2);
         i.bytes = host.size() / 2;
-        i.copied_at = 40 + i.position;
         return i;
     }
     void push(Instructions instructions) {
@@ -387,9 +386,9 @@ TEST(DeviceThread, a_copy_that_fails_for_good_is_told_before_the_lane_advances_p
     EXPECT_EQ(first.task_number, 9u);
     EXPECT_EQ(text_of(first.error), text);
     const Message second = f.mailbox.next();
-    EXPECT_EQ(second.what, Message::What::copy_failed);
-    EXPECT_EQ(second.object, &f.chunk);
-    EXPECT_EQ(second.copied_at, 41u);
+    EXPECT_EQ(second.what, Message::What::copies_failed);
+    EXPECT_EQ(second.lane, up);
+    EXPECT_EQ(second.position, 1u);
     EXPECT_EQ(text_of(second.error), text);
     f.await_advance(up, 2);
     EXPECT_EQ(f.driver.count("copy"), 4u) << "three attempts, and the copy behind it is not concerned";

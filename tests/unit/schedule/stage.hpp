@@ -156,6 +156,7 @@ class Stage final : public Outbox {
     void instruct(std::uint32_t, const Instruction& i) override {
         instructions.push_back(i);
         instructions.back().waits = fences_.emplace_back(i.waits.begin(), i.waits.end());
+        instructions.back().moves = moves_.emplace_back(i.moves.begin(), i.moves.end());
     }
     void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
     void run_on_host(Task& t) override { on_host.push_back(&t); }
@@ -211,6 +212,7 @@ class Stage final : public Outbox {
 
   private:
     std::deque<std::vector<Fence>> fences_;  // that instructions point to
+    std::deque<std::vector<kmm::schedule::BoxMove>> moves_;
     std::size_t num_devices_ = 0;
     std::size_t finished_ = 0;
     std::map<MemoryIndex, std::uintptr_t> next_address_;
