@@ -112,6 +112,7 @@ void Player::submit(const trace::Task& told) {
     tasks_.push_back(std::make_unique<graph::Task>());
     graph::Task& t = *tasks_.back();
     t.kind = kind_of(told.kind);
+    if (t.kind == graph::TaskKind::kernel) t.set_kernel({});
     t.is_barrier = told.kind == trace::TaskKind::barrier;
     t.memory = told.memory;
     t.chunk_index = told.chunk_index;
@@ -144,7 +145,7 @@ void Player::add_boxes(graph::Task& t, const trace::Task& told) {
     const trace::Use& to = told.uses.front();
     for (std::uint32_t i = 1; i < told.uses.size(); ++i) {
         const trace::Use& from = told.uses[i];
-        graph::BoxTransfer& box = t.boxes.emplace_back();
+        graph::BoxTransfer& box = t.cold_part(graph::UseOfReserve::no).boxes.emplace_back();
         box.source = i;
         box.box = told.uses.size() == 2 ? graph::intersection(from.region, to.region) : from.region;
         box.set_shape(from.rank, arrays_.at(from.array)->boxes.at(from.chunk), arrays_.at(to.array)->boxes.at(to.chunk),
@@ -161,18 +162,19 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
         const memory::Array& temporary = *arrays_.at(to.array);
         while (!told.uses[next].is_piece) ++next;
         const memory::Array& array = *arrays_.at(told.uses[next].array);
-        graph::Across& across = t.across.emplace_back();
+        graph::ColdPart& cold = t.cold_part(graph::UseOfReserve::no);
+        graph::Across& across = cold.across.emplace_back();
         across.access = i;
         across.first_piece = next;
         across.num_pieces = temporary.num_pieces;
-        across.first_box = static_cast<std::uint32_t>(t.boxes.size());
+        across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
         const detail::Box& box = temporary.boxes.front();
         const detail::Box& first = array.boxes[told.uses[next].chunk];
         across.may_be_in_place = array.is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
                                  std::equal(box.end + 1, std::end(box.end), first.end + 1);
         for (std::uint32_t k = 0; k < across.num_pieces; ++k, ++next) {
             const trace::Use& from = told.uses[next];
-            graph::BoxTransfer& transfer = t.boxes.emplace_back();
+            graph::BoxTransfer& transfer = cold.boxes.emplace_back();
             transfer.source = next;
             transfer.destination = i;
             transfer.box = from.region;

@@ -348,8 +348,7 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
     t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
     t->where = ResourceId::host();
     auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyPart))) CopyGroup;
-    t->payload = &group;
-    t->body = {run_copy_group, destroy_copy_group};
+    t->function = {{run_copy_group, destroy_copy_group}, &group};
     Box all = part_of(chunks_[first]);  // what messages name
     for (std::size_t i = first; i < first + count; ++i) {
         const Box part = part_of(chunks_[i]);

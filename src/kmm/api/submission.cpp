@@ -126,10 +126,9 @@ void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
 
 void Submission::set_body(void* payload, const TaskBody& body) {
     Task& t = draft_->current();
-    t.payload = payload;
-    t.body = body;
     // A kernel with a body: a launcher thread builds its parameters and launches it.
     if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
+    t.function = {body, payload};
 }
 
 void* Submission::set_kernel(const KernelDraft& k) {
@@ -137,12 +136,12 @@ void* Submission::set_kernel(const KernelDraft& k) {
     const std::size_t bytes = k.parameter_bytes == 0 ? 1 : k.parameter_bytes;
     auto* parameters = static_cast<std::byte*>(t.allocate_storage(bytes, 16));
     std::memset(parameters, 0, bytes);
-    t.kernel.function = k.function;
-    std::copy(k.grid, k.grid + 3, t.kernel.grid);
-    std::copy(k.block, k.block + 3, t.kernel.block);
-    t.kernel.shared_bytes = k.shared_bytes;
-    t.kernel.parameter_bytes = k.parameter_bytes;
-    t.kernel.parameters = parameters;
+    t.set_kernel({k.function,
+                  {k.grid[0], k.grid[1], k.grid[2]},
+                  {k.block[0], k.block[1], k.block[2]},
+                  k.shared_bytes,
+                  k.parameter_bytes,
+                  parameters});
     return parameters;
 }
 
@@ -235,7 +234,7 @@ void Submission::Draft::make_plan() {
 
 // Debug mode: what an overwrite finds is filled with a pattern.
 void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& region) {
-    graph::Unset& unset = t.unset.emplace_back();
+    graph::Unset& unset = t.cold_part(graph::UseOfReserve::no).unset.emplace_back();
     unset.access = access;
     for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = region.end[k] - region.begin[k];
 }
@@ -304,7 +303,7 @@ void Submission::Draft::note_what_follows(std::size_t first, std::size_t end, st
         const plan::Need& need = plan.needs()[i];
         if (need.form != plan::Form::temporary || plan.temporaries()[need.temporary].request != i) continue;
         const Temporaries::Entry& e = temporaries.entries()[need.temporary];
-        if (e.gather != nullptr) e.gather->needed_after = bytes - std::min(bytes, e.chunk().size_bytes);
+        if (e.gather != nullptr) e.gather->cold->needed_after = bytes - std::min(bytes, e.chunk().size_bytes);
     }
 }
 

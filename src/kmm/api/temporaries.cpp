@@ -62,8 +62,10 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
 
 /// Errors name the task that needs it.
 Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory, std::size_t num_accesses) {
-    Task& t = *pool_->take({num_accesses, num_accesses * sizeof(BoxTransfer), true});
+    const std::size_t box_bytes = num_accesses * sizeof(BoxTransfer);
+    Task& t = *pool_->take({num_accesses, sizeof(graph::ColdPart) + box_bytes, true});
     t.make_room(num_accesses, false, true);
+    t.cold_part(graph::UseOfReserve::no, box_bytes);
     t.kind = graph::TaskKind::transfer;
     t.memory = memory;
     t.where = memory.is_host() ? ResourceId::host() : ResourceId(DeviceId(memory.device()));
@@ -81,7 +83,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     t.for_snapshot = source.plan.is_snapshot;
     t.accesses.resize(std::size_t{1} + source.plan.num_pieces);
     t.layouts.resize(t.accesses.size());
-    t.boxes.resize(source.plan.num_pieces);
+    t.cold->boxes.resize(source.plan.num_pieces);
     Access& to = t.accesses.front();
     to.chunk = &entry.chunk();
     to.kind = AccessKind::overwrite;
@@ -92,7 +94,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
         Access& from = t.accesses[1 + i];
         from.chunk = &source.binding.data->chunks[piece.chunk];
         from.needs_content = from.anywhere = true;
-        BoxTransfer& box = t.boxes[i];
+        BoxTransfer& box = t.boxes()[i];
         box.source = 1 + i;
         box.box = piece.box;
         box.set_shape(source.rank(), source.box_of(piece), source.plan.box, source.element_bytes);
@@ -115,11 +117,15 @@ void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t tem
                              const plan::Request& request, const DraftAccess& draft) {
     const plan::Temporary& t = plan.temporaries()[temporary];
     const Source source{*draft.binding, request, task, plan.pieces(t), t, draft.array->element_bytes()};
-    graph::Across& across = task.across.emplace_back();
+    graph::ColdPart& cold =
+        task.cold_part(graph::UseOfReserve::no, sizeof(graph::Across) + t.num_pieces * sizeof(BoxTransfer));
+    cold.boxes.reserve_more(t.num_pieces);
+    task.accesses.reserve_more(t.num_pieces);
+    graph::Across& across = cold.across.emplace_back();
     across.access = access;
     across.first_piece = static_cast<std::uint32_t>(task.accesses.size());
     across.num_pieces = t.num_pieces;
-    across.first_box = static_cast<std::uint32_t>(task.boxes.size());
+    across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
     const memory::Array& data = *source.binding.data;
     across.may_be_in_place = t.may_be_in_place && data.is_stack;
     across.offset_from_first_piece =
@@ -129,7 +135,7 @@ void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t tem
         Access& from = task.accesses.emplace_back();
         from.chunk = &source.binding.data->chunks[piece.chunk];
         from.needs_content = from.is_piece = true;
-        BoxTransfer& box = task.boxes.emplace_back();
+        BoxTransfer& box = cold.boxes.emplace_back();
         box.source = across.first_piece + i;
         box.destination = access;
         box.box = piece.box;
@@ -147,7 +153,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         Task& t = *entry.write_backs.back();
         t.accesses.resize(2);
         t.layouts.resize(2);
-        t.boxes.resize(1);
+        t.cold->boxes.resize(1);
         Access& to = t.accesses[0];
         to.chunk = &source.binding.data->chunks[piece.chunk];
         to.kind = AccessKind::overwrite;
@@ -158,7 +164,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         from.chunk = &entry.chunk();
         from.needs_content = from.anywhere = true;
         ++entry.array->uses_to_come;
-        BoxTransfer& box = t.boxes.front();
+        BoxTransfer& box = t.boxes().front();
         box.source = 1;
         box.box = piece.box;
         box.set_shape(source.rank(), source.plan.box, source.box_of(piece), source.element_bytes);

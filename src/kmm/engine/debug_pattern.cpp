@@ -51,13 +51,13 @@ driver::Status fill_unset(std::span<const schedule::Fill> fills, driver::Driver&
 
 driver::Status fill_unset(const graph::Task& task, driver::Driver& driver, driver::StreamHandle stream) {
     driver::Status status;
-    for (const graph::Unset& unset : task.unset)
+    for (const graph::Unset& unset : task.unset())
         if (status.ok()) status = fill_region(schedule::fill_of(task, unset), driver, stream);
     return status;
 }
 
 void fill_unset_on_host(const graph::Task& task) {
-    for (const graph::Unset& unset : task.unset)
+    for (const graph::Unset& unset : task.unset())
         for_each_run(schedule::fill_of(task, unset), [](std::byte* address, std::size_t bytes, std::size_t unit) {
             if (unit == 1) {
                 std::memset(address, 0xFC, bytes);

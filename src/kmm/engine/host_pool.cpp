@@ -98,7 +98,7 @@ void HostPool::execute(graph::Task& task) {
         fill_unset_on_host(task);
         const NamedRange range(nvtx_, task);
         task.in_user_code.store(true, std::memory_order_relaxed);
-        task.body.run(task.payload, context);
+        task.function.body.run(task.function.payload, context);
     } catch (...) {
         m.error = std::current_exception();
     }

@@ -196,7 +196,7 @@ class FailedTasks {
             if (contains(n)) return true;
         return false;
     }
-    bool concern(const graph::Task& task) const { return concern(task.number, task.open_data_predecessors); }
+    bool concern(const graph::Task& task) const { return concern(task.number, task.open_data_predecessors()); }
 
   private:
     mutable locks::Mutex mutex_;

@@ -1,6 +1,7 @@
 #include "kmm/graph/history.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace kmm::graph {
 
@@ -44,26 +45,30 @@ template<typename F> void ChunkHistory::each(F&& f) const {
     for (const Segment& s : segments_) f(s);
 }
 
-void ChunkHistory::insert_in_tree(const Box& box, Uses uses) {
-    note_use(uses.writer);
-    for (const TaskNumber reader : uses.readers) note_use(reader);
+template<typename U> void ChunkHistory::insert_in_tree(const Box& box, const U& uses) {
     Many& many = many_.front();
+    note_use(uses.writer);
+    UsesInTree own{uses.writer, {}};
+    each_reader(uses, [&](TaskNumber reader) {
+        note_use(reader);
+        many.readers.push(own.readers, reader);
+    });
     if (many.tree.size() == 0) many.bounds = box;
     for (std::size_t k = 0; k < max_rank; ++k) {
         many.bounds.begin[k] = std::min(many.bounds.begin[k], box.begin[k]);
         many.bounds.end[k] = std::max(many.bounds.end[k], box.end[k]);
     }
     many.written_volume += volume(box);
-    many.tree.insert(box, std::move(uses));
+    many.tree.insert(box, own);
 }
 
-void ChunkHistory::insert(const Box& box, Uses uses) {
-    if (!many_.empty()) return insert_in_tree(box, std::move(uses));
-    segments_.push_back({box, std::move(uses)});
+void ChunkHistory::insert(const Box& box, const Uses& uses) {
+    if (!many_.empty()) return insert_in_tree(box, uses);
+    segments_.push_back({box, uses});
     if (segments_.size() <= few_segments) return;
     many_.emplace_back(rank_);
-    for (Segment& s : segments_) insert_in_tree(s.box, std::move(s.value));
-    segments_ = {};
+    for (const Segment& s : segments_) insert_in_tree(s.box, s.value);
+    Vector<Segment>().swap(segments_);
 }
 
 void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& past) {
@@ -72,38 +77,56 @@ void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& 
         !contains(region, many.bounds, rank_) || !many.is_whole())
         return note_use(task);
     segments_.push_back({many.bounds, {}});
-    many_ = {};
+    many_.clear();
 }
 
-void ChunkHistory::take(const Box& region, Vector<Segment>& taken) {
-    if (!many_.empty())
-        return many_.front().tree.take(region, [&](Segment&& s) {
-            many_.front().written_volume -= volume(s.box);
-            taken.push_back(std::move(s));
-        });
+/// Takes those out that meet the region: calls `f(Segment&&)` for each.
+template<typename F> void ChunkHistory::take_of_few(const Box& region, F&& f) {
     std::size_t kept = 0;
     for (Segment& s : segments_) {
         if (overlaps(s.box, region, rank_))
-            taken.push_back(std::move(s));
+            f(std::move(s));
         else if (Segment& to = segments_[kept++]; &to != &s)
             to = std::move(s);
     }
     segments_.erase(segments_.begin() + static_cast<std::ptrdiff_t>(kept), segments_.end());
 }
 
-/// Takes the region out of the segments; appends those of which none or several boxes are left, as they were.
-template<typename F> void ChunkHistory::cut_tree(const Box& region, F&& meets, Vector<Segment>& cut) {
+void ChunkHistory::drop_all_in(const Box& region) {
+    if (many_.empty()) return take_of_few(region, [](Segment&&) {});
     Many& many = many_.front();
+    many.tree.take(region, [&](Tree::Entry&& s) {
+        many.written_volume -= volume(s.box);
+        many.readers.clear(s.value.readers);
+    });
+}
+
+/// Takes the region out of the segments; `meets(segment)` is called for each before.
+template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
+    if (many_.empty()) {
+        Vector<Segment> cut;
+        take_of_few(region, [&](Segment&& s) { cut.push_back(std::move(s)); });
+        for (const Segment& s : cut) meets(s);
+        for (const Segment& s : cut) subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
+        return;
+    }
+    Many& many = many_.front();
+    Vector<Tree::Entry> cut;  // of which none or several boxes are left, as they were
     many.tree.cut(
         region,
-        [&](const Segment& s) {
+        [&](const Tree::Entry& s) {
             many.written_volume -= volume(intersection(s.box, region));
-            return meets(s);
+            meets(s);
+            return true;
         },
-        [&](Segment&& s) {
+        [&](Tree::Entry&& s) {
             many.written_volume -= volume(s.box) - volume(intersection(s.box, region));
-            cut.push_back(std::move(s));
+            cut.push_back(s);
         });
+    for (Tree::Entry& s : cut) {
+        subtract(s.box, region, [&](const Box& piece) { insert_in_tree(piece, s.value); });
+        many.readers.clear(s.value.readers);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------------------- uses
@@ -113,10 +136,10 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (!many_.empty() && many_.front().is_whole() && contains(many_.front().bounds, region, rank_)) return true;
     // Segments have nothing in common.
     std::int64_t open_volume = volume(region);
-    each_that_meets(region, [&](const Segment& s) { open_volume -= volume(intersection(s.box, region)); });
+    each_that_meets(region, [&](const auto& s) { open_volume -= volume(intersection(s.box, region)); });
     if (open_volume == 0) return true;
     std::vector<Box> open{region};
-    each_that_meets(region, [&](const Segment& s) {
+    each_that_meets(region, [&](const auto& s) {
         std::vector<Box> next;
         for (const Box& b : open) {
             if (overlaps(b, s.box, rank_))
@@ -130,19 +153,25 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     return false;
 }
 
-void ChunkHistory::add_reader(Uses& uses, TaskNumber task, Past& past) {
-    TaskNumbers& readers = uses.readers;
-    if (!readers.empty() && readers.back() == task) return;
-    if (readers.size() >= max_readers)
-        readers.erase(std::remove_if(readers.begin(), readers.end(),
-                                     [&](TaskNumber reader) { return past.is_forgotten(reader); }),
-                      readers.end());
-    if (readers.size() >= max_readers)
-        if (const TaskNumber joined = past.join(readers); joined != 0) {
+template<typename U> void ChunkHistory::add_reader(U& uses, TaskNumber task, Past& past) {
+    if (was_read_last_by(uses, task)) return;
+    if (num_readers(uses) >= max_readers) make_fewer_readers(uses, past);
+    push_reader(uses, task);
+}
+
+/// Those that are forgotten go; of the others, if they are still so many, one join stays.
+template<typename U> void ChunkHistory::make_fewer_readers(U& uses, Past& past) {
+    TaskNumbers open;
+    each_reader(uses, [&](TaskNumber reader) {
+        if (!past.is_forgotten(reader)) open.push_back(reader);
+    });
+    if (open.size() >= max_readers)
+        if (const TaskNumber joined = past.join(open); joined != 0) {
             if (!many_.empty()) note_use(joined);
-            readers.assign(1, joined);
+            open.assign(1, joined);
         }
-    readers.push_back(task);
+    clear_readers(uses);
+    for (const TaskNumber reader : open) push_reader(uses, reader);
 }
 
 template<typename Edges>
@@ -157,65 +186,66 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
     bool mergeable = true;
     {
         Collector before(predecessors, past);
-        each_that_meets(region, [&](Segment& s) {
+        each_that_meets(region, [&](auto& s) {
             before.add(s.value.writer, true);
             ++met;
-            mergeable = mergeable && past.is_forgotten(s.value.writer) && contains(region, s.box, rank_) &&
-                        std::all_of(s.value.readers.begin(), s.value.readers.end(),
-                                    [&](TaskNumber reader) { return past.is_forgotten(reader); });
+            if (mergeable && past.is_forgotten(s.value.writer) && contains(region, s.box, rank_))
+                each_reader(s.value, [&](TaskNumber reader) { mergeable = mergeable && past.is_forgotten(reader); });
+            else
+                mergeable = false;
             add_reader(s.value, task, past);
         });
     }
     if (!mergeable || met < 2) return;
-    Vector<Segment> merged;
-    take(region, merged);
+    drop_all_in(region);
     Uses uses;
     uses.readers.push_back(task);
-    insert(region, std::move(uses));
+    insert(region, uses);
 }
 
 template<typename Edges>
 void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
                          const Past& past) {
-    const auto come_after = [&](const Uses& uses, auto&& add) {
+    const auto come_after = [&](const auto& uses, auto&& add) {
         if (uses.writer != task) add(uses.writer, keeps_content);
-        for (const TaskNumber reader : uses.readers)
+        each_reader(uses, [&](TaskNumber reader) {
             if (reader != task) add(reader, false);
+        });
     };
-    const auto replace = [&](Uses& uses) {
+    const auto replace = [&](auto& uses) {
         come_after(uses, [&](TaskNumber number, bool data) {
             if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
         });
         uses.writer = task;
-        uses.readers.clear();
+        clear_readers(uses);
     };
     if (segments_.size() == 1 && contains(region, segments_.front().box, rank_)) {
         segments_.front().box = region;
         return replace(segments_.front().value);
     }
     if (!many_.empty()) look_at_many(region, task, past);
-    Segment* last = nullptr;
     std::size_t met = 0;
-    each_that_meets(region, [&](Segment& s) { last = &s, ++met; });
-    if (met == 1 && equal(last->box, region, rank_)) return replace(last->value);
-    Vector<Segment> cut;
+    Uses* of_few = nullptr;  // of a segment that is the region: segments have nothing in common, so it is all there is
+    UsesInTree* in_tree = nullptr;
+    each_that_meets(region, [&](auto& s) {
+        ++met;
+        if (!equal(s.box, region, rank_)) return;
+        if constexpr (std::is_same_v<std::remove_reference_t<decltype(s)>, Segment>)
+            of_few = &s.value;
+        else
+            in_tree = &s.value;
+    });
+    if (of_few != nullptr) return replace(*of_few);
+    if (in_tree != nullptr) return replace(*in_tree);
     if (met != 0) {
         Collector before(predecessors, past);
-        const auto meets = [&](const Segment& s) {
+        cut_out(region, [&](const auto& s) {
             come_after(s.value, [&](TaskNumber number, bool data) { before.add(number, data); });
-            return true;
-        };
-        if (many_.empty()) {
-            take(region, cut);
-            for (const Segment& s : cut) meets(s);
-        } else {
-            cut_tree(region, meets, cut);
-        }
+        });
     }
-    for (const Segment& s : cut) subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
     Uses uses;
     uses.writer = task;
-    insert(region, std::move(uses));
+    insert(region, uses);
 }
 
 template void ChunkHistory::read(const Box&, TaskNumber, Predecessors&, Past&);
@@ -225,16 +255,16 @@ template void ChunkHistory::write(const Box&, TaskNumber, bool, TaskEdges&, cons
 
 void ChunkHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
     Collector before(predecessors, past);
-    each_that_meets(region, [&](const Segment& s) { before.add(s.value.writer, true); });
+    each_that_meets(region, [&](const auto& s) { before.add(s.value.writer, true); });
 }
 
 void ChunkHistory::users(Predecessors& tasks, const Past& past) const {
     const auto add = [&](TaskNumber number, bool data) {
         if (!past.is_forgotten(number)) tasks.push_back({number, data});
     };
-    each([&](const Segment& s) {
+    each([&](const auto& s) {
         add(s.value.writer, true);
-        for (const TaskNumber reader : s.value.readers) add(reader, false);
+        each_reader(s.value, [&](TaskNumber reader) { add(reader, false); });
     });
 }
 

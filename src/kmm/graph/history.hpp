@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "kmm/graph/box_tree.hpp"
+#include "kmm/graph/number_lists.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::graph {
@@ -64,12 +65,21 @@ class ChunkHistory {
     std::uint64_t num_looked_at() const noexcept { return many_.empty() ? 0 : many_.front().tree.num_looked_at(); }
 
   private:
+    /// Of one of few segments.
     struct Uses {
         TaskNumber writer = 0;
         TaskNumbers readers;
     };
-    using Tree = BoxTree<Uses>;
-    using Segment = Tree::Entry;
+    /// Of one of many: nothing is to be done for each when all of them end.
+    struct UsesInTree {
+        TaskNumber writer = 0;
+        NumberLists::List readers;
+    };
+    struct Segment {
+        Box box;
+        Uses value;
+    };
+    using Tree = BoxTree<UsesInTree>;
     /// Of a chunk with many segments, and what tells at once that nobody needs them any more.
     struct Many {
         explicit Many(std::size_t rank) noexcept : tree(rank) {}
@@ -77,23 +87,45 @@ class ChunkHistory {
         bool is_whole() const noexcept { return written_volume == volume(bounds); }
 
         Tree tree;
+        NumberLists readers;
         Box bounds;                       ///< of all segments
         std::int64_t written_volume = 0;  ///< elements in segments
         TaskNumber latest = 0;            ///< use; the same of a helper
         TaskNumber latest_helper = 0;
     };
 
+    // `f` takes a `Segment` or a `Tree::Entry`, of which it finds the readers as follows.
     template<typename F> void each_that_meets(const Box& region, F&& f);
     template<typename F> void each_that_meets(const Box& region, F&& f) const {
-        const_cast<ChunkHistory&>(*this).each_that_meets(region, [&f](const Segment& s) { f(s); });
+        const_cast<ChunkHistory&>(*this).each_that_meets(region, [&f](const auto& s) { f(s); });
     }
     template<typename F> void each(F&& f) const;
-    void insert(const Box& box, Uses uses);
-    void insert_in_tree(const Box& box, Uses uses);
-    /// Appends what meets the region.
-    void take(const Box& region, Vector<Segment>& taken);
-    template<typename F> void cut_tree(const Box& region, F&& meets, Vector<Segment>& cut);
-    void add_reader(Uses& uses, TaskNumber task, Past& past);
+    template<typename F> void each_reader(const Uses& uses, F&& f) const {
+        for (const TaskNumber reader : uses.readers) f(reader);
+    }
+    template<typename F> void each_reader(const UsesInTree& uses, F&& f) const {
+        many_.front().readers.each(uses.readers, f);
+    }
+    static bool was_read_last_by(const Uses& uses, TaskNumber task) noexcept {
+        return !uses.readers.empty() && uses.readers.back() == task;
+    }
+    static bool was_read_last_by(const UsesInTree& uses, TaskNumber task) noexcept {
+        return uses.readers.size != 0 && uses.readers.latest == task;
+    }
+    static std::size_t num_readers(const Uses& uses) noexcept { return uses.readers.size(); }
+    static std::size_t num_readers(const UsesInTree& uses) noexcept { return uses.readers.size; }
+    void push_reader(Uses& uses, TaskNumber task) { uses.readers.push_back(task); }
+    void push_reader(UsesInTree& uses, TaskNumber task) { many_.front().readers.push(uses.readers, task); }
+    void clear_readers(Uses& uses) noexcept { uses.readers.clear(); }
+    void clear_readers(UsesInTree& uses) noexcept { many_.front().readers.clear(uses.readers); }
+    template<typename U> void add_reader(U& uses, TaskNumber task, Past& past);
+    template<typename U> void make_fewer_readers(U& uses, Past& past);
+
+    void insert(const Box& box, const Uses& uses);
+    template<typename U> void insert_in_tree(const Box& box, const U& uses);
+    template<typename F> void take_of_few(const Box& region, F&& f);
+    void drop_all_in(const Box& region);
+    template<typename F> void cut_out(const Box& region, F&& meets);
     void note_use(TaskNumber task) noexcept {  // there is a tree
         TaskNumber& latest = is_helper(task) ? many_.front().latest_helper : many_.front().latest;
         latest = std::max(latest, task);

@@ -98,6 +98,10 @@ class List {
     void reserve(std::size_t count) {
         if (count > capacity()) grow(count);
     }
+    /// For so many behind what is there. Amortised O(1) for each.
+    void reserve_more(std::size_t count) {
+        if (size_ + count > capacity()) grow(std::max(size_ + count, 2 * std::size_t{size_}));
+    }
     template<typename... Args>
     T& emplace_back(Args&&... args) {
         if (size_ == capacity()) grow(size_ == 0 ? 1 : 2 * std::size_t{size_});
@@ -122,7 +126,7 @@ class List {
     static constexpr std::size_t most_at_once = 2047;
     /// Behind what is there. The values lie elsewhere.
     void append(const T* first, std::size_t count) {
-        if (size_ + count > capacity()) grow(std::max(size_ + count, 2 * std::size_t{size_}));
+        reserve_more(count);
         for (T *to = data_ + size_, *end = to + count; to != end; ++to, ++first) new (to) T(*first);
         size_ += static_cast<std::uint32_t>(count);
     }

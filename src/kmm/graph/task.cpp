@@ -45,10 +45,22 @@ void BoxTransfer::set_shape(std::size_t rank, const Box& source_chunk, const Box
     destination_offset_bytes = static_cast<std::size_t>(to);
 }
 
-void Task::drop_payload() noexcept {
-    if (body.destroy != nullptr && payload != nullptr) body.destroy(payload);
-    body = {};
-    payload = nullptr;
+Task::~Task() {
+    drop_payload();
+    if (cold != nullptr) cold->~ColdPart();
+}
+
+void Task::destroy_payload() noexcept {
+    function.body.destroy(function.payload);
+    function = {};
+}
+
+void Task::make_cold_part(UseOfReserve reserve, std::size_t list_bytes) {
+    constexpr std::size_t unit = RecordMemory::alignment_bytes;
+    static_assert(alignof(ColdPart) <= unit && sizeof(ColdPart) % unit == 0);
+    void* const memory = own_memory.take(sizeof(ColdPart) + list_bytes, unit, reserve == UseOfReserve::yes);
+    cold = new (memory) ColdPart;
+    cold->own_memory.adopt(cold + 1, list_bytes);
 }
 
 void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layouts) {
@@ -73,58 +85,47 @@ void Task::prefetch(std::size_t list_bytes) const noexcept {
 
 void Task::recycle() noexcept {
     drop_payload();
+    if (cold != nullptr) [[unlikely]] {
+        cold->~ColdPart();
+        cold = nullptr;
+    }
     number = 0;
     state.store(TaskState::waiting, std::memory_order_relaxed);
     kind = TaskKind::join;
-    is_barrier = false;
+    custody.store(Custody::scheduler, std::memory_order_relaxed);
+    in_user_code.store(false, std::memory_order_relaxed);
     chunk_index = 0;
-    where = {};
-    chunk = {};
     memory = {};
-    info.reset();
-    next_published = nullptr;
-    accesses.forget();
-    layouts.forget();
-    patches.forget();
-    addresses.forget();
-    unset.forget();
-    across.forget();
-    boxes.forget();
-    needed_after = 0;
-    fills_temporary = false;
-    for_snapshot = false;
-    kernel = {};
-    predecessors.forget();
-    successors.clear();
+    waiters.store(0, std::memory_order_relaxed);
     unissued_predecessors = 0;
     unsettled_predecessors = 0;
-    announced = false;
-    open_data_predecessors.forget();
+    accesses.forget();
+    addresses.forget();
+    predecessors.forget();
+    successors.clear();
     fences.clear();
-    lane = LaneId::none;
     position = 0;
-    made_for = 0;
-    comes_before = 0;
-    awaited_predecessor = 0;
-    unpassed_fences = 0;
-    executed = false;
-    missing_bytes = 0;
+    lane = LaneId::none;
     planned_at = 0;
-    in_fetch_queue = false;
-    in_resident_queue = false;
-    blocked = false;
-    enables = false;
+    is_barrier = fills_temporary = for_snapshot = announced = false;
+    in_fetch_queue = blocked = waited_for_memory = enables = false;
+    unpassed_fences = 0;
+    missing_bytes = 0;
     moved_bytes = 0;
     last_at_ready = 0;
     waits_at_ready = 0;
-    waited_for_memory = false;
-    in_user_code.store(false, std::memory_order_relaxed);
-    kernel_failure.reset();
-    custody.store(Custody::scheduler, std::memory_order_relaxed);
     failure.reset();
     thrown = nullptr;
-    unworded.reset();
-    waiters.store(0, std::memory_order_relaxed);
+    comes_before = 0;
+    made_for = 0;
+    next_published = nullptr;
+    layouts.forget();
+    patches.forget();
+    function = {};
+    kernel_failure.reset();
+    info.reset();
+    where = {};
+    chunk = {};
     own_memory.clear();
 }
 

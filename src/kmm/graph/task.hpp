@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "driver/driver.hpp"
@@ -20,6 +20,7 @@
 #include "kmm/graph/list.hpp"
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
+#include "kmm/graph/submit_info.hpp"
 #include "kmm/graph/task_number.hpp"
 
 namespace kmm::memory {
@@ -144,80 +145,6 @@ using Predecessors = Vector<Predecessor>;
 using TaskEdges = List<Predecessor>;
 using TaskNumbers = Vector<TaskNumber>;
 
-/// Everything that two tasks of one submit share and that only messages need.
-struct SubmitInfo {
-    std::string name;
-    SourceLocation location;
-    std::uint32_t num_chunks = 0;
-    detail::LauncherInfo::Kind launcher = detail::LauncherInfo::Kind::host;
-    mutable std::atomic<std::int64_t> references{0};
-
-    void release(std::int64_t count) const noexcept {
-        if (references.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;
-    }
-};
-
-/// One task's share of a SubmitInfo.
-class SubmitInfoRef {
-  public:
-    SubmitInfoRef() = default;
-    ~SubmitInfoRef() { reset(); }
-    SubmitInfoRef(const SubmitInfoRef&) = delete;
-    SubmitInfoRef& operator=(const SubmitInfoRef&) = delete;
-    void reset() noexcept {
-        if (info_ != nullptr) info_->release(1);
-        info_ = nullptr;
-    }
-    /// Counts once more. Whoever has `other` keeps it meanwhile.
-    void share(const SubmitInfoRef& other) noexcept {
-        if (other.info_ != nullptr) other.info_->references.fetch_add(1, std::memory_order_relaxed);
-        adopt(other.info_);
-    }
-    /// Takes over one count.
-    void adopt(const SubmitInfo* info) noexcept {
-        reset();
-        info_ = info;
-    }
-    const SubmitInfo* get() const noexcept { return info_; }
-    const SubmitInfo* operator->() const noexcept { return info_; }
-    const SubmitInfo& operator*() const noexcept { return *info_; }
-    explicit operator bool() const noexcept { return info_ != nullptr; }
-
-  private:
-    const SubmitInfo* info_ = nullptr;
-};
-
-/// Hands out a SubmitInfo to tasks. Counts many references at once: the count's cache line goes between the thread that
-/// submits and the one that settles. Not thread-safe.
-class SubmitInfoSource {
-  public:
-    SubmitInfoSource() = default;
-    ~SubmitInfoSource() { reset(nullptr); }
-    SubmitInfoSource(const SubmitInfoSource&) = delete;
-    SubmitInfoSource& operator=(const SubmitInfoSource&) = delete;
-    void reset(std::unique_ptr<SubmitInfo> info) noexcept {
-        if (info_ != nullptr) info_->release(counted_);
-        info_ = info.release();
-        counted_ = 0;
-        if (info_ != nullptr) count_more();
-    }
-    const SubmitInfo* get() const noexcept { return info_; }
-    void give_to(SubmitInfoRef& ref) noexcept {
-        if (counted_ == 1) count_more();
-        --counted_;
-        ref.adopt(info_);
-    }
-
-  private:
-    void count_more() noexcept {
-        info_->references.fetch_add(counted_at_once, std::memory_order_relaxed);
-        counted_ += counted_at_once;
-    }
-    static constexpr std::int64_t counted_at_once = 1024;
-    const SubmitInfo* info_ = nullptr;
-    std::int64_t counted_ = 0;  ///< references that are counted and not given away; at least one while there is an info
-};
-
 /// Who a task was, for words that may be made when its record is somebody else's.
 struct TaskTrace {
     TaskNumber number = 0;
@@ -271,93 +198,110 @@ struct Kernel {
     std::byte* parameters = nullptr;
 };
 
+/// What a thread runs.
+struct Function {
+    detail::TaskBody body;
+    void* payload = nullptr;
+};
+
 using TaskList = Vector<Task*>;
 
 /// A task usually comes after whoever wrote what an access uses, and one that read it.
 inline constexpr std::size_t edges_of_access = 2;
 
+/// What few tasks have, apart from what all have (Chilimbi, Davidson, Larus: Cache-conscious structure definition,
+/// 1999): made when it is first needed, in the record's memory, and given back with it.
+struct ColdPart {
+    RecordMemory own_memory;  ///< of its lists
+    List<Across, UseOfReserve::no> across{own_memory};
+    List<BoxTransfer, UseOfReserve::no> boxes{own_memory};  ///< of a transfer; what `across` gathers
+    List<Unset> unset{own_memory};                          ///< debug mode only
+    std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
+    /// Of a device function: not settled when it was issued, and a failure there skips it.
+    List<TaskNumber> open_data_predecessors{own_memory};
+    std::shared_ptr<const Unworded> unworded;  ///< what the task itself ended with, unless `thrown` says it
+};
+
+/// Fields that are used together lie together: first what every step of the schedule looks at, last what messages and
+/// functions need.
 struct Task {
     RecordMemory own_memory;  ///< of the lists, and of what is given to a function or kernel
+    ColdPart* cold = nullptr;
 
     // ---- identity
     TaskNumber number = 0;
     std::atomic<TaskState> state{TaskState::waiting};
     TaskKind kind = TaskKind::join;
-    bool is_barrier = false;  ///< a join that waits for everything with a lower number
+    std::atomic<Custody> custody{Custody::scheduler};
+    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
     std::uint32_t chunk_index = 0;
-    ResourceId where;
     memory::MemoryIndex memory;  ///< that it runs in
-    DomainChunk chunk;
-    SubmitInfoRef info;
-    Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
-
-    // ---- what it does
-    List<Access, UseOfReserve::no> accesses{own_memory};
-    List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
-    List<AddressPatch, UseOfReserve::no> patches{own_memory};
-    List<void*> addresses{own_memory};  ///< one for each access; set when it is issued
-    List<Unset> unset{own_memory};      ///< debug mode only
-    Kernel kernel;
-    detail::TaskBody body;
-    void* payload = nullptr;
-    List<Across, UseOfReserve::no> across{own_memory};
-    List<BoxTransfer, UseOfReserve::no> boxes{own_memory};  ///< of a transfer; what `across` gathers
-    std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
+    std::atomic<std::uint32_t> waiters{0};
 
     // ---- order
-    TaskEdges predecessors{own_memory};  ///< does not grow once the scheduler has the task
-    Successors successors;
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    List<TaskNumber> open_data_predecessors{own_memory};  ///< not settled when it was issued: a failure there skips it
+    List<Access, UseOfReserve::no> accesses{own_memory};
+    List<void*> addresses{own_memory};   ///< one for each access; set when it is issued
+    TaskEdges predecessors{own_memory};  ///< does not grow once the scheduler has the task
+    Successors successors;
     /// What its work must come after; from when its position is known on: what "it is done" means on lanes.
     FenceSet fences;
-    Position position = 0;
-    TaskNumber made_for = 0;             ///< a helper: whose failure its own is
-    TaskNumber comes_before = 0;         ///< a helper: the first number of those that come after it
-    TaskNumber awaited_predecessor = 0;  ///< once the runtime gives up: what it waited for at the last look
+    union {
+        std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns; until it is issued
+        Position position;                     ///< on `lane`, from then on
+    };
     LaneId lane = LaneId::none;
-    // For kernels: what the choice of a lane hangs on.
-    std::uint32_t kernel_times = 0;                ///< schedule::KernelTimes::Id
-    const memory::Chunk* written_chunk = nullptr;  ///< the first one
-    std::uint32_t unpassed_fences = 0;             ///< fences that a function on the host still waits for
-    bool fills_temporary = false;                  ///< of a transfer: else it brings back what was written into one
-    bool for_snapshot = false;                     ///< of a transfer: it keeps what its submit writes
-    bool announced = false;                        ///< its successors know its positions
-    bool executed = false;
-
-    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
-    std::atomic<Custody> custody{Custody::scheduler};
-
-    // ---- readiness (schedule)
-    bool in_fetch_queue = false;
-    bool in_resident_queue = false;
-    bool blocked = false;
-    bool waited_for_memory = false;    ///< the runtime was told that it waits, and not yet that it has what it needs
     std::uint16_t planned_at = 0;      ///< position in its memory's plan, from 1; 0: none
     std::uint16_t index_in_plan = 0;   ///< while a plan is made that looks at it (schedule/planner.hpp)
-    bool enables = false;              ///< with `moved_bytes`: see schedule::ReadyTask
-    std::size_t missing_bytes = 0;     ///< memory::Residency::missing_bytes
-    std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue
-    std::uint64_t ready_at = 0;        ///< how many had become ready before it
-    TaskNumber last_at_ready = 0;      ///< the latest task when this one became ready
-    std::uint64_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
-    std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns
+    bool is_barrier : 1 = false;       ///< a join that waits for everything with a lower number
+    bool fills_temporary : 1 = false;  ///< of a transfer: else it brings back what was written into one
+    bool for_snapshot : 1 = false;     ///< of a transfer: it keeps what its submit writes
+    bool announced : 1 = false;        ///< its successors know its positions
+    bool in_fetch_queue : 1 = false;
+    bool blocked : 1 = false;
+    bool waited_for_memory : 1 = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
+    bool enables : 1 = false;            ///< with `moved_bytes`: see schedule::ReadyTask
+    std::uint32_t kernel_times = 0;      ///< schedule::KernelTimes::Id, of a kernel
+    std::uint32_t unpassed_fences = 0;   ///< fences that a function on the host still waits for
+
+    // ---- readiness (schedule)
+    std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
+    std::size_t moved_bytes = 0;    ///< memory::Residency::moved_bytes, in the fetch queue
+    std::uint64_t ready_at = 0;     ///< how many had become ready before it
+    union {
+        TaskNumber last_at_ready = 0;    ///< the latest task when this one became ready
+        TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
+    };
+    std::uint64_t waits_at_ready = 0;              ///< how many waits for others' memory had begun when it became ready
+    const memory::Chunk* written_chunk = nullptr;  ///< the first one: what the choice of a kernel's lane hangs on
 
     // ---- result
     std::shared_ptr<Failure> failure;
-    std::exception_ptr thrown;                 ///< what the task itself ended with, as far as it is known
-    std::shared_ptr<const Unworded> unworded;  ///< likewise
+    std::exception_ptr thrown;       ///< what the task itself ended with, as far as it is known
+    TaskNumber comes_before = 0;     ///< a helper: the first number of those that come after it
+    TaskNumber made_for = 0;         ///< a helper: whose failure its own is
+    Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
+
+    // ---- what it does
+    List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
+    List<AddressPatch, UseOfReserve::no> patches{own_memory};  ///< of kernels
+    union {
+        Function function;
+        Kernel kernel;  ///< of TaskKind::kernel, once `set_kernel` was called
+    };
     /// Of kernels that a device function launched, on a driver that asks about them: written before they count as
     /// completed.
     std::shared_ptr<driver::KernelFailure> kernel_failure;
-    std::atomic<std::uint32_t> waiters{0};
     TaskSlab* slab = nullptr;  ///< constant: that the record is part of, if it comes from a pool
+    SubmitInfoRef info;
+    ResourceId where;
+    DomainChunk chunk;
 
-    Task() = default;
+    Task() noexcept : function() {}
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
-    ~Task() { drop_payload(); }
+    ~Task();
 
     /// Where it stands in the order of submission: a helper right before the first task that may come after it.
     TaskNumber place() const noexcept { return comes_before != 0 ? comes_before : number; }
@@ -367,7 +311,9 @@ struct Task {
     bool is_counted() const noexcept { return kind != TaskKind::join && kind != TaskKind::transfer; }
     /// A transfer that brings what a task wrote beside the chunks into them.
     bool is_write_back() const noexcept { return kind == TaskKind::transfer && !fills_temporary; }
-    bool has_failed() const noexcept { return failure != nullptr || thrown != nullptr || unworded != nullptr; }
+    bool has_failed() const noexcept { return failure != nullptr || ended_ill(); }
+    /// By itself.
+    bool ended_ill() const noexcept { return thrown != nullptr || (cold != nullptr && cold->unworded != nullptr); }
     void trace(TaskTrace& out) const noexcept {
         out.number = public_number();
         out.info.share(info);
@@ -376,17 +322,52 @@ struct Task {
         out.where = where;
     }
 
+    // Of the part that few tasks have: nothing, where there is none.
+    std::span<Across> across() noexcept {
+        return cold != nullptr ? std::span<Across>(cold->across) : std::span<Across>();
+    }
+    std::span<const Across> across() const noexcept { return const_cast<Task&>(*this).across(); }
+    std::span<BoxTransfer> boxes() noexcept {
+        return cold != nullptr ? std::span<BoxTransfer>(cold->boxes) : std::span<BoxTransfer>();
+    }
+    std::span<const BoxTransfer> boxes() const noexcept { return const_cast<Task&>(*this).boxes(); }
+    std::span<const Unset> unset() const noexcept {
+        return cold != nullptr ? std::span<const Unset>(cold->unset) : std::span<const Unset>();
+    }
+    std::size_t needed_after() const noexcept { return cold != nullptr ? cold->needed_after : 0; }
+    std::span<const TaskNumber> open_data_predecessors() const noexcept {
+        return cold != nullptr ? std::span<const TaskNumber>(cold->open_data_predecessors)
+                               : std::span<const TaskNumber>();
+    }
+    /// That part, made if there is none, with room for so much in its lists. Throws std::bad_alloc. By whoever has the
+    /// record.
+    ColdPart& cold_part(UseOfReserve reserve, std::size_t list_bytes = 0) {
+        if (cold == nullptr) make_cold_part(reserve, list_bytes);
+        return *cold;
+    }
+
+    void set_kernel(const Kernel& k) noexcept { kernel = k; }
     /// Room in the lists of a fresh record, so that they need not grow. Throws std::bad_alloc.
     void make_room(std::size_t num_accesses, bool has_patches, bool has_layouts);
     /// Memory for parameters or a payload, until `recycle`. Throws std::bad_alloc.
     void* allocate_storage(std::size_t bytes, std::size_t alignment) {
         return own_memory.take(bytes, alignment, false);
     }
-    void drop_payload() noexcept;
+    /// Whether what a function was given must be destroyed.
+    bool has_payload() const noexcept {
+        return kind != TaskKind::kernel && function.payload != nullptr && function.body.destroy != nullptr;
+    }
+    void drop_payload() noexcept {
+        if (has_payload()) destroy_payload();
+    }
     /// Fetches the record, and its lists, into the cache of a thread that will soon fill it.
     void prefetch(std::size_t list_bytes) const noexcept;
     /// Makes the record as new.
     void recycle() noexcept;
+
+  private:
+    void destroy_payload() noexcept;
+    void make_cold_part(UseOfReserve reserve, std::size_t list_bytes);
 };
 
 }  // namespace kmm::graph

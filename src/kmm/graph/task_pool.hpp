@@ -39,7 +39,7 @@ class TaskPool {
     std::size_t size_bytes() noexcept;
 
   private:
-    static constexpr std::size_t num_kinds = 3;
+    static constexpr std::size_t num_kinds = 5;
     struct alignas(64) FreeList {
         locks::TinyLock lock;
         std::vector<Task*> tasks KMM_GUARDED_BY(lock);

@@ -85,7 +85,7 @@ bool Residency::are_worth_a_place(const Task& task, const Across& across) const 
         const Chunk& c = piece(task, across, i);
         if (c.is_in_parts()) return false;
         if (is_valid(c, task.memory) || source_for(c, task.memory).is_host()) continue;
-        if (2 * task.boxes[across.first_box + i].size_bytes() < c.size_bytes) return false;
+        if (2 * task.boxes()[across.first_box + i].size_bytes() < c.size_bytes) return false;
     }
     return true;
 }
@@ -94,13 +94,13 @@ std::size_t Residency::missing_across(const Task& task, const Across& across) co
     if (holds_region(task, across)) return 0;
     std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary(task, across).size_bytes;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i)
-        if (!is_valid(piece(task, across, i), task.memory)) bytes += task.boxes[across.first_box + i].size_bytes();
+        if (!is_valid(piece(task, across, i), task.memory)) bytes += task.boxes()[across.first_box + i].size_bytes();
     return bytes;
 }
 
 /// Whether what was chosen still holds after memory was taken, for which the task's own chunks may have had to leave.
 bool Residency::forms_hold(const Task& task) const noexcept {
-    return std::all_of(task.across.begin(), task.across.end(), [&](const Across& a) {
+    return std::all_of(task.across().begin(), task.across().end(), [&](const Across& a) {
         switch (a.form) {
         case Across::Form::in_place: return lie_side_by_side(task, a);
         case Across::Form::gathered: return is_valid(temporary(task, a), task.memory);
@@ -114,7 +114,7 @@ bool Residency::forms_hold(const Task& task) const noexcept {
 
 /// O(pieces), and what laying chunks side by side takes, once for each array and memory mostly.
 Residency::Found Residency::choose_forms(Task& task) {
-    for (Across& across : task.across) {
+    for (Across& across : task.across()) {
         if (holds_region(task, across)) {
             set_form(task, across, Across::Form::gathered);
             continue;
@@ -131,7 +131,7 @@ Residency::Found Residency::choose_forms(Task& task) {
 /// Of what would be in place, and what was gathered and has left. False: there is no such region.
 bool Residency::gather_instead(Task& task) noexcept {
     bool any = false;
-    for (Across& across : task.across) {
+    for (Across& across : task.across()) {
         if (across.form == Across::Form::gather) continue;
         if (across.form == Across::Form::gathered && is_valid(temporary(task, across), task.memory)) continue;
         set_form(task, across, Across::Form::gather);
@@ -284,7 +284,7 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
 /// The task has its memory: what is gathered is requested, and who is not used any more is told so.
 void Residency::finish_forms(Task& task) {
     task.addresses.resize(task.accesses.size());
-    for (Across& across : task.across) {
+    for (Across& across : task.across()) {
         if (across.form == Across::Form::in_place) {
             const Access& whole = task.accesses[across.access];
             remove_next_use(*whole.chunk, use_of(task, whole));
@@ -304,7 +304,7 @@ void Residency::finish_forms(Task& task) {
 
 /// What reads chunks in their places has the address of the first one.
 void Residency::address_in_place(Task& task) noexcept {
-    for (const Across& across : task.across) {
+    for (const Across& across : task.across()) {
         if (across.form != Across::Form::in_place) continue;
         auto* const first = static_cast<std::byte*>(task.addresses[across.first_piece]);
         for (std::size_t i = 0; i < across.first_piece; ++i)

@@ -39,7 +39,7 @@ bool is_counted_before(const Task& task, const Access& access) noexcept {
 }
 
 bool will_gather(const Task& task, const Chunk& temporary) noexcept {
-    return std::any_of(task.across.begin(), task.across.end(), [&](const graph::Across& across) {
+    return std::any_of(task.across().begin(), task.across().end(), [&](const graph::Across& across) {
         return task.accesses[across.access].chunk == &temporary && across.form == graph::Across::Form::gather;
     });
 }
@@ -127,13 +127,13 @@ MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexce
 }
 
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
-    std::size_t bytes = task.needed_after;
+    std::size_t bytes = task.needed_after();
     for (const Access& a : task.accesses) {
         if (!needs_place(a) || a.gathers || a.is_piece) continue;
         if (a.chunk->replicas[task.memory].address == 0 || (a.needs_content && needs_copy(*a.chunk, task.memory)))
             bytes += a.chunk->size_bytes;
     }
-    for (const graph::Across& across : task.across) bytes += missing_across(task, across);
+    for (const graph::Across& across : task.across()) bytes += missing_across(task, across);
     return bytes;
 }
 
@@ -150,11 +150,11 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
         const bool is_dirty = !a.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
         if (a.writes_chunk && m.is_device() && !is_dirty) saved += c.size_bytes;
     }
-    for (const graph::Across& across : task.across) {
+    for (const graph::Across& across : task.across()) {
         if (holds_region(task, across)) continue;
         for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
             const Access& piece = task.accesses[across.first_piece + i];
-            const std::size_t bytes = task.boxes[across.first_box + i].size_bytes();
+            const std::size_t bytes = task.boxes()[across.first_box + i].size_bytes();
             used += bytes;
             if (!piece.is_small_part && !is_valid(*piece.chunk, m)) fetched += bytes;
         }
@@ -347,15 +347,15 @@ void Residency::finish_placement(Task& task) {
         a.content_at = r.content_at;
         a.replaced_at = a.chunk->replaced_at;
         if (find_unset_ && !a.anywhere && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
-            task.unset.push_back({static_cast<std::uint32_t>(i), true, {}});
+            task.cold_part(graph::UseOfReserve::yes).unset.push_back({static_cast<std::uint32_t>(i), true, {}});
         task.fences.add(r.arrivals);
         if (a.writes_chunk) task.fences.add(r.copy_reads);
     }
-    if (!task.across.empty()) address_in_place(task);
+    if (!task.across().empty()) address_in_place(task);
 }
 
 Placement Residency::place(Task& task) {
-    if (task.across.empty()) return place_in_forms(task);
+    if (task.across().empty()) return place_in_forms(task);
     switch (choose_forms(task)) {
     case Found::growing: return Placement::wait_growth;
     case Found::starved: return Placement::starved;
@@ -389,11 +389,11 @@ Placement Residency::place_in_forms(Task& task) {
     case Found::none: return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
     }
     // Where its own chunks had to leave and come back, they may have come back elsewhere.
-    if (!task.across.empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
+    if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
     for_each_place(task, [&](Access& a, Chunk& c) {
         if (a.needs_content && !a.gathers && needs_copy(c, m)) fetch(c, m, task);
     });
-    if (!task.across.empty()) finish_forms(task);
+    if (!task.across().empty()) finish_forms(task);
     finish_placement(task);
     return Placement::granted;
 }

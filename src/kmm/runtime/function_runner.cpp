@@ -59,10 +59,10 @@ class LegacyStreamCapture {
 driver::KernelHooks FunctionRunner::kernel_hooks(graph::Task& task) {
     if (!platform_.on_host_driver()) return {};
     using engine::KernelTicket;
+    const std::span<const graph::TaskNumber> needed = task.open_data_predecessors();
     const auto ticket = std::allocate_shared<KernelTicket>(
         graph::ReservedAllocator<KernelTicket>(),
-        KernelTicket{
-            &failed_tasks_, task.number, {task.open_data_predecessors.begin(), task.open_data_predecessors.end()}, {}});
+        KernelTicket{&failed_tasks_, task.number, {needed.begin(), needed.end()}, {}});
     task.kernel_failure = {ticket, &ticket->failure};
     return ticket->hooks();
 }
@@ -88,7 +88,7 @@ void FunctionRunner::run_device_function(graph::Task& task, std::uint32_t device
 void FunctionRunner::run_body(graph::Task& task, std::uint32_t device, TaskContext& context) {
     driver::Driver& driver = platform_.driver();
     (void)driver.take_last_error();
-    task.body.run(task.payload, context);
+    task.function.body.run(task.function.payload, context);
     (void)driver.set_current_device(platform_.ordinals()[device]);  // the function may have left another one current
     if (const driver::Status pending = driver.take_last_error(); !pending.ok())
         std::rethrow_exception(

@@ -64,6 +64,7 @@ void GivingUp::settle_what_is_over() noexcept {
     while (*link != nullptr) link = &(*link)->next_published;
     const auto append = [&link](Task* task) {
         task->next_published = nullptr;
+        task->awaited_predecessor = 0;
         *link = task;
         link = &task->next_published;
     };
@@ -136,7 +137,7 @@ void GivingUp::settle(Task& task) noexcept {
     task.failure = nullptr;
     task.state.store(TaskState::settled, std::memory_order_release);
     books_.settle(task);
-    if (task.payload != nullptr) task.next_published = std::exchange(dropped_payloads_, &task);
+    if (task.has_payload()) task.next_published = std::exchange(dropped_payloads_, &task);
 }
 
 /// Once for each array that the schedule knows to be released: it may be free already, and several tasks may have used

@@ -77,13 +77,13 @@ trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
         use.is_piece = a.is_piece;
         if (!a.is_piece) use.region = requests != nullptr ? requests[i].region : a.chunk->array->boxes[a.chunk->index];
     }
-    if (!task.across.empty())
-        for (const graph::BoxTransfer& box : task.boxes) told.uses[box.source].region = box.box;
+    if (!task.across().empty())
+        for (const graph::BoxTransfer& box : task.boxes()) told.uses[box.source].region = box.box;
     if (task.kind != graph::TaskKind::transfer) return told;
     // Of a gather each box is the part of one source, of a write-back that of the destination as well.
-    for (const graph::BoxTransfer& box : task.boxes) {
+    for (const graph::BoxTransfer& box : task.boxes()) {
         told.uses[box.source].region = box.box;
-        if (task.boxes.size() == 1) told.uses[box.destination].region = box.box;
+        if (task.boxes().size() == 1) told.uses[box.destination].region = box.box;
     }
     return told;
 }
@@ -116,7 +116,7 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
             sink->submitted(told_of(*t, requests));
             if (requests == nullptr) continue;
             std::size_t count = t->accesses.size();
-            for (const graph::Across& across : t->across) count -= across.num_pieces;
+            for (const graph::Across& across : t->across()) count -= across.num_pieces;
             requests += count;
         }
         for (const graph::Task* t : helpers) sink->submitted(told_of(*t, nullptr));

@@ -56,7 +56,7 @@ bool Outgoing::linked(memory::MemoryIndex from, memory::MemoryIndex to) const no
 
 void Outgoing::recycle(Task& task) noexcept {
     // Whatever the program's function captured or threw ends where the program's code may run.
-    if ((task.payload == nullptr || task.body.destroy == nullptr) && task.thrown == nullptr) {
+    if (!task.has_payload() && task.thrown == nullptr) {
         books_.pool().give(&task);
         return;
     }
@@ -80,7 +80,7 @@ std::shared_ptr<graph::Failure> Outgoing::make_failure(Task& task, std::exceptio
     graph::RootFailure& r = *failure->root;
     r.number = task.public_number();
     r.cause = std::move(thrown);
-    if (r.cause == nullptr) r.unworded = task.unworded;
+    if (r.cause == nullptr && task.cold != nullptr) r.unworded = task.cold->unworded;
     task.trace(r.task);
     if (r.unworded == nullptr || !r.unworded->is_logged()) return failure;
     constexpr std::size_t most_told_at_once = 16;
@@ -93,7 +93,8 @@ std::shared_ptr<graph::Failure> Outgoing::make_failure(Task& task, std::exceptio
 
 void Outgoing::out_of_memory(Task& task) {
     try {
-        task.unworded = shortages_.look(task, *scheduler_, books_.table(), engine_.memory_service());
+        task.cold_part(graph::UseOfReserve::yes).unworded =
+            shortages_.look(task, *scheduler_, books_.table(), engine_.memory_service());
     } catch (const std::bad_alloc&) {
         task.thrown = books_.no_host_memory();
     }

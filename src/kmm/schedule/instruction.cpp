@@ -66,7 +66,7 @@ void move_on_host(const BoxMove& move) noexcept {
 
 void run_transfer(void* payload, detail::TaskContext&) {
     const graph::Task& task = *static_cast<const graph::Task*>(payload);
-    for (const graph::BoxTransfer& box : task.boxes) {
+    for (const graph::BoxTransfer& box : task.boxes()) {
         const BoxMove move = move_of(task, box);
         if (move.source != nullptr) move_on_host(move);
     }

@@ -78,7 +78,7 @@ void Scheduler::note_lane_wish(Task& task) {
 }
 
 void Scheduler::note_neighbours(const Task& task) {
-    for (const graph::Across& across : task.across) {
+    for (const graph::Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
         const Access* const pieces = &task.accesses[across.first_piece];
         memory::Neighbours& neighbours = pieces->chunk->array->neighbours[task.memory];
@@ -138,7 +138,7 @@ void Scheduler::issue_kernel(Task& task) {
     task.position = fence.position;
     for (const graph::AddressPatch& p : task.patches)
         std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
-    list_open_predecessors(task);
+    list_needed_tasks(task);
     list_fills(task);
     instruction_waits_.clear();
     for (const Fence& f : task.fences)
@@ -159,7 +159,7 @@ void Scheduler::issue_kernel(Task& task) {
     std::copy_n(task.kernel.block, 3, instruction.block);
     instruction.shared_bytes = task.kernel.shared_bytes;
     instruction.parameters = {task.kernel.parameters, task.kernel.parameter_bytes};
-    instruction.needed_tasks = task.open_data_predecessors;
+    instruction.needed_tasks = needed_tasks_;
     instruction.fills = fills_;
     instruction.info = task.info.get();
     residency_.issued(task, fence);
@@ -176,17 +176,22 @@ void Scheduler::issue_kernel(Task& task) {
 
 void Scheduler::list_fills(const Task& task) {
     fills_.clear();
-    for (const graph::Unset& unset : task.unset) fills_.push_back(fill_of(task, unset));
+    for (const graph::Unset& unset : task.unset()) fills_.push_back(fill_of(task, unset));
 }
 
-void Scheduler::list_open_predecessors(Task& task) {
+/// Those that have not settled, and whose failure would skip what is handed out now.
+void Scheduler::list_needed_tasks(Task& task) {
+    needed_tasks_.clear();
     table_.find(task.predecessors, [&](const Predecessor& p, const Task* before) {
-        if (before != nullptr && p.data) task.open_data_predecessors.push_back(p.number);
+        if (before != nullptr && p.data) needed_tasks_.push_back(p.number);
     });
 }
 
 void Scheduler::issue_launch(Task& task) {
-    list_open_predecessors(task);
+    list_needed_tasks(task);
+    if (!needed_tasks_.empty())
+        task.cold_part(graph::UseOfReserve::yes, needed_tasks_.size() * sizeof(TaskNumber))
+            .open_data_predecessors.append(needed_tasks_.data(), needed_tasks_.size());
     task.fences.prune([this](const Fence& f) { return passed(f); });
     task.state.store(TaskState::launching, std::memory_order_relaxed);
     if (task.info && task.info->launcher == detail::LauncherInfo::Kind::kernel) ++counters_.kernels;
@@ -220,16 +225,16 @@ MemoryIndex Scheduler::link_source(const Task& task, std::span<const graph::BoxT
 
 /// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
 void Scheduler::issue_transfer(Task& task) {
-    if (task.memory.is_host() && link_source(task, task.boxes).is_host()) return issue_transfer_on_host(task);
-    Instruction instruction = put_move(task, task.boxes, task.fences, nullptr);
+    if (task.memory.is_host() && link_source(task, task.boxes()).is_host()) return issue_transfer_on_host(task);
+    Instruction instruction = put_move(task, task.boxes(), task.fences, nullptr);
     const Fence fence{instruction.lane, instruction.position};
     task.lane = fence.lane;
     task.position = fence.position;
     task.fences.clear();
     task.fences.add(fence);
-    list_open_predecessors(task);
+    list_needed_tasks(task);
     list_fills(task);
-    instruction.needed_tasks = task.open_data_predecessors;
+    instruction.needed_tasks = needed_tasks_;
     instruction.fills = fills_;
     residency_.issued(task, fence);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
@@ -282,9 +287,8 @@ Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> 
 }
 
 void Scheduler::issue_transfer_on_host(Task& task) {
-    task.body = {run_transfer, nullptr};
-    task.payload = &task;
-    count_transfer(task, task.boxes, 0);
+    task.function = {{run_transfer, nullptr}, &task};
+    count_transfer(task, task.boxes(), 0);
     issue_host(task);
 }
 
@@ -432,10 +436,10 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 void Scheduler::mark_small_parts(Task& task) noexcept {
     constexpr std::size_t largest_share = 8;          // an eighth
     constexpr std::size_t shortest_run_bytes = 1024;  // shorter ones, one by one, take a link as long as the chunk
-    for (const graph::Across& across : task.across)
+    for (const graph::Across& across : task.across())
         for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
             Access& piece = task.accesses[across.first_piece + i];
-            const graph::BoxTransfer& box = task.boxes[across.first_box + i];
+            const graph::BoxTransfer& box = task.boxes()[across.first_box + i];
             if (box.size_bytes() > piece.chunk->size_bytes / largest_share) continue;
             if (box.run_bytes < shortest_run_bytes && box.num_axes != 0) continue;
             piece.is_small_part = std::count_if(task.accesses.begin(), task.accesses.end(),
@@ -455,16 +459,16 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
     for (const TaskNumber number : readers) {
         const Task* const task = table_.find(number);
         if (task == nullptr) continue;  // never: it is in the list of uses, which it leaves before it is settled
-        for (const graph::Across& across : task->across)
+        for (const graph::Across& across : task->across())
             for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
                 if (task->accesses[across.first_piece + i].chunk != &chunk) continue;
-                const BoxMove move = part_of(task->boxes[across.first_box + i], source, destination);
+                const BoxMove move = part_of(task->boxes()[across.first_box + i], source, destination);
                 const bool is_there = std::any_of(moves_.begin(), moves_.end(), [&](const BoxMove& other) {
                     return other.source == move.source && same_shape(other, move);
                 });
                 if (is_there) continue;
                 moves_.push_back(move);
-                instruction.bytes += task->boxes[across.first_box + i].size_bytes();
+                instruction.bytes += task->boxes()[across.first_box + i].size_bytes();
             }
     }
     instruction.moves = moves_;
@@ -476,7 +480,7 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
     memory::Chunk& chunk = *task.accesses[across.access].chunk;
     const Instruction instruction =
-        put_move(task, {task.boxes.data() + across.first_box, across.num_pieces}, waits, &chunk);
+        put_move(task, {task.boxes().data() + across.first_box, across.num_pieces}, waits, &chunk);
     ++in_flight_;
     ++chunk.array->users;
     hand_out(lane_info(instruction.lane).device, instruction);

@@ -39,16 +39,16 @@ bool Scheduler::may_fill_ahead(const Task& task) const noexcept {
     if (!task.fills_temporary || !task.memory.is_host() || num_filled_ahead_ == 0) return true;
     const memory::MemoryCounters& host = residency_.counters(task.memory);
     const std::size_t needed =
-        filled_ahead_of_bytes_ + task.needed_after + task.accesses.front().chunk->size_bytes + memory::heap_alignment;
+        filled_ahead_of_bytes_ + task.needed_after() + task.accesses.front().chunk->size_bytes + memory::heap_alignment;
     return host.current_bytes + needed <= host.limit_bytes;
 }
 
 void Scheduler::count_filled_ahead(const Task& task) noexcept {
     memory::Array& array = *task.accesses.front().chunk->array;
     array.filled_ahead = true;
-    array.filled_ahead_of_bytes = task.needed_after;
+    array.filled_ahead_of_bytes = task.needed_after();
     ++num_filled_ahead_;
-    filled_ahead_of_bytes_ += task.needed_after;
+    filled_ahead_of_bytes_ += task.needed_after();
 }
 
 bool Scheduler::waits_for_memory(const Task& task) const {

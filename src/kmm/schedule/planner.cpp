@@ -29,7 +29,7 @@ void Planner::begin(memory::MemoryIndex memory) {
 bool Planner::may_have(const Task& task) const noexcept {
     if (task.kind == graph::TaskKind::join) return !task.is_barrier;
     // Regions across chunks have parts, and forms that are chosen when the task is placed.
-    if (task.memory != memory_ || !Lookahead::looks_at(task) || !task.across.empty()) return false;
+    if (task.memory != memory_ || !Lookahead::looks_at(task) || !task.across().empty()) return false;
     std::size_t count = 0;
     for (const Access& a : task.accesses) {
         if (!is_counted(a)) continue;

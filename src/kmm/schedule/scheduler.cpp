@@ -81,7 +81,6 @@ void Scheduler::enqueue(Task& task) {
         return;
     }
     if (task.missing_bytes == 0 && takes_what_is_there(options_.order)) {
-        task.in_resident_queue = true;
         q.resident.push_back(&task);
         return;
     }
@@ -217,7 +216,7 @@ graph::Task* Scheduler::best_to_fetch(Queue& q) {
         if (task.moved_bytes > most_bytes) break;
         const std::size_t enabled = lookahead_.count_enabled(task, &num_steps_);
         const double worth = tasks_for_bytes(1 + enabled, task.moved_bytes);
-        const std::uint64_t use = enabled != 0 && !task.across.empty() ? residency_.last_use(task) : 0;
+        const std::uint64_t use = enabled != 0 && !task.across().empty() ? residency_.last_use(task) : 0;
         if (!is_better(worth, best_worth) && (is_better(best_worth, worth) || use <= best_use)) continue;
         best = &task;
         best_worth = worth;
@@ -257,7 +256,6 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
         if (!q.resident.empty()) {
             task = q.resident.front();
             q.resident.pop_front();
-            task->in_resident_queue = false;
             if (residency_.missing_bytes(*task) != 0) {  // evicted since
                 enqueue(*task);
                 continue;

@@ -312,7 +312,7 @@ class Scheduler final : private memory::Requests {
                                std::uint32_t device) noexcept;
     void executed(Task& task);
     void issue_launch(Task& task);
-    void list_open_predecessors(Task& task);
+    void list_needed_tasks(Task& task);
     void list_fills(const Task& task);
     void start_when_passed(Task& task);
     void start(Task& task);
@@ -353,9 +353,10 @@ class Scheduler final : private memory::Requests {
     KernelTimes kernel_times_;
     memory::PerMemory<Queue> queues_;
     graph::Vector<Step> steps_;
-    FenceSet instruction_waits_;    ///< of the instruction that is being made; keeps its memory
-    graph::Vector<Fill> fills_;     ///< likewise
-    graph::Vector<BoxMove> moves_;  ///< likewise
+    FenceSet instruction_waits_;              ///< of the instruction that is being made; keeps its memory
+    graph::Vector<Fill> fills_;               ///< likewise
+    graph::Vector<BoxMove> moves_;            ///< likewise
+    graph::Vector<TaskNumber> needed_tasks_;  ///< likewise
     CopyGroup group_;
     /// Debug mode: helpers that are ready, by the place in the order that they stand at.
     graph::Set<std::pair<TaskNumber, Task*>> ready_helpers_;

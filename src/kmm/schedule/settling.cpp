@@ -132,7 +132,7 @@ void Scheduler::settle(Task& task) {
             ++counters_.failed;
         else
             ++counters_.cancelled;
-    } else if (task.is_write_back() && (task.thrown != nullptr || task.unworded != nullptr)) {
+    } else if (task.is_write_back() && task.ended_ill()) {
         ++counters_.failed;  // one that fills a temporary fails as the task that it is made for
     }
     task.state.store(TaskState::settled, std::memory_order_release);

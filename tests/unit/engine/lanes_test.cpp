@@ -342,7 +342,7 @@ TEST(FailedTasks, concern_themselves_and_those_that_need_their_data) {
     FailedTasks failed;
     Task task;
     task.number = 7;
-    task.open_data_predecessors = {3, 5};
+    task.cold_part(kmm::graph::UseOfReserve::no).open_data_predecessors = {3, 5};
     EXPECT_FALSE(failed.any());
     failed.add(4);
     EXPECT_TRUE(failed.any());

@@ -208,9 +208,11 @@ struct HostTask {
     std::function<void()> function;
 
     explicit HostTask(std::function<void()> f = [] {}) : function(std::move(f)) {
-        record.payload = this;
-        record.body.run = [](void* self, kmm::detail::TaskContext&) { static_cast<HostTask*>(self)->function(); };
-        record.body.destroy = [](void* self) noexcept { static_cast<HostTask*>(self)->destroyed = true; };
+        record.function.payload = this;
+        record.function.body.run = [](void* self, kmm::detail::TaskContext&) {
+            static_cast<HostTask*>(self)->function();
+        };
+        record.function.body.destroy = [](void* self) noexcept { static_cast<HostTask*>(self)->destroyed = true; };
     }
 };
 
@@ -360,7 +362,7 @@ TEST(LauncherThreads, a_function_comes_after_its_inputs_and_is_not_called_behind
     (void)f.driver.host_callback(input, [](void* s) { *static_cast<std::string*>(s) += 'i'; }, &ran);
     f.lanes.enqueued(LaneId{0}, 1);
     first.fences.add({LaneId{0}, 1});
-    second.open_data_predecessors = {77};
+    second.cold_part(kmm::graph::UseOfReserve::no).open_data_predecessors = {77};
     f.failed.add(77);
     f.start({LaneId{1}}, true);
     tasks.push_to(*f.threads);

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "blocks_freed.hpp"
 #include "boxes.hpp"
 #include "kmm/graph/history.hpp"
 
@@ -300,6 +301,34 @@ TEST(History, readers_that_have_settled_are_forgotten_before_any_are_joined) {
     p.clear();
     h.write(line(0, 10), ++next, true, p, joins);
     EXPECT_EQ(p.size(), 4u);
+}
+
+/// Blocks that a read of the whole chunk gives back when all uses of its tiles, which were read too, are forgotten.
+int blocks_given_back(std::int64_t per_side) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(2);
+    kmm::graph::Predecessors p;
+    const std::vector<Box> all = tiles(per_side, false);
+    for (const Box& tile : all) h.write(tile, ++next, false, p, joins);
+    for (int reads = 0; reads < 5; reads++)
+        for (const Box& tile : all) {
+            p.clear();
+            h.read(tile, ++next, p, joins);
+        }
+    EXPECT_EQ(h.num_segments(), all.size());
+    joins.forget(next);
+    const int before = kmm_test::blocks_freed;
+    h.read(box(0, 4 * per_side, 0, 4 * per_side), ++next, p, joins);
+    EXPECT_EQ(h.num_segments(), 1u);
+    return kmm_test::blocks_freed - before;
+}
+
+TEST(History, many_segments_end_in_few_steps) {
+    const int few = blocks_given_back(20);
+    EXPECT_LT(few, 12);
+    EXPECT_LE(blocks_given_back(28), few + 1);  // twice as many
+    EXPECT_LE(blocks_given_back(100), few + 1);
 }
 
 // The model keeps, for every element, the last writer and the readers since.

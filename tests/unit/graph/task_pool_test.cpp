@@ -10,13 +10,33 @@
 #include <thread>
 #include <vector>
 
+#include "blocks_freed.hpp"
 #include "kmm/graph/task_pool.hpp"
+
+namespace kmm_test {
+
+std::atomic<int> blocks_freed{0};
+
+}  // namespace kmm_test
 
 namespace {
 
 std::atomic<int> aligned_blocks_freed{0};  // slabs are, and nothing else here
 
 }  // namespace
+
+void* operator new(std::size_t bytes) {
+    if (void* const p = std::malloc(bytes)) return p;
+    throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept {
+    ++kmm_test::blocks_freed;
+    std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+    ++kmm_test::blocks_freed;
+    std::free(p);
+}
 
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     const auto unit = static_cast<std::size_t>(alignment);
@@ -37,6 +57,11 @@ namespace {
 using kmm::graph::Task;
 using kmm::graph::TaskPool;
 using kmm::graph::RecordSize;
+using kmm::graph::UseOfReserve;
+
+struct Told final : kmm::graph::Unworded {
+    std::exception_ptr words() const override { return nullptr; }
+};
 
 constexpr RecordSize sizes[] = {{}, {1, 24, false}, {4, 200, true}, {12, 400, true}, {40, 5000, true}};
 
@@ -108,10 +133,11 @@ TEST(TaskPool, gives_everything_back_that_no_task_is_in) {
     pool.give(pool.take());
 }
 
-// What the host must have for a task that waits: records of kernels with one access and with four.
+// What the host must have for a task that waits: records of kernels with one access and with four, and of functions.
 TEST(TaskPool, a_record_takes_little_more_than_what_is_in_it) {
     for (const auto& [size, most_bytes] :
-         {std::pair(RecordSize{1, 32, false}, 768u), std::pair(RecordSize{4, 128, false}, 1216u)}) {
+         {std::pair(RecordSize{1, 32, false}, 640u), std::pair(RecordSize{4, 128, false}, 1088u),
+          std::pair(RecordSize{1, 96, true}, 832u), std::pair(RecordSize{4, 160, true}, 1344u)}) {
         TaskPool pool;
         std::vector<Task*> many;
         for (int i = 0; i < 1024; ++i) many.push_back(pool.take(size));
@@ -119,6 +145,36 @@ TEST(TaskPool, a_record_takes_little_more_than_what_is_in_it) {
         for (int i = 0; i < 20 * 1024; ++i) many.push_back(pool.take(size));
         EXPECT_LE((pool.size_bytes() - before) / (20 * 1024), most_bytes);
         for (Task* t : many) pool.give(t);
+    }
+}
+
+TEST(TaskPool, a_record_has_a_part_for_what_few_tasks_have_only_while_it_needs_one) {
+    TaskPool pool;
+    for (const RecordSize& size : sizes) {
+        Task* const t = pool.take(size);
+        EXPECT_EQ(t->cold, nullptr);
+        EXPECT_TRUE(t->across().empty() && t->boxes().empty() && t->unset().empty());
+        EXPECT_TRUE(t->open_data_predecessors().empty());
+        EXPECT_EQ(t->needed_after(), 0u);
+        EXPECT_FALSE(t->has_failed());
+        auto told = std::make_shared<Told>();
+        kmm::graph::ColdPart& cold = t->cold_part(UseOfReserve::no, 2 * sizeof(kmm::graph::BoxTransfer));
+        cold.unworded = told;
+        cold.needed_after = 3;
+        for (std::uint32_t i = 0; i < 5; ++i) {  // beyond the room that was made
+            cold.boxes.emplace_back().source = i;
+            cold.unset.emplace_back().access = i;
+        }
+        EXPECT_EQ(&t->cold_part(UseOfReserve::yes), &cold);
+        for (std::uint32_t i = 0; i < 5; ++i) {
+            EXPECT_EQ(t->boxes()[i].source, i);
+            EXPECT_EQ(t->unset()[i].access, i);
+        }
+        EXPECT_TRUE(t->has_failed());
+        EXPECT_EQ(t->needed_after(), 3u);
+        pool.give(t);
+        EXPECT_EQ(told.use_count(), 1) << "it ends with the record";
+        EXPECT_EQ(pool.take(size)->cold, nullptr);
     }
 }
 

@@ -38,7 +38,7 @@ class FormsTest : public ResidencyTest {
     Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end, Array& temporary) {
         Task& t = make_task(m, {{&temporary.chunks[0], false, false}});
         t.accesses[0].gathers = true;
-        Across& across = t.across.emplace_back();
+        Across& across = t.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
         across.first_piece = 1;
         across.num_pieces = temporary.num_pieces;
         across.may_be_in_place = true;
@@ -51,7 +51,7 @@ class FormsTest : public ResidencyTest {
             piece.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
             residency_->add_next_use(c, kmm::memory::Residency::use_of(t, piece));
             a.neighbours[m].chunks.add(c.index);
-            BoxTransfer& transfer = t.boxes.emplace_back();
+            BoxTransfer& transfer = t.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
             transfer.source = 1 + i;
             transfer.box = box(std::max(begin, c.index * unit), std::min(end, (c.index + 1) * unit));
             transfer.run_bytes = static_cast<std::size_t>(transfer.box.end[0] - transfer.box.begin[0]);
@@ -74,7 +74,7 @@ TEST_F(FormsTest, chunks_that_lie_side_by_side_are_read_where_they_are) {
     if (!lie_side_by_side(*a, 0, 2, gpu)) GTEST_FAIL() << "what is taken one after the other lies so";
     Task& t = read_across(gpu, *a, unit - 10, 2 * unit + 10);
     run(t);
-    EXPECT_EQ(t.across[0].form, Across::Form::in_place);
+    EXPECT_EQ(t.across()[0].form, Across::Form::in_place);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.addresses[0]), a->chunks[0].replicas[gpu].address + unit - 10);
     EXPECT_TRUE(script_.copies.empty());
     EXPECT_TRUE(script_.gathers.empty());
@@ -92,12 +92,12 @@ TEST_F(FormsTest, chunks_that_lie_elsewhere_are_laid_side_by_side_once_where_the
     ASSERT_FALSE(lie_side_by_side(*a, 0, 3, gpu));
     Task &left = read_across(gpu, *a, 0, unit + 10), &right = read_across(gpu, *a, 3 * unit - 10, 4 * unit);
     run(left);
-    EXPECT_EQ(left.across[0].form, Across::Form::in_place);
+    EXPECT_EQ(left.across()[0].form, Across::Form::in_place);
     EXPECT_TRUE(lie_side_by_side(*a, 0, 3, gpu)) << "all that tasks read across, not only what this one reads";
     ASSERT_EQ(script_.copies.size(), 4u);
     for (const Script::Copy& copy : script_.copies) EXPECT_TRUE(copy.from == gpu && copy.to == gpu);
     run(right);
-    EXPECT_EQ(right.across[0].form, Across::Form::in_place);
+    EXPECT_EQ(right.across()[0].form, Across::Form::in_place);
     for (Chunk& c : a->chunks) write_on(gpu, c);
     run(read_across(gpu, *a, unit - 10, 3 * unit));
     EXPECT_EQ(script_.copies.size(), 4u) << "they stay where they are";
@@ -128,7 +128,7 @@ TEST_F(FormsTest, a_region_is_gathered_from_wherever_its_parts_are_where_the_chu
     Task& t = read_across(gpu, *a, unit - 10, 2 * unit + 10);
     EXPECT_EQ(residency_->missing_bytes(t), 20u + unit + 20) << "what is on other devices, and the place for all of it";
     run(t);
-    EXPECT_EQ(t.across[0].form, Across::Form::gather);
+    EXPECT_EQ(t.across()[0].form, Across::Form::gather);
     ASSERT_EQ(script_.gathers.size(), 1u);
     const Script::Gather& g = script_.gathers[0];
     EXPECT_EQ(g.to, &temporaries_[0]->chunks[0]);
@@ -149,7 +149,7 @@ TEST_F(FormsTest, tasks_share_what_was_gathered_and_gather_it_again_once_it_has_
          &third = read_across(gpu, *a, unit - 10, unit + 10, temporary);
     run(first);
     run(second);
-    EXPECT_EQ(second.across[0].form, Across::Form::gathered);
+    EXPECT_EQ(second.across()[0].form, Across::Form::gathered);
     EXPECT_EQ(script_.gathers.size(), 1u);
     const std::size_t copies = script_.copies.size();
     overwrite_on(gpu, other->chunks[0]);
@@ -157,7 +157,7 @@ TEST_F(FormsTest, tasks_share_what_was_gathered_and_gather_it_again_once_it_has_
     EXPECT_EQ(temporary.chunks[0].replicas[host].address, 0u) << "it is dropped, not saved";
     EXPECT_EQ(script_.copies.size(), copies);
     run(third);
-    EXPECT_EQ(third.across[0].form, Across::Form::gather);
+    EXPECT_EQ(third.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);
 }
 
@@ -179,7 +179,7 @@ TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the
     run(first);
     residency_->free_array(*small);
     run(second);
-    EXPECT_EQ(second.across[0].form, Across::Form::gather);
+    EXPECT_EQ(second.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);
     EXPECT_NE(large->chunks[0].replicas[gpu].address, 0u);
 }
@@ -197,7 +197,7 @@ TEST_F(FormsTest, what_was_gathered_from_a_failed_copy_is_gathered_again) {
     residency_->copy_failed(a->chunks[0], copied_at, std::make_shared<kmm::graph::RootFailure>());
     EXPECT_TRUE(Residency::may_have_taken(first.accesses[1], copied_at));
     run(second);
-    EXPECT_EQ(second.across[0].form, Across::Form::gather);
+    EXPECT_EQ(second.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);
 }
 
@@ -215,7 +215,7 @@ TEST_F(FormsTest, a_task_that_has_no_room_for_the_chunks_beside_its_own_gathers_
     t.accesses.push_back(write);
     residency_->add_next_use(large->chunks[0], {t.number, kmm::memory::NextUses::Kind::replaces});
     run(t);
-    EXPECT_EQ(t.across[0].form, Across::Form::gather);
+    EXPECT_EQ(t.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 1u);
 }
 
@@ -288,7 +288,7 @@ TEST_F(PartsTest, are_gathered_from_the_host_until_the_chunk_is_replaced) {
     for (Chunk& c : more->chunks) overwrite_on(gpu, c);
     ASSERT_EQ(script_.parts.size(), 1u);
     run(*reader_);
-    EXPECT_EQ(reader_->across[0].form, Across::Form::gather) << "there is no whole chunk to lie beside the other";
+    EXPECT_EQ(reader_->across()[0].form, Across::Form::gather) << "there is no whole chunk to lie beside the other";
     ASSERT_EQ(script_.gathers.size(), 1u);
     ASSERT_EQ(script_.gathers[0].from.size(), 2u);
     EXPECT_TRUE(script_.gathers[0].from[0] == std::pair(&a_->chunks[0], host));

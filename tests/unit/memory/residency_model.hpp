@@ -230,16 +230,16 @@ inline void add_access(Task& task, std::vector<Part>& parts, Array& temporary) {
 /// As Temporaries::add_across.
 inline void add_across(Task& task, std::vector<Part>& parts, std::size_t access, const Region& region,
                        bool may_be_in_place) {
-    Across& across = task.across.emplace_back();
+    Across& across = task.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
     across.access = static_cast<std::uint32_t>(access);
     across.first_piece = static_cast<std::uint32_t>(task.accesses.size());
-    across.first_box = static_cast<std::uint32_t>(task.boxes.size());
+    across.first_box = static_cast<std::uint32_t>(task.boxes().size());
     across.may_be_in_place = may_be_in_place;
     for (const Piece& piece : pieces_of(region)) {
         const kmm::graph::Box& chunk_box = region.array->boxes[piece.chunk->index];
         const auto chunk_begin = static_cast<std::size_t>(chunk_box.begin[0]);
         if (across.num_pieces == 0) across.offset_from_first_piece = piece.part.begin * unit;
-        BoxTransfer& box = task.boxes.emplace_back();
+        BoxTransfer& box = task.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
         box.source = across.first_piece + across.num_pieces++;
         box.destination = across.access;
         box.box = box_of(chunk_begin + piece.part.begin, chunk_begin + piece.part.end);
@@ -253,7 +253,7 @@ inline void add_across(Task& task, std::vector<Part>& parts, std::size_t access,
 
 /// As the schedule does, but with chunks that are small: half a chunk is a small part.
 inline void mark_small_parts(Task& task) {
-    for (const BoxTransfer& box : task.boxes) {
+    for (const BoxTransfer& box : task.boxes()) {
         Access& piece = task.accesses[box.source];
         piece.is_small_part = 2 * box.size_bytes() <= piece.chunk->size_bytes &&
                               std::count_if(task.accesses.begin(), task.accesses.end(),

@@ -11,7 +11,7 @@ void Machine::plan_waiting() {
     std::vector<Task*> tasks;
     for (const Waiting& w : waiting_) {
         residency_->unplan(*w.task);
-        if (w.task->across.empty() && w.task->memory.is_device() && !dice_.one_in(3)) tasks.push_back(w.task.get());
+        if (w.task->across().empty() && w.task->memory.is_device() && !dice_.one_in(3)) tasks.push_back(w.task.get());
     }
     std::shuffle(tasks.begin(), tasks.end(), dice_.random);
     for (std::size_t i = tasks.size(); i > 0; --i) residency_->plan(*tasks[i - 1], static_cast<std::uint16_t>(i));

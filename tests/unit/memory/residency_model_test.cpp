@@ -78,7 +78,7 @@ Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
     Chunk& temporary = *task.accesses[across.access].chunk;
     std::vector<Move> moves;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        const BoxTransfer& box = task.boxes[across.first_box + i];
+        const BoxTransfer& box = task.boxes()[across.first_box + i];
         const Access& piece = task.accesses[box.source];
         const auto source = reinterpret_cast<std::uintptr_t>(task.addresses[box.source]);
         const auto destination = reinterpret_cast<std::uintptr_t>(task.addresses[box.destination]);
@@ -367,7 +367,7 @@ void Machine::submit(Waiting waiting) {
         if (a.chunk->array->is_temporary()) --a.chunk->array->uses_to_come;
         residency_->add_next_use(*a.chunk, Residency::use_of(task, a));
     }
-    for (const Across& across : task.across) {
+    for (const Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
         const Access* const pieces = &task.accesses[across.first_piece];
         kmm::memory::Neighbours& neighbours = pieces->chunk->array->neighbours[task.memory];
@@ -468,7 +468,7 @@ bool Machine::place(Waiting& waiting) {
 }
 
 void Machine::count_forms(const Task& task) {
-    for (const Across& across : task.across) switch (across.form) {
+    for (const Across& across : task.across()) switch (across.form) {
         case Across::Form::gather: ++counts_.gather; break;
         case Across::Form::gathered: ++counts_.gathered; break;
         case Across::Form::in_place: ++counts_.in_place; break;
@@ -550,7 +550,7 @@ void Machine::execute(const Running& running) {
         ++counts_.failed;
         failed_.insert(task.number);
     }
-    for (const Across& across : task.across) {
+    for (const Across& across : task.across()) {
         std::vector<Value> region;
         for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
             const std::vector<Value>& piece = running.reads[across.first_piece + i];

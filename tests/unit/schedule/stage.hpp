@@ -75,6 +75,7 @@ class Stage final : public Outbox {
         tasks_.push_back(std::make_unique<Task>());
         Task& t = *tasks_.back();
         t.kind = kind;
+        if (kind == TaskKind::kernel) t.set_kernel({});
         t.memory = memory;
         for (const Use& u : uses) {
             Access a;

@@ -98,9 +98,9 @@ TaskFailure FailureWords::describe_failure(const graph::Task& task) const {
 
 void FailureWords::note_thrown_by_kernel(graph::Task& task, std::exception_ptr thrown) const {
     if (task.has_failed()) return;
-    task.unworded = std::allocate_shared<ThrownByKernel>(graph::ReservedAllocator<ThrownByKernel>(), std::move(thrown),
-                                                         driver_kind(platform_.driver().kind()),
-                                                         static_cast<int>(task.memory.device()));
+    task.cold_part(graph::UseOfReserve::yes).unworded = std::allocate_shared<ThrownByKernel>(
+        graph::ReservedAllocator<ThrownByKernel>(), std::move(thrown), driver_kind(platform_.driver().kind()),
+        static_cast<int>(task.memory.device()));
 }
 
 std::string FailureWords::task_text(const graph::Task& task) const {
