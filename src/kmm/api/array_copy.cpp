@@ -242,7 +242,7 @@ class ArrayCopy final : Batch {
     void check_content() const;
     void gather_writers();
 
-    const Box& box_of(std::size_t chunk) const { return binding_.layout.chunks()[chunk].box; }
+    Box box_of(std::size_t chunk) const { return binding_.layout->box(chunk); }
     Box part_of(std::size_t chunk) const { return graph::intersection(box_of(chunk), region_); }
 
     ArrayRecord& array_;
@@ -295,11 +295,11 @@ void ArrayCopy::run(DefaultStream stream) {
 }
 
 void ArrayCopy::make_tasks() {
-    binding_.layout.find_all(region_, chunks_);
+    binding_.layout->find_all(region_, chunks_);
     auto info = std::make_unique<graph::SubmitInfo>();
     info->name = name_;
     info->launcher = LauncherInfo::Kind::host;
-    info->num_chunks = static_cast<std::uint32_t>(binding_.layout.chunks().size());
+    info->num_chunks = static_cast<std::uint32_t>(binding_.layout->num_chunks());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
     for (std::size_t first = 0; first < chunks_.size(); first = ends_.back()) {
@@ -319,7 +319,7 @@ std::size_t ArrayCopy::group_size(std::size_t first) const {
     std::size_t count = 0, bytes = 0;
     while (count < most_parts && first + count < chunks_.size()) {
         const std::size_t chunk = chunks_[first + count];
-        bytes += Platform::rounded(binding_.block_bytes[chunk]);
+        bytes += Platform::rounded(binding_.block_bytes(chunk));
         // What is written in part needs what the chunk holds: where that is lost, only its own task fails.
         const bool is_alone = !to_user_ && !graph::equal(part_of(chunk), box_of(chunk));
         if (count != 0 && (bytes > most_bytes || is_alone)) break;
@@ -376,7 +376,7 @@ DomainChunk ArrayCopy::domain_of(const Box& part) const {
 }
 
 void ArrayCopy::add_access(Task& task, std::size_t chunk, const CopyPart& c) const {
-    const Box& box = box_of(chunk);
+    const Box box = box_of(chunk);
     const Box part = part_of(chunk);
     std::int64_t offset = 0;
     for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
@@ -425,7 +425,7 @@ void ArrayCopy::check_content() const {
             for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
             throw UninitializedRead(array_.name(), region);
         }
-        const std::size_t bytes = Platform::rounded(binding_.block_bytes[chunk]);
+        const std::size_t bytes = Platform::rounded(binding_.block_bytes(chunk));
         if (bytes > limit)
             throw OutOfMemory(
                 host.id(), bytes, 0, limit,
@@ -524,18 +524,18 @@ class Fill {
         : array_(array), binding_(binding), value_(static_cast<const std::byte*>(value)), submission_(submission) {}
 
     void make_tasks() {
-        const std::vector<ChunkGeometry>& chunks = binding_.layout.chunks();
+        const std::size_t num_chunks = binding_.layout->num_chunks();
         auto groups = memory::PerMemory<Group>::of_devices(binding_.runtime->platform().num_devices());
-        for (std::size_t i = 0; i < chunks.size(); ++i) {
-            const MemoryId at = chunks[i].home;
+        for (std::size_t i = 0; i < num_chunks; ++i) {
+            const MemoryId at = binding_.layout->home(i);
             const auto home =
                 at.is_device() ? memory::MemoryIndex::of_device(at.as_device().get()) : memory::MemoryIndex::host();
             Group& g = groups[home];
-            const std::size_t bytes = Platform::rounded(binding_.block_bytes[i]);
+            const std::size_t bytes = Platform::rounded(binding_.block_bytes(i));
             if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
             g.chunks.push_back(i);
             g.bytes += bytes;
-            if (chunks.size() < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
+            if (num_chunks < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
         }
         for (const memory::MemoryIndex m : groups.memories())
             if (!groups[m].chunks.empty()) make_task(groups[m], m);
@@ -559,7 +559,7 @@ class Fill {
         auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
         std::copy_n(value_, element_bytes, f->element());
         for (std::size_t i = 0; i < g.chunks.size(); ++i) {
-            const Box& box = binding_.layout.chunks()[g.chunks[i]].box;
+            const Box box = binding_.layout->box(g.chunks[i]);
             f->counts()[i] = static_cast<std::size_t>(graph::volume(box));
             submission_.add_access(array_, AccessKind::overwrite, box, 0);
         }

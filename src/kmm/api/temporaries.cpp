@@ -17,8 +17,8 @@ struct Temporaries::Source {
     const plan::Temporary& plan;
     std::size_t element_bytes;
 
-    const Box& box_of(const plan::Piece& p) const { return binding.layout.chunks()[p.chunk].box; }
-    std::size_t rank() const { return binding.layout.rank(); }
+    Box box_of(const plan::Piece& p) const { return binding.layout->box(p.chunk); }
+    std::size_t rank() const { return binding.layout->rank(); }
 };
 
 void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
@@ -102,7 +102,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
 /// Where a piece is written back: where its writers are, if the chunk fits there, else on the host, else anywhere. If
 /// it fits nowhere the write-back fails for memory when it is placed.
 memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece) {
-    const std::size_t bytes = Platform::rounded(source.binding.block_bytes[piece.chunk]);
+    const std::size_t bytes = Platform::rounded(source.binding.block_bytes(piece.chunk));
     const auto fits = [&](memory::MemoryIndex m) { return bytes <= core.platform().limit_bytes(m); };
     if (fits(piece.memory)) return piece.memory;
     for (const memory::MemoryIndex m : core.platform().limits_bytes().memories())

@@ -77,26 +77,18 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
             written_in = r.memory;
             any_write_ = true;
         }
-        const Layout& layout = *r.layout;
-        const std::size_t chunk = layout.find(r.region);
-        if (chunk == Layout::none) {
+        const Place place = r.layout->locate(r.region);
+        if (place.chunk == Layout::none) {
             any_crossing_ = true;
             use_temporary(requests, static_cast<std::uint32_t>(i));
             continue;
         }
-        used_[i] = &r.histories[chunk];
-        const Box& box = layout.chunks()[chunk].box;
-        std::int64_t offset = 0;
-        bool whole = true;
-        for (std::size_t k = 0, rank = layout.rank(); k < rank; ++k) {
-            const std::int64_t begin = box.begin[k], end = box.end[k];
-            offset = offset * (end - begin) + (r.region.begin[k] - begin);
-            whole = whole && r.region.begin[k] == begin && r.region.end[k] == end;
-        }
-        need.offset = static_cast<std::size_t>(offset);
-        need.chunk = static_cast<std::uint32_t>(chunk);
+        used_[i] = &r.histories[place.chunk];
+        need.offset = place.offset;
+        need.chunk_elements = place.chunk_elements;
+        need.chunk = static_cast<std::uint32_t>(place.chunk);
         need.form = Form::in_place;
-        need.whole_chunk = whole;
+        need.whole_chunk = place.is_whole;
     }
 }
 
@@ -118,8 +110,8 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
         found_.clear();
         r.layout->find_all(r.region, found_);
         for (const std::size_t chunk : found_)
-            pieces_.push_back({static_cast<std::uint32_t>(chunk),
-                               graph::intersection(r.region, r.layout->chunks()[chunk].box), r.memory});
+            pieces_.push_back(
+                {static_cast<std::uint32_t>(chunk), graph::intersection(r.region, r.layout->box(chunk)), r.memory});
     }
     t.num_pieces = static_cast<std::uint32_t>(pieces_.size()) - t.first_piece;
     t.chosen_late = t.chosen_late && t.num_pieces <= most_late_pieces;

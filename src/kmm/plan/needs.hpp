@@ -40,9 +40,10 @@ enum class Form : std::uint8_t {
 
 /// What one access needs.
 struct Need {
-    std::size_t offset = 0;       ///< in_place: of the region's first element from the chunk's, in elements
-    std::uint32_t chunk = 0;      ///< in_place: which one
-    std::uint32_t temporary = 0;  ///< temporary: which one
+    std::size_t offset = 0;          ///< in_place: of the region's first element from the chunk's, in elements
+    std::size_t chunk_elements = 0;  ///< in_place: of the whole chunk
+    std::uint32_t chunk = 0;         ///< in_place: which one
+    std::uint32_t temporary = 0;     ///< temporary: which one
     Form form = Form::nothing;
     bool whole_chunk = false;     ///< in_place: the region is the chunk
     bool first_of_chunk = false;  ///< no earlier access of the task needs the same chunk, or the same temporary

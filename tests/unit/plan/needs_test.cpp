@@ -63,7 +63,7 @@ struct TestArray {
         histories[layout.find(region)].write(region, 1, false, predecessors, past);
     }
     TestArray& all_written() {
-        for (const ChunkGeometry& c : layout.chunks()) written(c.box);
+        for (const ChunkGeometry& c : layout.list()) written(c.box);
         return *this;
     }
 
@@ -600,7 +600,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             return box(r, pick(r + 1, chunk.end[0]), c, pick(c + 1, chunk.end[1]));
         };
         for (std::size_t a = 0; a < 2; a++)
-            for (const ChunkGeometry& chunk : arrays[a]->layout.chunks()) {
+            for (const ChunkGeometry& chunk : arrays[a]->layout.list()) {
                 if (pick(0, 4) == 0) continue;
                 const Box b = pick(0, 4) == 0 ? part_of(chunk.box) : chunk.box;
                 arrays[a]->written(b);
@@ -614,7 +614,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             const MemoryIndex memory = pick(0, 1) == 0 ? host : gpu;
             for (std::int64_t i = pick(1, 3); i > 0; i--) {
                 const auto a = static_cast<std::size_t>(pick(0, 1));
-                const auto& chunks = arrays[a]->layout.chunks();
+                const auto chunks = arrays[a]->layout.list();
                 Box b = part_of(chunks[static_cast<std::size_t>(pick(0, std::int64_t(chunks.size()) - 1))].box);
                 if (pick(0, 5) == 0) b = part_of(arrays[a]->layout.array());
                 if (pick(0, 15) == 0) b.end[0] = b.begin[0];
@@ -626,7 +626,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
 
         // The model.
         const auto chunk_of = [&](std::size_t i) -> std::optional<std::size_t> {
-            const auto& chunks = requests[i].layout->chunks();
+            const auto chunks = requests[i].layout->list();
             for (std::size_t c = 0; c < chunks.size(); c++) {
                 bool inside = true;
                 elements(requests[i].region, [&](std::size_t e) {
@@ -662,7 +662,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
         const auto meets = [&](std::size_t i, std::size_t c) {
             bool any = false;
             elements(requests[i].region, [&](std::size_t e) {
-                elements(requests[i].layout->chunks()[c].box, [&](std::size_t f) { any = any || e == f; });
+                elements(requests[i].layout->box(c), [&](std::size_t f) { any = any || e == f; });
             });
             return any;
         };
@@ -735,7 +735,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             std::vector<int> covered(rows * columns, 0);
             for (const Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
                 ASSERT_TRUE(meets(i, p->chunk));
-                ASSERT_TRUE(kmm::graph::contains(r.layout->chunks()[p->chunk].box, p->box));
+                ASSERT_TRUE(kmm::graph::contains(r.layout->box(p->chunk), p->box));
                 elements(p->box, [&](std::size_t e) { covered[e]++; });
                 if (t.is_written) {
                     ASSERT_EQ(p->memory, written_in(i, p->chunk));
@@ -756,7 +756,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 continue;
             }
             ASSERT_EQ(need.chunk, chunk_of(i).value()) << "seed " << seed;
-            const Box& chunk = requests[i].layout->chunks()[need.chunk].box;
+            const Box chunk = requests[i].layout->box(need.chunk);
             const auto first_element = static_cast<std::size_t>(requests[i].region.begin[0] * columns) +
                                        static_cast<std::size_t>(requests[i].region.begin[1]);
             std::size_t offset = 0, at = 0;
