@@ -240,6 +240,7 @@ class ArrayCopy final : Batch {
     const plan::Request* requests() const noexcept override { return told_.empty() ? nullptr : told_.data(); }
 
     void check_content() const;
+    void touch_chunks();
     void gather_writers();
 
     Box box_of(std::size_t chunk) const { return binding_.layout->box(chunk); }
@@ -382,7 +383,6 @@ void ArrayCopy::add_access(Task& task, std::size_t chunk, const CopyPart& c) con
     for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
         offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[max_rank - array_.rank() + k];
     graph::Access& access = task.accesses.emplace_back();
-    access.chunk = &binding_.data->chunks[chunk];
     access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
     if (to_user_) {
         access.needs_content = true;
@@ -420,7 +420,9 @@ void ArrayCopy::check_content() const {
     const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
         Box missing;
-        if (to_user_ && !binding_.histories[chunk].covers(part_of(chunk), &missing)) {
+        const graph::ChunkHistory* const history = binding_.histories.find(chunk);
+        if (history == nullptr) missing = part_of(chunk);
+        if (to_user_ && (history == nullptr || !history->covers(part_of(chunk), &missing))) {
             Region region;
             for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
             throw UninitializedRead(array_.name(), region);
@@ -432,6 +434,13 @@ void ArrayCopy::check_content() const {
                 driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
                                array_.name(), bytes, limit, core_.shortage_words().memory_remedy(host, bytes)));
     }
+}
+
+/// Under the order lock: they may have had no records when the tasks were made.
+void ArrayCopy::touch_chunks() {
+    std::size_t next = 0;
+    for (Task* const t : tasks())
+        for (graph::Access& access : t->accesses) access.chunk = &binding_.touch(chunks_[next++]);
 }
 
 // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with
@@ -449,6 +458,7 @@ void ArrayCopy::gather_writers() {
 
 void ArrayCopy::check() {
     check_content();
+    touch_chunks();
     if (gate_ == nullptr) return;
     gather_writers();
     reserve_helper();
@@ -610,7 +620,8 @@ class ArrayUsers final : public Batch {
     explicit ArrayUsers(Binding& binding) : Batch(&binding.runtime->books()), binding_(binding) { add_task(); }
     void check() override {
         graph::Predecessors users;
-        for (const graph::ChunkHistory& h : binding_.histories) h.users(users, *this);
+        // A chunk without a history has no users.
+        for (const graph::ChunkHistory& h : std::as_const(binding_.histories)) h.users(users, *this);
         graph::make_unique(users);
         tasks().front()->predecessors.append(users.data(), users.size());
     }

@@ -71,28 +71,21 @@ void copy_box_on_host(void* destination, const std::int64_t* destination_strides
 Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, LayoutRef chunks)
     : runtime(std::move(core)),
       layout(std::move(chunks)),
-      histories(layout->num_chunks(), graph::ChunkHistory(array.rank())),
+      histories(layout->num_chunks()),
       data(std::make_unique<memory::Array>()),
       element_bytes_(array.element_bytes()),
       alignment_(std::max(array.element_alignment(), memory::heap_alignment)) {
     data->set_name(array.name());
     data->number = runtime->books().next_array_number();
     data->rank = array.rank();
-    data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
-    data->written_by.resize_for_devices(runtime->platform().num_devices());
-    data->chunks = std::vector<memory::Chunk>(layout->num_chunks());
-    data->boxes.reserve(data->chunks.size());
-    for (std::size_t i = 0; i < data->chunks.size(); ++i) {
-        memory::Chunk& c = data->chunks[i];
-        c.array = data.get();
-        c.index = static_cast<std::uint32_t>(i);
-        c.size_bytes = layout->num_elements(i) * array.element_bytes();
-        c.alignment = alignment_;
-        c.replicas.resize_for_devices(runtime->platform().num_devices());
-        data->boxes.push_back(layout->box(i));
-    }
-    data->is_stack = layout->is_stack() && memory::may_touch(data->chunks);
-    if (data->is_stack) data->neighbours.resize_for_devices(runtime->platform().num_devices());
+    data->element_bytes = static_cast<std::uint32_t>(element_bytes_);
+    data->alignment = alignment_;
+    data->set_layout(layout, runtime->platform().num_devices());
+}
+
+memory::Chunk& Binding::make_records(std::size_t chunk) {
+    histories.touch(chunk, [&] { return graph::ChunkHistory(layout->rank()); });
+    return data->touch(chunk);
 }
 
 ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,

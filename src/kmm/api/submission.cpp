@@ -226,7 +226,7 @@ void Submission::Draft::find_bindings() {
                                                  core->platform().number()),
                                   launcher.location);
         wanted[i].layout = a.binding->layout.get();
-        wanted[i].histories = a.binding->histories.data();
+        wanted[i].histories = &a.binding->histories;
     }
 }
 
@@ -248,7 +248,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     layout = AccessLayout();  // the list is that of the submit before
     if (need.form == plan::Form::nothing) return 0;
     const DraftAccess& a = accesses[request];
-    const Binding& binding = *a.binding;
+    Binding& binding = *a.binding;
     const bool is_temporary = need.form == plan::Form::temporary;
     if (is_temporary && plan.temporaries()[need.temporary].chosen_late && need.first_of_chunk)
         Temporaries::add_across(t, a.access, need.temporary, plan, wanted[request], a);
@@ -263,7 +263,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
         temporaries.count_use(need.temporary);
     } else {
         binding.layout->set_strides(need.chunk, layout.strides);
-        access.chunk = &binding.data->chunks[need.chunk];
+        access.chunk = &binding.touch(need.chunk);
         access.offset_bytes = need.offset * a.array->element_bytes();
     }
     access.first_of_chunk = need.first_of_chunk;
@@ -345,7 +345,7 @@ void Submission::Draft::bind() {
         core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
     }
     for (const Temporaries::Entry& e : temporaries.entries())
-        core->listeners().tell_bound(*e.array, e.array->boxes.front(), false);
+        core->listeners().tell_bound(*e.array, e.array->region, false);
 }
 
 // What is kept from before the submit is read first, what is written back comes last. A task that reads or writes in
@@ -378,12 +378,12 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;
         if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
         if (!temporary.chosen_late || !need.first_of_chunk) return;
-        std::vector<graph::ChunkHistory>& histories = accesses[request].binding->histories;
+        graph::ChunkHistories& histories = accesses[request].binding->histories;
         for (const plan::Piece* p = plan.pieces(temporary); p != plan.pieces(temporary) + temporary.num_pieces; ++p)
             histories[p->chunk].read(p->box, t.number, t.predecessors, *this);
         return;
     }
-    graph::ChunkHistory& history = accesses[request].binding->histories[need.chunk];
+    graph::ChunkHistory& history = *plan.histories()[request];
     if (r.kind == AccessKind::read)
         history.read(r.region, t.number, t.predecessors, *this);
     else

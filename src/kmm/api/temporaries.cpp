@@ -10,7 +10,7 @@ using graph::Task;
 
 /// What a temporary is a copy of.
 struct Temporaries::Source {
-    const Binding& binding;
+    Binding& binding;
     const plan::Request& request;
     const Task& task;  ///< the first that uses it
     const plan::Piece* pieces;
@@ -42,7 +42,6 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
     entry.data = std::make_unique<memory::Array>();
     entry.array = entry.data.get();
     memory::Array& data = *entry.data;
-    const std::uint32_t num_devices = core.platform().num_devices();
     data.set_name(access.array->name());
     data.number = core.books().next_array_number();
     data.rank = access.array->rank();
@@ -50,14 +49,9 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
     data.num_pieces = plan.num_pieces;
     data.is_gathered = plan.chosen_late;
     data.released = true;
-    data.written_by.resize_for_devices(num_devices);
-    data.chunks = std::vector<memory::Chunk>(1);
-    data.boxes.push_back(plan.box);
-    memory::Chunk& chunk = data.chunks.front();
-    chunk.array = &data;
-    chunk.size_bytes = static_cast<std::size_t>(graph::volume(plan.box)) * access.array->element_bytes();
-    chunk.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
-    chunk.replicas.resize_for_devices(num_devices);
+    data.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
+    data.set_region(plan.box, core.platform().num_devices());
+    data.touch(0);
 }
 
 /// Errors name the task that needs it.
@@ -90,7 +84,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
         Access& from = t.accesses[1 + i];
-        from.chunk = &source.binding.data->chunks[piece.chunk];
+        from.chunk = &source.binding.touch(piece.chunk);
         from.needs_content = from.anywhere = true;
         BoxTransfer& box = t.boxes[i];
         box.source = 1 + i;
@@ -127,7 +121,7 @@ void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t tem
     for (std::uint32_t i = 0; i < t.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
         Access& from = task.accesses.emplace_back();
-        from.chunk = &source.binding.data->chunks[piece.chunk];
+        from.chunk = &source.binding.touch(piece.chunk);
         from.needs_content = from.is_piece = true;
         BoxTransfer& box = task.boxes.emplace_back();
         box.source = across.first_piece + i;
@@ -149,7 +143,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         t.layouts.resize(2);
         t.boxes.resize(1);
         Access& to = t.accesses[0];
-        to.chunk = &source.binding.data->chunks[piece.chunk];
+        to.chunk = &source.binding.touch(piece.chunk);
         to.kind = AccessKind::overwrite;
         to.writes_chunk = true;
         to.replaces_chunk = graph::equal(piece.box, source.box_of(piece));

@@ -43,7 +43,8 @@ class Layout {
     std::size_t find(const Box& region) const noexcept { return locate(region).chunk; }
     /// The same, and where in the chunk the region lies.
     Place locate(const Box& region) const noexcept {
-        return regular_ ? locate_in_cell(region) : locate_in_list(region);
+        if (!regular_) return locate_in_list(region);
+        return rank_ == 1 ? locate_in_line(region) : locate_in_cell(region);
     }
     /// Adds the numbers of the chunks that have elements in `region`, ascending; none for an empty region, which may
     /// reach beyond the array. Takes the time of what it finds, and O(log(chunks)) where `find` does.
@@ -96,6 +97,17 @@ class Layout {
     /// Whether the chunks are the cells of a grid; `cell_of` is then that of each, row-major.
     static bool detect_grid(const Box& array, const std::vector<ChunkGeometry>& chunks, Grid& grid,
                             std::vector<std::uint32_t>& cell_of);
+    Place locate_in_line(const Box& region) const noexcept {
+        const std::int64_t begin = region.begin[0], end = region.end[0];
+        if (begin < 0 || end > array_.end[0]) return {};
+        const std::int64_t size = grid_.chunk_size[0];
+        // Divisions are most of the cost of a lookup: one chunk needs none.
+        const std::int64_t cell = num_chunks_ == 1 ? 0 : begin / size, first = cell * size;
+        if (end - first > size) return {};
+        const std::int64_t extent = std::min(size, array_.end[0] - first);
+        return {static_cast<std::size_t>(cell), static_cast<std::size_t>(begin - first),
+                static_cast<std::size_t>(extent), end - begin == extent};
+    }
     Place locate_in_cell(const Box& region) const noexcept;
     Place locate_in_list(const Box& region) const noexcept;
     void set_strides_of_axes(std::size_t chunk, std::int64_t* strides) const noexcept;
