@@ -295,13 +295,13 @@ TEST(GivingUp, that_a_runtime_gives_up_is_said_although_there_is_no_memory_for_t
 
 TEST(GivingUp, arrays_that_go_while_a_runtime_gives_up_go_with_it) {
     SKIP_WHERE_RACES_ARE_TRACKED();
-    constexpr std::int64_t num_chunks = 20'000;  // what an array keeps of them is one large block
     for (const bool before : {true, false}) {
         SCOPED_TRACE(before ? "let go of before" : "let go of after");
         const long blocks = large_blocks;
         {
             const RuntimeHandle rt = kmm::make_runtime(tight_config());
-            std::optional<Array<char>> gone = rt.array<char>(Dim<1>(num_chunks), Dim<1>(1));
+            std::optional<Array<char>> gone = rt.array<char>(Dim<1>(2), Dim<1>(1));
+            gone->named(std::string(std::size_t{2} << 20, 'x'));  // a large block for as long as the runtime knows it
             Gate begins, ends;
             GivesUp gives_up(rt);
             const OpenAtEnd open(ends);

@@ -1,19 +1,33 @@
 // What many of a kind cost the thread that makes them, counted in bytes asked of the system: in proportion to their
-// number. Replaces operator new of the process.
+// number; and what chunks that were used keep. Replaces operator new of the process.
 #include "harness.hpp"
 
+#include <malloc.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
 #include "driver/registry.hpp"
+#include "kmm/graph/history.hpp"
+#include "kmm/memory/chunk.hpp"
 
 namespace {
 
 thread_local std::uint64_t bytes_of_this_thread = 0;
+/// Of the process, and not given back.
+std::atomic<std::int64_t> held_bytes{0};
 
 void* counted(std::size_t bytes) noexcept {
     bytes_of_this_thread += bytes;
-    return std::malloc(bytes == 0 ? 1 : bytes);
+    void* const p = std::malloc(bytes == 0 ? 1 : bytes);
+    held_bytes += static_cast<std::int64_t>(malloc_usable_size(p));
+    return p;
+}
+
+void release(void* p) noexcept {
+    held_bytes -= static_cast<std::int64_t>(malloc_usable_size(p));
+    std::free(p);
 }
 
 void* counted_or_throw(std::size_t bytes) {
@@ -29,12 +43,12 @@ void* counted_or_throw(std::size_t bytes) {
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return counted_or_throw(bytes); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { release(p); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { release(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { release(p); }
+[[gnu::noinline]] void operator delete[](void* p, std::size_t) noexcept { release(p); }
+[[gnu::noinline]] void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
+[[gnu::noinline]] void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
 
 namespace {
 
@@ -42,8 +56,8 @@ constexpr std::int64_t few = 8192;
 
 /// What a new thread asks of the system for `f(runtime)`, on a runtime that has done nothing yet.
 template<typename F>
-std::uint64_t bytes_of_first(F&& f) {
-    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+std::uint64_t bytes_of_first(F&& f, std::size_t num_devices = 1) {
+    const RuntimeHandle rt = kmm::make_runtime(config_with(num_devices));
     std::uint64_t bytes = 0;
     std::thread([&] {
         const std::uint64_t before = bytes_of_this_thread;
@@ -75,6 +89,73 @@ TEST(Growth, the_first_copy_of_a_thread_costs_in_proportion_to_the_chunks) {
         });
     };
     expect_proportional(copy(few), copy(2 * few));
+}
+
+std::vector<std::size_t> numbers_of_devices() {
+    if (driver_under_test() == kmm::DriverKind::Host) return {1, 8};
+    return {1};
+}
+
+constexpr std::int64_t floats_of_4_kib = 1024;
+
+TEST(Growth, an_array_takes_no_more_for_a_million_chunks_than_for_one_until_they_are_used) {
+    if (devices_available() == 0) GTEST_SKIP() << "the driver under test has no device here";
+    for (const std::size_t devices : numbers_of_devices()) {
+        const auto make = [&](std::int64_t chunks) {
+            return bytes_of_first(
+                [chunks](const RuntimeHandle& rt) {
+                    const auto array = rt.array<float>(Dim<1>(chunks * floats_of_4_kib), Dim<1>(floats_of_4_kib));
+                    EXPECT_EQ(array.distribution().num_chunks(), static_cast<std::size_t>(chunks));
+                },
+                devices);
+        };
+        const std::uint64_t once = make(1'000'000);
+        EXPECT_LT(once, 8192u);
+        EXPECT_EQ(make(2'000'000), once);
+    }
+}
+
+/// What is held more for each of `count` chunks of a million that tasks have used, each `apart` from the one before.
+std::int64_t bytes_of_a_used_chunk(const RuntimeHandle& rt, std::int64_t count, std::int64_t apart) {
+    constexpr std::int64_t chunks = 1'000'000;
+    std::int64_t held = 0;
+    for (int round = 0; round < 2; round++) {  // the first one makes what stays with the runtime
+        std::optional<Array<float>> array = rt.array<float>(Dim<1>(chunks * floats_of_4_kib), Dim<1>(floats_of_4_kib));
+        rt.synchronize();
+        rt.trim_memory();  // records of tasks
+        const std::int64_t before = held_bytes;
+        for (std::int64_t i = 0; i < count; i++) {
+            const std::int64_t begin = i * apart * floats_of_4_kib;
+            rt.submit(host(), Host([](kmm::SubviewMut<float>) {}),
+                      overwrite((*array)[kmm::range(begin, begin + floats_of_4_kib)]));
+        }
+        rt.synchronize();
+        rt.trim_memory();
+        held = held_bytes - before;
+        array.reset();
+        (void)rt.stats();  // the runtime has read that the array is gone
+        if (round == 1) {
+            EXPECT_LT(held_bytes - before, held / 4) << "lists that have grown stay, records do not";
+        }
+    }
+    return held / count;
+}
+
+TEST(Growth, a_chunk_that_is_used_takes_its_records_and_one_alone_a_page_and_all_is_given_back) {
+    if (devices_available() == 0) GTEST_SKIP() << "the driver under test has no device here";
+    for (const std::size_t devices : numbers_of_devices()) {
+        const RuntimeHandle rt = kmm::make_runtime(config_with(devices));
+        constexpr std::size_t records = sizeof(kmm::memory::Chunk) + sizeof(kmm::graph::ChunkHistory);
+        // Replicas, and what heaps and lists of residents know of them.
+        const std::size_t others = (devices + 1) * sizeof(kmm::memory::Replica) + 1024;
+        const std::int64_t dense = bytes_of_a_used_chunk(rt, 2048, 1);
+        EXPECT_LT(dense, static_cast<std::int64_t>(records + others));
+        constexpr std::size_t page = 64 * records + 2 * 128;
+        const std::int64_t spread = bytes_of_a_used_chunk(rt, 2048, 487);
+        EXPECT_LT(spread, static_cast<std::int64_t>(page + others));
+        RecordProperty("dense_bytes_" + std::to_string(devices), static_cast<int>(dense));
+        RecordProperty("spread_bytes_" + std::to_string(devices), static_cast<int>(spread));
+    }
 }
 
 TEST(Growth, events_of_the_host_driver_cost_in_proportion_to_their_number) {

@@ -31,23 +31,15 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
     array->set_name(told.name);
     array->rank = told.rank;
     array->element_bytes = static_cast<std::uint32_t>(told.element_bytes);
-    array->written_by.resize_for_devices(num_devices);
-    array->boxes = told.chunks;
     array->num_pieces = told.num_pieces;
     array->released = told.num_pieces != 0;
-    array->chunks = std::vector<memory::Chunk>(told.chunks.size());
-    for (std::size_t i = 0; i < told.chunks.size(); ++i) {
-        memory::Chunk& c = array->chunks[i];
-        c.array = array.get();
-        c.index = static_cast<std::uint32_t>(i);
-        c.size_bytes = static_cast<std::size_t>(graph::volume(told.chunks[i])) * told.element_bytes;
-        c.replicas.resize_for_devices(num_devices);
+    if (array->is_temporary()) {
+        array->set_region(told.chunks.at(0), num_devices);
+        return array;
     }
     std::vector<detail::ChunkGeometry> geometry;
     for (const detail::Box& box : told.chunks) geometry.push_back({MemoryId::host(), box});
-    array->is_stack =
-        plan::Layout(told.rank, told.box, std::move(geometry)).is_stack() && memory::may_touch(array->chunks);
-    array->neighbours.resize_for_devices(num_devices);
+    array->set_layout(std::make_shared<plan::Layout>(told.rank, told.box, std::move(geometry)), num_devices);
     return array;
 }
 
@@ -122,7 +114,9 @@ void Player::submit(const trace::Task& told) {
         a.kind = use.kind;
         a.first_of_chunk = use.first_of_chunk;
         if (use.empty) continue;
-        a.chunk = &arrays_.at(use.array)->chunks.at(use.chunk);
+        memory::Array& array = *arrays_.at(use.array);
+        if (use.chunk >= array.chunks.size()) throw std::runtime_error("the record names a chunk that is not there");
+        a.chunk = &array.touch(use.chunk);
         a.needs_content = use.needs_content;
         a.writes_chunk = use.writes_chunk;
         a.replaces_chunk = use.replaces_chunk;
@@ -143,13 +137,13 @@ void Player::submit(const trace::Task& told) {
 /// One for each source; of a transfer with one box it is where both sides meet.
 void Player::add_boxes(graph::Task& t, const trace::Task& told) {
     const trace::Use& to = told.uses.front();
+    const memory::Array& array = *arrays_.at(to.array);
     for (std::uint32_t i = 1; i < told.uses.size(); ++i) {
         const trace::Use& from = told.uses[i];
         graph::BoxTransfer& box = t.cold_part(graph::UseOfReserve::no).boxes.emplace_back();
         box.source = i;
         box.box = told.uses.size() == 2 ? graph::intersection(from.region, to.region) : from.region;
-        box.set_shape(from.rank, arrays_.at(from.array)->boxes.at(from.chunk), arrays_.at(to.array)->boxes.at(to.chunk),
-                      arrays_.at(to.array)->element_bytes);
+        box.set_shape(from.rank, arrays_.at(from.array)->box(from.chunk), array.box(to.chunk), array.element_bytes);
     }
 }
 
@@ -168,8 +162,8 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
         across.first_piece = next;
         across.num_pieces = temporary.num_pieces;
         across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
-        const detail::Box& box = temporary.boxes.front();
-        const detail::Box& first = array.boxes[told.uses[next].chunk];
+        const detail::Box& box = temporary.region;
+        const detail::Box first = array.box(told.uses[next].chunk);
         across.may_be_in_place = array.is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
                                  std::equal(box.end + 1, std::end(box.end), first.end + 1);
         for (std::uint32_t k = 0; k < across.num_pieces; ++k, ++next) {
@@ -178,7 +172,7 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
             transfer.source = next;
             transfer.destination = i;
             transfer.box = from.region;
-            transfer.set_shape(from.rank, array.boxes[from.chunk], box, array.element_bytes);
+            transfer.set_shape(from.rank, array.box(from.chunk), box, array.element_bytes);
         }
     }
 }

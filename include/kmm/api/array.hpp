@@ -93,7 +93,7 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
         detail::check_distribution(N, sizes.values, detail::ShapeArray<N>(distribution.array_size()).values);
         return Array(Bound(),
                      detail::make_bound_array(runtime, N, sizes.values, DataType::of<T>(), sizeof(T), alignof(T),
-                                              detail::chunk_geometry(distribution)),
+                                              detail::DistributionLayout::of(distribution)),
                      shape);
     }
 
@@ -122,7 +122,7 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     bool has_instance() const noexcept { return detail::array_is_bound(*record_); }
     Distribution<N> distribution() const {
         require_bound("distribution()");
-        return detail::distribution_of<N>(*record_, shape_);
+        return detail::DistributionLayout::distribution<N>(detail::array_layout(*record_));
     }
     /// Size of the chunk at offset zero.
     Dim<N> chunk_size() const { return distribution().chunk_size(); }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "kmm/core/data_type.hpp"
 #include "kmm/core/distribution.hpp"
@@ -21,39 +20,6 @@ class Runtime;
 template<typename T, std::size_t N>
 class Array;
 
-namespace detail {
-
-template<std::size_t N>
-std::vector<ChunkGeometry> chunk_geometry(const Distribution<N>& distribution) {
-    std::vector<ChunkGeometry> result(distribution.num_chunks());
-    for (std::size_t i = 0; i < result.size(); i++) {
-        const ArrayChunk<N> chunk = distribution.chunk(i);
-        result[i].home = chunk.owner_id;
-        for (std::size_t axis = 0; axis + 1 <= N; axis++) {
-            result[i].box.begin[axis] = chunk.offset.get_or_default(axis);
-            result[i].box.end[axis] = chunk.offset.get_or_default(axis) + chunk.size.get_or_default(axis);
-        }
-    }
-    return result;
-}
-
-template<std::size_t N>
-Distribution<N> distribution_of(const ArrayRecord& record, const Dim<N>& shape) {
-    std::vector<ArrayChunk<N>> chunks;
-    for (const ChunkGeometry& geometry : array_chunks(record)) {
-        ArrayChunk<N> chunk;
-        chunk.owner_id = geometry.home;
-        for (std::size_t axis = 0; axis + 1 <= N; axis++) {
-            chunk.offset[axis] = geometry.box.begin[axis];
-            chunk.size[axis] = geometry.box.end[axis] - geometry.box.begin[axis];
-        }
-        chunks.push_back(chunk);
-    }
-    return Distribution<N>::from_chunks(shape, std::move(chunks));
-}
-
-}  // namespace detail
-
 /// The state that copies of one array share; programs meet only bound ones. A copy shares it too. `Array(instance)`
 /// makes an array of it.
 template<std::size_t N>
@@ -65,7 +31,7 @@ class ArrayInstance {
         const detail::ShapeArray<N> sizes = detail::checked_shape(shape, type.size_in_bytes());
         return std::make_shared<ArrayInstance>(detail::make_bound_array(detail::runtime_core(runtime), N, sizes.values,
                                                                         type, type.size_in_bytes(), type.alignment(),
-                                                                        detail::chunk_geometry(distribution)),
+                                                                        detail::DistributionLayout::of(distribution)),
                                                shape, type);
     }
 
@@ -74,7 +40,9 @@ class ArrayInstance {
 
     const Dim<N>& size() const noexcept { return shape_; }
     DataType data_type() const noexcept { return type_; }
-    Distribution<N> distribution() const { return detail::distribution_of<N>(*record_, shape_); }
+    Distribution<N> distribution() const {
+        return detail::DistributionLayout::distribution<N>(detail::array_layout(*record_));
+    }
     Runtime& runtime() const { return detail::array_runtime_face(*record_); }
     /// Waits for all work on the array. TE DL.
     void synchronize() const { detail::array_synchronize(*record_); }

@@ -15,6 +15,14 @@ namespace kmm {
 
 class SystemInfo;
 
+namespace plan {
+class ChunkHomes;
+class Layout;
+}  // namespace plan
+namespace detail {
+struct DistributionLayout;
+}  // namespace detail
+
 /// One piece of an array, and its home.
 template<std::size_t N>
 struct ArrayChunk {
@@ -34,7 +42,9 @@ bool operator!=(const ArrayChunk<N>& a, const ArrayChunk<N>& b) {
 
 /// Disjoint chunks that cover an array. All errors are InvalidArgument and name the offending region or number. Regular
 /// distributions answer in constant time, others in a time that grows with the logarithm of the number of chunks, as
-/// long as few of them lie across one line; `chunks_in` takes the time of what it returns besides.
+/// long as few of them lie across one line; `chunks_in` takes the time of what it returns besides. Regular
+/// distributions are formulas, that take the same memory for any number of chunks: 2 bytes a chunk more only where a
+/// list of memories is given that follows no rule. Others are a list, as their arrays are.
 template<std::size_t N>
 class Distribution {
     static_assert(N <= 8, "arrays have at most 8 axes");
@@ -76,8 +86,10 @@ class Distribution {
   private:
     struct Data;
     explicit Distribution(std::shared_ptr<const Data> data) noexcept;
-    static std::shared_ptr<const Data> regular(const Dim<N>& array_size, const Dim<N>& chunk_size,
-                                               std::vector<MemoryId> memories);
+    static Distribution grid(const Dim<N>& array_size, const Dim<N>& chunk_size, plan::ChunkHomes homes);
+    friend struct detail::DistributionLayout;
+    static Distribution of_layout(std::shared_ptr<const plan::Layout> layout);
+    std::shared_ptr<const plan::Layout> layout() const noexcept;
 
     std::shared_ptr<const Data> data_;
 };
@@ -91,6 +103,23 @@ extern template class Distribution<5>;
 extern template class Distribution<6>;
 extern template class Distribution<7>;
 extern template class Distribution<8>;
+
+namespace detail {
+
+/// What a distribution and the arrays that have it share. O(1).
+struct DistributionLayout {
+    template<std::size_t N>
+    static std::shared_ptr<const plan::Layout> of(const Distribution<N>& distribution) noexcept {
+        return distribution.layout();
+    }
+    /// A layout of an array of N axes.
+    template<std::size_t N>
+    static Distribution<N> distribution(std::shared_ptr<const plan::Layout> layout) {
+        return Distribution<N>::of_layout(static_cast<std::shared_ptr<const plan::Layout>&&>(layout));
+    }
+};
+
+}  // namespace detail
 
 /// The distribution whose chunks are the regions that `mapper` gives for the chunks of `domain`, clipped to the array,
 /// each at the memory of its owner. They must cover the array exactly.

@@ -27,6 +27,10 @@ struct RuntimeStats;
 enum struct EventStatus { Pending, Succeeded, Failed };
 enum struct ReportFormat { Text, Json };
 
+namespace plan {
+class Layout;
+}  // namespace plan
+
 namespace detail {
 
 /// A running runtime (src/kmm/runtime/runtime_core.hpp). It derives from `kmm::Runtime`, its public face, and from
@@ -57,7 +61,13 @@ using ArrayRef = std::shared_ptr<ArrayRecord>;
 /// The shape is one that `check_shape` (detail/array_checks.hpp) found good, here and below.
 ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
                     std::size_t element_alignment);
-/// Makes a bound array: `chunks` must cover the shape exactly (IA otherwise).
+/// How an array is cut into chunks (src/kmm/plan/layout.hpp): shared, never changed.
+using LayoutRef = std::shared_ptr<const plan::Layout>;
+/// Makes a bound array with a distribution of its shape. O(1) where homes follow a rule, else O(chunks). IA for a home
+/// on a device that the runtime does not have.
+ArrayRef make_bound_array(RuntimeCore&, std::size_t rank, const std::int64_t* shape, DataType type,
+                          std::size_t element_bytes, std::size_t element_alignment, LayoutRef layout);
+/// The same: `chunks` must cover the shape exactly (IA otherwise).
 ArrayRef make_bound_array(RuntimeCore&, std::size_t rank, const std::int64_t* shape, DataType type,
                           std::size_t element_bytes, std::size_t element_alignment,
                           const std::vector<ChunkGeometry>& chunks);
@@ -65,7 +75,8 @@ bool array_is_bound(const ArrayRecord&) noexcept;
 const std::int64_t* array_shape(const ArrayRecord&) noexcept;  ///< max_rank values, 1 beyond the rank
 void array_set_name(ArrayRecord&, std::string name);
 std::string array_name(const ArrayRecord&);
-/// Chunks in the order of the distribution. IA when unbound.
+LayoutRef array_layout(const ArrayRecord&);  ///< IA when unbound
+/// Chunks in the order of the distribution. IA when unbound. O(chunks).
 std::vector<ChunkGeometry> array_chunks(const ArrayRecord&);
 std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord&);  ///< IA when unbound
 /// Waits for all work on the array; nothing when unbound. TE, DL.

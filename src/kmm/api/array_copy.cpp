@@ -240,9 +240,10 @@ class ArrayCopy final : Batch {
     const plan::Request* requests() const noexcept override { return told_.empty() ? nullptr : told_.data(); }
 
     void check_content() const;
+    void touch_chunks();
     void gather_writers();
 
-    const Box& box_of(std::size_t chunk) const { return binding_.layout.chunks()[chunk].box; }
+    Box box_of(std::size_t chunk) const { return binding_.layout->box(chunk); }
     Box part_of(std::size_t chunk) const { return graph::intersection(box_of(chunk), region_); }
 
     ArrayRecord& array_;
@@ -295,11 +296,11 @@ void ArrayCopy::run(DefaultStream stream) {
 }
 
 void ArrayCopy::make_tasks() {
-    binding_.layout.find_all(region_, chunks_);
+    binding_.layout->find_all(region_, chunks_);
     auto info = std::make_unique<graph::SubmitInfo>();
     info->name = name_;
     info->launcher = LauncherInfo::Kind::host;
-    info->num_chunks = static_cast<std::uint32_t>(binding_.layout.chunks().size());
+    info->num_chunks = static_cast<std::uint32_t>(binding_.layout->num_chunks());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
     for (std::size_t first = 0; first < chunks_.size(); first = ends_.back()) {
@@ -319,7 +320,7 @@ std::size_t ArrayCopy::group_size(std::size_t first) const {
     std::size_t count = 0, bytes = 0;
     while (count < most_parts && first + count < chunks_.size()) {
         const std::size_t chunk = chunks_[first + count];
-        bytes += Platform::rounded(binding_.block_bytes[chunk]);
+        bytes += Platform::rounded(binding_.block_bytes(chunk));
         // What is written in part needs what the chunk holds: where that is lost, only its own task fails.
         const bool is_alone = !to_user_ && !graph::equal(part_of(chunk), box_of(chunk));
         if (count != 0 && (bytes > most_bytes || is_alone)) break;
@@ -375,13 +376,12 @@ DomainChunk ArrayCopy::domain_of(const Box& part) const {
 }
 
 void ArrayCopy::add_access(Task& task, std::size_t chunk, const CopyPart& c) const {
-    const Box& box = box_of(chunk);
+    const Box box = box_of(chunk);
     const Box part = part_of(chunk);
     std::int64_t offset = 0;
     for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
         offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[max_rank - array_.rank() + k];
     graph::Access& access = task.accesses.emplace_back();
-    access.chunk = &binding_.data->chunks[chunk];
     access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
     if (to_user_) {
         access.needs_content = true;
@@ -419,18 +419,27 @@ void ArrayCopy::check_content() const {
     const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
         Box missing;
-        if (to_user_ && !binding_.histories[chunk].covers(part_of(chunk), &missing)) {
+        const graph::ChunkHistory* const history = binding_.histories.find(chunk);
+        if (history == nullptr) missing = part_of(chunk);
+        if (to_user_ && (history == nullptr || !history->covers(part_of(chunk), &missing))) {
             Region region;
             for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
             throw UninitializedRead(array_.name(), region);
         }
-        const std::size_t bytes = Platform::rounded(binding_.block_bytes[chunk]);
+        const std::size_t bytes = Platform::rounded(binding_.block_bytes(chunk));
         if (bytes > limit)
             throw OutOfMemory(
                 host.id(), bytes, 0, limit,
                 driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
                                array_.name(), bytes, limit, core_.shortage_words().memory_remedy(host, bytes)));
     }
+}
+
+/// Under the order lock: they may have had no records when the tasks were made.
+void ArrayCopy::touch_chunks() {
+    std::size_t next = 0;
+    for (Task* const t : tasks())
+        for (graph::Access& access : t->accesses) access.chunk = &binding_.touch(chunks_[next++]);
 }
 
 // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with
@@ -448,6 +457,7 @@ void ArrayCopy::gather_writers() {
 
 void ArrayCopy::check() {
     check_content();
+    touch_chunks();
     if (gate_ == nullptr) return;
     gather_writers();
     reserve_helper();
@@ -523,18 +533,18 @@ class Fill {
         : array_(array), binding_(binding), value_(static_cast<const std::byte*>(value)), submission_(submission) {}
 
     void make_tasks() {
-        const std::vector<ChunkGeometry>& chunks = binding_.layout.chunks();
+        const std::size_t num_chunks = binding_.layout->num_chunks();
         auto groups = memory::PerMemory<Group>::of_devices(binding_.runtime->platform().num_devices());
-        for (std::size_t i = 0; i < chunks.size(); ++i) {
-            const MemoryId at = chunks[i].home;
+        for (std::size_t i = 0; i < num_chunks; ++i) {
+            const MemoryId at = binding_.layout->home(i);
             const auto home =
                 at.is_device() ? memory::MemoryIndex::of_device(at.as_device().get()) : memory::MemoryIndex::host();
             Group& g = groups[home];
-            const std::size_t bytes = Platform::rounded(binding_.block_bytes[i]);
+            const std::size_t bytes = Platform::rounded(binding_.block_bytes(i));
             if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
             g.chunks.push_back(i);
             g.bytes += bytes;
-            if (chunks.size() < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
+            if (num_chunks < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
         }
         for (const memory::MemoryIndex m : groups.memories())
             if (!groups[m].chunks.empty()) make_task(groups[m], m);
@@ -558,7 +568,7 @@ class Fill {
         auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
         std::copy_n(value_, element_bytes, f->element());
         for (std::size_t i = 0; i < g.chunks.size(); ++i) {
-            const Box& box = binding_.layout.chunks()[g.chunks[i]].box;
+            const Box box = binding_.layout->box(g.chunks[i]);
             f->counts()[i] = static_cast<std::size_t>(graph::volume(box));
             submission_.add_access(array_, AccessKind::overwrite, box, 0);
         }
@@ -609,7 +619,8 @@ class ArrayUsers final : public Batch {
     explicit ArrayUsers(Binding& binding) : Batch(&binding.runtime->books()), binding_(binding) { add_task(); }
     void check() override {
         graph::Predecessors users;
-        for (const graph::ChunkHistory& h : binding_.histories) h.users(users, *this);
+        // A chunk without a history has no users.
+        for (const graph::ChunkHistory& h : std::as_const(binding_.histories)) h.users(users, *this);
         graph::make_unique(users);
         tasks().front()->predecessors.append(users.data(), users.size());
     }

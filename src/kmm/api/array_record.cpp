@@ -68,35 +68,24 @@ void copy_box_on_host(void* destination, const std::int64_t* destination_strides
     }
 }
 
-Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks)
-    : Binding(std::move(core), array, plan::Layout(array.rank(), array.box(), std::move(chunks))) {}
-
-Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, plan::Layout chunks)
+Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, LayoutRef chunks)
     : runtime(std::move(core)),
       layout(std::move(chunks)),
-      histories(layout.chunks().size(), graph::ChunkHistory(array.rank())),
-      data(std::make_unique<memory::Array>()) {
+      histories(layout->num_chunks()),
+      data(std::make_unique<memory::Array>()),
+      element_bytes_(array.element_bytes()),
+      alignment_(std::max(array.element_alignment(), memory::heap_alignment)) {
     data->set_name(array.name());
     data->number = runtime->books().next_array_number();
     data->rank = array.rank();
-    data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
-    data->written_by.resize_for_devices(runtime->platform().num_devices());
-    data->chunks = std::vector<memory::Chunk>(layout.chunks().size());
-    data->boxes.reserve(data->chunks.size());
-    block_bytes.reserve(data->chunks.size());
-    for (std::size_t i = 0; i < data->chunks.size(); ++i) {
-        const Box& box = layout.chunks()[i].box;
-        memory::Chunk& c = data->chunks[i];
-        c.array = data.get();
-        c.index = static_cast<std::uint32_t>(i);
-        c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
-        c.alignment = std::max(array.element_alignment(), memory::heap_alignment);
-        block_bytes.push_back(c.block_bytes());
-        c.replicas.resize_for_devices(runtime->platform().num_devices());
-        data->boxes.push_back(box);
-    }
-    data->is_stack = layout.is_stack() && memory::may_touch(data->chunks);
-    if (data->is_stack) data->neighbours.resize_for_devices(runtime->platform().num_devices());
+    data->element_bytes = static_cast<std::uint32_t>(element_bytes_);
+    data->alignment = alignment_;
+    data->set_layout(layout, runtime->platform().num_devices());
+}
+
+memory::Chunk& Binding::make_records(std::size_t chunk) {
+    histories.touch(chunk, [&] { return graph::ChunkHistory(layout->rank()); });
+    return data->touch(chunk);
 }
 
 ArrayRecord::ArrayRecord(std::size_t rank, const std::int64_t* shape, DataType type, std::size_t element_bytes,
@@ -151,22 +140,52 @@ void check_cover(const plan::Layout& layout) {
     const auto text = [&](const Box& box) { return graph::to_text(box, layout.rank()); };
     std::size_t first = 0, second = 0;
     if (layout.find_overlap(&first, &second))
-        throw InvalidArgument(driver::format("chunks {} and {} overlap", text(layout.chunks()[first].box),
-                                             text(layout.chunks()[second].box)));
+        throw InvalidArgument(
+            driver::format("chunks {} and {} overlap", text(layout.box(first)), text(layout.box(second))));
     Box gap;
-    if (plan::Layout::find_gap(layout.array(), layout.chunks(), &gap))
+    if (layout.find_gap(&gap))
         throw InvalidArgument(driver::format("no chunk covers region {} of the array", text(gap)));
+}
+
+void check_makeable(RuntimeCore& core, const DataType& type, std::size_t element_alignment) {
+    core.books().check_open();
+    if (element_alignment > max_element_alignment)
+        throw InvalidArgument(driver::format("elements of type {} are aligned to {} bytes: at most {} are offered",
+                                             type.name(), element_alignment, max_element_alignment));
+}
+
+bool has_home(RuntimeCore& core, MemoryId home) {
+    return home.is_host() || home.as_device().get() < core.platform().num_devices();
+}
+
+[[noreturn]] void throw_no_home(RuntimeCore& core, std::size_t rank, const Box& chunk, MemoryId home) {
+    throw InvalidArgument(driver::format(
+        "chunk {} has its home on {}, but the runtime has {} (numbered from 0)", graph::to_text(chunk, rank),
+        core.platform().place_text(ResourceId(home.as_device())), core.platform().num_devices()));
+}
+
+ArrayRef bind_new(RuntimeCore& core, std::shared_ptr<ArrayRecord> array, LayoutRef layout) {
+    auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(layout));
+    core.listeners().tell_bound(*binding->data, array->box(), false);
+    (void)array->bind(binding);  // nobody else knows the array yet
+    return array;
 }
 
 }  // namespace
 
 ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type,
+                          std::size_t element_bytes, std::size_t element_alignment, LayoutRef layout) {
+    check_makeable(core, type, element_alignment);
+    const std::size_t stray = layout->find_home([&](MemoryId home) { return !has_home(core, home); });
+    if (stray != plan::Layout::none) throw_no_home(core, rank, layout->box(stray), layout->home(stray));
+    return bind_new(core, std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment),
+                    std::move(layout));
+}
+
+ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_t* shape, DataType type,
                           std::size_t element_bytes, std::size_t element_alignment,
                           const std::vector<ChunkGeometry>& chunks) {
-    core.books().check_open();
-    if (element_alignment > max_element_alignment)
-        throw InvalidArgument(driver::format("elements of type {} are aligned to {} bytes: at most {} are offered",
-                                             type.name(), element_alignment, max_element_alignment));
+    check_makeable(core, type, element_alignment);
     auto array = std::make_shared<ArrayRecord>(rank, shape, type, element_bytes, element_alignment);
     std::vector<ChunkGeometry> kept;
     kept.reserve(chunks.size());
@@ -175,18 +194,12 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
         if (!graph::contains(array->box(), c.box))
             throw InvalidArgument(driver::format("chunk {} lies outside the array {}", graph::to_text(c.box, rank),
                                                  graph::to_text(array->box(), rank)));
-        if (c.home.is_device() && c.home.as_device().get() >= core.platform().num_devices())
-            throw InvalidArgument(driver::format(
-                "chunk {} has its home on {}, but the runtime has {} (numbered from 0)", graph::to_text(c.box, rank),
-                core.platform().place_text(ResourceId(c.home.as_device())), core.platform().num_devices()));
+        if (!has_home(core, c.home)) throw_no_home(core, rank, c.box, c.home);
         kept.push_back(c);
     }
-    plan::Layout layout(rank, array->box(), std::move(kept));
-    if (!layout.is_grid()) check_cover(layout);
-    auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(layout));
-    core.listeners().tell_bound(*binding->data, array->box(), false);
-    (void)array->bind(binding);  // nobody else knows the array yet
-    return array;
+    auto layout = std::make_shared<plan::Layout>(rank, array->box(), std::move(kept));
+    if (!layout->is_grid()) check_cover(*layout);
+    return bind_new(core, std::move(array), std::move(layout));
 }
 
 bool array_is_bound(const ArrayRecord& a) noexcept { return a.binding() != nullptr; }
@@ -210,7 +223,9 @@ Binding& bound(const ArrayRecord& a, const char* what) {
 
 }  // namespace
 
-std::vector<ChunkGeometry> array_chunks(const ArrayRecord& a) { return bound(a, "distribution").layout.chunks(); }
+LayoutRef array_layout(const ArrayRecord& a) { return bound(a, "distribution").layout; }
+
+std::vector<ChunkGeometry> array_chunks(const ArrayRecord& a) { return array_layout(a)->list(); }
 
 std::shared_ptr<RuntimeCore> array_runtime(const ArrayRecord& a) { return bound(a, "runtime").runtime; }
 

@@ -20,15 +20,32 @@ namespace kmm::detail {
 
 struct Binding {
     std::shared_ptr<RuntimeCore> runtime;
-    plan::Layout layout;
-    std::vector<graph::ChunkHistory> histories;  ///< one for each chunk; order lock
-    /// What each chunk takes in a memory, as in its record, whose cache line belongs to the scheduler.
-    std::vector<std::size_t> block_bytes;
+    LayoutRef layout;
+    graph::ChunkHistories histories;      ///< of the chunks that were used; order lock
     std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
 
-    /// Chunks that cover the array exactly.
-    Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, std::vector<ChunkGeometry> chunks);
-    Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, plan::Layout layout);
+    /// Chunks that cover the array exactly. O(1).
+    Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, LayoutRef chunks);
+
+    /// What a chunk takes in a memory: its record says so too, but the cache line of that belongs to the scheduler.
+    std::size_t block_bytes(std::size_t chunk) const noexcept { return block_bytes_of(layout->num_elements(chunk)); }
+    std::size_t block_bytes_of(std::size_t elements) const noexcept {
+        return memory::Chunk::block_bytes_of(elements * element_bytes_, alignment_);
+    }
+
+    /// A task is about to use the chunk: it has a history and a record from now on. Order lock. Throws std::bad_alloc,
+    /// and nothing that counts has changed.
+    memory::Chunk& touch(std::size_t chunk) {
+        if (memory::Chunk* const c = data->chunks.find(chunk); c != nullptr) [[likely]]
+            return *c;
+        return make_records(chunk);
+    }
+
+  private:
+    memory::Chunk& make_records(std::size_t chunk);
+
+    const std::size_t element_bytes_;
+    const std::size_t alignment_;  ///< of chunks
 };
 
 class ArrayRecord {

@@ -204,7 +204,8 @@ Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
         if (accesses[i].array == &array) positions.push_back(static_cast<std::uint32_t>(i));
     std::vector<ChunkGeometry> chunks;
     if (!plan.first_write(array.box(), wanted, positions, chunks)) throw_refusal(array);
-    bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(chunks))});
+    auto layout = std::make_shared<plan::Layout>(array.rank(), array.box(), std::move(chunks));
+    bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(layout))});
     return bindings.back().binding.get();
 }
 
@@ -223,8 +224,8 @@ void Submission::Draft::find_bindings() {
                                                  a.array->name(), a.binding->runtime->platform().number(),
                                                  core->platform().number()),
                                   launcher.location);
-        wanted[i].layout = &a.binding->layout;
-        wanted[i].histories = a.binding->histories.data();
+        wanted[i].layout = a.binding->layout.get();
+        wanted[i].histories = &a.binding->histories;
     }
 }
 
@@ -246,23 +247,22 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     layout = AccessLayout();  // the list is that of the submit before
     if (need.form == plan::Form::nothing) return 0;
     const DraftAccess& a = accesses[request];
-    const Binding& binding = *a.binding;
+    Binding& binding = *a.binding;
     const bool is_temporary = need.form == plan::Form::temporary;
-    const Box& memory_of =
-        is_temporary ? plan.temporaries()[need.temporary].box : binding.layout.chunks()[need.chunk].box;
-    row_major_strides(memory_of, layout.strides, binding.layout.rank());
     if (is_temporary && plan.temporaries()[need.temporary].chosen_late && need.first_of_chunk)
         Temporaries::add_across(t, a.access, need.temporary, plan, wanted[request], a);
     Access& access = t.accesses[a.access];
     if (is_temporary) {
         const plan::Temporary& planned = plan.temporaries()[need.temporary];
+        const std::size_t rank = binding.layout->rank();
+        row_major_strides(planned.box, layout.strides, rank);
         access.chunk = &temporaries.entries()[need.temporary].chunk();
         access.gathers = planned.chosen_late;
-        access.offset_bytes =
-            offset_in(memory_of, wanted[request].region, binding.layout.rank()) * a.array->element_bytes();
+        access.offset_bytes = offset_in(planned.box, wanted[request].region, rank) * a.array->element_bytes();
         temporaries.count_use(need.temporary);
     } else {
-        access.chunk = &binding.data->chunks[need.chunk];
+        binding.layout->set_strides(need.chunk, layout.strides);
+        access.chunk = &binding.touch(need.chunk);
         access.offset_bytes = need.offset * a.array->element_bytes();
     }
     access.first_of_chunk = need.first_of_chunk;
@@ -270,7 +270,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     access.writes_chunk = need.writes_chunk;
     access.replaces_chunk = need.replaces_chunk;
     if (!need.first_of_chunk) return 0;
-    return Platform::rounded(is_temporary ? access.chunk->block_bytes() : binding.block_bytes[need.chunk]);
+    return Platform::rounded(is_temporary ? access.chunk->block_bytes() : binding.block_bytes_of(need.chunk_elements));
 }
 
 // The tasks are still nobody else's.
@@ -344,7 +344,7 @@ void Submission::Draft::bind() {
         core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
     }
     for (const Temporaries::Entry& e : temporaries.entries())
-        core->listeners().tell_bound(*e.array, e.array->boxes.front(), false);
+        core->listeners().tell_bound(*e.array, e.array->region, false);
 }
 
 // What is kept from before the submit is read first, what is written back comes last. A task that reads or writes in
@@ -377,12 +377,12 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;
         if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
         if (!temporary.chosen_late || !need.first_of_chunk) return;
-        std::vector<graph::ChunkHistory>& histories = accesses[request].binding->histories;
+        graph::ChunkHistories& histories = accesses[request].binding->histories;
         for (const plan::Piece* p = plan.pieces(temporary); p != plan.pieces(temporary) + temporary.num_pieces; ++p)
             histories[p->chunk].read(p->box, t.number, t.predecessors, *this);
         return;
     }
-    graph::ChunkHistory& history = accesses[request].binding->histories[need.chunk];
+    graph::ChunkHistory& history = *plan.histories()[request];
     if (r.kind == AccessKind::read)
         history.read(r.region, t.number, t.predecessors, *this);
     else

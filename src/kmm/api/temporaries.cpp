@@ -10,15 +10,15 @@ using graph::Task;
 
 /// What a temporary is a copy of.
 struct Temporaries::Source {
-    const Binding& binding;
+    Binding& binding;
     const plan::Request& request;
     const Task& task;  ///< the first that uses it
     const plan::Piece* pieces;
     const plan::Temporary& plan;
     std::size_t element_bytes;
 
-    const Box& box_of(const plan::Piece& p) const { return binding.layout.chunks()[p.chunk].box; }
-    std::size_t rank() const { return binding.layout.rank(); }
+    Box box_of(const plan::Piece& p) const { return binding.layout->box(p.chunk); }
+    std::size_t rank() const { return binding.layout->rank(); }
 };
 
 void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
@@ -42,7 +42,6 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
     entry.data = std::make_unique<memory::Array>();
     entry.array = entry.data.get();
     memory::Array& data = *entry.data;
-    const std::uint32_t num_devices = core.platform().num_devices();
     data.set_name(access.array->name());
     data.number = core.books().next_array_number();
     data.rank = access.array->rank();
@@ -50,14 +49,9 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
     data.num_pieces = plan.num_pieces;
     data.is_gathered = plan.chosen_late;
     data.released = true;
-    data.written_by.resize_for_devices(num_devices);
-    data.chunks = std::vector<memory::Chunk>(1);
-    data.boxes.push_back(plan.box);
-    memory::Chunk& chunk = data.chunks.front();
-    chunk.array = &data;
-    chunk.size_bytes = static_cast<std::size_t>(graph::volume(plan.box)) * access.array->element_bytes();
-    chunk.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
-    chunk.replicas.resize_for_devices(num_devices);
+    data.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
+    data.set_region(plan.box, core.platform().num_devices());
+    data.touch(0);
 }
 
 /// Errors name the task that needs it.
@@ -92,7 +86,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
         Access& from = t.accesses[1 + i];
-        from.chunk = &source.binding.data->chunks[piece.chunk];
+        from.chunk = &source.binding.touch(piece.chunk);
         from.needs_content = from.anywhere = true;
         BoxTransfer& box = t.boxes()[i];
         box.source = 1 + i;
@@ -104,7 +98,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
 /// Where a piece is written back: where its writers are, if the chunk fits there, else on the host, else anywhere. If
 /// it fits nowhere the write-back fails for memory when it is placed.
 memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece) {
-    const std::size_t bytes = Platform::rounded(source.binding.block_bytes[piece.chunk]);
+    const std::size_t bytes = Platform::rounded(source.binding.block_bytes(piece.chunk));
     const auto fits = [&](memory::MemoryIndex m) { return bytes <= core.platform().limit_bytes(m); };
     if (fits(piece.memory)) return piece.memory;
     for (const memory::MemoryIndex m : core.platform().limits_bytes().memories())
@@ -133,7 +127,7 @@ void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t tem
     for (std::uint32_t i = 0; i < t.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
         Access& from = task.accesses.emplace_back();
-        from.chunk = &source.binding.data->chunks[piece.chunk];
+        from.chunk = &source.binding.touch(piece.chunk);
         from.needs_content = from.is_piece = true;
         BoxTransfer& box = cold.boxes.emplace_back();
         box.source = across.first_piece + i;
@@ -155,7 +149,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         t.layouts.resize(2);
         t.cold->boxes.resize(1);
         Access& to = t.accesses[0];
-        to.chunk = &source.binding.data->chunks[piece.chunk];
+        to.chunk = &source.binding.touch(piece.chunk);
         to.kind = AccessKind::overwrite;
         to.writes_chunk = true;
         to.replaces_chunk = graph::equal(piece.box, source.box_of(piece));

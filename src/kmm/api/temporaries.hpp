@@ -35,7 +35,7 @@ class Temporaries {
         graph::TaskNumber gather_number = 0;    ///< once the batch has it
         std::vector<graph::Task*> write_backs;  ///< likewise; one for each piece
 
-        memory::Chunk& chunk() const noexcept { return array->chunks.front(); }
+        memory::Chunk& chunk() const noexcept { return array->chunks[0]; }
     };
 
     Temporaries() = default;

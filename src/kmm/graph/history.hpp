@@ -10,6 +10,7 @@
 
 #include "kmm/graph/box_tree.hpp"
 #include "kmm/graph/number_lists.hpp"
+#include "kmm/graph/paged_records.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::graph {
@@ -143,6 +144,9 @@ class ChunkHistory {
     Vector<Segment> segments_;  ///< while there are few
     Vector<Many> many_;         ///< then one
 };
+
+/// Of the chunks of one array, by their numbers. One that was never touched has none: nothing of it was written.
+using ChunkHistories = PagedRecords<ChunkHistory>;
 
 /// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).
 template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber number, bool data) {

@@ -16,17 +16,12 @@
 
 namespace kmm {
 
-/// Regular: `memories` has one entry for each cell of the grid, `chunks` is empty. Else `chunks` has them all, and
-/// `index` finds them.
+/// The layout is what arrays share that have this distribution.
 template<std::size_t N>
 struct Distribution<N>::Data {
     Dim<N> array_size = Dim<N>::zero();
     Dim<N> chunk_size = Dim<N>::zero();
-    Dim<N> counts = Dim<N>::zero();
-    bool is_regular = true;
-    std::vector<MemoryId> memories;
-    std::vector<ArrayChunk<N>> chunks;
-    graph::BoxIndex index;
+    std::shared_ptr<const plan::Layout> layout;
 };
 
 namespace {
@@ -70,27 +65,6 @@ Dim<N> grid_counts(const Dim<N>& array_size, const Dim<N>& chunk_size) {
         counts[i] = div_ceil(array_size[i], chunk_size[i]);
     }
     return counts;
-}
-
-template<std::size_t N>
-Point<N> grid_cell(const Dim<N>& counts, std::size_t index) {
-    Point<N> cell;
-    for (std::size_t k = 0; k < N; k++) {
-        const std::size_t axis = N - 1 - k;
-        const auto count = static_cast<std::size_t>(counts[axis]);
-        cell[axis] = static_cast<Index>(index % count);
-        index /= count;
-    }
-    return cell;
-}
-
-template<std::size_t N>
-std::size_t grid_index(const Dim<N>& counts, const Point<N>& cell) {
-    std::size_t index = 0;
-    for (std::size_t k = 0; k < N; k++) {
-        index = index * static_cast<std::size_t>(counts[k]) + static_cast<std::size_t>(cell[k]);
-    }
-    return index;
 }
 
 // Chunks that are the same box become one; their home is the host if they disagree.
@@ -143,7 +117,7 @@ void check_inside(const Dim<N>& array_size, const std::vector<ArrayChunk<N>>& ch
 // Of chunks inside the array that form no grid, so that the layout has their order.
 template<std::size_t N>
 void check_cover(const plan::Layout& layout) {
-    const auto box = [&](std::size_t i) { return bounds_of<N>(layout.chunks()[i].box); };
+    const auto box = [&](std::size_t i) { return bounds_of<N>(layout.box(i)); };
     std::size_t i = 0;
     std::size_t j = 0;
     if (layout.find_overlap(&i, &j)) {
@@ -152,32 +126,49 @@ void check_cover(const plan::Layout& layout) {
                                              detail::text_of(box(i).intersection(box(j)))));
     }
     detail::Box gap;
-    if (plan::Layout::find_gap(layout.array(), layout.chunks(), &gap)) {
+    if (layout.find_gap(&gap)) {
         throw InvalidArgument(driver::format(
             "distribution of an array of size {}: no chunk contains the region {}: chunks must cover the array",
             detail::text_of(bounds_of<N>(layout.array()).size()), detail::text_of(bounds_of<N>(gap))));
     }
 }
 
-// The memory of resource i of those of `info`, counted round and round; the host if there is none.
-MemoryId dealt_memory(const SystemInfo& info, std::size_t i) {
-    const std::vector<ResourceId>& resources = info.resources();
-    return resources.empty() ? MemoryId::host() : resources[i % resources.size()].as_memory();
+// Those of the resources of `info`, in their order; the host if there is none.
+std::vector<MemoryId> memories_of(const SystemInfo& info) {
+    std::vector<MemoryId> memories;
+    for (const ResourceId resource : info.resources()) memories.push_back(resource.as_memory());
+    if (memories.empty()) memories.push_back(MemoryId::host());
+    return memories;
 }
 
 }  // namespace
 
+/// Regular.
 template<std::size_t N>
-std::shared_ptr<const typename Distribution<N>::Data>
-Distribution<N>::regular(const Dim<N>& array_size, const Dim<N>& chunk_size, std::vector<MemoryId> memories) {
+Distribution<N> Distribution<N>::grid(const Dim<N>& array_size, const Dim<N>& chunk_size, plan::ChunkHomes homes) {
+    const detail::Box array = detail::to_box(Bounds<N>(array_size));
+    if (array_size.is_empty())
+        return of_layout(std::make_shared<plan::Layout>(N, array, std::vector<detail::ChunkGeometry>()));
+    std::int64_t size[detail::max_rank];
+    for (std::size_t i = 0; i < N; i++) size[i] = std::min(array_size[i], chunk_size[i]);
+    return of_layout(std::make_shared<plan::Layout>(N, array, size, std::move(homes)));
+}
+
+template<std::size_t N>
+Distribution<N> Distribution<N>::of_layout(std::shared_ptr<const plan::Layout> layout) {
     auto data = std::make_shared<Data>();
-    data->array_size = array_size;
-    data->counts = grid_counts(array_size, chunk_size);
-    if (!array_size.is_empty()) {
-        for (std::size_t i = 0; i < N; i++) data->chunk_size[i] = std::min(array_size[i], chunk_size[i]);
-    }
-    data->memories = std::move(memories);
-    return data;
+    data->array_size = bounds_of<N>(layout->array()).size();
+    // Chunks that cover an array have one at its origin.
+    detail::Box origin;
+    const std::size_t first = layout->num_chunks() == 0 ? plan::Layout::none : layout->find(origin);
+    if (first != plan::Layout::none) data->chunk_size = bounds_of<N>(layout->box(first)).size();
+    data->layout = std::move(layout);
+    return Distribution(std::move(data));
+}
+
+template<std::size_t N>
+std::shared_ptr<const plan::Layout> Distribution<N>::layout() const noexcept {
+    return data_->layout;
 }
 
 template<std::size_t N>
@@ -197,7 +188,7 @@ Distribution<N>::Distribution(const Dim<N>& array_size, const Dim<N>& chunk_size
                                              detail::text_of(array_size), detail::text_of(chunk_size), count,
                                              memories.size()));
     }
-    data_ = regular(array_size, chunk_size, memories);
+    *this = grid(array_size, chunk_size, plan::ChunkHomes::of_list(memories));
 }
 
 template<std::size_t N>
@@ -221,24 +212,12 @@ Distribution<N> Distribution<N>::from_chunks(const Dim<N>& array_size, std::vect
     chunks.erase(std::remove_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.size.is_empty(); }),
                  chunks.end());
     if (allow_duplicates) chunks = merge_duplicates(chunks);
-    const auto first =
-        std::find_if(chunks.begin(), chunks.end(), [](const ArrayChunk<N>& c) { return c.offset == Point<N>::zero(); });
-    plan::Layout layout(N, detail::to_box(Bounds<N>(array_size)), geometry_of(chunks));
-    if (layout.is_grid()) {
-        std::vector<MemoryId> memories;
-        memories.reserve(chunks.size());
-        for (const detail::ChunkGeometry& chunk : layout.chunks()) memories.push_back(chunk.home);
-        return Distribution(regular(array_size, first->size, std::move(memories)));
+    auto layout = std::make_shared<plan::Layout>(N, detail::to_box(Bounds<N>(array_size)), geometry_of(chunks));
+    if (!layout->is_grid()) {
+        check_inside(array_size, chunks);
+        check_cover<N>(*layout);
     }
-    check_inside(array_size, chunks);
-    check_cover<N>(layout);
-    auto data = std::make_shared<Data>();
-    data->array_size = array_size;
-    data->is_regular = chunks.empty();
-    if (first != chunks.end()) data->chunk_size = first->size;
-    data->chunks = std::move(chunks);
-    data->index = std::move(layout).index();
-    return Distribution(std::move(data));
+    return of_layout(std::move(layout));
 }
 
 template<std::size_t N>
@@ -254,11 +233,7 @@ Distribution<N> Distribution<N>::cyclic(const Dim<N>& array_size, const Dim<N>& 
                                              "use larger ones, so that there are at most {}",
                                              detail::text_of(array_size), detail::text_of(chunk_size), chunks, most));
     }
-    const auto count = static_cast<std::size_t>(chunks);
-    std::vector<MemoryId> memories;
-    memories.reserve(count);
-    for (std::size_t i = 0; i < count; i++) memories.push_back(dealt_memory(info, i / run));
-    return Distribution(regular(array_size, chunk_size, std::move(memories)));
+    return grid(array_size, chunk_size, plan::ChunkHomes::dealt(memories_of(info), run));
 }
 
 template<std::size_t N>
@@ -269,9 +244,7 @@ Distribution<N> Distribution<N>::tiles(const Dim<N>& array_size, const Dim<N>& c
 template<std::size_t N>
 Distribution<N> Distribution<N>::single(const Dim<N>& array_size, MemoryId memory) {
     check_array_size(array_size);
-    const bool is_empty = array_size.is_empty();
-    return Distribution(
-        regular(array_size, is_empty ? Dim<N>::one() : array_size, std::vector<MemoryId>(is_empty ? 0 : 1, memory)));
+    return grid(array_size, array_size, plan::ChunkHomes::dealt({memory}));
 }
 
 template<std::size_t N>
@@ -279,21 +252,21 @@ Distribution<N> Distribution<N>::blocks(const Dim<N>& array_size, const SystemIn
     check_array_size(array_size);
     if constexpr (N == 0) {
         (void)axis;
-        return single(array_size, dealt_memory(info, 0));
+        return single(array_size, memories_of(info).front());
     } else {
         if (axis >= N) {
             throw InvalidArgument(driver::format(
                 "distribution in blocks along axis {}: the array has {} axes, numbered from 0", axis, N));
         }
         if (array_size.is_empty()) return single(array_size);
-        const auto devices = static_cast<Index>(std::max<std::size_t>(info.resources().size(), 1));
-        const Index count = std::min(array_size[axis], devices);
+        const std::vector<MemoryId> memories = memories_of(info);
+        const Index count = std::min(array_size[axis], static_cast<Index>(memories.size()));
         std::vector<ArrayChunk<N>> chunks;
         Point<N> offset;
         for (Index i = 0; i < count; i++) {
             Dim<N> size = array_size;
             size[axis] = array_size[axis] / count + (i < array_size[axis] % count ? 1 : 0);
-            chunks.push_back({dealt_memory(info, static_cast<std::size_t>(i)), offset, size});
+            chunks.push_back({memories[static_cast<std::size_t>(i)], offset, size});
             offset[axis] += size[axis];
         }
         return from_chunks(array_size, std::move(chunks));
@@ -306,20 +279,13 @@ ArrayChunk<N> Distribution<N>::chunk(std::size_t index) const {
         throw InvalidArgument(driver::format("distribution: there is no chunk {}: it has {} chunks, numbered from 0",
                                              index, num_chunks()));
     }
-    if (!data_->is_regular) return data_->chunks[index];
-    ArrayChunk<N> result;
-    result.owner_id = data_->memories[index];
-    const Point<N> cell = grid_cell(data_->counts, index);
-    for (std::size_t i = 0; i < N; i++) {
-        result.offset[i] = cell[i] * data_->chunk_size[i];
-        result.size[i] = std::min(data_->chunk_size[i], data_->array_size[i] - result.offset[i]);
-    }
-    return result;
+    const Bounds<N> box = bounds_of<N>(data_->layout->box(index));
+    return {data_->layout->home(index), box.begin(), box.size()};
 }
 
 template<std::size_t N>
 std::size_t Distribution<N>::num_chunks() const noexcept {
-    return data_->is_regular ? data_->memories.size() : data_->chunks.size();
+    return data_->layout->num_chunks();
 }
 
 template<std::size_t N>
@@ -334,7 +300,7 @@ const Dim<N>& Distribution<N>::chunk_size() const noexcept {
 
 template<std::size_t N>
 bool Distribution<N>::is_regular() const noexcept {
-    return data_->is_regular;
+    return data_->layout->is_grid() || num_chunks() == 0;
 }
 
 template<std::size_t N>
@@ -342,30 +308,8 @@ std::vector<std::size_t> Distribution<N>::chunks_in(const Bounds<N>& region) con
     std::vector<std::size_t> result;
     const Bounds<N> inside = region.intersection(Bounds<N>(data_->array_size));
     if (inside.is_empty()) return result;
-    if (!data_->is_regular) {
-        data_->index.each_that_meets(detail::to_box(inside), [&](std::size_t i) {
-            result.push_back(i);
-            return true;
-        });
-        std::sort(result.begin(), result.end());
-        return result;
-    }
-    Point<N> first;
-    Point<N> last;
-    for (std::size_t i = 0; i < N; i++) {
-        first[i] = inside[i].begin / data_->chunk_size[i];
-        last[i] = (inside[i].end - 1) / data_->chunk_size[i];
-    }
-    for (Point<N> cell = first;;) {
-        result.push_back(grid_index(data_->counts, cell));
-        std::size_t axis = N;
-        while (axis > 0 && cell[axis - 1] == last[axis - 1]) {
-            axis--;
-            cell[axis] = first[axis];
-        }
-        if (axis == 0) return result;
-        cell[axis - 1]++;
-    }
+    data_->layout->find_all(detail::to_box(inside), result);
+    return result;
 }
 
 template<std::size_t N>

@@ -1,6 +1,8 @@
 // A chunk and its replicas: where the bytes of one piece of an array are.
 //
-// Owns: plain records. All of it belongs to whoever holds the scheduler's baton, but for what is marked constant.
+// Owns: plain records. All of it belongs to whoever holds the scheduler's baton, but for what is marked constant. A
+// chunk has a record from the first task on that uses it: whoever submits makes it under the order lock. Of the others
+// nothing is anywhere.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +15,13 @@
 #include "driver/locks.hpp"
 #include "kmm/graph/box.hpp"
 #include "kmm/graph/memory_index.hpp"
+#include "kmm/graph/paged_records.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/next_uses.hpp"
 #include "kmm/memory/planned_uses.hpp"
 #include "kmm/memory/ready_uses.hpp"
+#include "kmm/plan/layout.hpp"
 #include "rmm/heap/tree.hpp"
 
 namespace kmm::memory {
@@ -109,15 +113,6 @@ struct Chunk {
     }
 };
 
-/// Whether the block of each could end where that of the next one begins. O(chunks).
-inline bool may_touch(const std::vector<Chunk>& chunks) noexcept {
-    for (std::size_t i = 0; i < chunks.size(); ++i) {
-        if (chunks[i].alignment != heap_alignment) return false;
-        if (i + 1 < chunks.size() && chunks[i].size_bytes % heap_alignment != 0) return false;
-    }
-    return chunks.size() > 1;
-}
-
 /// Indices from the first to the last that were added.
 struct ChunkRange {
     std::uint32_t first = 0;
@@ -147,6 +142,47 @@ struct Neighbours {
 
 /// The data of one bound array.
 struct Array {
+    // ---- made once, before any chunk is touched
+    /// Of an array of a runtime with so many devices, whose elements are set: its chunks are those of the layout. O(1).
+    void set_layout(std::shared_ptr<const plan::Layout> cut, std::size_t num_devices) {
+        layout = std::move(cut);
+        chunks.set_size(layout->num_chunks());
+        written_by.resize_for_devices(num_devices);
+        is_stack = layout->is_stack() && may_touch();
+        if (is_stack) neighbours.resize_for_devices(num_devices);
+    }
+    /// The same of a temporary: one chunk, which is the region.
+    void set_region(const graph::Box& box, std::size_t num_devices) {
+        region = box;
+        chunks.set_size(1);
+        written_by.resize_for_devices(num_devices);
+    }
+
+    // ---- any thread
+    graph::Box box(std::size_t chunk) const noexcept { return layout != nullptr ? layout->box(chunk) : region; }
+    std::size_t chunk_bytes(std::size_t chunk) const noexcept {
+        const std::size_t elements =
+            layout != nullptr ? layout->num_elements(chunk) : static_cast<std::size_t>(graph::volume(region));
+        return elements * element_bytes;
+    }
+    /// What a replica takes: as the chunk's record says, whether there is one or not.
+    std::size_t block_bytes(std::size_t chunk) const noexcept {
+        return Chunk::block_bytes_of(chunk_bytes(chunk), alignment);
+    }
+    /// The record of a chunk, which is made if there is none. Under the order lock. Throws std::bad_alloc, and nothing
+    /// has changed.
+    Chunk& touch(std::size_t chunk) {
+        return chunks.touch(chunk, [&] {
+            Chunk c;
+            c.array = this;
+            c.index = static_cast<std::uint32_t>(chunk);
+            c.size_bytes = chunk_bytes(chunk);
+            c.alignment = alignment;
+            c.replicas.resize_for_devices(written_by.num_devices());
+            return c;
+        });
+    }
+
     /// For messages. Any thread: a program may name an array at any time.
     std::string name() const {
         const locks::Guard guard(name_mutex_);
@@ -158,12 +194,14 @@ struct Array {
         const locks::Guard guard(name_mutex_);
         name_ = std::move(name);
     }
-    std::uint64_t number = 0;         // constant; among the arrays of the runtime, from 1
-    std::size_t rank = 0;             // constant
-    std::uint32_t element_bytes = 0;  // constant
-    std::vector<Chunk> chunks;        // never resized
-    std::vector<graph::Box> boxes;    // constant; one for each chunk
-    std::uint32_t num_pieces = 0;     // constant; of a temporary: the chunks that its region meets
+    graph::PagedRecords<Chunk> chunks;           ///< by index; any thread finds those that exist
+    std::uint64_t number = 0;                    // constant; among the arrays of the runtime, from 1
+    std::size_t rank = 0;                        // constant
+    std::size_t alignment = heap_alignment;      // constant; of each chunk
+    std::uint32_t element_bytes = 0;             // constant
+    std::uint32_t num_pieces = 0;                // constant; of a temporary: the chunks that its region meets
+    std::shared_ptr<const plan::Layout> layout;  // constant; null: of a temporary
+    graph::Box region;                           // constant; of a temporary
     /// Constant; of a temporary: tasks fill it when they are placed (graph::Across), and may do so again. It is dropped
     /// rather than saved: nobody writes what it holds before its last task is done.
     bool is_gathered = false;
@@ -184,6 +222,11 @@ struct Array {
     Array* next_dropped = nullptr;  ///< of a runtime that gave up
 
   private:
+    /// Whether the block of each chunk could end where that of the next one begins.
+    bool may_touch() const noexcept {
+        return alignment == heap_alignment && chunks.size() > 1 && chunk_bytes(0) % heap_alignment == 0;
+    }
+
     mutable locks::Mutex name_mutex_;
     std::string name_ KMM_GUARDED_BY(name_mutex_);
 };

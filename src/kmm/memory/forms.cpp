@@ -164,9 +164,10 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
         total += space.heap.round_up(array.chunks[i].block_bytes());
     const auto may_join = [&](std::uint32_t i) {
         ++num_steps_;
-        if (!neighbours.chunks.contains(i) || !is_valid(array.chunks[i], m) || array.chunks[i].replicas[m].pinned())
-            return false;
-        total += space.heap.round_up(array.chunks[i].block_bytes());
+        if (!neighbours.chunks.contains(i)) return false;
+        const Chunk* const c = array.chunks.find(i);
+        if (c == nullptr || !is_valid(*c, m) || c->replicas[m].pinned()) return false;
+        total += space.heap.round_up(c->block_bytes());
         return true;
     };
     while (total <= most_bytes && range.first > 0 && may_join(range.first - 1)) --range.first;
@@ -254,11 +255,14 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     if (!array.is_stack || !array.neighbours[m].chunks.contains(chunk.index)) return {};
     Space& space = spaces_[m];
     if (space.has_sealed) return {};  // what lies beside the neighbour may be another allocation of the driver
-    const auto bytes_of = [&](std::uint32_t i) { return space.heap.round_up(array.chunks[i].block_bytes()); };
+    const auto bytes_of = [&](std::uint32_t i) { return space.heap.round_up(array.block_bytes(i)); };
+    const auto block_of = [&](std::uint32_t i) {  // 0: it has none there
+        const Chunk* const c = array.chunks.find(i);
+        return c == nullptr ? std::uintptr_t{0} : c->replicas[m].block;
+    };
     const std::size_t size = bytes_of(chunk.index);
-    const std::uintptr_t before = chunk.index == 0 ? 0 : array.chunks[chunk.index - 1].replicas[m].block;
-    const std::uintptr_t behind =
-        chunk.index + 1 == array.chunks.size() ? 0 : array.chunks[chunk.index + 1].replicas[m].block;
+    const std::uintptr_t before = chunk.index == 0 ? 0 : block_of(chunk.index - 1);
+    const std::uintptr_t behind = chunk.index + 1 == array.chunks.size() ? 0 : block_of(chunk.index + 1);
     rmm::heap::block block;
     if (before != 0) block = space.heap.take(before + bytes_of(chunk.index - 1), size);
     if (!block && behind != 0) block = space.heap.take(behind - size, size);
@@ -268,7 +272,7 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     for (std::uint32_t i = range.first; i <= range.last; ++i) {
         ++num_steps_;
         if (i == chunk.index) offset = total;
-        if (array.chunks[i].replicas[m].address != 0) return {};
+        if (block_of(i) != 0) return {};
         total += bytes_of(i);
         if (total >= space.unfit_bytes || total > space.heap.free_bytes()) return {};
     }

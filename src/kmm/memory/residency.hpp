@@ -206,7 +206,8 @@ class Residency {
 
     // ---- arrays
     void free_array(Array& array);
-    /// No handle is left of an array that tasks still use: chunks that none of them needs may go. O(chunks), once.
+    /// No handle is left of an array that tasks still use: chunks that none of them needs may go. O(chunks that were
+    /// touched), once.
     void released(Array& array);
     /// Tells whoever listens how much of each memory is in use.
     void tell_memory() const noexcept {

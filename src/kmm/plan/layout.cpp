@@ -1,6 +1,7 @@
 #include "kmm/plan/layout.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "driver/format.hpp"
 #include "kmm/base/text.hpp"
@@ -76,16 +77,27 @@ bool narrow(const std::vector<ChunkGeometry>& chunks, Box& open, Positions& insi
 
 }  // namespace
 
-Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks) : rank_(rank), array_(array) {
+Layout::Layout(std::size_t rank, const Box& array, std::vector<ChunkGeometry> chunks)
+    : rank_(rank), num_chunks_(chunks.size()), array_(array) {
     std::vector<std::uint32_t> cell_of;
     regular_ = detect_grid(array, chunks, grid_, cell_of);
-    if (regular_ && !std::is_sorted(cell_of.begin(), cell_of.end())) {
-        chunks_.resize(chunks.size());
-        for (std::size_t i = 0; i < chunks.size(); ++i) chunks_[cell_of[i]] = chunks[i];
-    } else {
+    if (!regular_) {
         chunks_ = std::move(chunks);
+        index_ = index_of(rank, chunks_);
+        return;
     }
-    if (!regular_) index_ = index_of(rank, chunks_);
+    std::vector<MemoryId> homes(chunks.size(), MemoryId::host());
+    for (std::size_t i = 0; i < chunks.size(); ++i) homes[cell_of[i]] = chunks[i].home;
+    homes_ = ChunkHomes::of_list(std::move(homes));
+}
+
+Layout::Layout(std::size_t rank, const Box& array, const std::int64_t* chunk_size, ChunkHomes homes)
+    : rank_(rank), num_chunks_(1), array_(array), regular_(true), homes_(std::move(homes)) {
+    for (std::size_t k = 0; k < rank; ++k) {
+        grid_.chunk_size[k] = chunk_size[k];
+        grid_.counts[k] = (array.end[k] - 1) / chunk_size[k] + 1;
+        num_chunks_ *= static_cast<std::size_t>(grid_.counts[k]);
+    }
 }
 
 // Regular: every chunk begins at a multiple of the size of the chunk at offset zero and is cut short only at the
@@ -124,17 +136,100 @@ bool Layout::detect_grid(const Box& array, const std::vector<ChunkGeometry>& chu
     return true;
 }
 
-std::size_t Layout::find_cell(const Box& region) const noexcept {
+Place Layout::locate_in_cell(const Box& region) const noexcept {
+    Place place;
     std::size_t index = 0;
-    // Divisions are most of the cost of a lookup: axes that are not cut, and those beyond the rank, need none.
+    std::int64_t offset = 0, elements = 1;
     for (std::size_t k = 0; k < rank_; ++k) {
-        if (region.begin[k] < 0 || region.end[k] > array_.end[k]) return none;
-        if (grid_.counts[k] == 1) continue;
-        const std::int64_t size = grid_.chunk_size[k], cell = region.begin[k] / size;
-        if (region.end[k] - cell * size > size) return none;
-        index = index * static_cast<std::size_t>(grid_.counts[k]) + static_cast<std::size_t>(cell);
+        const std::int64_t begin = region.begin[k], end = region.end[k];
+        if (begin < 0 || end > array_.end[k]) return {};
+        // Divisions are most of the cost of a lookup: axes that are not cut need none.
+        std::int64_t first = 0, extent = grid_.chunk_size[k];
+        if (grid_.counts[k] != 1) {
+            const std::int64_t cell = begin / extent;
+            first = cell * extent;
+            if (end - first > extent) return {};
+            extent = std::min(extent, array_.end[k] - first);
+            index = index * static_cast<std::size_t>(grid_.counts[k]) + static_cast<std::size_t>(cell);
+        }
+        offset = offset * extent + (begin - first);
+        elements *= extent;
+        place.is_whole = place.is_whole && end - begin == extent;
     }
-    return index;
+    place.chunk = index;
+    place.offset = static_cast<std::size_t>(offset);
+    place.chunk_elements = static_cast<std::size_t>(elements);
+    return place;
+}
+
+Place Layout::locate_in_list(const Box& region) const noexcept {
+    Place place;
+    place.chunk = index_.find(region);
+    if (place.chunk == none) return place;
+    const Box& box = chunks_[place.chunk].box;
+    std::int64_t offset = 0;
+    for (std::size_t k = 0; k < rank_; ++k) {
+        const std::int64_t extent = box.end[k] - box.begin[k];
+        offset = offset * extent + (region.begin[k] - box.begin[k]);
+        place.is_whole = place.is_whole && region.end[k] - region.begin[k] == extent;
+    }
+    place.offset = static_cast<std::size_t>(offset);
+    place.chunk_elements = static_cast<std::size_t>(graph::volume(box));
+    return place;
+}
+
+/// Calls `f(axis, begin, extent)` for each axis of the array, the last one first.
+template<typename F> void Layout::each_axis(std::size_t chunk, F&& f) const noexcept {
+    if (!regular_) {
+        const Box& box = chunks_[chunk].box;
+        for (std::size_t k = rank_; k-- > 0;) f(k, box.begin[k], box.end[k] - box.begin[k]);
+        return;
+    }
+    for (std::size_t k = rank_; k-- > 0;) {
+        const std::int64_t size = grid_.chunk_size[k];
+        if (grid_.counts[k] == 1) {
+            f(k, std::int64_t{0}, size);
+            continue;
+        }
+        std::size_t cell = chunk;
+        if (k > 0) {  // what is left for the first axis is less than its count
+            const auto count = static_cast<std::size_t>(grid_.counts[k]);
+            cell = chunk % count;
+            chunk /= count;
+        }
+        const std::int64_t begin = static_cast<std::int64_t>(cell) * size;
+        f(k, begin, std::min(size, array_.end[k] - begin));
+    }
+}
+
+Box Layout::box(std::size_t chunk) const noexcept {
+    Box box;
+    each_axis(chunk, [&](std::size_t k, std::int64_t begin, std::int64_t extent) {
+        box.begin[k] = begin;
+        box.end[k] = begin + extent;
+    });
+    return box;
+}
+
+std::size_t Layout::num_elements(std::size_t chunk) const noexcept {
+    std::int64_t elements = 1;
+    each_axis(chunk, [&](std::size_t, std::int64_t, std::int64_t extent) { elements *= extent; });
+    return static_cast<std::size_t>(elements);
+}
+
+void Layout::set_strides_of_axes(std::size_t chunk, std::int64_t* strides) const noexcept {
+    std::int64_t step = 1;
+    each_axis(chunk, [&](std::size_t k, std::int64_t, std::int64_t extent) {
+        strides[k] = step;
+        step *= extent;
+    });
+}
+
+std::vector<ChunkGeometry> Layout::list() const {
+    std::vector<ChunkGeometry> chunks;
+    chunks.reserve(num_chunks_);
+    for (std::size_t i = 0; i < num_chunks_; ++i) chunks.push_back({home(i), box(i)});
+    return chunks;
 }
 
 void Layout::find_cells(const Box& region, std::vector<std::size_t>& found) const {

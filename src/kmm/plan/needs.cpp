@@ -77,26 +77,21 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
             written_in = r.memory;
             any_write_ = true;
         }
-        const Layout& layout = *r.layout;
-        const std::size_t chunk = layout.find(r.region);
-        if (chunk == Layout::none) {
+        const Place place = r.layout->locate(r.region);
+        if (place.chunk == Layout::none) {
             any_crossing_ = true;
             use_temporary(requests, static_cast<std::uint32_t>(i));
             continue;
         }
-        used_[i] = &r.histories[chunk];
-        const Box& box = layout.chunks()[chunk].box;
-        std::int64_t offset = 0;
-        bool whole = true;
-        for (std::size_t k = 0, rank = layout.rank(); k < rank; ++k) {
-            const std::int64_t begin = box.begin[k], end = box.end[k];
-            offset = offset * (end - begin) + (r.region.begin[k] - begin);
-            whole = whole && r.region.begin[k] == begin && r.region.end[k] == end;
-        }
-        need.offset = static_cast<std::size_t>(offset);
-        need.chunk = static_cast<std::uint32_t>(chunk);
+        // What reads a chunk that has no history is refused; until then nobody must tell it from others.
+        used_[i] = writes(r.kind)
+                       ? &r.histories->touch(place.chunk, [&] { return graph::ChunkHistory(r.layout->rank()); })
+                       : r.histories->find(place.chunk);
+        need.offset = place.offset;
+        need.chunk_elements = place.chunk_elements;
+        need.chunk = static_cast<std::uint32_t>(place.chunk);
         need.form = Form::in_place;
-        need.whole_chunk = whole;
+        need.whole_chunk = place.is_whole;
     }
 }
 
@@ -118,14 +113,14 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
         found_.clear();
         r.layout->find_all(r.region, found_);
         for (const std::size_t chunk : found_)
-            pieces_.push_back({static_cast<std::uint32_t>(chunk),
-                               graph::intersection(r.region, r.layout->chunks()[chunk].box), r.memory});
+            pieces_.push_back(
+                {static_cast<std::uint32_t>(chunk), graph::intersection(r.region, r.layout->box(chunk)), r.memory});
     }
     t.num_pieces = static_cast<std::uint32_t>(pieces_.size()) - t.first_piece;
     t.chosen_late = t.chosen_late && t.num_pieces <= most_late_pieces;
+    used_[request] = nullptr;
     need.form = Form::temporary;
     need.temporary = static_cast<std::uint32_t>(temporaries_.size() - 1);
-    used_[request] = nullptr;
 }
 
 /// That of the first request that writes it: parts that others write come there afterwards. Else a chunk would go to
@@ -137,20 +132,22 @@ void SubmitPlan::write_each_chunk_in_one_memory(const std::vector<Request>& requ
         const Request& r = requests[i];
         if (r.empty || !writes(r.kind)) continue;
         if (needs_[i].form == Form::in_place) {
-            writes_.push_back({used_[i], i, none});
+            writes_.push_back({r.histories, needs_[i].chunk, i, none});
             continue;
         }
         const Temporary& t = temporaries_[needs_[i].temporary];
         for (std::uint32_t p = t.first_piece; p < t.first_piece + t.num_pieces; ++p)
-            writes_.push_back({&r.histories[pieces_[p].chunk], i, p});
+            writes_.push_back({r.histories, pieces_[p].chunk, i, p});
     }
     std::sort(writes_.begin(), writes_.end(), [](const Write& a, const Write& b) {
-        return a.chunk != b.chunk ? std::less<const graph::ChunkHistory*>()(a.chunk, b.chunk) : a.request < b.request;
+        if (a.array != b.array) return std::less<const graph::ChunkHistories*>()(a.array, b.array);
+        return std::pair(a.chunk, a.request) < std::pair(b.chunk, b.request);
     });
     memory::MemoryIndex memory;
     for (std::size_t i = 0; i < writes_.size(); ++i) {
         const Write w = writes_[i];
-        if (i == 0 || writes_[i - 1].chunk != w.chunk) memory = requests[w.request].memory;
+        const bool is_first = i == 0 || writes_[i - 1].array != w.array || writes_[i - 1].chunk != w.chunk;
+        if (is_first) memory = requests[w.request].memory;
         std::uint32_t piece = w.piece;
         if (piece == none) {
             if (requests[w.request].memory == memory) continue;
@@ -221,7 +218,7 @@ bool SubmitPlan::check_writers(const std::vector<Request>& requests, std::size_t
 /// arrays.
 void SubmitPlan::group_by_array(const std::vector<Request>& requests) {
     constexpr std::size_t few_arrays = 16;
-    const graph::ChunkHistory* arrays[few_arrays] = {};
+    const graph::ChunkHistories* arrays[few_arrays] = {};
     std::size_t num_arrays = 0;
     std::size_t ends[2 * few_arrays + 1] = {};  // of those that write, and of those that read, one further on
     group_of_.resize(requests.size());
@@ -247,7 +244,7 @@ void SubmitPlan::group_by_array(const std::vector<Request>& requests) {
         if (!requests[i].empty) order_.push_back(i);
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
         if (requests[a].histories != requests[b].histories)
-            return std::less<const graph::ChunkHistory*>()(requests[a].histories, requests[b].histories);
+            return std::less<const graph::ChunkHistories*>()(requests[a].histories, requests[b].histories);
         const bool a_reads = !writes(requests[a].kind), b_reads = !writes(requests[b].kind);
         return a_reads != b_reads ? b_reads : a < b;
     });
@@ -416,8 +413,10 @@ bool SubmitPlan::describe_temporary(const std::vector<Request>& requests, std::u
     const Temporary& t = temporaries_[needs_[request].temporary];
     if (r.kind == AccessKind::read && t.request == request) {
         for (const Piece* p = pieces(t); p != pieces(t) + t.num_pieces; ++p) {
-            if (r.histories[p->chunk].covers(p->box, &refusal_.region)) continue;
-            refusal_.region = graph::intersection(refusal_.region, p->box);
+            const graph::ChunkHistory* const history = r.histories->find(p->chunk);
+            if (history != nullptr && history->covers(p->box, &refusal_.region)) continue;
+            // Of a chunk without a history nothing was written.
+            refusal_.region = history == nullptr ? p->box : graph::intersection(refusal_.region, p->box);
             return refuse(Reason::unwritten, request);
         }
     }
@@ -436,15 +435,19 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const Request& r = requests[i];
         if (r.task != requests[task_begin].task) task_begin = i;
-        if (used[i] == nullptr) {
-            if (needs_[i].form == Form::temporary &&
+        const Need& need = needs_[i];
+        if (need.form != Form::in_place) {
+            if (need.form == Form::temporary &&
                 !describe_temporary(requests, static_cast<std::uint32_t>(i), task_begin))
                 return false;
             continue;
         }
+        if (used[i] == nullptr) {
+            refusal_.region = r.region;
+            return refuse(Reason::unwritten, i);
+        }
         std::size_t j = task_begin;
         while (used[j] != used[i]) ++j;
-        const Need& need = needs_[i];
         Need& first = needs_[j];
         first.first_of_chunk = true;
         if (r.kind == AccessKind::read) {

@@ -21,9 +21,9 @@ constexpr bool writes(AccessKind kind) noexcept { return kind != AccessKind::rea
 /// One access of one task of a submit. The requests of a submit are in the order of its tasks, those of a task in the
 /// order of its accesses.
 struct Request {
-    Box region;                                      ///< inside the array
-    const Layout* layout = nullptr;                  ///< not looked at by `first_write`
-    const graph::ChunkHistory* histories = nullptr;  ///< one for each chunk; not looked at by `first_write`
+    Box region;                                  ///< inside the array
+    const Layout* layout = nullptr;              ///< not looked at by `first_write`
+    graph::ChunkHistories* histories = nullptr;  ///< of the array; not looked at by `first_write`
     AccessKind kind = AccessKind::read;
     bool empty = false;          ///< the region has no elements
     std::uint32_t task = 0;      ///< position in the submit
@@ -40,9 +40,10 @@ enum class Form : std::uint8_t {
 
 /// What one access needs.
 struct Need {
-    std::size_t offset = 0;       ///< in_place: of the region's first element from the chunk's, in elements
-    std::uint32_t chunk = 0;      ///< in_place: which one
-    std::uint32_t temporary = 0;  ///< temporary: which one
+    std::size_t offset = 0;          ///< in_place: of the region's first element from the chunk's, in elements
+    std::size_t chunk_elements = 0;  ///< in_place: of the whole chunk
+    std::uint32_t chunk = 0;         ///< in_place: which one
+    std::uint32_t temporary = 0;     ///< temporary: which one
     Form form = Form::nothing;
     bool whole_chunk = false;     ///< in_place: the region is the chunk
     bool first_of_chunk = false;  ///< no earlier access of the task needs the same chunk, or the same temporary
@@ -102,13 +103,16 @@ class SubmitPlan {
     /// `refusal`.
     bool first_write(const Box& array, const std::vector<Request>& requests,
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
-    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order
-    /// of `Refusal::Reason`, and of these the one with the lowest positions. O(n log n) for n requests and pieces where
-    /// few regions of one array lie across a cut; naming a conflict is O(n^2) for those of one array.
+    /// Decides the need of every request. Chunks that are written in place have histories from then on. False: see
+    /// `refusal`; of several reasons the one that is first in the order of `Refusal::Reason`, and of these the one with
+    /// the lowest positions. O(n log n) for n requests and pieces where few regions of one array lie across a cut;
+    /// naming a conflict is O(n^2) for those of one array. Throws std::bad_alloc.
     bool make(const std::vector<Request>& requests);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
     const std::vector<Need>& needs() const noexcept { return needs_; }
+    /// Likewise: of the chunks in which requests are met in place; null for the others.
+    graph::ChunkHistory* const* histories() const noexcept { return used_.data(); }
     /// Likewise; in the order of the requests that use them first.
     const std::vector<Temporary>& temporaries() const noexcept { return temporaries_; }
     const Piece* pieces(const Temporary& t) const noexcept { return pieces_.data() + t.first_piece; }
@@ -120,7 +124,8 @@ class SubmitPlan {
   private:
     /// A request that writes a chunk.
     struct Write {
-        const graph::ChunkHistory* chunk = nullptr;
+        const graph::ChunkHistories* array = nullptr;
+        std::uint32_t chunk = 0;
         std::uint32_t request = 0;
         std::uint32_t piece = none;  ///< of a region that crosses chunks
     };
@@ -157,7 +162,7 @@ class SubmitPlan {
     }
 
     std::vector<Need> needs_;
-    std::vector<const graph::ChunkHistory*> used_;  ///< of each request's chunk, null for none: tells chunks apart
+    std::vector<graph::ChunkHistory*> used_;
     std::vector<Temporary> temporaries_;
     std::vector<Piece> pieces_;
     std::vector<std::uint32_t> order_;

@@ -75,7 +75,7 @@ trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
         use.anywhere = a.anywhere;
         use.gathers = a.gathers;
         use.is_piece = a.is_piece;
-        if (!a.is_piece) use.region = requests != nullptr ? requests[i].region : a.chunk->array->boxes[a.chunk->index];
+        if (!a.is_piece) use.region = requests != nullptr ? requests[i].region : a.chunk->array->box(a.chunk->index);
     }
     if (!task.across().empty())
         for (const graph::BoxTransfer& box : task.boxes()) told.uses[box.source].region = box.box;
@@ -145,7 +145,8 @@ void Listeners::tell_bound(const memory::Array& data, const Box& box, bool is_na
         told.rank = static_cast<std::uint32_t>(data.rank);
         told.element_bytes = data.element_bytes;
         told.box = box;
-        told.chunks = data.boxes;
+        // A record lists them all; that takes O(chunks), and only where somebody listens.
+        for (std::size_t i = 0; i < data.chunks.size(); ++i) told.chunks.push_back(data.box(i));
         told.num_pieces = data.num_pieces;
         sink->bound(told);
     } catch (const std::bad_alloc&) {

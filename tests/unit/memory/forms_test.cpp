@@ -13,11 +13,7 @@ class FormsTest : public ResidencyTest {
   protected:
     std::unique_ptr<Array> make_stack(std::size_t chunks) {
         auto a = make_array(chunks);
-        a->rank = 1;
-        a->element_bytes = 1;
-        a->is_stack = true;
-        a->neighbours.resize_for_devices(base_.num_devices());
-        for (std::size_t i = 0; i < chunks; i++) a->boxes.push_back(box(i * unit, (i + 1) * unit));
+        kmm_test::make_stack(*a);
         return a;
     }
     static kmm::detail::Box box(std::size_t begin, std::size_t end) {
@@ -245,6 +241,30 @@ TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_eno
     Task& t = make_task(gpu, {{&a->chunks[1], true, true}, {&large->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::granted);
     EXPECT_TRUE(script_.exchanges.empty()) << "new memory in one piece would be cut in the same way, again and again";
+}
+
+TEST_F(FormsTest, neighbours_that_nobody_has_used_are_nowhere_and_get_room_all_the_same) {
+    start({64 * unit, 64 * unit});
+    residency_->given_again(gpu, base_[gpu], 64 * unit, false);
+    Array a;
+    a.element_bytes = 1;
+    const std::int64_t size[] = {unit};
+    a.set_layout(std::make_shared<kmm::plan::Layout>(1, box(0, 1000 * unit), size, kmm::plan::ChunkHomes()),
+                 base_.num_devices());
+    ASSERT_TRUE(a.is_stack);
+    a.neighbours[gpu].chunks = {8, 14};
+    const auto other = make_array(1);
+    overwrite_on(gpu, a.touch(11));
+    overwrite_on(gpu, other->chunks[0]);
+    EXPECT_EQ(a.chunks.find(10), nullptr);
+    overwrite_on(gpu, a.touch(10));
+    overwrite_on(gpu, a.touch(12));
+    EXPECT_TRUE(lie_side_by_side(a, 10, 12, gpu));
+    overwrite_on(gpu, a.touch(900));  // far from what tasks read as one
+    EXPECT_EQ(place(read_across(gpu, a, 11 * unit - 5, 12 * unit + 5)), Placement::granted);
+    EXPECT_TRUE(script_.gathers.empty());
+    EXPECT_EQ(std::distance(a.chunks.begin(), a.chunks.end()), 4);
+    residency_->free_array(a);
 }
 
 /// Of a chunk of which tasks read no more than its edges before it is replaced.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "../memory/cut_array.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::residency_model {
@@ -177,7 +178,7 @@ inline kmm::graph::Box box_of(std::size_t begin, std::size_t end) {
 inline std::vector<Piece> pieces_of(const Region& region) {
     std::vector<Piece> pieces;
     for (Chunk& c : region.array->chunks) {
-        const kmm::graph::Box& box = region.array->boxes[c.index];
+        const kmm::graph::Box box = region.array->box(c.index);
         const auto begin = static_cast<std::size_t>(box.begin[0]), end = static_cast<std::size_t>(box.end[0]);
         if (region.end <= begin || end <= region.begin) continue;
         pieces.push_back({&c, {std::max(region.begin, begin) - begin, std::min(region.end, end) - begin}});
@@ -209,19 +210,15 @@ inline std::unique_ptr<Array> make_temporary(const Region& region, std::size_t n
     array.element_bytes = unit;
     array.num_pieces = static_cast<std::uint32_t>(pieces_of(region).size());
     array.is_gathered = array.released = true;
-    array.chunks = std::vector<Chunk>(1);
-    array.boxes.push_back(box_of(region.begin, region.end));
-    Chunk& chunk = array.chunks.front();
-    chunk.array = &array;
-    chunk.size_bytes = region.size() * unit;
-    chunk.replicas.resize_for_devices(num_devices);
+    array.set_region(box_of(region.begin, region.end), num_devices);
+    array.touch(0);
     return made;
 }
 
 /// That of a temporary has no part: it has no place in the program's order.
 inline void add_access(Task& task, std::vector<Part>& parts, Array& temporary) {
     Access& a = task.accesses.emplace_back();
-    a.chunk = &temporary.chunks.front();
+    a.chunk = &temporary.chunks[0];
     a.needs_content = a.gathers = true;
     ++temporary.uses_to_come;
     parts.push_back({});
@@ -236,7 +233,7 @@ inline void add_across(Task& task, std::vector<Part>& parts, std::size_t access,
     across.first_box = static_cast<std::uint32_t>(task.boxes().size());
     across.may_be_in_place = may_be_in_place;
     for (const Piece& piece : pieces_of(region)) {
-        const kmm::graph::Box& chunk_box = region.array->boxes[piece.chunk->index];
+        const kmm::graph::Box chunk_box = region.array->box(piece.chunk->index);
         const auto chunk_begin = static_cast<std::size_t>(chunk_box.begin[0]);
         if (across.num_pieces == 0) across.offset_from_first_piece = piece.part.begin * unit;
         BoxTransfer& box = task.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
@@ -332,7 +329,7 @@ class Machine final : public Requests {
     void place_one();
     void plan_waiting();
     void make_array();
-    void make_stack(Array& array);
+    void make_stack(Array& array, std::size_t chunks);
     bool is_used(const Array& array) const;
     void free_array();
     void free_temporaries();

@@ -148,35 +148,22 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
 
 void Machine::make_array() {
     auto array = std::make_unique<Array>();
-    array->chunks = std::vector<Chunk>(1 + dice_.below(6));
+    const std::size_t chunks = 1 + dice_.below(6);
     const std::size_t bytes = (1 + dice_.below(6)) * unit - (dice_.one_in(3) ? dice_.below(unit) : 0);
-    for (std::size_t i = 0; i < array->chunks.size(); ++i) {
-        Chunk& c = array->chunks[i];
-        c.array = array.get();
-        c.index = static_cast<std::uint32_t>(i);
-        c.size_bytes = bytes;
-        c.replicas.resize_for_devices(num_devices_);
-    }
-    if (dice_.one_in(2)) make_stack(*array);
+    if (dice_.one_in(2))
+        make_stack(*array, chunks);
+    else
+        kmm_test::cut(*array, chunks, bytes, num_devices_);
     for (const Chunk& c : array->chunks) expected_[&c].units.resize(num_units(c));
     arrays_.push_back(std::move(array));
 }
 
 /// Of elements that are as large as units; the last chunk may have fewer of them than the others.
-void Machine::make_stack(Array& array) {
-    array.is_stack = true;
-    array.rank = 1;
+void Machine::make_stack(Array& array, std::size_t chunks) {
     array.element_bytes = unit;
-    array.neighbours.resize_for_devices(num_devices_);
     const std::size_t num_elements = 2 + dice_.below(3);
-    std::size_t begin = 0;
-    for (Chunk& c : array.chunks) {
-        const bool is_last = c.index + 1 == array.chunks.size();
-        const std::size_t end = begin + (is_last ? 1 + dice_.below(num_elements) : num_elements);
-        c.size_bytes = (end - begin) * unit;
-        array.boxes.push_back(box_of(begin, end));
-        begin = end;
-    }
+    kmm_test::cut(array, chunks, num_elements * unit, num_devices_, (1 + dice_.below(num_elements)) * unit);
+    kmm_test::make_stack(array);
 }
 
 bool Machine::is_used(const Array& array) const {
@@ -215,9 +202,9 @@ void Machine::free_temporaries() {
     for (auto& t : temporaries_) {
         if (is_used(*t)) continue;
         EXPECT_EQ(t->uses_to_come, 0u);
-        EXPECT_TRUE(t->chunks.front().next_uses.empty());
+        EXPECT_TRUE(t->chunks[0].next_uses.empty());
         residency_->free_array(*t);
-        expected_.erase(&t->chunks.front());
+        expected_.erase(&t->chunks[0]);
         gone_.push_back(std::move(t));
     }
     std::erase(temporaries_, nullptr);
@@ -294,14 +281,14 @@ Region Machine::random_region() {
     const std::size_t last_units = num_units(array.chunks[last]);
     const std::size_t of_first = dice_.one_in(2) ? 1 : 1 + dice_.below(first_units);
     const std::size_t of_last = dice_.one_in(2) ? 1 : 1 + dice_.below(last_units);
-    const Region region{&array, static_cast<std::size_t>(array.boxes[first].end[0]) - of_first,
-                        static_cast<std::size_t>(array.boxes[last].begin[0]) + of_last};
+    const Region region{&array, static_cast<std::size_t>(array.box(first).end[0]) - of_first,
+                        static_cast<std::size_t>(array.box(last).begin[0]) + of_last};
     return region.size() <= most_region_units ? region : Region{};
 }
 
 Array& Machine::add_temporary(const Region& region) {
     Array& array = *temporaries_.emplace_back(make_temporary(region, num_devices_));
-    expected_[&array.chunks.front()];  // no units: the program's order knows nothing of it
+    expected_[&array.chunks[0]];  // no units: the program's order knows nothing of it
     return array;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "../memory/cut_array.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::residency_test {
@@ -114,13 +115,7 @@ class ResidencyTest : public ::testing::Test {
     }
     std::unique_ptr<Array> make_array(std::size_t chunks, std::size_t bytes = unit) {
         auto a = std::make_unique<Array>();
-        a->chunks = std::vector<Chunk>(chunks);
-        for (std::size_t i = 0; i < chunks; i++) {
-            a->chunks[i].array = a.get();
-            a->chunks[i].index = static_cast<std::uint32_t>(i);
-            a->chunks[i].size_bytes = bytes;
-            a->chunks[i].replicas.resize_for_devices(base_.num_devices());
-        }
+        kmm_test::cut(*a, chunks, bytes, base_.num_devices());
         return a;
     }
     struct Use {

@@ -29,9 +29,9 @@ TEST(Layout, a_regular_grid_in_any_order_is_renumbered_row_major_and_finds_regio
     std::vector<ChunkGeometry> chunks{chunk(box(4, 6, 3, 5)), chunk(box(0, 4, 0, 3)), chunk(box(0, 4, 3, 5)),
                                       chunk(box(4, 6, 0, 3))};
     const Layout layout(2, box(0, 6, 0, 5), chunks);
-    EXPECT_EQ(layout.chunks()[0].box.begin[1], 0);
-    EXPECT_EQ(layout.chunks()[1].box.begin[1], 3);
-    EXPECT_EQ(layout.chunks()[2].box.begin[0], 4);
+    EXPECT_EQ(layout.box(0).begin[1], 0);
+    EXPECT_EQ(layout.box(1).begin[1], 3);
+    EXPECT_EQ(layout.box(2).begin[0], 4);
     EXPECT_EQ(layout.find(box(0, 4, 3, 5)), 1u);
     EXPECT_EQ(layout.find(box(5, 6, 4, 5)), 3u);
     EXPECT_EQ(layout.find(box(3, 5, 0, 1)), Layout::none);
@@ -43,7 +43,7 @@ TEST(Layout, a_regular_grid_in_any_order_is_renumbered_row_major_and_finds_regio
 TEST(Layout, a_grid_that_ends_where_numbers_end_is_found_like_any_other) {
     const std::int64_t end = std::numeric_limits<std::int64_t>::max(), middle = end / 2 + 1;
     const Layout halves(1, box(0, end), {chunk(box(middle, end)), chunk(box(0, middle))});
-    EXPECT_EQ(halves.chunks()[0].box.end[0], middle);
+    EXPECT_EQ(halves.box(0).end[0], middle);
     EXPECT_EQ(halves.find(box(end - 1, end)), 1u);
     EXPECT_EQ(halves.find(box(middle - 1, end)), Layout::none);
     EXPECT_EQ(halves.chunks_text(), "chunks of {4611686018427387904}");
@@ -55,6 +55,95 @@ TEST(Layout, a_grid_that_ends_where_numbers_end_is_found_like_any_other) {
     Box tall = box(0, end, 0, 4);
     const Layout cells(2, tall, {chunk(box(0, 1, 0, 2)), chunk(box(0, 1, 2, 4))});
     EXPECT_EQ(cells.chunks_text(), "2 chunks");
+}
+
+TEST(Layout, a_grid_is_the_same_by_its_formula_as_by_the_list_of_its_chunks) {
+    for (unsigned seed = 0; seed < 200; seed++) {
+        kmm_test::CutRandom random(seed);
+        const std::size_t rank = seed % 5;
+        Box array;
+        std::int64_t size[kmm::detail::max_rank];
+        for (std::size_t k = 0; k < rank; k++) {
+            array.end[k] = kmm_test::pick(random, 1, 9);
+            size[k] = kmm_test::pick(random, 1, array.end[k]);
+        }
+        const std::vector<MemoryId> two{kmm::DeviceId(0), kmm::DeviceId(1)};
+        const Layout formula(rank, array, size, kmm::plan::ChunkHomes::dealt(two, 2));
+        const std::vector<ChunkGeometry> chunks = formula.list();
+        const Layout list(rank, array, chunks);
+        ASSERT_TRUE(list.is_grid());
+        ASSERT_EQ(list.num_chunks(), formula.num_chunks());
+        std::size_t elements = 0;
+        for (std::size_t i = 0; i < chunks.size(); i++) {
+            const Box b = formula.box(i);
+            ASSERT_TRUE(kmm::graph::equal(b, list.box(i)));
+            ASSERT_EQ(formula.home(i), list.home(i));
+            ASSERT_EQ(formula.home(i), two[i / 2 % 2]);
+            ASSERT_EQ(formula.find(b), i);
+            ASSERT_EQ(static_cast<std::int64_t>(formula.num_elements(i)), kmm::graph::volume(b));
+            elements += formula.num_elements(i);
+            std::int64_t strides[kmm::detail::max_rank], step = 1;
+            formula.set_strides(i, strides);
+            for (std::size_t k = rank; k-- > 0; step *= b.end[k] - b.begin[k]) ASSERT_EQ(strides[k], step);
+        }
+        ASSERT_EQ(static_cast<std::int64_t>(elements), kmm::graph::volume(array));
+    }
+}
+
+TEST(Layout, a_region_is_met_at_its_offset_in_the_chunk_that_holds_it_in_a_grid_and_in_a_list) {
+    const Layout grid(2, box(0, 6, 0, 5),
+                      {chunk(box(0, 4, 0, 3)), chunk(box(0, 4, 3, 5)), chunk(box(4, 6, 0, 3)), chunk(box(4, 6, 3, 5))});
+    const Layout list(2, box(0, 6, 0, 5), {chunk(box(0, 4, 3, 5)), chunk(box(0, 6, 0, 3)), chunk(box(4, 6, 3, 5))});
+    for (const Layout* layout : {&grid, &list}) {
+        const kmm::plan::Place part = layout->locate(box(5, 6, 4, 5));
+        EXPECT_EQ(part.offset, 3u);
+        EXPECT_FALSE(part.is_whole);
+        const kmm::plan::Place whole = layout->locate(box(4, 6, 3, 5));
+        EXPECT_EQ(whole.chunk, part.chunk);
+        EXPECT_EQ(whole.offset, 0u);
+        EXPECT_TRUE(whole.is_whole);
+        EXPECT_EQ(layout->locate(box(3, 5, 3, 4)).chunk, Layout::none);
+    }
+}
+
+std::vector<MemoryId> dealt(std::size_t count, std::size_t memories, std::size_t run) {
+    std::vector<MemoryId> list;
+    for (std::size_t i = 0; i < count; i++) list.push_back(kmm::DeviceId(i / run % memories));
+    return list;
+}
+
+TEST(ChunkHomes, a_list_that_follows_a_rule_is_kept_as_the_rule) {
+    using kmm::plan::ChunkHomes;
+    std::vector<MemoryId> blocks;
+    for (std::size_t i = 0; i < 1000; i++) blocks.push_back(kmm::DeviceId(i * 7 / 1000));
+    for (const std::vector<MemoryId>& list : {dealt(1000, 1, 1), dealt(1000, 8, 1), dealt(1000, 3, 5), blocks}) {
+        const ChunkHomes homes = ChunkHomes::of_list(list);
+        EXPECT_LE(homes.memories().size(), 8u);
+        for (std::size_t i = 0; i < list.size(); i++) ASSERT_EQ(homes.of(i), list[i]) << i;
+    }
+}
+
+TEST(ChunkHomes, a_list_that_follows_none_is_kept) {
+    using kmm::plan::ChunkHomes;
+    std::vector<std::vector<MemoryId>> lists{{}, {kmm::DeviceId(3)}, dealt(60, 7, 1), dealt(5000, 8, 1)};
+    lists.back()[4999] = MemoryId::host();
+    kmm_test::CutRandom random(1);
+    lists.emplace_back();
+    for (int i = 0; i < 3000; i++) lists.back().push_back(kmm::DeviceId(kmm_test::pick(random, 0, 3)));
+    for (const std::vector<MemoryId>& list : lists) {
+        const ChunkHomes homes = ChunkHomes::of_list(list);
+        for (std::size_t i = 0; i < list.size(); i++) ASSERT_EQ(homes.of(i), list[i]) << i;
+    }
+}
+
+TEST(Layout, a_home_that_is_meant_is_found_where_a_chunk_has_it) {
+    const std::int64_t size[] = {10};
+    const std::vector<MemoryId> three{kmm::DeviceId(0), kmm::DeviceId(1), kmm::DeviceId(2)};
+    const auto is_last = [&](MemoryId m) { return m == three[2]; };
+    EXPECT_EQ(Layout(1, box(0, 30), size, kmm::plan::ChunkHomes::dealt(three)).find_home(is_last), 2u);
+    EXPECT_EQ(Layout(1, box(0, 20), size, kmm::plan::ChunkHomes::dealt(three)).find_home(is_last), Layout::none);
+    const Layout list(1, box(0, 10), {chunk(box(7, 10)), {three[2], box(0, 2)}, chunk(box(2, 7))});
+    EXPECT_EQ(list.find_home(is_last), 1u);
 }
 
 TEST(Layout, an_irregular_cover_keeps_its_order) {
@@ -151,7 +240,7 @@ TEST(Layout, all_chunks_that_a_region_meets_come_in_the_order_of_their_numbers_a
         const kmm_test::Cut cut =
             seed % 2 == 0 ? random_grid(rank, seed) : kmm_test::random_halves(rank, 1 + 7 * seed, seed, 20);
         const Layout layout(rank, cut.array, chunks_of(cut.boxes));
-        num_grids += layout.is_grid() && layout.chunks().size() > 1;
+        num_grids += layout.is_grid() && layout.num_chunks() > 1;
         for (int i = 0; i < 50; i++) {
             Box region;
             for (std::size_t k = 0; k < rank; k++) {
@@ -160,14 +249,14 @@ TEST(Layout, all_chunks_that_a_region_meets_come_in_the_order_of_their_numbers_a
             }
             std::vector<std::size_t> expected{77}, found{77};
             std::size_t holder = Layout::none;
-            for (std::size_t c = 0; c < layout.chunks().size(); c++) {
-                const Box& b = layout.chunks()[c].box;
+            for (std::size_t c = 0; c < layout.num_chunks(); c++) {
+                const Box b = layout.box(c);
                 if (!kmm::graph::is_empty(kmm::graph::intersection(b, region))) expected.push_back(c);
                 if (kmm::graph::contains(b, region) && holder == Layout::none) holder = c;
             }
             layout.find_all(region, found);
             ASSERT_EQ(found, expected) << "seed " << seed << ", query " << i;
-            num_many += found.size() > layout.chunks().size() / 16 + 17;
+            num_many += found.size() > layout.num_chunks() / 16 + 17;
             if (!kmm::graph::is_empty(region)) {
                 ASSERT_EQ(layout.find(region), holder) << "seed " << seed;
             }

@@ -45,7 +45,7 @@ TEST(CopyGroup, of_many_small_chunks_is_one_instruction_and_the_task_waits_for_i
         const Instruction& group = *moves.front();
         EXPECT_EQ(group.moves.size(), count);
         EXPECT_EQ(group.bytes, count * unit);
-        EXPECT_EQ(group.chunk, &a.chunks.front());
+        EXPECT_EQ(group.chunk, &a.chunks[0]);
         for (std::size_t i = 0; i < count; ++i) {
             EXPECT_EQ(group.moves[i].run_bytes, unit);
             EXPECT_EQ(group.moves[i].source, reinterpret_cast<const void*>(a.chunks[i].replicas[host].address));

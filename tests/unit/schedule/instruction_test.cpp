@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "../memory/cut_array.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/schedule/instruction.hpp"
 
@@ -112,9 +113,7 @@ TEST(InstructionList, is_consumed_up_to_what_cannot_be_done_yet) {
 TEST(Fill, is_the_region_of_an_access_or_its_whole_chunk) {
     kmm::memory::Array array;
     array.element_bytes = 4;
-    array.chunks = std::vector<kmm::memory::Chunk>(1);
-    array.chunks[0].array = &array;
-    array.chunks[0].size_bytes = 400;
+    kmm_test::cut(array, 1, 400, 1);
     kmm::graph::Task task;
     kmm::graph::Access& access = task.accesses.emplace_back();
     access.chunk = &array.chunks[0];

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "../memory/cut_array.hpp"
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::schedule_test {
@@ -55,14 +56,7 @@ class Stage final : public Outbox {
         arrays_.push_back(std::make_unique<Array>());
         Array& a = *arrays_.back();
         a.element_bytes = 4;
-        a.written_by.resize_for_devices(num_devices_);
-        a.chunks = std::vector<Chunk>(chunks);
-        for (std::size_t i = 0; i < chunks; i++) {
-            a.chunks[i].array = &a;
-            a.chunks[i].index = static_cast<std::uint32_t>(i);
-            a.chunks[i].size_bytes = bytes;
-            a.chunks[i].replicas.resize_for_devices(num_devices_);
-        }
+        kmm_test::cut(a, chunks, bytes, num_devices_);
         return a;
     }
     struct Use {

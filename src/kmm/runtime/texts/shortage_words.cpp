@@ -54,7 +54,7 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
     usable_bytes = platform.limit_bytes(memory);
     for (const graph::Access& a : t.accesses)
         if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere && !a.is_piece)
-            needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->boxes[a.chunk->index],
+            needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->box(a.chunk->index),
                              a.chunk->array->rank, a.chunk->size_bytes, a.chunk->array->num_pieces});
 }
 
