@@ -1,7 +1,9 @@
 // How the cost of arrays of very many pieces grows: each figure at n pieces and at 2 n. Irregular chunks made, written
 // by one submit, and freed; copies and synchronize of small chunks; joins of events; tiles written into one chunk. Host
-// driver, host tasks that do nothing; copies of small chunks of a device on whatever driver there is. Output:
-// common.hpp.
+// driver, host tasks that do nothing; copies of small chunks of a device on whatever driver there is. And what the host
+// keeps of chunks, before and after a task has used them. Output: common.hpp.
+#include <malloc.h>
+
 #include <random>
 
 #include "kmm_runtime.hpp"
@@ -24,10 +26,11 @@ using kmm::RuntimeHandle;
 
 Unit milliseconds() { return {"ms", Better::lower, 1e3}; }
 
-RuntimeHandle start_runtime() {
+RuntimeHandle start_runtime(std::size_t num_devices = 1) {
     kmm::RuntimeConfig config = config_for(1, std::size_t{256} << 20);
     config.driver = kmm::DriverKind::Host;
     config.devices.clear();
+    config.virtual_devices = num_devices;
     return kmm::make_runtime(config);
 }
 
@@ -246,7 +249,46 @@ void measure_tiles(Report& report) {
     });
 }
 
+/// Of the process's heap.
+double held_bytes() {
+    const struct mallinfo2 heap = mallinfo2();
+    return static_cast<double>(heap.uordblks + heap.hblkhd);
+}
+
+/// An array of a million chunks of 4 KiB, of which some are copied into.
+void measure_records(Report& report, std::size_t num_devices) {
+    constexpr std::int64_t chunk_elements = 1024;
+    const std::string name = "many_chunks/records_of_" + std::to_string(num_devices) + "_devices/";
+    if (!report.wants(name + "make") && !report.wants(name + "untouched") && !report.wants(name + "touched")) return;
+    const auto n = report.size<std::int64_t>(1'000'000, 10'000), touched = n / 20;
+    const RuntimeHandle rt = start_runtime(num_devices);
+    const std::vector<float> data(static_cast<std::size_t>(touched * chunk_elements), 1.0f);
+    Samples make, untouched_bytes, touched_bytes;
+    for (int i = 0; i <= report.repetitions(3); ++i) {
+        rt.synchronize();
+        rt.trim_memory();  // records of tasks
+        const double before = held_bytes();
+        std::optional<Array<float>> array;
+        const double seconds = time_of([&] { array = rt.array<float, 1>(n * chunk_elements, chunk_elements); });
+        const double made = held_bytes();
+        array->copy_from(data.data(), Point<1>(0), Dim<1>(touched * chunk_elements));
+        rt.synchronize();
+        rt.trim_memory();
+        if (i == 0) continue;  // what stays with the runtime was made
+        make.push_back(seconds);
+        untouched_bytes.push_back((made - before) / static_cast<double>(n));
+        touched_bytes.push_back((held_bytes() - made) / static_cast<double>(touched));
+    }
+    const Unit bytes{"bytes", Better::lower, 1};
+    report.add(name + "make", make, {"us", Better::lower, 1e6}, {.note = "rt.array with a million chunks"});
+    report.add(name + "untouched", untouched_bytes, bytes, {.note = "of the host, for each chunk of that array"});
+    report.add(name + "touched", touched_bytes, bytes,
+               {.note = "for each chunk that was copied into: a replica on the host"});
+}
+
 void run(Report& report) {
+    measure_records(report, 1);
+    measure_records(report, 8);
     measure_irregular(report, "rows_of_columns", rows_of_columns);
     measure_irregular(report, "random_halves", random_halves);
     measure_copies(report);

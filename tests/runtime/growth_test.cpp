@@ -9,7 +9,7 @@
 #include <new>
 
 #include "driver/registry.hpp"
-#include "kmm/graph/history.hpp"
+#include "kmm/graph/compact_history.hpp"
 #include "kmm/memory/chunk.hpp"
 
 namespace {
@@ -145,7 +145,7 @@ TEST(Growth, a_chunk_that_is_used_takes_its_records_and_one_alone_a_page_and_all
     if (devices_available() == 0) GTEST_SKIP() << "the driver under test has no device here";
     for (const std::size_t devices : numbers_of_devices()) {
         const RuntimeHandle rt = kmm::make_runtime(config_with(devices));
-        constexpr std::size_t records = sizeof(kmm::memory::Chunk) + sizeof(kmm::graph::ChunkHistory);
+        constexpr std::size_t records = sizeof(kmm::memory::Chunk) + sizeof(kmm::graph::CompactHistory);
         // Replicas, and what heaps and lists of residents know of them.
         const std::size_t others = (devices + 1) * sizeof(kmm::memory::Replica) + 1024;
         const std::int64_t dense = bytes_of_a_used_chunk(rt, 2048, 1);

@@ -419,7 +419,7 @@ void ArrayCopy::check_content() const {
     const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
         Box missing;
-        const graph::ChunkHistory* const history = binding_.histories.find(chunk);
+        const graph::CompactHistory* const history = binding_.histories.find(chunk);
         if (history == nullptr) missing = part_of(chunk);
         if (to_user_ && (history == nullptr || !history->covers(part_of(chunk), &missing))) {
             Region region;
@@ -473,12 +473,13 @@ void ArrayCopy::connect() {
         all.clear();
         for (; p < ends_[i]; ++p) {
             const Box part = part_of(chunks_[p]);
-            graph::ChunkHistory& history = binding_.histories[chunks_[p]];
+            graph::CompactHistory& history = binding_.histories[chunks_[p]];
+            const auto box = binding_.box_of(chunks_[p]);
             of_chunk.clear();
             if (to_user_)
-                history.read(part, t.number, of_chunk, *this);
+                history.read(part, box, t.number, of_chunk, *this);
             else
-                history.write(part, t.number, false, of_chunk, *this);
+                history.write(part, graph::equal(part, box()), box, t.number, false, of_chunk, *this);
             all.insert(all.end(), of_chunk.begin(), of_chunk.end());
         }
         if (to_user_) all.push_back({gate, true});
@@ -620,7 +621,7 @@ class ArrayUsers final : public Batch {
     void check() override {
         graph::Predecessors users;
         // A chunk without a history has no users.
-        for (const graph::ChunkHistory& h : std::as_const(binding_.histories)) h.users(users, *this);
+        for (const graph::CompactHistory& h : std::as_const(binding_.histories)) h.users(users, *this);
         graph::make_unique(users);
         tasks().front()->predecessors.append(users.data(), users.size());
     }

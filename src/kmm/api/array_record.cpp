@@ -84,7 +84,7 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, La
 }
 
 memory::Chunk& Binding::make_records(std::size_t chunk) {
-    histories.touch(chunk, [&] { return graph::ChunkHistory(layout->rank()); });
+    histories.touch(chunk, [&] { return graph::CompactHistory(layout->rank()); });
     return data->touch(chunk);
 }
 

@@ -11,7 +11,7 @@
 
 #include "driver/locks.hpp"
 #include "kmm/detail/runtime_core.hpp"
-#include "kmm/graph/history.hpp"
+#include "kmm/graph/compact_history.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/plan/layout.hpp"
 #include "kmm/runtime/runtime_core.hpp"
@@ -33,6 +33,10 @@ struct Binding {
         return memory::Chunk::block_bytes_of(elements * element_bytes_, alignment_);
     }
 
+    /// Of a chunk, for its history: called where that is needed.
+    auto box_of(std::size_t chunk) const noexcept {
+        return [this, chunk] { return layout->box(chunk); };
+    }
     /// A task is about to use the chunk: it has a history and a record from now on. Order lock. Throws std::bad_alloc,
     /// and nothing that counts has changed.
     memory::Chunk& touch(std::size_t chunk) {

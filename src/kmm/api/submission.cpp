@@ -377,16 +377,17 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;
         if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
         if (!temporary.chosen_late || !need.first_of_chunk) return;
-        graph::ChunkHistories& histories = accesses[request].binding->histories;
+        Binding& binding = *accesses[request].binding;
         for (const plan::Piece* p = plan.pieces(temporary); p != plan.pieces(temporary) + temporary.num_pieces; ++p)
-            histories[p->chunk].read(p->box, t.number, t.predecessors, *this);
+            binding.histories[p->chunk].read(p->box, binding.box_of(p->chunk), t.number, t.predecessors, *this);
         return;
     }
-    graph::ChunkHistory& history = *plan.histories()[request];
+    graph::CompactHistory& history = *plan.histories()[request];
+    const auto box = accesses[request].binding->box_of(need.chunk);
     if (r.kind == AccessKind::read)
-        history.read(r.region, t.number, t.predecessors, *this);
+        history.read(r.region, box, t.number, t.predecessors, *this);
     else
-        history.write(r.region, t.number, r.kind == AccessKind::write, t.predecessors, *this);
+        history.write(r.region, need.whole_chunk, box, t.number, r.kind == AccessKind::write, t.predecessors, *this);
 }
 
 void Submission::Draft::connect_gathers() {
@@ -401,9 +402,10 @@ void Submission::Draft::connect_gathers() {
         connects_ahead(tasks()[r.task]->number);
         e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
         for (const plan::Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
-            graph::ChunkHistory& history = accesses[t.request].binding->histories[p->chunk];
+            Binding& binding = *accesses[t.request].binding;
+            graph::CompactHistory& history = binding.histories[p->chunk];
             if (!history.any_content()) continue;  // a first write finds nothing
-            history.read(p->box, e.gather_number, gather.predecessors, *this);
+            history.read(p->box, binding.box_of(p->chunk), e.gather_number, gather.predecessors, *this);
         }
     }
 }
@@ -431,7 +433,10 @@ void Submission::Draft::connect_write_backs() {
             connects(all.number);
             const TaskNumber number = add_helper(write_back, all.number);
             write_back.predecessors.push_back({writer, true});
-            accesses[t.request].binding->histories[p.chunk].write(p.box, number, false, write_back.predecessors, *this);
+            Binding& binding = *accesses[t.request].binding;
+            const bool is_whole = graph::equal(p.box, binding.layout->box(p.chunk));
+            binding.histories[p.chunk].write(p.box, is_whole, binding.box_of(p.chunk), number, false,
+                                             write_back.predecessors, *this);
             all.predecessors.push_back({number, true});
         }
     }

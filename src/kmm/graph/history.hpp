@@ -10,7 +10,6 @@
 
 #include "kmm/graph/box_tree.hpp"
 #include "kmm/graph/number_lists.hpp"
-#include "kmm/graph/paged_records.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::graph {
@@ -61,6 +60,10 @@ class ChunkHistory {
 
     std::size_t num_segments() const noexcept {
         return segments_.size() + (many_.empty() ? 0 : many_.front().tree.size());
+    }
+    /// Whether there is one, and no more tasks than this have read it since it was written.
+    bool is_used_by_few(std::size_t readers) const noexcept {
+        return segments_.size() == 1 && segments_.front().value.readers.size() <= readers;
     }
     /// How many boxes were compared with another one since there are many segments, for tests.
     std::uint64_t num_looked_at() const noexcept { return many_.empty() ? 0 : many_.front().tree.num_looked_at(); }
@@ -144,9 +147,6 @@ class ChunkHistory {
     Vector<Segment> segments_;  ///< while there are few
     Vector<Many> many_;         ///< then one
 };
-
-/// Of the chunks of one array, by their numbers. One that was never touched has none: nothing of it was written.
-using ChunkHistories = PagedRecords<ChunkHistory>;
 
 /// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).
 template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber number, bool data) {

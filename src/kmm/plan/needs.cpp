@@ -85,7 +85,7 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
         }
         // What reads a chunk that has no history is refused; until then nobody must tell it from others.
         used_[i] = writes(r.kind)
-                       ? &r.histories->touch(place.chunk, [&] { return graph::ChunkHistory(r.layout->rank()); })
+                       ? &r.histories->touch(place.chunk, [&] { return graph::CompactHistory(r.layout->rank()); })
                        : r.histories->find(place.chunk);
         need.offset = place.offset;
         need.chunk_elements = place.chunk_elements;
@@ -413,7 +413,7 @@ bool SubmitPlan::describe_temporary(const std::vector<Request>& requests, std::u
     const Temporary& t = temporaries_[needs_[request].temporary];
     if (r.kind == AccessKind::read && t.request == request) {
         for (const Piece* p = pieces(t); p != pieces(t) + t.num_pieces; ++p) {
-            const graph::ChunkHistory* const history = r.histories->find(p->chunk);
+            const graph::CompactHistory* const history = r.histories->find(p->chunk);
             if (history != nullptr && history->covers(p->box, &refusal_.region)) continue;
             // Of a chunk without a history nothing was written.
             refusal_.region = history == nullptr ? p->box : graph::intersection(refusal_.region, p->box);
@@ -430,7 +430,7 @@ bool SubmitPlan::describe_temporary(const std::vector<Request>& requests, std::u
 }
 
 bool SubmitPlan::describe(const std::vector<Request>& requests) {
-    const graph::ChunkHistory* const* const used = used_.data();
+    const graph::CompactHistory* const* const used = used_.data();
     std::size_t task_begin = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const Request& r = requests[i];

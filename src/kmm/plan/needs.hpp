@@ -2,14 +2,14 @@
 //
 // Owns: the decisions that follow from regions, layouts and histories alone. Pure: must not know where the bytes are,
 // who runs a task, threads or locks. Used on the submitting thread under the runtime's order lock, because histories
-// are read.
+// are read, and made where there are none.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "kmm/graph/history.hpp"
+#include "kmm/graph/compact_history.hpp"
 #include "kmm/plan/layout.hpp"
 
 namespace kmm::plan {
@@ -112,7 +112,7 @@ class SubmitPlan {
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
     const std::vector<Need>& needs() const noexcept { return needs_; }
     /// Likewise: of the chunks in which requests are met in place; null for the others.
-    graph::ChunkHistory* const* histories() const noexcept { return used_.data(); }
+    graph::CompactHistory* const* histories() const noexcept { return used_.data(); }
     /// Likewise; in the order of the requests that use them first.
     const std::vector<Temporary>& temporaries() const noexcept { return temporaries_; }
     const Piece* pieces(const Temporary& t) const noexcept { return pieces_.data() + t.first_piece; }
@@ -162,7 +162,7 @@ class SubmitPlan {
     }
 
     std::vector<Need> needs_;
-    std::vector<graph::ChunkHistory*> used_;
+    std::vector<graph::CompactHistory*> used_;
     std::vector<Temporary> temporaries_;
     std::vector<Piece> pieces_;
     std::vector<std::uint32_t> order_;

@@ -18,7 +18,6 @@ using kmm::MemoryId;
 using kmm::detail::AccessKind;
 using kmm::detail::Box;
 using kmm::detail::ChunkGeometry;
-using kmm::graph::ChunkHistory;
 using kmm::memory::MemoryIndex;
 using kmm::plan::Form;
 using kmm::plan::Layout;
@@ -61,8 +60,10 @@ struct TestArray {
             kmm::graph::TaskNumber join(const kmm::graph::TaskNumbers&) override { return 0; }
         } past;
         kmm::graph::Predecessors predecessors;
-        histories.touch(layout.find(region), [&] { return ChunkHistory(layout.rank()); })
-            .write(region, 1, false, predecessors, past);
+        const std::size_t chunk = layout.find(region);
+        const auto box = [&] { return layout.box(chunk); };
+        histories.touch(chunk, [&] { return kmm::graph::CompactHistory(layout.rank()); })
+            .write(region, kmm::graph::equal(region, box()), box, 1, false, predecessors, past);
     }
     TestArray& all_written() {
         for (const ChunkGeometry& c : layout.list()) written(c.box);

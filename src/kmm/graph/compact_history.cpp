@@ -1,0 +1,94 @@
+#include "kmm/graph/compact_history.hpp"
+
+#include <algorithm>
+
+#include "kmm/graph/host_reserve.hpp"
+
+namespace kmm::graph {
+
+namespace {
+
+/// Nothing is forgotten, and few readers need no join.
+class NoPast final : public Past {
+  public:
+    NoPast() noexcept { forget_up_to(0, first_helper); }
+    TaskNumber join(const TaskNumbers&) override { return 0; }
+};
+
+}  // namespace
+
+void CompactHistory::Drop::operator()(ChunkHistory* parts) const noexcept {
+    std::destroy_at(parts);
+    HostReserve::release(parts, sizeof(ChunkHistory));
+}
+
+template<typename Edges> bool CompactHistory::read_whole(TaskNumber task, Edges& predecessors, Past& past) {
+    if (!is_whole_) return false;
+    const auto end = readers_.begin() + num_readers_;
+    if (num_readers_ != 0 && end[-1] == task) {
+        // It has come after the writer already.
+    } else {
+        if (num_readers_ == most_readers) {
+            const auto kept = std::remove_if(readers_.begin(), end, [&](TaskNumber r) { return past.is_forgotten(r); });
+            num_readers_ = static_cast<std::uint8_t>(kept - readers_.begin());
+            if (num_readers_ == most_readers) return false;
+        }
+        readers_[num_readers_++] = task;
+    }
+    if (!past.is_forgotten(writer_)) add_predecessor(predecessors, writer_, true);
+    return true;
+}
+
+template<typename Edges>
+bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past) {
+    if (parts_ != nullptr) return false;
+    const auto come_after = [&](TaskNumber number, bool data) {
+        if (number != task && !past.is_forgotten(number)) add_predecessor(predecessors, number, data);
+    };
+    if (is_whole_) come_after(writer_, keeps_content);
+    for (std::size_t i = 0; i < num_readers_; ++i) come_after(readers_[i], false);
+    writer_ = task;
+    num_readers_ = 0;
+    is_whole_ = true;
+    return true;
+}
+
+template bool CompactHistory::read_whole(TaskNumber, Predecessors&, Past&);
+template bool CompactHistory::read_whole(TaskNumber, TaskEdges&, Past&);
+template bool CompactHistory::write_whole(TaskNumber, bool, Predecessors&, const Past&);
+template bool CompactHistory::write_whole(TaskNumber, bool, TaskEdges&, const Past&);
+
+void CompactHistory::make_parts(const Box& box) {
+    std::unique_ptr<ChunkHistory, Drop> made(new (HostReserve::allocate(sizeof(ChunkHistory))) ChunkHistory(rank_));
+    if (is_whole_) {
+        NoPast past;
+        Predecessors none_needed;
+        made->write(box, writer_, false, none_needed, past);
+        for (std::size_t i = 0; i < num_readers_; ++i) made->read(box, readers_[i], none_needed, past);
+    }
+    parts_ = std::move(made);
+    is_whole_ = false;
+    num_readers_ = 0;
+}
+
+void CompactHistory::become_whole(TaskNumber writer) noexcept {
+    parts_.reset();
+    writer_ = writer;
+    is_whole_ = true;
+}
+
+void CompactHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
+    if (parts_ != nullptr) return parts_->writers(region, predecessors, past);
+    if (is_whole_ && !past.is_forgotten(writer_)) add_predecessor(predecessors, writer_, true);
+}
+
+void CompactHistory::users(Predecessors& tasks, const Past& past) const {
+    if (parts_ != nullptr) return parts_->users(tasks, past);
+    const auto add = [&](TaskNumber number, bool data) {
+        if (!past.is_forgotten(number)) tasks.push_back({number, data});
+    };
+    if (is_whole_) add(writer_, true);
+    for (std::size_t i = 0; i < num_readers_; ++i) add(readers_[i], false);
+}
+
+}  // namespace kmm::graph

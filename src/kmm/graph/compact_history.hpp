@@ -1,0 +1,88 @@
+// The history of a chunk as an array keeps it: small as long as the chunk is used as a whole.
+//
+// Owns: CompactHistory. Must not know: where the bytes are, threads. Used under the runtime's order lock. Most chunks
+// are written whole and read by few tasks in between: who these are has room in the record. Once a chunk is written in
+// parts, or has more readers, a ChunkHistory knows what there is to know, until the chunk is whole again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "kmm/graph/history.hpp"
+#include "kmm/graph/paged_records.hpp"
+
+namespace kmm::graph {
+
+/// As ChunkHistory, with the same edges. `box()` gives the chunk's own box; it is called where one is made.
+class CompactHistory {
+  public:
+    /// Of a chunk of an array of this rank.
+    explicit CompactHistory(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {}
+
+    /// Whether anything of the chunk was ever written.
+    bool any_content() const noexcept { return is_whole_ || (parts_ != nullptr && parts_->any_content()); }
+    /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
+    bool covers(const Box& region, Box* missing) const {
+        if (is_whole_) [[likely]]
+            return true;
+        if (parts_ != nullptr) return parts_->covers(region, missing);
+        *missing = region;
+        return false;
+    }
+
+    /// A task reads `region`, which must be covered.
+    template<typename BoxOf, typename Edges>
+    void read(const Box& region, BoxOf&& box, TaskNumber task, Edges& predecessors, Past& past) {
+        if (read_whole(task, predecessors, past)) [[likely]]
+            return;
+        parts(box).read(region, task, predecessors, past);
+    }
+    /// A task writes `region`, which is the chunk where it `is_whole`.
+    template<typename BoxOf, typename Edges>
+    void write(const Box& region, bool is_whole, BoxOf&& box, TaskNumber task, bool keeps_content, Edges& predecessors,
+               const Past& past) {
+        if (is_whole && write_whole(task, keeps_content, predecessors, past)) [[likely]]
+            return;
+        const bool is_over = is_whole && parts_ != nullptr && parts_->is_used_by_few(most_readers);
+        parts(box).write(region, task, keeps_content, predecessors, past);
+        if (is_over) become_whole(task);
+    }
+    /// The tasks whose results `region` consists of, as data dependencies.
+    void writers(const Box& region, Predecessors& predecessors, const Past& past) const;
+    /// Appends every task that uses the chunk: writers as data dependencies, readers for their order only.
+    void users(Predecessors& tasks, const Past& past) const;
+
+    /// Whether a ChunkHistory is kept for it; for tests.
+    bool is_in_parts() const noexcept { return parts_ != nullptr; }
+
+  private:
+    static constexpr std::size_t most_readers = 5;  // what 64 bytes leave room for
+    struct Drop {
+        void operator()(ChunkHistory* parts) const noexcept;
+    };
+
+    template<typename BoxOf> ChunkHistory& parts(BoxOf&& box) {
+        if (parts_ == nullptr) make_parts(box());
+        return *parts_;
+    }
+    // False: it is in parts, or now needs them.
+    template<typename Edges> bool read_whole(TaskNumber task, Edges& predecessors, Past& past);
+    template<typename Edges>
+    bool write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
+    void make_parts(const Box& box);
+    void become_whole(TaskNumber writer) noexcept;
+
+    std::unique_ptr<ChunkHistory, Drop> parts_;  ///< null: the chunk was written as a whole last, or never
+    TaskNumber writer_ = 0;
+    std::array<TaskNumber, most_readers> readers_;  ///< since then
+    std::uint8_t num_readers_ = 0;
+    std::uint8_t rank_;
+    bool is_whole_ = false;  ///< `writer_` wrote all of it
+};
+static_assert(sizeof(CompactHistory) == 64);
+
+/// Of the chunks of one array, by their numbers. One that was never touched has none: nothing of it was written.
+using ChunkHistories = PagedRecords<CompactHistory>;
+
+}  // namespace kmm::graph
