@@ -41,7 +41,6 @@ std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t 
         c.array = array.get();
         c.index = static_cast<std::uint32_t>(i);
         c.size_bytes = static_cast<std::size_t>(graph::volume(told.chunks[i])) * told.element_bytes;
-        c.replicas.resize_for_devices(num_devices);
     }
     std::vector<detail::ChunkGeometry> geometry;
     for (const detail::Box& box : told.chunks) geometry.push_back({MemoryId::host(), box});

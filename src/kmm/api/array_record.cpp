@@ -92,7 +92,6 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, pl
         c.size_bytes = static_cast<std::size_t>(graph::volume(box)) * array.element_bytes();
         c.alignment = std::max(array.element_alignment(), memory::heap_alignment);
         block_bytes.push_back(c.block_bytes());
-        c.replicas.resize_for_devices(runtime->platform().num_devices());
         data->boxes.push_back(box);
     }
     data->is_stack = layout.is_stack() && memory::may_touch(data->chunks);

@@ -57,7 +57,6 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
     chunk.array = &data;
     chunk.size_bytes = static_cast<std::size_t>(graph::volume(plan.box)) * access.array->element_bytes();
     chunk.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
-    chunk.replicas.resize_for_devices(num_devices);
 }
 
 /// Errors name the task that needs it.

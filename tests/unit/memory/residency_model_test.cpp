@@ -155,7 +155,6 @@ void Machine::make_array() {
         c.array = array.get();
         c.index = static_cast<std::uint32_t>(i);
         c.size_bytes = bytes;
-        c.replicas.resize_for_devices(num_devices_);
     }
     if (dice_.one_in(2)) make_stack(*array);
     for (const Chunk& c : array->chunks) expected_[&c].units.resize(num_units(c));
@@ -300,7 +299,7 @@ Region Machine::random_region() {
 }
 
 Array& Machine::add_temporary(const Region& region) {
-    Array& array = *temporaries_.emplace_back(make_temporary(region, num_devices_));
+    Array& array = *temporaries_.emplace_back(make_temporary(region));
     expected_[&array.chunks.front()];  // no units: the program's order knows nothing of it
     return array;
 }
@@ -642,7 +641,7 @@ void Machine::check() const {
         std::map<std::uintptr_t, std::uintptr_t> blocks;
         std::size_t evictable_bytes = 0;
         residency_->for_each_resident(m, [&](const Chunk& c) {
-            const auto begin = c.replicas[m].block;
+            const auto begin = c.replicas[m].block();
             EXPECT_TRUE(blocks.emplace(begin, begin + residency_->rounded(c.block_bytes())).second);
             EXPECT_TRUE(residency_->is_victim_in_order(c, m));
             if (!c.replicas[m].pinned()) evictable_bytes += residency_->rounded(c.block_bytes());

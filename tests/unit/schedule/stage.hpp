@@ -61,7 +61,6 @@ class Stage final : public Outbox {
             a.chunks[i].array = &a;
             a.chunks[i].index = static_cast<std::uint32_t>(i);
             a.chunks[i].size_bytes = bytes;
-            a.chunks[i].replicas.resize_for_devices(num_devices_);
         }
         return a;
     }
