@@ -95,6 +95,7 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
         if (size < space.unfit_bytes) {
             rmm::heap::block block;
             try {
+                reserve_records(space, 1);
                 block = take_beside(chunk, m);
                 if (!block) block = take_free(space, size);
             } catch (const std::bad_alloc&) {
@@ -102,7 +103,7 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
             }
             if (block) {
                 if (m.is_device() && !block.fences.empty()) grow_ahead(m, block);
-                take(chunk, m, std::move(block));
+                take(chunk, m, block);
                 return Found::yes;
             }
             if (size != 0) space.unfit_bytes = size;
@@ -142,51 +143,59 @@ void Residency::forget_passed(Space& space) {
     space.is_pruning = !space.heap.prune(space.pruned, passed, &space.pruning, most);
 }
 
-void Residency::take(Chunk& chunk, MemoryIndex m, rmm::heap::block block) {
+/// Throws std::bad_alloc. As many calls of `take` need no memory then, and no replica needs any to leave.
+void Residency::reserve_records(Space& space, std::size_t count) {
+    space.replicas.reserve(count);
+    if (space.indexed) space.victim_records.reserve(count);
+}
+
+void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block) {
     Space& space = spaces_[m];
-    Replica& r = chunk.replicas[m];
-    r.block = block.address;
-    r.address = chunk.first_aligned(block.address);
-    r.version = 0;
-    r.forget_users();
-    add_heap_fences(r.arrivals, block.fences);
+    Replica& r = space.replicas.take();
+    r.order = Replica::order_of(m);
+    r.chunk = &chunk;
+    r.set_block(block.address, chunk.first_aligned(block.address));
+    for (const rmm::heap::fence& f : block.fences)
+        add_user(r, Use::arrival, {static_cast<graph::LaneId>(f.timeline), f.position});
     r.tick = ++tick_;
+    if (space.indexed) attach_victim(space, r);
+    chunk.replicas.insert(r);
     space.counters.current_bytes += space.heap.round_up(chunk.block_bytes());
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
-    r.resident_at = space.resident.size();
-    space.resident.push_back(&chunk);
     note_memory(m);
     if (m.is_host())
         reindex_all(chunk);  // what is dirty elsewhere has a place now
     else
-        reindex(chunk, m);
+        reindex(r);
 }
 
-void Residency::release(Chunk& chunk, MemoryIndex m) {
+/// `last`: a user that nobody has added.
+void Residency::release(Replica& replica, const Fence* last) {
+    Chunk& chunk = *replica.chunk;
+    const MemoryIndex m = replica.memory();
     Space& space = spaces_[m];
-    Replica& r = chunk.replicas[m];
-    unindex(chunk, m);
     FenceSet users;
-    r.add_all_users(users);
-    users.prune([&](const Fence& f) { return requests_.passed(f); });
+    const auto add = [&](const Fence& f) {
+        if (!requests_.passed(f)) users.add(f);
+    };
+    replica.for_each_user([&](Use, const Fence& f) { add(f); });
+    if (last != nullptr) add(*last);
+    const std::uintptr_t block = replica.block();
     const std::size_t size = space.heap.round_up(chunk.block_bytes());
-    give(space, r.block, size, std::move(users));
+    unindex(replica);
+    if (replica.victim != nullptr) space.victim_records.give(*replica.victim);
+    if (replica.is_busy()) busy_.drop(replica);
+    chunk.replicas.erase(replica);
+    space.replicas.give(replica);
+    give(space, block, size, std::move(users));
     space.counters.current_bytes -= size;
     ++space.counters.frees;
     note_memory(m);
-    Chunk* const last = space.resident.back();
-    space.resident[r.resident_at] = last;
-    last->replicas[m].resident_at = r.resident_at;
-    space.resident.pop_back();
-    r.address = 0;
-    r.block = 0;
-    r.version = 0;
-    r.forget_users();
     space.unfit_bytes = ~std::size_t{0};
     if (m.is_device()) return;
     host_has_changed();
-    for (const MemoryIndex d : spaces_.device_memories()) reindex(chunk, d);  // what is dirty has lost its place
+    reindex_all(chunk);  // what is dirty has lost its place
 }
 
 // ------------------------------------------------------------------------------------------------------------- growth
@@ -273,10 +282,9 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
 }
 
 bool Residency::is_idle(const Replica& replica) const noexcept {
-    for (const FenceSet* users : {&replica.arrivals, &replica.task_writes, &replica.task_reads, &replica.copy_reads})
-        for (const Fence& f : *users)
-            if (!requests_.passed(f)) return false;
-    return true;
+    bool is_idle = true;
+    replica.for_each_user([&](Use, const Fence& f) { is_idle = is_idle && requests_.passed(f); });
+    return is_idle;
 }
 
 Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>& regions, std::size_t wanted_bytes,
@@ -295,21 +303,23 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
     std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return address_of(a) < address_of(b); });
     Space& space = spaces_[memory];
-    for (Chunk* c : space.resident) {
-        const Replica& r = c->replicas[memory];
-        const std::uintptr_t end = r.block + space.heap.round_up(c->block_bytes());
-        auto at = std::upper_bound(candidates.begin(), candidates.end(), r.block,
+    space.replicas.for_each_made([&](const Replica& r) {
+        if (r.address == 0) return;
+        Chunk& c = *r.chunk;
+        const std::uintptr_t begin = r.block();
+        const std::uintptr_t end = begin + space.heap.round_up(c.block_bytes());
+        auto at = std::upper_bound(candidates.begin(), candidates.end(), begin,
                                    [&](std::uintptr_t address, const Candidate& k) { return address < address_of(k); });
         if (at != candidates.begin()) --at;
         for (; at != candidates.end() && address_of(*at) < end; ++at) {
-            if (address_of(*at) + regions[at->index].bytes <= r.block) continue;
+            if (address_of(*at) + regions[at->index].bytes <= begin) continue;
             at->pinned = at->pinned || r.pinned();
             at->busy = at->busy || !is_idle(r);
-            at->rank = std::max(at->rank, victim_rank(*c, memory));
+            at->rank = std::max(at->rank, victim_rank(c, memory));
             at->tick = std::max(at->tick, r.tick);
-            at->chunks.push_back(c);
+            at->chunks.push_back(&c);
         }
-    }
+    });
     const auto order = [&](const Candidate& c) {
         return std::tuple(c.busy, !c.chunks.empty(), c.rank, c.tick, regions[c.index].bytes);
     };

@@ -1,4 +1,4 @@
-// A chunk and its replicas: where the bytes of one piece of an array are.
+// A chunk, one piece of an array, and the array.
 //
 // Owns: plain records. All of it belongs to whoever holds the scheduler's baton, but for what is marked constant. A
 // chunk has a record from the first task on that uses it: whoever submits makes it under the order lock. Of the others
@@ -16,79 +16,30 @@
 #include "kmm/graph/box.hpp"
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/paged_records.hpp"
-#include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
+#include "kmm/memory/demands.hpp"
 #include "kmm/memory/next_uses.hpp"
-#include "kmm/memory/planned_uses.hpp"
-#include "kmm/memory/ready_uses.hpp"
+#include "kmm/memory/replica.hpp"
 #include "kmm/plan/layout.hpp"
-#include "rmm/heap/tree.hpp"
 
 namespace kmm::memory {
 
-using graph::Fence;
-using graph::FenceSet;
-
-/// Addresses of blocks are multiples of this, and sizes are rounded up to it.
-inline constexpr std::size_t heap_alignment = 256;
-
 struct Array;
-struct Chunk;
 
-/// The bytes of one chunk in one memory. Valid when `version` is the chunk's.
-struct Replica {
-    std::uintptr_t address = 0;  ///< 0: none
-    std::uintptr_t block =
-        0;  ///< where its memory begins; before `address` where elements are aligned to more than the heap
-    std::uint64_t version = 0;
-    // Users whose position is not known: device functions being launched, host tasks. Nothing may be copied over a
-    // replica that has any, copied from one that has writers, or evicted.
-    std::uint32_t reader_pins = 0;
-    std::uint32_t writer_pins = 0;
-    FenceSet arrivals;     ///< copies into it, and what its memory was used for before
-    FenceSet task_writes;  ///< tasks that write it
-    FenceSet task_reads;   ///< tasks that read it
-    FenceSet copy_reads;   ///< copies out of it
-    ReadyUses ready;       ///< tasks in the memory's fetch queue that use the chunk: their missing bytes follow this
-    PlannedUses planned;   ///< by tasks of the memory's plan
-    std::size_t resident_at = 0;  ///< its place among the residents of its memory
-    // Where the replica stands in its memory's order of victims, while that is kept (memory/victim_order.hpp).
-    bool indexed = false;
-    std::uint32_t priority = 0;  ///< of the tree
-    Chunk* key_chunk = nullptr;  ///< whose it is
-    std::uint64_t key_rank = 0;
-    std::uint64_t key_tick = 0;
-    std::size_t key_place_bytes = 0;    ///< the place on the host that it needs first, because it must be saved
-    std::size_t least_place_bytes = 0;  ///< of these, of the replica and those below it in the tree
-    rmm::heap::tree_links<Replica> in_victims;
-    std::uint64_t tick = 0;             ///< when it was used last
-    std::uint64_t content_at = 0;       ///< when the latest copy into it was requested, whatever became of it since
-    std::uint64_t evicted_version = 0;  ///< the version that was evicted from here last: fetching it again is thrash
-
-    graph::TaskList waiting;  ///< tasks that wait until it is not pinned, or until nobody writes it
-
-    bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
-    void add_all_users(FenceSet& out) const {
-        out.add(arrivals);
-        out.add(task_writes);
-        out.add(task_reads);
-        out.add(copy_reads);
-    }
-    void forget_users() noexcept {
-        arrivals.clear();
-        task_writes.clear();
-        task_reads.clear();
-        copy_reads.clear();
-    }
-};
-
+/// What is needed often comes first: it is a cache line.
 struct Chunk {
-    Array* array = nullptr;                  // constant
-    std::uint32_t index = 0;                 // constant
-    std::uint32_t index_in_plan = 0;         ///< while a plan is made that looks at it (schedule/planner.hpp)
-    std::size_t size_bytes = 0;              // constant; may be 0
+    Array* array = nullptr;           // constant
+    std::uint32_t index = 0;          // constant
+    std::uint32_t index_in_plan = 0;  ///< while a plan is made that looks at it (schedule/planner.hpp)
+    std::size_t size_bytes = 0;       // constant; may be 0
+    std::uint64_t version = 0;        ///< number of writes so far; 0: nothing was written
+    std::uint64_t hold = 0;           ///< number of the task that is being given memory: its chunks are no victims
+    Replicas replicas;
+    Demands demands;
+    NextUses next_uses;
     std::size_t alignment = heap_alignment;  // constant; a power of two, not below that of the heap
-    std::uint64_t version = 0;               ///< number of writes so far; 0: nothing was written
+    /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
+    std::shared_ptr<graph::RootFailure> lost;
     // Ticks of residency's clock, to tell after a failed copy what came before it.
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
@@ -96,13 +47,15 @@ struct Chunk {
     /// The version of which the host's replica holds what tasks will still read, parts of the chunk, while no replica
     /// holds all of it: its next write replaces it.
     std::uint64_t parts_version = 0;
-    std::uint64_t hold = 0;  ///< number of the task that is being given memory: its chunks are no victims
-    PerMemory<Replica> replicas;
-    NextUses next_uses;
-    /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
-    std::shared_ptr<graph::RootFailure> lost;
+    std::uint64_t evicted_from = 0;  ///< a bit for each memory (was_evicted_from)
 
     bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
+    /// Whether the version was evicted from there and has not come back: fetching it again is thrash. It is not counted
+    /// for memories beyond the first 64.
+    bool was_evicted_from(MemoryIndex m) const noexcept { return (evicted_from & bit_of(m)) != 0; }
+    void set_evicted_from(MemoryIndex m, bool was) noexcept {
+        evicted_from = was ? evicted_from | bit_of(m) : evicted_from & ~bit_of(m);
+    }
     /// Memory that a replica takes: from any address of a heap an aligned one is not further away than the difference.
     std::size_t block_bytes() const noexcept { return block_bytes_of(size_bytes, alignment); }
     static std::size_t block_bytes_of(std::size_t size_bytes, std::size_t alignment) noexcept {
@@ -111,7 +64,13 @@ struct Chunk {
     std::uintptr_t first_aligned(std::uintptr_t address) const noexcept {
         return (address + alignment - 1) & ~(std::uintptr_t{alignment} - 1);
     }
+
+  private:
+    static std::uint64_t bit_of(MemoryIndex m) noexcept {
+        return m.index() < 64 ? std::uint64_t{1} << m.index() : std::uint64_t{0};
+    }
 };
+static_assert(sizeof(Chunk) <= 128, "there may be a million");
 
 /// Indices from the first to the last that were added.
 struct ChunkRange {
@@ -178,7 +137,6 @@ struct Array {
             c.index = static_cast<std::uint32_t>(chunk);
             c.size_bytes = chunk_bytes(chunk);
             c.alignment = alignment;
-            c.replicas.resize_for_devices(written_by.num_devices());
             return c;
         });
     }

@@ -194,9 +194,10 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         if (block) {
             fences = graph_fences(block.fences);
             space.heap.expect_frees(range.size() - 1);
+            reserve_records(space, range.size());
         }
     } catch (const std::bad_alloc&) {
-        if (block) space.heap.free(block.address, total, std::move(block.fences));
+        if (block) give(space, block.address, total, graph_fences(block.fences));
         return Found::starved;
     }
     if (!block) {
@@ -214,9 +215,9 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         if (is_valid(c, m)) {
             move_to(c, at, fences, task);
         } else {
-            if (c.replicas[m].address != 0) release(c, m);
+            if (Replica* const stale = c.replicas.find(m)) release(*stale);
             take(c, m, {at, bytes, {}});
-            c.replicas[m].arrivals.add(fences);
+            for (const Fence& f : fences) add_user(c.replicas.at(m), Use::arrival, f);
         }
         at += bytes;
     }
@@ -227,22 +228,21 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
 void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of_block, Task& task) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
-    Replica& r = chunk.replicas[m];
-    FenceSet waits = r.arrivals;
-    waits.add(r.task_writes);
+    Replica& r = chunk.replicas.at(m);
+    FenceSet waits;
+    r.add_writers_to(waits);
     waits.add(users_of_block);
     chunk.copied_at = ++tick_;
     const Fence fence = requests_.copy(chunk, m, m, r.address, chunk.first_aligned(block), waits, &task);
     FenceSet users;
-    r.add_all_users(users);
+    r.add_all_users_to(users);
     users.add(fence);
-    give(space, r.block, space.heap.round_up(chunk.block_bytes()), std::move(users));
+    give(space, r.block(), space.heap.round_up(chunk.block_bytes()), std::move(users));
     space.unfit_bytes = ~std::size_t{0};
-    r.block = block;
-    r.address = chunk.first_aligned(block);
+    r.set_block(block, chunk.first_aligned(block));
     r.content_at = chunk.copied_at;
-    r.forget_users();
-    r.arrivals.add(fence);
+    forget_users(r);
+    add_user(r, Use::arrival, fence);
     notify(chunk, m);
 }
 
@@ -258,7 +258,7 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     const auto bytes_of = [&](std::uint32_t i) { return space.heap.round_up(array.block_bytes(i)); };
     const auto block_of = [&](std::uint32_t i) {  // 0: it has none there
         const Chunk* const c = array.chunks.find(i);
-        return c == nullptr ? std::uintptr_t{0} : c->replicas[m].block;
+        return c == nullptr ? std::uintptr_t{0} : c->replicas[m].block();
     };
     const std::size_t size = bytes_of(chunk.index);
     const std::uintptr_t before = chunk.index == 0 ? 0 : block_of(chunk.index - 1);
@@ -279,7 +279,7 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     block = take_free(space, total);
     if (!block) return {};
     const std::uintptr_t begin = block.address;
-    space.heap.free(begin, total, std::move(block.fences));
+    give(space, begin, total, graph_fences(block.fences));
     return space.heap.take(begin + offset, size);
 }
 
@@ -320,29 +320,29 @@ void Residency::address_in_place(Task& task) noexcept {
 void Residency::gather(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Chunk& to = *task.accesses[across.access].chunk;
-    Replica& d = to.replicas[m];
+    Replica& d = to.replicas.at(m);
     FenceSet waits;
-    d.add_all_users(waits);
+    d.add_all_users_to(waits);
     task.addresses[across.access] = reinterpret_cast<void*>(d.address);
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
         Access& a = task.accesses[across.first_piece + i];
         a.memory = read_from(*a.chunk, m);
         const Replica& s = a.chunk->replicas[a.memory];
         task.addresses[across.first_piece + i] = reinterpret_cast<void*>(s.address);
-        waits.add(s.arrivals);
-        waits.add(s.task_writes);
+        s.add_writers_to(waits);
     }
     if (to.version == 0) to.version = 1;
     to.copied_at = ++tick_;
     const Fence fence = requests_.gather(task, across, waits);
     d.content_at = to.copied_at;
-    d.forget_users();
-    d.arrivals.add(fence);
+    forget_users(d);
+    add_user(d, Use::arrival, fence);
     d.version = to.version;
     for_each_piece(task, across, [&](Access& a) {
-        Replica& s = a.chunk->replicas[a.memory];
-        s.copy_reads.add(fence);
-        s.tick = ++tick_;
+        if (Replica* const s = a.chunk->replicas.find(a.memory)) {
+            add_user(*s, Use::copy_read, fence);
+            s->tick = ++tick_;
+        }
         reindex_all(*a.chunk);
     });
     reindex_all(to);

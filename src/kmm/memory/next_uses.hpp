@@ -6,64 +6,93 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kmm/graph/host_reserve.hpp"
+#include "kmm/memory/record_slabs.hpp"
 
 namespace kmm::memory {
 
-/// Sorted. What leaves from the middle stays as a mark until that is half of all, so that nothing is moved for it.
+/// Sorted. What leaves from the middle stays as a mark until that is half of all, so that nothing is moved for it. One
+/// use lies in the record itself; more in a list from a pool, until all are over.
 class NextUses {
+  private:
+    struct List;
+
   public:
+    using Pool = RecordSlabs<List, graph::HostReserve, 4096>;
+
     enum class Kind : std::uint8_t {
         needs = 0,     ///< its content, or writes some of it
         part = 1,      ///< a small part of its content, which can be read from anywhere
         replaces = 2,  ///< owes nothing to the content before
     };
     struct Use {
-        std::uint64_t task = 0;
+        std::uint64_t task = 0;  ///< its number: not 0
         Kind kind = Kind::needs;
         bool replaces() const noexcept { return kind == Kind::replaces; }
         friend bool operator==(const Use&, const Use&) = default;
     };
-    bool empty() const noexcept { return num_open_ == 0; }
+    NextUses() = default;
+    NextUses(const NextUses&) = delete;
+    NextUses& operator=(const NextUses&) = delete;
+
+    bool empty() const noexcept { return word_ == 0; }
     /// Only where it is not empty.
-    Use first() const noexcept { return use_of(entries_[head_]); }
+    Use first() const noexcept { return use_of(first_entry()); }
     bool begins_with_part() const noexcept {
-        return num_open_ != 0 && (entries_[head_] & kind_mask) == static_cast<std::uint64_t>(Kind::part);
+        return word_ != 0 && (first_entry() & kind_mask) == static_cast<std::uint64_t>(Kind::part);
     }
     /// Whether it is the first now. O(uses behind it): nearly always there is none, because only tasks that several
-    /// threads publish arrive a little out of order. Adds the entries that were looked at to `*steps`.
-    bool add(const Use& use, std::uint64_t* steps) {
+    /// threads publish arrive a little out of order. Adds the entries that were looked at to `*steps`. Throws
+    /// std::bad_alloc, with nothing done.
+    bool add(const Use& use, Pool& pool, std::uint64_t* steps) {
         const std::uint64_t entry = entry_of(use);
-        auto at = entries_.end();
-        const auto head = entries_.begin() + static_cast<std::ptrdiff_t>(head_);
-        for (; at != head && (*(at - 1) & ~over_bit) > entry; --at) ++*steps;
-        const bool is_first = num_open_ == 0 || entry < entries_[head_];
-        entries_.insert(at, entry);
-        ++num_open_;
         ++*steps;
+        if (word_ == 0) {
+            word_ = entry;
+            return true;
+        }
+        if (!is_list()) become_list(pool);
+        List& list = this->list();
+        auto at = list.entries.end();
+        const auto head = list.entries.begin() + static_cast<std::ptrdiff_t>(list.head);
+        for (; at != head && (*(at - 1) & ~over_bit) > entry; --at) ++*steps;
+        const bool is_first = entry < *head;
+        list.entries.insert(at, entry);
+        ++list.num_open;
         return is_first;
     }
     /// Whether it was the first; false also where there is no such use. O(log uses), and amortised O(1) to give back
     /// what is over.
-    bool remove(const Use& use, std::uint64_t* steps) noexcept {
+    bool remove(const Use& use, Pool& pool, std::uint64_t* steps) noexcept {
         const std::uint64_t entry = entry_of(use);
-        const auto head = entries_.begin() + static_cast<std::ptrdiff_t>(head_);
+        if (!is_list()) {
+            if (word_ != entry) return false;
+            word_ = 0;
+            return true;
+        }
+        List& list = this->list();
+        const auto head = list.entries.begin() + static_cast<std::ptrdiff_t>(list.head);
         // Tasks are issued nearly in order: it is one of the first, mostly.
         auto at = head;
-        if (num_open_ != 0 && entries_[head_] != entry)
-            at = std::partition_point(head, entries_.end(), [&](std::uint64_t other) {
+        if (*head != entry)
+            at = std::partition_point(head, list.entries.end(), [&](std::uint64_t other) {
                 ++*steps;
                 return (other & ~over_bit) < entry;
             });
         // Transfers that are made for one task stand at its place.
-        for (; at != entries_.end() && *at == (entry | over_bit); ++at) ++*steps;
-        if (at == entries_.end() || *at != entry) return false;
+        for (; at != list.entries.end() && *at == (entry | over_bit); ++at) ++*steps;
+        if (at == list.entries.end() || *at != entry) return false;
         const bool was_first = at == head;
         *at |= over_bit;
-        --num_open_;
-        while (head_ < entries_.size() && (entries_[head_] & over_bit) != 0) ++head_, ++*steps;
-        give_back(steps);
+        if (--list.num_open == 0) {
+            pool.give(list);
+            word_ = 0;
+            return was_first;
+        }
+        while ((list.entries[list.head] & over_bit) != 0) ++list.head, ++*steps;
+        give_back(list, steps);
         return was_first;
     }
     /// How many tasks read parts of the content before it is replaced, if no task needs more of it: all that is known
@@ -71,9 +100,9 @@ class NextUses {
     /// 0: some does, nobody replaces it, or it is not among the first few. O(1).
     std::size_t num_parts_until_replaced() const noexcept {
         std::size_t num_parts = 0;
-        for (std::size_t i = head_; i < entries_.size() && i < head_ + few_looked_at; ++i) {
-            if ((entries_[i] & over_bit) != 0) continue;
-            const Use use = use_of(entries_[i]);
+        for (const std::uint64_t entry : few_entries()) {
+            if ((entry & over_bit) != 0) continue;
+            const Use use = use_of(entry);
             if (use.replaces()) return num_parts;
             if (use.kind != Kind::part) return 0;
             ++num_parts;
@@ -83,9 +112,9 @@ class NextUses {
     /// The first of the first few that needs more than a small part, else the first of all. Only where it is not
     /// empty. O(1).
     Use first_whole() const noexcept {
-        for (std::size_t i = head_; i < entries_.size() && i < head_ + few_looked_at; ++i) {
-            if ((entries_[i] & over_bit) != 0) continue;
-            const Use use = use_of(entries_[i]);
+        for (const std::uint64_t entry : few_entries()) {
+            if ((entry & over_bit) != 0) continue;
+            const Use use = use_of(entry);
             if (use.kind != Kind::part) return use;
         }
         return first();
@@ -93,28 +122,48 @@ class NextUses {
     /// Calls `f(use)` for so many open uses, in order.
     template<typename F>
     void for_each_first(std::size_t count, F&& f) const {
-        for (std::size_t i = head_; i < entries_.size() && count != 0; ++i) {
-            if ((entries_[i] & over_bit) != 0) continue;
-            f(use_of(entries_[i]));
+        for (const std::uint64_t entry : entries()) {
+            if (count == 0) return;
+            if ((entry & over_bit) != 0) continue;
+            f(use_of(entry));
             --count;
         }
     }
     /// Open uses; for tests and reports. O(entries).
     graph::Vector<Use> open() const {
         graph::Vector<Use> uses;
-        for (std::size_t i = head_; i < entries_.size(); ++i)
-            if ((entries_[i] & over_bit) == 0) uses.push_back(use_of(entries_[i]));
+        for_each_first(~std::size_t{0}, [&](const Use& use) { uses.push_back(use); });
         return uses;
     }
     /// With those that are over and have not been given back.
-    std::size_t num_entries() const noexcept { return entries_.size(); }
+    std::size_t num_entries() const noexcept { return is_list() ? list().entries.size() : word_ != 0 ? 1 : 0; }
 
   private:
+    struct List {
+        graph::Vector<std::uint64_t> entries;
+        std::size_t head = 0;  ///< what is before it is over; there an open one stands
+        std::size_t num_open = 0;
+        List* next_free = nullptr;
+        std::uint16_t place_in_slab = 0;
+
+        static List*& free_link(List& list) noexcept { return list.next_free; }
+        /// A small list keeps its memory.
+        void recycle() noexcept {
+            if (entries.capacity() > most_kept)
+                graph::Vector<std::uint64_t>().swap(entries);
+            else
+                entries.clear();
+            head = num_open = 0;
+        }
+    };
+
     static constexpr std::uint64_t kind_mask = 3;
+    static constexpr std::uint64_t list_bits = 3;  ///< no kind: the rest of the word is where the list is
     static constexpr std::uint64_t over_bit = 4;
     static constexpr int task_shift = 3;  // a task's number has 48 bits
     static constexpr std::size_t few_looked_at = 16;
     static constexpr std::size_t few_over = 512;  // so many cost less than the care for them
+    static constexpr std::size_t most_kept = 64;
 
     /// At one place what is needed comes before what replaces it: a transfer reads what its task writes.
     static std::uint64_t entry_of(const Use& use) noexcept {
@@ -122,22 +171,44 @@ class NextUses {
     }
     static std::uint64_t task_of(std::uint64_t entry) noexcept { return entry >> task_shift; }
     static Use use_of(std::uint64_t entry) noexcept { return {task_of(entry), static_cast<Kind>(entry & kind_mask)}; }
-    void give_back(std::uint64_t* steps) noexcept {
-        if (num_open_ == 0) {
-            entries_.clear();
-            head_ = 0;
-            return;
+
+    bool is_list() const noexcept { return (word_ & list_bits) == list_bits; }
+    List& list() const noexcept { return *reinterpret_cast<List*>(word_ & ~list_bits); }
+    std::uint64_t first_entry() const noexcept { return is_list() ? list().entries[list().head] : word_; }
+    /// From the first open one on.
+    std::span<const std::uint64_t> entries() const noexcept {
+        if (is_list()) return std::span(list().entries).subspan(list().head);
+        return {&word_, word_ != 0 ? std::size_t{1} : 0};
+    }
+    std::span<const std::uint64_t> few_entries() const noexcept {
+        const auto all = entries();
+        return all.first(std::min(all.size(), few_looked_at));
+    }
+    void become_list(Pool& pool) {
+        List& list = pool.take();
+        try {
+            // The next one has room, too.
+            list.entries.reserve(fewest_entries);
+        } catch (...) {
+            pool.give(list);
+            throw;
         }
-        const std::size_t num_over = entries_.size() - num_open_;
-        if (num_over < few_over || num_over < num_open_) return;
-        *steps += entries_.size();
-        std::erase_if(entries_, [](std::uint64_t entry) { return (entry & over_bit) != 0; });
-        head_ = 0;
+        list.entries.push_back(word_);
+        list.num_open = 1;
+        static_assert(alignof(List) > list_bits);
+        word_ = reinterpret_cast<std::uintptr_t>(&list) | list_bits;
+    }
+    static void give_back(List& list, std::uint64_t* steps) noexcept {
+        const std::size_t num_over = list.entries.size() - list.num_open;
+        if (num_over < few_over || num_over < list.num_open) return;
+        *steps += list.entries.size();
+        std::erase_if(list.entries, [](std::uint64_t entry) { return (entry & over_bit) != 0; });
+        list.head = 0;
     }
 
-    graph::Vector<std::uint64_t> entries_;
-    std::size_t head_ = 0;  ///< what is before it is over; there an open one stands, if there is any
-    std::size_t num_open_ = 0;
+    static constexpr std::size_t fewest_entries = 4;
+
+    std::uint64_t word_ = 0;  ///< 0: none; the entry of the only one; or where the list is
 };
 
 }  // namespace kmm::memory

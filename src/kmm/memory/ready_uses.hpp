@@ -12,12 +12,12 @@ struct Task;
 
 namespace kmm::memory {
 
-class ReadyUses;
+struct Chunk;
 
-/// A task, and one list in which it stands.
+/// A task, and a chunk in whose list for the task's memory it stands.
 struct ReadyUse {
     graph::Task* task = nullptr;
-    ReadyUses* list = nullptr;
+    Chunk* chunk = nullptr;
     ReadyUse* previous = nullptr;
     ReadyUse* next = nullptr;
     ReadyUse* next_of_task = nullptr;  ///< or the next free record
@@ -27,7 +27,6 @@ struct ReadyUse {
 class ReadyUses {
   public:
     void push_back(ReadyUse& use) noexcept {
-        use.list = this;
         use.previous = last_;
         use.next = nullptr;
         (last_ != nullptr ? last_->next : first_) = &use;
@@ -37,6 +36,7 @@ class ReadyUses {
         (use.previous != nullptr ? use.previous->next : first_) = use.next;
         (use.next != nullptr ? use.next->previous : last_) = use.previous;
     }
+    bool empty() const noexcept { return first_ == nullptr; }
     template<typename F>
     void for_each(F&& f) const {
         for (const ReadyUse* use = first_; use != nullptr; use = use->next) f(*use->task);

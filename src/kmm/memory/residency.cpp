@@ -13,6 +13,10 @@ using graph::Task;
 
 namespace {
 
+// Of a heap with a million small blocks, what all frees may need would be twice what is known of their replicas. What a
+// heap has no memory for it is told later (give).
+constexpr std::size_t frees_kept_ready = 128;
+
 /// Those that the task uses, each once.
 template<typename F>
 void for_each_chunk(Task& task, F&& f) {
@@ -53,39 +57,63 @@ Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bo
       trace_(trace),
       policy_(policy),
       spaces_(PerMemory<Space>::of_devices(limits_bytes.num_devices())) {
-    for (const MemoryIndex m : memories()) spaces_[m].counters.limit_bytes = limits_bytes[m];
+    for (const MemoryIndex m : memories()) {
+        spaces_[m].counters.limit_bytes = limits_bytes[m];
+        spaces_[m].heap.expect_frees_at_most(frees_kept_ready);
+    }
 }
 
 // --------------------------------------------------------------------------------------------------------- the future
 
 void Residency::add_next_use(Chunk& chunk, const NextUses::Use& use) {
-    const bool is_first = chunk.next_uses.add(use, &num_steps_);
+    const bool is_first = chunk.next_uses.add(use, next_uses_, &num_steps_);
     // What comes behind parts that are read counts as well.
     if (is_first || use.replaces() || chunk.next_uses.begins_with_part()) reindex_all(chunk);
 }
 
 void Residency::remove_next_use(Chunk& chunk, const NextUses::Use& use) {
-    if (chunk.next_uses.remove(use, &num_steps_) || chunk.next_uses.begins_with_part()) reindex_all(chunk);
+    if (chunk.next_uses.remove(use, next_uses_, &num_steps_) || chunk.next_uses.begins_with_part()) reindex_all(chunk);
+}
+
+void Residency::listen(ReadyUse& use) {
+    use.chunk->demands.find_or_make(use.task->memory, demands_).ready.push_back(use);
+}
+
+void Residency::stop_listening(ReadyUse& use) noexcept {
+    Demands& demands = use.chunk->demands;
+    Demand& demand = *demands.find(use.task->memory);
+    demand.ready.erase(use);
+    demands.drop_if_over(demand, demands_);
 }
 
 void Residency::plan(Task& task, std::uint16_t position) {
     task.planned_at = position;
     for_each_place(task, [&](Access&, Chunk& c) {
-        c.replicas[task.memory].planned.push_front(position, planned_uses_);
-        reindex(c, task.memory);
+        Demand& demand = c.demands.find_or_make(task.memory, demands_);
+        try {
+            demand.planned.push_front(position, planned_uses_);
+        } catch (const std::bad_alloc&) {
+            c.demands.drop_if_over(demand, demands_);
+            throw;
+        }
+        if (Replica* const r = c.replicas.find(task.memory)) reindex(*r);
     });
 }
 
 void Residency::unplan(Task& task) {
     for_each_place(task, [&](Access&, Chunk& c) {
         forget_planned_use(task, c);
-        reindex(c, task.memory);
+        if (Replica* const r = c.replicas.find(task.memory)) reindex(*r);
     });
     task.planned_at = 0;
 }
 
 void Residency::forget_planned_use(const Task& task, Chunk& chunk) noexcept {
-    if (task.planned_at != 0) chunk.replicas[task.memory].planned.remove(task.planned_at, planned_uses_, &num_steps_);
+    if (task.planned_at == 0) return;
+    Demand* const demand = chunk.demands.find(task.memory);
+    if (demand == nullptr) return;
+    demand->planned.remove(task.planned_at, planned_uses_, &num_steps_);
+    chunk.demands.drop_if_over(*demand, demands_);
 }
 
 void Residency::released(Array& array) {
@@ -95,14 +123,9 @@ void Residency::released(Array& array) {
 
 // ---------------------------------------------------------------------------------------------------------- questions
 
-bool Residency::needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept {
-    const Replica& r = chunk.replicas[m];
-    return chunk.version != 0 && (r.address == 0 || r.version != chunk.version);
-}
-
 bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
-    for (const MemoryIndex i : chunk.replicas.memories())
-        if (i != m && chunk.replicas[i].address != 0 && chunk.replicas[i].version == chunk.version) return true;
+    for (const Replica& r : chunk.replicas)
+        if (r.version == chunk.version && r.memory() != m) return true;
     return false;
 }
 
@@ -110,9 +133,9 @@ bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcep
 MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
     MemoryIndex best = to;
     int best_score = 0;
-    for (const MemoryIndex i : chunk.replicas.memories()) {
-        const Replica& r = chunk.replicas[i];
-        if (i == to || r.address == 0 || r.version != chunk.version) continue;
+    for (const Replica& r : chunk.replicas) {
+        const MemoryIndex i = r.memory();
+        if (i == to || r.version != chunk.version) continue;
         const int score = (i.is_host() ? 2 : requests_.linked(i, to) ? 3 : 1) * 2 + (r.writer_pins == 0 ? 1 : 0);
         if (score > best_score) best = i, best_score = score;
     }
@@ -121,8 +144,8 @@ MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noex
 
 /// Where a transfer reads the chunk: in the memory that it writes to, if it is there.
 MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexcept {
-    const Replica& here = chunk.replicas[m];
-    if (here.address != 0 && here.version == chunk.version) return m;
+    const Replica* const here = chunk.replicas.find(m);
+    if (here != nullptr && here->version == chunk.version) return m;
     return chunk.is_in_parts() ? MemoryIndex::host() : source_for(chunk, m);
 }
 
@@ -130,8 +153,8 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     std::size_t bytes = task.needed_after();
     for (const Access& a : task.accesses) {
         if (!needs_place(a) || a.gathers || a.is_piece) continue;
-        if (a.chunk->replicas[task.memory].address == 0 || (a.needs_content && needs_copy(*a.chunk, task.memory)))
-            bytes += a.chunk->size_bytes;
+        const Replica& r = a.chunk->replicas[task.memory];
+        if (r.address == 0 || (a.needs_content && r.version != a.chunk->version)) bytes += a.chunk->size_bytes;
     }
     for (const graph::Across& across : task.across()) bytes += missing_across(task, across);
     return bytes;
@@ -166,18 +189,48 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
 
 /// What tasks in that memory miss of the chunk may have changed.
 void Residency::notify(const Chunk& chunk, MemoryIndex m) {
-    chunk.replicas[m].ready.for_each([this](Task& task) {
+    const Demand* const demand = chunk.demands.find(m);
+    if (demand == nullptr) return;
+    demand->ready.for_each([this](Task& task) {
         ++num_steps_;
         requests_.residency_changed(task);
     });
 }
 
-void Residency::wake(Replica& replica) {
-    if (replica.waiting.empty()) return;
-    graph::TaskList tasks;
-    tasks.swap(replica.waiting);
+void Residency::wake(const graph::TaskList& tasks) {
     num_steps_ += tasks.size();
     for (Task* t : tasks) requests_.unblocked(*t);
+}
+
+// -------------------------------------------------------------------------------------------------- users of replicas
+
+/// Fences that have passed make room for others.
+void Residency::add_user(Replica& replica, Use use, Fence fence) {
+    if (replica.add(use, fence)) return;
+    const auto passed = [this](const Fence& f) { return requests_.passed(f); };
+    replica.prune_users(passed);
+    if (replica.add(use, fence)) return;
+    busy_.make(replica, passed);
+    (void)replica.add(use, fence);
+}
+
+void Residency::forget_users(Replica& replica) noexcept {
+    replica.clear_users();
+    if (replica.is_busy()) (void)busy_.drop_if_idle(replica);
+}
+
+/// Until the pins go that keep the task from it.
+void Residency::wait_for(Replica& replica, Task& task) {
+    if (!replica.is_busy()) busy_.make(replica, [this](const Fence& f) { return requests_.passed(f); });
+    replica.busy().waiting.push_back(&task);
+}
+
+graph::TaskList Residency::take_waiting(Replica& replica) noexcept {
+    graph::TaskList tasks;
+    if (!replica.is_busy()) return tasks;
+    tasks.swap(replica.busy().waiting);
+    (void)busy_.drop_if_idle(replica);
+    return tasks;
 }
 
 // -------------------------------------------------------------------------------------------------------------- tasks
@@ -186,25 +239,25 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     const MemoryIndex from = source_for(chunk, to);
     if (from == to)
         return;  // nobody holds it any more: its content was about to be replaced and the one to do so failed
-    Replica& s = chunk.replicas[from];
-    Replica& d = chunk.replicas[to];
-    FenceSet waits = s.arrivals;
-    waits.add(s.task_writes);
-    d.add_all_users(waits);
+    Replica& s = chunk.replicas.at(from);
+    Replica& d = chunk.replicas.at(to);
+    FenceSet waits;
+    s.add_writers_to(waits);
+    d.add_all_users_to(waits);
     chunk.copied_at = ++tick_;
-    if (d.evicted_version == chunk.version) {
+    if (chunk.was_evicted_from(to)) {
         MemoryCounters& counters = spaces_[to].counters;
         ++counters.refetches;
         counters.refetched_bytes += chunk.size_bytes;
         chunk.array->refetched_bytes += chunk.size_bytes;
     }
-    d.evicted_version = 0;
+    chunk.set_evicted_from(to, false);
     const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
     d.content_at = chunk.copied_at;
-    d.forget_users();
-    d.arrivals.add(fence);
+    forget_users(d);
+    add_user(d, Use::arrival, fence);
     d.version = chunk.version;
-    s.copy_reads.add(fence);
+    add_user(s, Use::copy_read, fence);
     reindex_all(chunk);
     notify(chunk, to);
 }
@@ -240,24 +293,24 @@ Placement Residency::check_content(Task& task) {
             return Placement::lost;
         }
         if (a.anywhere) {
-            Replica& source = c.replicas[read_from(c, m)];
-            if (source.writer_pins == 0) continue;
-            source.waiting.push_back(&task);
+            Replica* const source = c.replicas.find(read_from(c, m));
+            if (source == nullptr || source->writer_pins == 0) continue;
+            wait_for(*source, task);
             return Placement::busy_chunk;
         }
         if (a.gathers && c.replicas[m].pinned() && will_gather(task, c)) {  // nor is it gathered over what is in use
-            c.replicas[m].waiting.push_back(&task);
+            wait_for(c.replicas.at(m), task);
             return Placement::busy_chunk;
         }
         if (a.gathers || !needs_copy(c, m)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;
         // Nothing is copied over what is in use; that goes on shrinking, because nobody new may use stale content.
-        Replica* const busy = c.replicas[m].pinned()              ? &c.replicas[m]
-                              : c.replicas[from].writer_pins != 0 ? &c.replicas[from]
-                                                                  : nullptr;
-        if (busy == nullptr) continue;
-        busy->waiting.push_back(&task);
+        Replica* const here = c.replicas.find(m);
+        Replica& source = c.replicas.at(from);
+        const bool is_here_pinned = here != nullptr && here->pinned();
+        if (!is_here_pinned && source.writer_pins == 0) continue;
+        wait_for(is_here_pinned ? *here : source, task);
         return Placement::busy_chunk;
     }
     return Placement::granted;
@@ -296,7 +349,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
     bool moved = !taken->empty();
-    for (Chunk* c : *taken) release(*c, m);
+    for (Chunk* c : *taken) release(c->replicas.at(m));
     taken->clear();
     Found found = Found::yes;
     std::size_t needed_bytes = 0;
@@ -348,8 +401,7 @@ void Residency::finish_placement(Task& task) {
         a.replaced_at = a.chunk->replaced_at;
         if (find_unset_ && !a.anywhere && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
             task.cold_part(graph::UseOfReserve::yes).unset.push_back({static_cast<std::uint32_t>(i), true, {}});
-        task.fences.add(r.arrivals);
-        if (a.writes_chunk) task.fences.add(r.copy_reads);
+        r.add_what_a_task_awaits_to(task.fences, a.writes_chunk);
     }
     if (!task.across().empty()) address_in_place(task);
 }
@@ -379,7 +431,7 @@ Placement Residency::place_in_forms(Task& task) {
     Found found = allocate_missing(task, &taken);
     if (found == Found::none && m.is_device()) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
-        for (Chunk* c : taken) release(*c, m);
+        for (Chunk* c : taken) release(c->replicas.at(m));
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = 0; });
     switch (found) {
     case Found::yes: break;
@@ -398,43 +450,55 @@ Placement Residency::place_in_forms(Task& task) {
     return Placement::granted;
 }
 
-void Residency::written(Chunk& chunk, MemoryIndex m, bool owes_nothing) {
+void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
     const std::uint64_t before = chunk.version;
     ++chunk.version;
     ++tick_;
+    chunk.evicted_from = 0;
     if (owes_nothing) {
         chunk.replaced_at = tick_;
         chunk.lost.reset();
     }
-    const std::uint64_t had = std::exchange(chunk.replicas[m].version, chunk.version);
+    const std::uint64_t had = std::exchange(at.version, chunk.version);
     // Tasks that write parts of one chunk, one after the other where it is, change nothing for each other.
-    if (before == 0 || had != before) notify(chunk, m);
-    for (const MemoryIndex i : chunk.replicas.memories()) {
-        const Replica& r = chunk.replicas[i];
-        if (i == m || r.address == 0) continue;
+    if (before == 0 || had != before) notify(chunk, at.memory());
+    for (auto next = chunk.replicas.begin(); next != chunk.replicas.end();) {
+        Replica& r = *next;
+        ++next;
+        if (&r == &at) continue;
         // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
-        const bool leaves = i.is_device() && !r.pinned();
-        if (leaves || r.version == before) notify(chunk, i);
-        if (leaves) release(chunk, i);
+        const bool leaves = r.memory().is_device() && !r.pinned();
+        if (leaves || r.version == before) notify(chunk, r.memory());
+        if (leaves) release(r);
     }
 }
 
-void Residency::issued(Task& task, Fence fence) {
-    for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas[a.memory];
-        r.tick = ++tick_;
-        if (a.writes_chunk) {
-            written(c, a.memory, a.owes_nothing());
-            if (a.replaces_chunk) {
-                r.forget_users();
-            }
-            r.task_writes.add(fence);
-        } else {
-            r.task_reads.add(fence);
+/// Its replica where the task uses it; null where nobody has what it would read.
+Replica* Residency::used(const Access& access) {
+    Chunk& chunk = *access.chunk;
+    Replica* const r = chunk.replicas.find(access.memory);
+    if (r != nullptr) {
+        r->tick = ++tick_;
+        if (access.writes_chunk) {
+            written(chunk, *r, access.owes_nothing());
+            // What was there must be waited for by nobody else: the task itself waits for it.
+            if (access.replaces_chunk) forget_users(*r);
         }
-        forget_planned_use(task, c);
-        remove_next_use(c, use_of(task, a));
-        reindex_all(c);
+    }
+    return r;
+}
+
+/// The task has come to it: it is none of those that will use the chunk.
+void Residency::use_is_over(Task& task, const Access& access) {
+    forget_planned_use(task, *access.chunk);
+    remove_next_use(*access.chunk, use_of(task, access));
+    reindex_all(*access.chunk);
+}
+
+void Residency::issued(Task& task, Fence fence) {
+    for_each_chunk(task, [&](Access& a, Chunk&) {
+        if (Replica* const r = used(a)) add_user(*r, a.writes_chunk ? Use::task_write : Use::task_read, fence);
+        use_is_over(task, a);
     });
     task.planned_at = 0;
 }
@@ -448,37 +512,30 @@ void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) 
 
 void Residency::pin(Task& task) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas[a.memory];
-        r.tick = ++tick_;
-        if (!r.pinned()) count_pinned(c, a.memory, true);
-        if (a.writes_chunk) {
-            written(c, a.memory, a.owes_nothing());
-            if (a.replaces_chunk) {
-                // What was there must still be waited for by nobody else: the task itself waits for it.
-                r.forget_users();
-            }
-            ++r.writer_pins;
-        } else {
-            ++r.reader_pins;
+        Replica* const r = used(a);
+        if (r != nullptr) {
+            if (!r->pinned()) count_pinned(c, a.memory, true);
+            ++(a.writes_chunk ? r->writer_pins : r->reader_pins);
         }
-        forget_planned_use(task, c);
-        remove_next_use(c, use_of(task, a));
-        reindex_all(c);
+        use_is_over(task, a);
+        a.in_use = r != nullptr;  // else it is not unpinned either
     });
     task.planned_at = 0;
 }
 
 void Residency::unpin(Task& task, const Fence* fence) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas[a.memory];
+        Replica& r = c.replicas.at(a.memory);
         (a.writes_chunk ? r.writer_pins : r.reader_pins) -= 1;
         // While others read it, one reader less changes nothing for those who wait.
         const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
         if (!r.pinned()) count_pinned(c, a.memory, false);
-        if (fence != nullptr) (a.writes_chunk ? r.task_writes : r.task_reads).add(*fence);
-        if (!r.pinned() && r.version != c.version && a.memory.is_device() && r.address != 0) release(c, a.memory);
+        if (fence != nullptr) add_user(r, a.writes_chunk ? Use::task_write : Use::task_read, *fence);
+        graph::TaskList waiting;
+        if (lets_go) waiting = take_waiting(r);
+        if (!r.pinned() && r.version != c.version && a.memory.is_device()) release(r);
         reindex_all(c);
-        if (lets_go) wake(r);
+        wake(waiting);
     });
     may_exchange_again(spaces_[task.memory]);
 }
@@ -491,8 +548,7 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
     chunk.spoiled_at = ++tick_;
     if (chunk.replaced_at > copied_at) return;  // only tasks from before may still look at it
     bool any_good = false;
-    for (Replica& r : chunk.replicas)
-        any_good |= r.address != 0 && r.version == chunk.version && r.content_at < copied_at;
+    for (Replica& r : chunk.replicas) any_good |= r.version == chunk.version && r.content_at < copied_at;
     if (any_good) {
         for (Replica& r : chunk.replicas)
             if (r.content_at >= copied_at) r.version = 0;  // fetched again
@@ -511,8 +567,7 @@ void Residency::free_array(Array& array) {
         may_exchange_again(s);
     }
     for (Chunk& c : array.chunks)
-        for (const MemoryIndex m : c.replicas.memories())
-            if (c.replicas[m].address != 0) release(c, m);
+        while (!c.replicas.empty()) release(*c.replicas.begin());
 }
 
 }  // namespace kmm::memory

@@ -14,47 +14,16 @@
 #include <optional>
 #include <vector>
 
+#include "kmm/memory/advanced_lanes.hpp"
+#include "kmm/memory/busy_replicas.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/eviction_policy.hpp"
+#include "kmm/memory/requests.hpp"
 #include "kmm/memory/victim_order.hpp"
 #include "kmm/trace/events.hpp"
 #include "rmm/heap/heap.hpp"
 
 namespace kmm::memory {
-
-/// What residency needs from the layers that issue work.
-class Requests {
-  public:
-    /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task
-    /// that the copy is for, or null for an eviction.
-    virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                       std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
-    /// Copies the parts of a region into a temporary in the task's memory after `waits`: `Task::boxes` between what
-    /// `Task::addresses` says of their accesses. `Access::memory` of the pieces says where each is read.
-    virtual Fence gather(graph::Task& task, const graph::Across& across, const FenceSet& waits) = 0;
-    /// Copies the parts of the chunk that these tasks read across chunks, each to its place in the destination, after
-    /// `waits`. Adds what it copies to `*bytes`.
-    virtual Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                             std::uintptr_t destination, const FenceSet& waits,
-                             const graph::Vector<graph::TaskNumber>& readers, std::size_t* bytes) = 0;
-    /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
-    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
-    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
-    /// free, but in pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
-    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// Whether so much time has passed since the driver refused that it may be asked again.
-    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
-    virtual bool passed(Fence fence) const noexcept = 0;
-    /// Whether `to` can read `from` without going through the host.
-    virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
-    /// The missing bytes of this ready task may have changed.
-    virtual void residency_changed(graph::Task& task) = 0;
-    /// A task that waited for this chunk may try again.
-    virtual void unblocked(graph::Task& task) = 0;
-
-  protected:
-    ~Requests() = default;
-};
 
 struct MemoryCounters {
     std::size_t limit_bytes = 0;
@@ -133,7 +102,7 @@ class Residency {
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
     MemoryRange memories() const noexcept { return spaces_.memories(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
-    std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].resident.size(); }
+    std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].replicas.num_used(); }
     /// Grows with everything that changes where content is.
     std::uint64_t ticks() const noexcept { return tick_; }
     /// The driver gave less than the limit when it was asked last.
@@ -143,6 +112,10 @@ class Residency {
     // ---- the future, as the schedule sees it
     void add_next_use(Chunk& chunk, const NextUses::Use& use);
     void remove_next_use(Chunk& chunk, const NextUses::Use& use);
+    /// From now on the ready task is told when its missing bytes may have changed with the chunk
+    /// (Requests::residency_changed). Throws std::bad_alloc where the host's reserve is used up too, with nothing done.
+    void listen(ReadyUse& use);
+    void stop_listening(ReadyUse& use) noexcept;
     /// What the task's first access of a chunk is to it.
     static NextUses::Use use_of(const graph::Task& task, const graph::Access& access) noexcept {
         const auto kind = access.owes_nothing()  ? NextUses::Kind::replaces
@@ -215,12 +188,14 @@ class Residency {
     }
     /// Calls `f(chunk)` for every chunk that has memory there. O(replicas); for reports and errors only.
     template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
-        for (const Chunk* c : spaces_[m].resident) f(*c);
+        spaces_[m].replicas.for_each_made([&](const Replica& r) {
+            if (r.address != 0) f(std::as_const(*r.chunk));
+        });
     }
     /// Whether the chunk stands among the victims where it belongs, if it stands there; for tests.
     bool is_victim_in_order(const Chunk& chunk, MemoryIndex m) const noexcept {
         const Replica& r = chunk.replicas[m];
-        return !r.indexed || r.key_rank == victim_rank(chunk, m);
+        return r.victim == nullptr || !r.victim->indexed || r.victim->rank == victim_rank(chunk, m);
     }
     /// Entries of lists and trees that were looked at in all: what the tests of its complexity count.
     std::uint64_t num_steps() const noexcept {
@@ -234,29 +209,6 @@ class Residency {
     }
 
   private:
-    /// Lanes that have come further since the heap last looked at what they have passed, in ascending order.
-    class AdvancedLanes {
-      public:
-        void add(graph::LaneId lane) {
-            const std::uint64_t number = graph::index_of(lane);
-            if (number >= is_listed_.size()) is_listed_.resize(number + 1);
-            if (is_listed_[number]) return;
-            is_listed_[number] = true;
-            listed_.push_back(number);
-        }
-        bool empty() const noexcept { return listed_.empty(); }
-        /// Moves them to `out`, whose memory it keeps.
-        void take(graph::Vector<std::uint64_t>& out) {
-            for (const std::uint64_t number : listed_) is_listed_[number] = false;
-            out.clear();
-            out.swap(listed_);
-            std::sort(out.begin(), out.end());
-        }
-
-      private:
-        graph::Vector<char> is_listed_;
-        graph::Vector<std::uint64_t> listed_;
-    };
     struct Unfreed {
         std::uintptr_t address;
         std::size_t bytes;
@@ -267,6 +219,7 @@ class Residency {
         std::size_t bytes;
         bool sealed;
     };
+    static constexpr std::size_t record_slab_bytes = 16384;
     struct Space {
         rmm::heap::heap heap;
         MemoryCounters counters;
@@ -281,15 +234,16 @@ class Residency {
         bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
-        graph::Vector<Chunk*> resident;  ///< each knows its place (Replica::resident_at)
-        AdvancedLanes advanced;
+        RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
+        RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
+        AdvancedLanes advanced;               ///< since the heap last looked at what they have passed
         graph::Vector<std::uint64_t> pruned;  ///< lanes of which the heap is told that they have passed something
         rmm::heap::heap::pruning pruning;     ///< how far it has come with these
         bool is_pruning = false;
         // What the heap could not note for want of host memory: it is told again before the next allocation.
         graph::Vector<Unfreed> unfreed;
         graph::Vector<Unadded> unadded;
-        std::uint64_t num_pinned = 0;               ///< of `resident`
+        std::uint64_t num_pinned = 0;               ///< of `replicas`
         std::size_t pinned_bytes = 0;               ///< that these take
         std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     };
@@ -305,7 +259,9 @@ class Residency {
     void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
     void tell_again(Space& space);
     void forget_passed(Space& space);
-    bool needs_copy(const Chunk& chunk, MemoryIndex m) const noexcept;
+    static bool needs_copy(const Chunk& chunk, MemoryIndex m) noexcept {
+        return chunk.replicas[m].version != chunk.version;
+    }
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     MemoryIndex read_from(const Chunk& chunk, MemoryIndex m) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
@@ -342,15 +298,27 @@ class Residency {
     void may_exchange_again(Space& space) noexcept;
     enum class Saves : std::uint8_t { what_is_read, all };
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
-    void save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts);
-    void release(Chunk& chunk, MemoryIndex m);
+    Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts);
+    void release(Replica& replica, const Fence* last = nullptr);
+    void reserve_records(Space& space, std::size_t count);
+    void add_user(Replica& replica, Use use, Fence fence);
+    void forget_users(Replica& replica) noexcept;
+    void wait_for(Replica& replica, graph::Task& task);
+    graph::TaskList take_waiting(Replica& replica) noexcept;
     void count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept;
-    void take(Chunk& chunk, MemoryIndex m, rmm::heap::block block);
+    void take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
-    void written(Chunk& chunk, MemoryIndex m, bool owes_nothing);
+    void written(Chunk& chunk, Replica& at, bool owes_nothing);
+    Replica* used(const graph::Access& access);
+    void use_is_over(graph::Task& task, const graph::Access& access);
     void forget_planned_use(const graph::Task& task, Chunk& chunk) noexcept;
-    void reindex(Chunk& chunk, MemoryIndex m);
-    void unindex(Chunk& chunk, MemoryIndex m) noexcept;
+    void reindex(Replica& replica) {
+        if (replica.victim != nullptr) reindex_in_order(replica);
+    }
+    void reindex_in_order(Replica& replica);
+    void unindex(Replica& replica) noexcept;
+    static void attach_victim(Space& space, Replica& replica);
+    bool begin_order(Space& space);
     std::size_t host_refuses_from() noexcept;
     std::size_t host_lacks_from(std::size_t bytes, Found why) const noexcept;
     /// What could not be saved on the host may find a place now.
@@ -360,14 +328,17 @@ class Residency {
         space.unfit_bytes = ~std::size_t{0};
         if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
     }
-    void reindex_all(Chunk& chunk);
+    void reindex_all(Chunk& chunk) {
+        if (!any_indexed_) return;
+        for (Replica& r : chunk.replicas) reindex(r);
+    }
     std::optional<Prospect> prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept;
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(const Chunk& chunk, MemoryIndex m);
-    void wake(Replica& replica);
+    void wake(const graph::TaskList& tasks);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
     static bool is_valid(const Chunk& chunk, MemoryIndex m) noexcept {
-        return chunk.version != 0 && chunk.replicas[m].address != 0 && chunk.replicas[m].version == chunk.version;
+        return chunk.version != 0 && chunk.replicas[m].version == chunk.version;
     }
     /// Whether it may leave `m` without being saved.
     bool is_clean(const Chunk& chunk, MemoryIndex m) const noexcept {
@@ -381,6 +352,7 @@ class Residency {
     const trace::Emitter& trace_;
     const EvictionPolicy policy_;
     PerMemory<Space> spaces_;
+    bool any_indexed_ = false;  ///< of `spaces_`
     std::uint64_t tick_ = 0;
     std::uint64_t num_steps_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
@@ -390,6 +362,9 @@ class Residency {
     std::size_t host_refuses_bytes_ = ~std::size_t{0};
     bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;
+    BusyReplicas busy_;
+    DemandPool demands_;
+    NextUses::Pool next_uses_;
     PlannedUsePool planned_uses_;
     graph::Vector<graph::TaskNumber> part_readers_;  ///< keeps its memory
 };

@@ -21,7 +21,7 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     if (chunk.lost != nullptr) return Prospect{};  // nobody reads it before it is replaced
     const bool is_read = !chunk.next_uses.empty() && !chunk.next_uses.first().replaces();
     if (m.is_host() && chunk.is_in_parts() && is_read) return std::nullopt;
-    if (chunk.replicas[m].version != chunk.version || chunk.version == 0) return Prospect{};
+    if (!is_valid(chunk, m)) return Prospect{};
     if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
         return Prospect{};  // no handle is left and no task will read it
     const bool clean = is_clean(chunk, m);
@@ -31,8 +31,8 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     if (use.replaces()) return Prospect{};
     if (m.is_device() && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
         return Prospect{Need::in_parts, clean};
-    const PlannedUses& planned = chunk.replicas[m].planned;
-    if (!planned.empty()) return Prospect{Need::whole, clean, planned.first()};
+    if (const Demand* const demand = chunk.demands.find(m); demand != nullptr && !demand->planned.empty())
+        return Prospect{Need::whole, clean, demand->planned.first()};
     // Who needs a small part finds it where the chunk goes.
     return Prospect{Need::whole, clean, eviction::beyond_plans + chunk.next_uses.first_whole().task};
 }
@@ -42,44 +42,60 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     return prospect ? eviction::rank_of(policy_, *prospect) : rank_never;
 }
 
-void Residency::unindex(Chunk& chunk, MemoryIndex m) noexcept {
-    Replica& r = chunk.replicas[m];
-    if (!r.indexed) return;
-    spaces_[m].victims.erase(r);
-    r.indexed = false;
+void Residency::attach_victim(Space& space, Replica& replica) {
+    replica.victim = &space.victim_records.take();
+    replica.victim->chunk = replica.chunk;
 }
 
-void Residency::reindex(Chunk& chunk, MemoryIndex m) {
-    Space& space = spaces_[m];
-    if (!space.indexed) return;
-    Replica& r = chunk.replicas[m];
-    const std::uint64_t rank = r.address == 0 || r.pinned() ? rank_never : victim_rank(chunk, m);
+/// Whether the host has memory for it. O(replicas * log replicas), once for each memory.
+bool Residency::begin_order(Space& space) {
+    try {
+        space.victim_records.reserve(space.replicas.num_used());
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    space.indexed = any_indexed_ = true;
+    space.replicas.for_each_made([&](Replica& r) {
+        if (r.address == 0) return;
+        attach_victim(space, r);
+        reindex(r);
+    });
+    return true;
+}
+
+void Residency::unindex(Replica& replica) noexcept {
+    Victim* const v = replica.victim;
+    if (v == nullptr || !v->indexed) return;
+    spaces_[replica.memory()].victims.erase(*v);
+    v->indexed = false;
+}
+
+void Residency::reindex_in_order(Replica& replica) {
+    const Chunk& chunk = *replica.chunk;
+    const MemoryIndex m = replica.memory();
+    const std::uint64_t rank = replica.pinned() ? rank_never : victim_rank(chunk, m);
     if (rank == rank_never) {
-        unindex(chunk, m);
+        unindex(replica);
         return;
     }
     const std::optional<MemoryIndex> below = Tiers::below(m);
     const bool placeless = below && rank != rank_useless && chunk.replicas[*below].address == 0 && !is_clean(chunk, m);
     const std::size_t place_bytes = placeless ? std::max<std::size_t>(1, chunk.block_bytes()) : 0;
-    if (r.indexed && r.key_rank == rank && r.key_tick == r.tick && r.key_place_bytes == place_bytes) return;
-    unindex(chunk, m);
+    Victim& v = *replica.victim;
+    if (v.indexed && v.rank == rank && v.tick == replica.tick && v.place_bytes == place_bytes) return;
+    unindex(replica);
     if (m.is_host()) host_has_changed();
-    r.key_chunk = &chunk;
-    r.key_rank = rank;
-    r.key_tick = r.tick;
-    r.key_place_bytes = place_bytes;
-    r.indexed = true;
-    space.victims.insert(r);
-}
-
-void Residency::reindex_all(Chunk& chunk) {
-    for (const MemoryIndex m : memories()) reindex(chunk, m);
+    v.rank = rank;
+    v.tick = replica.tick;
+    v.place_bytes = place_bytes;
+    v.indexed = true;
+    spaces_[m].victims.insert(v);
 }
 
 void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out) {
     VictimKey after{0, 0, nullptr};
     for (; count != 0; --count) {
-        const Replica* const victim = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_);
+        const Victim* const victim = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_);
         if (victim == nullptr) return;
         after = VictimOrder::key_of(*victim);
         out.push_back(after.chunk);
@@ -90,43 +106,44 @@ void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk
 
 /// `all`: what only needs parts of it may find the whole chunk in its place again.
 Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
-    Replica& r = chunk.replicas[m];
+    Replica& r = chunk.replicas.at(m);
     if (r.pinned()) return Found::pinned;
     const std::uint64_t rank = victim_rank(chunk, m);
     Space& space = spaces_[m];
+    std::optional<Fence> saved;
     if (rank != rank_useless && !is_clean(chunk, m)) {
         const std::optional<MemoryIndex> below = Tiers::below(m);
         if (!below) return Found::none;
-        Replica& h = chunk.replicas[*below];
-        if (h.pinned()) return Found::pinned;
+        const Replica* const h = chunk.replicas.find(*below);
+        if (h != nullptr && h->pinned()) return Found::pinned;
         // What can never be saved must not cost others their copies on the host.
-        if (h.address == 0 && rounded(chunk.block_bytes()) > limit(*below)) return Found::none;
+        if (h == nullptr && rounded(chunk.block_bytes()) > limit(*below)) return Found::none;
         // The chunk that is being saved must not be a victim of the search for its own place.
         const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
-        const Found found = h.address != 0 ? Found::yes : allocate(chunk, *below);
+        const Found found = h != nullptr ? Found::yes : allocate(chunk, *below);
         chunk.hold = held;
         if (found != Found::yes) return found;
-        save(chunk, m, *below, saves == Saves::what_is_read && rank == rank_parts);
+        saved = save(chunk, m, *below, saves == Saves::what_is_read && rank == rank_parts);
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
         note_evicted(chunk, m, false, chunk.size_bytes);
     }
-    if (rank != rank_useless) r.evicted_version = chunk.version;
+    if (rank != rank_useless) chunk.set_evicted_from(m, true);
     may_exchange_again(space);
-    release(chunk, m);
+    release(r, saved ? &*saved : nullptr);
     reindex_all(chunk);
     notify(chunk, m);
     return Found::yes;
 }
 
-/// To the place that the chunk has in the memory below.
-void Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts) {
-    Replica& r = chunk.replicas[m];
-    Replica& h = chunk.replicas[below];
-    FenceSet waits = r.arrivals;
-    waits.add(r.task_writes);
-    h.add_all_users(waits);
+/// To the place that the chunk has in the memory below. The replica is used until the fence.
+Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts) {
+    const Replica& r = chunk.replicas.at(m);
+    Replica& h = chunk.replicas.at(below);
+    FenceSet waits;
+    r.add_writers_to(waits);
+    h.add_all_users_to(waits);
     Fence fence;
     std::size_t bytes = chunk.size_bytes;
     if (in_parts) {
@@ -143,15 +160,15 @@ void Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_par
         h.version = chunk.version;
     }
     h.content_at = chunk.copied_at;
-    h.forget_users();
-    h.arrivals.add(fence);
+    forget_users(h);
+    add_user(h, Use::arrival, fence);
     h.tick = ++tick_;
-    r.copy_reads.add(fence);
     MemoryCounters& counters = spaces_[m].counters;
     ++counters.evictions;
     counters.evicted_bytes += bytes;
     note_evicted(chunk, m, true, bytes);
     notify(chunk, below);
+    return fence;
 }
 
 void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std::size_t bytes) const noexcept {
@@ -187,21 +204,18 @@ std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexc
 
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
-    if (!space.indexed) {
-        space.indexed = true;
-        for (Chunk* c : space.resident) reindex(*c, m);
-    }
+    if (!space.indexed && !begin_order(space)) return Found::starved;
     // Dirty chunks from this size on find no place on the host; smaller ones may.
     std::size_t too_large = m.is_host() ? ~std::size_t{0} : host_refuses_from();
     bool host_growing = false;
     bool pins = false;
     VictimKey after{0, 0, nullptr};
     for (;;) {
-        const Replica* const victim = space.victims.next(after, host_growing ? 1 : too_large, &num_steps_);
+        const Victim* const victim = space.victims.next(after, host_growing ? 1 : too_large, &num_steps_);
         if (victim == nullptr) break;
         // The search for a place on the host may cost others their host copies, and their places in this order.
         after = VictimOrder::key_of(*victim);
-        const bool saves = victim->key_place_bytes != 0;
+        const bool saves = victim->place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;
         if (chunk.hold != 0) {

@@ -90,9 +90,10 @@ void Scheduler::enqueue(Task& task) {
         if (a.chunk == nullptr || !a.first_of_chunk || (a.anywhere && !a.is_piece)) continue;
         memory::ReadyUse& use = ready_uses_.take();
         use.task = &task;
+        use.chunk = a.chunk;
         use.next_of_task = uses;
         uses = &use;
-        a.chunk->replicas[task.memory].ready.push_back(use);
+        residency_.listen(use);
     }
     weigh(task);
     q.fetch.insert({key_of(task), &task, uses});
@@ -121,7 +122,7 @@ void Scheduler::leave_fetch(Task& task) {
     const auto entry = q.fetch.find({key_of(task), nullptr, nullptr});
     for (memory::ReadyUse* use = entry->uses; use != nullptr;) {
         memory::ReadyUse* const next = use->next_of_task;
-        use->list->erase(*use);
+        residency_.stop_listening(*use);
         ready_uses_.give(*use);
         use = next;
     }

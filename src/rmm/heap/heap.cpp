@@ -41,7 +41,7 @@ heap::heap(std::size_t alignment, merging how, placement where)
 
 /// Afterwards so many can be taken beside those that frees to come may need. Throws std::bad_alloc, with nothing done.
 void heap::reserve_nodes(std::size_t count) {
-    const std::size_t wanted = num_expected_ + count;
+    const std::size_t wanted = std::min(num_expected_, most_expected_) + count;
     if (num_unused_ >= wanted) return;
     const std::size_t made = std::max(wanted - num_unused_, std::clamp(num_pieces_ / 2, least_nodes, most_nodes));
     nodes_.push_back(std::make_unique<piece[]>(made));
@@ -540,7 +540,7 @@ void heap::free(std::uintptr_t address, std::size_t size_bytes, fence_set fences
         next->fences.add(fences);
         resize(next, address, next->size_bytes + size, begins_region);
     } else {
-        if (num_expected_ == 0) reserve_nodes(1);
+        if (num_expected_ == 0 || num_unused_ == 0) reserve_nodes(1);
         const owner of = owner_of(fences);
         insert(previous, address, size, begins_region, std::move(fences), of, next);
     }

@@ -51,7 +51,8 @@ enum class placement : std::uint8_t {
 /// addresses are multiples of it. Complexity: O(log free pieces), however many timelines there are, where nothing else
 /// is said.
 ///
-/// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none.
+/// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none, but
+/// where `expect_frees_at_most` was told.
 class heap {
     /// Size and, among equals, address: one number, so that comparing them does not branch.
     __extension__ using place = unsigned __int128;
@@ -102,6 +103,10 @@ class heap {
     void free(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
     /// So many frees more than allocations are to come: of a block that goes back in parts. Throws std::bad_alloc.
     void expect_frees(std::size_t more);
+    /// Keeps ready what so many frees need, however many blocks are out: for an owner that has very many of them, and
+    /// can hold what it cannot give back. Later ones may throw std::bad_alloc, with nothing done. Not with
+    /// `remove_taken`.
+    void expect_frees_at_most(std::size_t most) noexcept { most_expected_ = most; }
     /// So many of them will not.
     void expect_fewer_frees(std::size_t fewer) noexcept { num_expected_ -= std::min(fewer, num_expected_); }
     /// How far a `prune` of some timelines has come, over several calls.
@@ -380,6 +385,7 @@ class heap {
     piece* unused_ = nullptr;
     std::size_t num_unused_ = 0;
     std::size_t num_expected_ = 0;  // frees to come, each of which may need a node
+    std::size_t most_expected_ = ~std::size_t{0};
     std::uint32_t seed_ = 0x9e3779b9;
     mutable std::size_t num_steps_ = 0;
 };

@@ -629,7 +629,7 @@ void Machine::check() const {
         std::map<std::uintptr_t, std::uintptr_t> blocks;
         std::size_t evictable_bytes = 0;
         residency_->for_each_resident(m, [&](const Chunk& c) {
-            const auto begin = c.replicas[m].block;
+            const auto begin = c.replicas[m].block();
             EXPECT_TRUE(blocks.emplace(begin, begin + residency_->rounded(c.block_bytes())).second);
             EXPECT_TRUE(residency_->is_victim_in_order(c, m));
             if (!c.replicas[m].pinned()) evictable_bytes += residency_->rounded(c.block_bytes());

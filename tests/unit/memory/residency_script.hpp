@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../memory/cut_array.hpp"
+#include "host_allocations.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::residency_test {
@@ -43,6 +44,7 @@ class Script final : public Requests {
     };
     Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits,
                Task* task) override {
+        const rmm_test::Spared spared;
         const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
         copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
         return fence;
@@ -81,7 +83,10 @@ class Script final : public Requests {
         }
         return fence;
     }
-    void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    void grow(MemoryIndex memory, std::size_t bytes) override {
+        const rmm_test::Spared spared;
+        growths.emplace_back(memory, bytes);
+    }
     bool exchange(MemoryIndex memory, std::size_t bytes) override {
         if (can_exchange) exchanges.emplace_back(memory, bytes);
         return can_exchange;

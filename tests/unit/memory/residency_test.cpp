@@ -40,7 +40,7 @@ TEST_F(ResidencyTest, a_write_makes_every_other_replica_stale_in_the_same_step) 
     read_on(gpu_1, c);
     read_on(host, c);
     ASSERT_EQ(script_.copies.size(), 2u);
-    for (const MemoryIndex m : c.replicas.memories()) EXPECT_EQ(c.replicas[m].version, c.version);
+    for (const MemoryIndex m : residency_->memories()) EXPECT_EQ(c.replicas[m].version, c.version);
     write_on(gpu, c);
     EXPECT_EQ(c.replicas[gpu].version, c.version);
     EXPECT_NE(c.replicas[host].version, c.version);

@@ -9,7 +9,7 @@
 
 namespace {
 
-using kmm::memory::Replica;
+using kmm::memory::Victim;
 using kmm::memory::VictimKey;
 using kmm::memory::VictimOrder;
 
@@ -17,31 +17,31 @@ constexpr VictimKey before_all{0, 0, nullptr};
 constexpr std::size_t any = ~std::size_t{0};
 
 /// The key of the first one behind `after` that fits; tick 0 if there is none.
-VictimKey expected(const std::vector<const Replica*>& in_order, const VictimKey& after, std::size_t below) {
+VictimKey expected(const std::vector<const Victim*>& in_order, const VictimKey& after, std::size_t below) {
     VictimKey best = before_all;
-    for (const Replica* r : in_order) {
+    for (const Victim* r : in_order) {
         const VictimKey key = VictimOrder::key_of(*r);
-        if (key > after && r->key_place_bytes < below && (best.tick == 0 || key < best)) best = key;
+        if (key > after && r->place_bytes < below && (best.tick == 0 || key < best)) best = key;
     }
     return best;
 }
 
 TEST(VictimOrder, finds_the_first_that_fits_behind_any_other) {
     std::mt19937_64 random(3);
-    std::vector<Replica> replicas(300);
-    std::vector<const Replica*> in_order;
+    std::vector<Victim> victims(300);
+    std::vector<const Victim*> in_order;
     VictimOrder order;
     std::uint64_t steps = 0;
     std::uint64_t tick = 0;
     for (int i = 0; i < 20'000; i++) {
-        Replica& r = replicas[random() % replicas.size()];
+        Victim& r = victims[random() % victims.size()];
         if (r.indexed) {
             order.erase(r);
             std::erase(in_order, &r);
         } else {
-            r.key_rank = random() % 5;
-            r.key_tick = ++tick;
-            r.key_place_bytes = random() % 3 == 0 ? 0 : 1 + random() % 100;
+            r.rank = random() % 5;
+            r.tick = ++tick;
+            r.place_bytes = random() % 3 == 0 ? 0 : 1 + random() % 100;
             order.insert(r);
             in_order.push_back(&r);
         }
@@ -50,7 +50,7 @@ TEST(VictimOrder, finds_the_first_that_fits_behind_any_other) {
         const VictimKey after = random() % 4 == 0 || in_order.empty()
                                     ? before_all
                                     : VictimOrder::key_of(*in_order[random() % in_order.size()]);
-        const Replica* const found = order.next(after, below, &steps);
+        const Victim* const found = order.next(after, below, &steps);
         const VictimKey key = expected(in_order, after, below);
         ASSERT_EQ(found == nullptr, key.tick == 0);
         if (found != nullptr) {
@@ -62,16 +62,16 @@ TEST(VictimOrder, finds_the_first_that_fits_behind_any_other) {
 
 /// The only one that fits is the last, behind n that need places of as many sizes.
 std::uint64_t steps_behind(std::size_t n) {
-    std::vector<Replica> replicas(n + 1);
+    std::vector<Victim> victims(n + 1);
     VictimOrder order;
     for (std::size_t i = 0; i <= n; i++) {
-        replicas[i].key_tick = i + 1;
-        replicas[i].key_place_bytes = i < n ? 2 * n - i : 1;
-        order.insert(replicas[i]);
+        victims[i].tick = i + 1;
+        victims[i].place_bytes = i < n ? 2 * n - i : 1;
+        order.insert(victims[i]);
     }
     std::uint64_t steps = 0;
-    EXPECT_EQ(order.next(before_all, n / 2, &steps), &replicas[n]);
-    EXPECT_EQ(order.next(VictimOrder::key_of(replicas[n / 3]), 2, &steps), &replicas[n]);
+    EXPECT_EQ(order.next(before_all, n / 2, &steps), &victims[n]);
+    EXPECT_EQ(order.next(VictimOrder::key_of(victims[n / 3]), 2, &steps), &victims[n]);
     EXPECT_EQ(order.next(before_all, 1, &steps), nullptr);
     return steps;
 }

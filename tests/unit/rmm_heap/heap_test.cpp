@@ -522,4 +522,28 @@ TEST(Heap, a_range_that_is_free_can_be_taken_where_it_is) {
     EXPECT_TRUE(h.take(0, 2 * unit));
 }
 
+TEST(Heap, that_keeps_ready_what_few_frees_need_gives_and_takes_back_what_any_other_does) {
+    constexpr std::size_t n = 3000;
+    heap few = with_region(n * unit);
+    few.expect_frees_at_most(4);
+    heap all = with_region(n * unit);
+    std::mt19937_64 random(9);
+    std::vector<std::uintptr_t> used;
+    for (int round = 0; round < 4; round++) {
+        while (const block b = few.try_allocate(unit)) {
+            ASSERT_EQ(all.try_allocate(unit).address, b.address);
+            used.push_back(b.address);
+        }
+        ASSERT_EQ(used.size(), n);
+        std::shuffle(used.begin(), used.end(), random);
+        for (; used.size() > n / 4; used.pop_back()) {
+            const fence_set fences = on(random() % 3, used.size());
+            few.free(used.back(), unit, fences);
+            all.free(used.back(), unit, fences);
+            ASSERT_EQ(few.num_free_pieces(), all.num_free_pieces());
+        }
+    }
+    EXPECT_EQ(few.free_bytes(), (n - n / 4) * unit);
+}
+
 }  // namespace

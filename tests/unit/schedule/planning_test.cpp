@@ -107,7 +107,7 @@ TEST(Planning, of_tasks_that_are_cancelled_leaves_no_trace) {
             if (pass == 0) first.push_back(&task);
         }
     stage.dispatch();
-    const auto is_planned = [](const Chunk& c) { return !c.replicas[gpu].planned.empty(); };
+    const auto is_planned = [](const Chunk& c) { return c.demands.is_planned(gpu); };
     for (int i = 0; i < 100 && std::none_of(x.chunks.begin(), x.chunks.end(), is_planned); ++i) stage.complete_one();
     ASSERT_TRUE(std::any_of(x.chunks.begin(), x.chunks.end(), is_planned));
     const auto error = std::make_exception_ptr(std::runtime_error("no"));

@@ -1,0 +1,264 @@
+// The bytes of a chunk in one memory: where they are, and after what.
+//
+// Owns: plain records, of which there may be as many as chunks; what only few of them have at a time is in a part of
+// its own (busy_replicas.hpp, victim_order.hpp). Belongs to whoever holds the scheduler's baton.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kmm/graph/memory_index.hpp"
+#include "kmm/graph/position.hpp"
+#include "kmm/graph/task.hpp"
+
+namespace kmm::memory {
+
+using graph::Fence;
+using graph::FenceSet;
+
+/// Addresses of blocks are multiples of this, and sizes are rounded up to it.
+inline constexpr std::size_t heap_alignment = 256;
+
+struct Chunk;
+struct Replica;
+struct Victim;
+
+/// What a fence says of a replica.
+enum class Use : std::uint8_t {
+    arrival,     ///< copies into it, and what its memory was used for before
+    task_write,  ///< tasks that write it
+    task_read,   ///< tasks that read it
+    copy_read,   ///< copies out of it
+};
+inline constexpr std::size_t num_uses = 4;
+
+/// Of a replica that more fences follow than its record has room for, or that tasks wait for.
+struct BusyReplica {
+    std::array<FenceSet, num_uses> users;
+    graph::TaskList waiting;  ///< tasks that wait until it is not pinned, or until nobody writes it
+    Replica* replica = nullptr;
+    // In the order in which they were made.
+    BusyReplica* previous = nullptr;
+    BusyReplica* next = nullptr;  ///< or the next free record
+    std::uint16_t place_in_slab = 0;
+
+    static BusyReplica*& free_link(BusyReplica& part) noexcept { return part.next; }
+    void recycle() noexcept {
+        for (FenceSet& set : users) set.clear();
+        waiting.clear();
+        replica = nullptr;
+        previous = next = nullptr;
+    }
+    std::size_t num_fences() const noexcept {
+        std::size_t count = 0;
+        for (const FenceSet& set : users) count += set.size();
+        return count;
+    }
+};
+
+/// What uses a replica on lanes: a few fences, sorted by use, in the record; or any number in a part of its own.
+class ReplicaUsers {
+  public:
+    static constexpr std::uint8_t most_few = 3;
+
+    bool is_busy() const noexcept { return num_few_ == busy_mark; }
+    /// Only where it is busy.
+    BusyReplica& busy() const noexcept { return *reinterpret_cast<BusyReplica*>(words_[0]); }
+    /// At most one fence for each use and lane, the latest. False: there is no room, and nothing was done. In a part
+    /// it may take memory of the host's reserve.
+    bool add(Use use, Fence fence) {
+        if (is_busy()) {
+            busy().users[static_cast<std::size_t>(use)].add(fence);
+            return true;
+        }
+        for (std::uint8_t i = 0; i < num_few_; ++i) {
+            const Fence own = few(i);
+            if (own.lane != fence.lane || use_of(i) != use) continue;
+            if (own.position < fence.position) words_[i] = std::bit_cast<std::uint64_t>(fence);
+            return true;
+        }
+        if (num_few_ == most_few) return false;
+        std::uint8_t at = num_few_++;
+        for (; at > 0 && use_of(at - 1) > use; --at) set_few(at, use_of(at - 1), few(at - 1));
+        set_few(at, use, fence);
+        return true;
+    }
+    /// Calls `f(use, fence)` for each, by use.
+    template<typename F> void for_each_user(F&& f) const {
+        if (is_busy()) {
+            for (std::size_t use = 0; use < num_uses; ++use)
+                for (const Fence& fence : busy().users[use]) f(static_cast<Use>(use), fence);
+            return;
+        }
+        for (std::uint8_t i = 0; i < num_few_; ++i) f(use_of(i), few(i));
+    }
+    /// What a task comes after that reads it, or writes it: order among tasks is the graph's matter.
+    void add_what_a_task_awaits_to(FenceSet& out, bool writes) const {
+        for_each_user([&](Use use, const Fence& fence) {
+            if (use == Use::arrival || (use == Use::copy_read && writes)) out.add(fence);
+        });
+    }
+    /// After what its content is there.
+    void add_writers_to(FenceSet& out) const {
+        for_each_user([&](Use use, const Fence& fence) {
+            if (use <= Use::task_write) out.add(fence);
+        });
+    }
+    void add_all_users_to(FenceSet& out) const {
+        for_each_user([&](Use, const Fence& fence) { out.add(fence); });
+    }
+    /// Drops those for which `passed(fence)` holds.
+    template<typename P> void prune_users(P&& passed) {
+        if (is_busy()) {
+            for (FenceSet& set : busy().users) set.prune(passed);
+            return;
+        }
+        std::uint8_t kept = 0;
+        for (std::uint8_t i = 0; i < num_few_; ++i)
+            if (!passed(few(i))) set_few(kept++, use_of(i), few(i));
+        num_few_ = kept;
+    }
+    /// It stays busy.
+    void clear_users() noexcept {
+        if (!is_busy())
+            num_few_ = 0;
+        else
+            for (FenceSet& set : busy().users) set.clear();
+    }
+    /// The fences move into the part, which is empty and has room for these.
+    void become_busy(BusyReplica& part) {
+        for (std::uint8_t i = 0; i < num_few_; ++i) part.users[static_cast<std::size_t>(use_of(i))].add(few(i));
+        words_[0] = reinterpret_cast<std::uintptr_t>(&part);
+        num_few_ = busy_mark;
+    }
+    /// The fences move back, as far as there is room: the caller drops the part, and sees to it that there is.
+    void become_idle() noexcept {
+        const BusyReplica& part = busy();
+        num_few_ = 0;
+        for (std::size_t use = 0; use < num_uses; ++use)
+            for (const Fence& fence : part.users[use]) {
+                if (num_few_ == most_few) return;
+                set_few(num_few_++, static_cast<Use>(use), fence);
+            }
+    }
+
+  private:
+    static constexpr std::uint8_t busy_mark = 0xff;
+
+    Fence few(std::uint8_t i) const noexcept { return std::bit_cast<Fence>(words_[i]); }
+    Use use_of(std::uint8_t i) const noexcept { return static_cast<Use>(uses_ >> 2 * i & 3); }
+    void set_few(std::uint8_t i, Use use, Fence fence) noexcept {
+        words_[i] = std::bit_cast<std::uint64_t>(fence);
+        uses_ = static_cast<std::uint8_t>((uses_ & ~(3 << 2 * i)) | static_cast<int>(use) << 2 * i);
+    }
+
+    std::uint64_t words_[most_few] = {};  ///< fences; of a busy one the first is where its part is
+    std::uint8_t num_few_ = 0;
+    std::uint8_t uses_ = 0;  ///< two bits for each fence
+};
+
+/// Of a chunk that has a block in that memory. Valid when `version` is the chunk's.
+struct Replica : ReplicaUsers {
+    std::uint8_t block_distance = 0;  ///< from the block's start to the address, in units of the heap's alignment
+    std::uint16_t place_in_slab = 0;
+    std::uint16_t order = 0;     ///< of the memory, as Replicas has them
+    Replica* next = nullptr;     ///< of the chunk; or the next free record
+    std::uintptr_t address = 0;  ///< 0: the record is free
+    std::uint64_t version = 0;
+    std::uint64_t tick = 0;        ///< when it was used last
+    std::uint64_t content_at = 0;  ///< when the latest copy into it was requested, whatever became of it since
+    // Users whose position is not known: device functions being launched, host tasks. Nothing may be copied over a
+    // replica that has any, copied from one that has writers, or evicted.
+    std::uint32_t reader_pins = 0;
+    std::uint32_t writer_pins = 0;
+    Chunk* chunk = nullptr;
+    Victim* victim = nullptr;  ///< its place in the order of victims, while its memory keeps one
+
+    bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
+    static std::uint16_t order_of(MemoryIndex m) noexcept { return static_cast<std::uint16_t>(m.index() - 1u); }
+    MemoryIndex memory() const noexcept {
+        return order == order_of(MemoryIndex::host()) ? MemoryIndex::host() : MemoryIndex::of_device(order);
+    }
+    /// Where its memory begins; before `address` where elements are aligned to more than the heap.
+    std::uintptr_t block() const noexcept { return address - block_distance * heap_alignment; }
+    void set_block(std::uintptr_t block, std::uintptr_t first_aligned) noexcept {
+        address = first_aligned;
+        block_distance = static_cast<std::uint8_t>((first_aligned - block) / heap_alignment);
+    }
+
+    static Replica*& free_link(Replica& r) noexcept { return r.next; }
+    void recycle() noexcept {
+        const std::uint16_t place = place_in_slab;
+        *this = {};
+        place_in_slab = place;
+    }
+};
+static_assert(sizeof(Replica) <= 96, "there may be one for each chunk and memory");
+static_assert(detail::max_element_alignment / heap_alignment <= 0xff, "Replica::block_distance");
+
+/// Those of one chunk: one for each memory where it has a block, the devices' in their order, which are asked for most,
+/// then the host's. The records are residency's.
+class Replicas {
+  public:
+    template<typename R> class Iterator {
+      public:
+        explicit Iterator(R* at) noexcept : at_(at) {}
+        R& operator*() const noexcept { return *at_; }
+        Iterator& operator++() noexcept {
+            at_ = at_->next;
+            return *this;
+        }
+        friend bool operator==(const Iterator&, const Iterator&) = default;
+
+      private:
+        R* at_;
+    };
+
+    Replicas() = default;
+    Replicas(const Replicas&) = delete;
+    Replicas& operator=(const Replicas&) = delete;
+    /// Null: there is none. O(replicas), as all that looks for one.
+    Replica* find(MemoryIndex m) noexcept { return const_cast<Replica*>(std::as_const(*this).find(m)); }
+    const Replica* find(MemoryIndex m) const noexcept {
+        const std::uint16_t order = Replica::order_of(m);
+        const Replica* r = first_;
+        while (r != nullptr && r->order < order) r = r->next;
+        return r != nullptr && r->order == order ? r : nullptr;
+    }
+    /// Only where there is one.
+    Replica& at(MemoryIndex m) noexcept {
+        const std::uint16_t order = Replica::order_of(m);
+        Replica* r = first_;
+        while (r->order != order) r = r->next;
+        return *r;
+    }
+    /// To look at; where there is none one without address and version.
+    const Replica& operator[](MemoryIndex m) const noexcept {
+        static constexpr Replica none;
+        const Replica* const r = find(m);
+        return r != nullptr ? *r : none;
+    }
+    bool empty() const noexcept { return first_ == nullptr; }
+    void insert(Replica& added) noexcept {
+        Replica** at = &first_;
+        while (*at != nullptr && (*at)->order < added.order) at = &(*at)->next;
+        added.next = *at;
+        *at = &added;
+    }
+    void erase(Replica& gone) noexcept {
+        Replica** at = &first_;
+        while (*at != &gone) at = &(*at)->next;
+        *at = gone.next;
+    }
+    Iterator<Replica> begin() noexcept { return Iterator<Replica>(first_); }
+    Iterator<Replica> end() noexcept { return Iterator<Replica>(nullptr); }
+    Iterator<const Replica> begin() const noexcept { return Iterator<const Replica>(first_); }
+    Iterator<const Replica> end() const noexcept { return Iterator<const Replica>(nullptr); }
+
+  private:
+    Replica* first_ = nullptr;
+};
+
+}  // namespace kmm::memory

@@ -1,0 +1,47 @@
+// What residency asks for: copies, memory, and that tasks are told.
+//
+// Must not know: how any of it is done. Called under the scheduler's baton.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kmm/memory/chunk.hpp"
+
+namespace kmm::memory {
+
+/// What residency needs from the layers that issue work.
+class Requests {
+  public:
+    /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task
+    /// that the copy is for, or null for an eviction.
+    virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                       std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
+    /// Copies the parts of a region into a temporary in the task's memory after `waits`: `Task::boxes` between what
+    /// `Task::addresses` says of their accesses. `Access::memory` of the pieces says where each is read.
+    virtual Fence gather(graph::Task& task, const graph::Across& across, const FenceSet& waits) = 0;
+    /// Copies the parts of the chunk that these tasks read across chunks, each to its place in the destination, after
+    /// `waits`. Adds what it copies to `*bytes`.
+    virtual Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                             std::uintptr_t destination, const FenceSet& waits,
+                             const graph::Vector<graph::TaskNumber>& readers, std::size_t* bytes) = 0;
+    /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
+    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
+    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
+    /// free, but in pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
+    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
+    /// Whether so much time has passed since the driver refused that it may be asked again.
+    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
+    virtual bool passed(Fence fence) const noexcept = 0;
+    /// Whether `to` can read `from` without going through the host.
+    virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
+    /// The missing bytes of this ready task may have changed.
+    virtual void residency_changed(graph::Task& task) = 0;
+    /// A task that waited for this chunk may try again.
+    virtual void unblocked(graph::Task& task) = 0;
+
+  protected:
+    ~Requests() = default;
+};
+
+}  // namespace kmm::memory
