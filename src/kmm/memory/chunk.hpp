@@ -49,6 +49,10 @@ struct Chunk {
     std::uint64_t parts_version = 0;
     std::uint64_t evicted_from = 0;  ///< a bit for each memory (was_evicted_from)
 
+    Chunk() = default;
+    Chunk(Array& of, std::uint32_t number, std::size_t size, std::size_t aligned_to) noexcept
+        : array(&of), index(number), size_bytes(size), alignment(aligned_to) {}
+
     bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
     /// Whether the version was evicted from there and has not come back: fetching it again is thrash. It is not counted
     /// for memories beyond the first 64.
@@ -131,14 +135,8 @@ struct Array {
     /// The record of a chunk, which is made if there is none. Under the order lock. Throws std::bad_alloc, and nothing
     /// has changed.
     Chunk& touch(std::size_t chunk) {
-        return chunks.touch(chunk, [&] {
-            Chunk c;
-            c.array = this;
-            c.index = static_cast<std::uint32_t>(chunk);
-            c.size_bytes = chunk_bytes(chunk);
-            c.alignment = alignment;
-            return c;
-        });
+        return chunks.touch(
+            chunk, [&] { return Chunk(*this, static_cast<std::uint32_t>(chunk), chunk_bytes(chunk), alignment); });
     }
 
     /// For messages. Any thread: a program may name an array at any time.

@@ -203,7 +203,7 @@ inline bool has_parts_that_are_read(const Chunk& chunk) {
 // ---- What the api and the schedule make of a region across chunks.
 
 /// As Temporaries::make_memory.
-inline std::unique_ptr<Array> make_temporary(const Region& region) {
+inline std::unique_ptr<Array> make_temporary(const Region& region, std::size_t num_devices) {
     auto made = std::make_unique<Array>();
     Array& array = *made;
     array.rank = 1;
