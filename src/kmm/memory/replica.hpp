@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
