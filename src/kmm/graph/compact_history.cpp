@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kmm/graph/host_reserve.hpp"
-
 namespace kmm::graph {
 
 namespace {
@@ -16,11 +14,6 @@ class NoPast final : public Past {
 };
 
 }  // namespace
-
-void CompactHistory::Drop::operator()(ChunkHistory* parts) const noexcept {
-    std::destroy_at(parts);
-    HostReserve::release(parts, sizeof(ChunkHistory));
-}
 
 template<typename Edges> bool CompactHistory::read_whole(TaskNumber task, Edges& predecessors, Past& past) {
     if (!is_whole_) return false;
@@ -41,7 +34,7 @@ template<typename Edges> bool CompactHistory::read_whole(TaskNumber task, Edges&
 
 template<typename Edges>
 bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past) {
-    if (parts_ != nullptr) return false;
+    if (parts_) return false;
     const auto come_after = [&](TaskNumber number, bool data) {
         if (number != task && !past.is_forgotten(number)) add_predecessor(predecessors, number, data);
     };
@@ -59,7 +52,8 @@ template bool CompactHistory::write_whole(TaskNumber, bool, Predecessors&, const
 template bool CompactHistory::write_whole(TaskNumber, bool, TaskEdges&, const Past&);
 
 void CompactHistory::make_parts(const Box& box) {
-    std::unique_ptr<ChunkHistory, Drop> made(new (HostReserve::allocate(sizeof(ChunkHistory))) ChunkHistory(rank_));
+    Lazy<ChunkHistory> made;
+    made.make(rank_);
     if (is_whole_) {
         NoPast past;
         Predecessors none_needed;
@@ -78,12 +72,12 @@ void CompactHistory::become_whole(TaskNumber writer) noexcept {
 }
 
 void CompactHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
-    if (parts_ != nullptr) return parts_->writers(region, predecessors, past);
+    if (parts_) return parts_->writers(region, predecessors, past);
     if (is_whole_ && !past.is_forgotten(writer_)) add_predecessor(predecessors, writer_, true);
 }
 
 void CompactHistory::users(Predecessors& tasks, const Past& past) const {
-    if (parts_ != nullptr) return parts_->users(tasks, past);
+    if (parts_) return parts_->users(tasks, past);
     const auto add = [&](TaskNumber number, bool data) {
         if (!past.is_forgotten(number)) tasks.push_back({number, data});
     };

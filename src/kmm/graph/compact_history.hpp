@@ -7,9 +7,9 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 
 #include "kmm/graph/history.hpp"
+#include "kmm/graph/lazy.hpp"
 #include "kmm/graph/paged_records.hpp"
 
 namespace kmm::graph {
@@ -21,12 +21,12 @@ class CompactHistory {
     explicit CompactHistory(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {}
 
     /// Whether anything of the chunk was ever written.
-    bool any_content() const noexcept { return is_whole_ || (parts_ != nullptr && parts_->any_content()); }
+    bool any_content() const noexcept { return is_whole_ || (parts_ && parts_->any_content()); }
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const {
         if (is_whole_) [[likely]]
             return true;
-        if (parts_ != nullptr) return parts_->covers(region, missing);
+        if (parts_) return parts_->covers(region, missing);
         *missing = region;
         return false;
     }
@@ -34,7 +34,8 @@ class CompactHistory {
     /// A task reads `region`, which must be covered.
     template<typename BoxOf, typename Edges>
     void read(const Box& region, BoxOf&& box, TaskNumber task, Edges& predecessors, Past& past) {
-        if (read_whole(task, predecessors, past)) [[likely]]
+        const bool is_a_part = was_in_parts_ && !equal(region, box(), rank_);
+        if (!is_a_part && read_whole(task, predecessors, past)) [[likely]]
             return;
         parts(box).read(region, task, predecessors, past);
     }
@@ -44,7 +45,8 @@ class CompactHistory {
                const Past& past) {
         if (is_whole && write_whole(task, keeps_content, predecessors, past)) [[likely]]
             return;
-        const bool is_over = is_whole && parts_ != nullptr && parts_->is_used_by_few(most_readers);
+        const bool is_over = is_whole && parts_ && parts_->is_used_by_few(most_readers);
+        was_in_parts_ = was_in_parts_ || !is_whole;
         parts(box).write(region, task, keeps_content, predecessors, past);
         if (is_over) become_whole(task);
     }
@@ -54,16 +56,13 @@ class CompactHistory {
     void users(Predecessors& tasks, const Past& past) const;
 
     /// Whether a ChunkHistory is kept for it; for tests.
-    bool is_in_parts() const noexcept { return parts_ != nullptr; }
+    bool is_in_parts() const noexcept { return bool(parts_); }
 
   private:
     static constexpr std::size_t most_readers = 5;  // what 64 bytes leave room for
-    struct Drop {
-        void operator()(ChunkHistory* parts) const noexcept;
-    };
 
     template<typename BoxOf> ChunkHistory& parts(BoxOf&& box) {
-        if (parts_ == nullptr) make_parts(box());
+        if (!parts_) make_parts(box());
         return *parts_;
     }
     // False: it is in parts, or now needs them.
@@ -73,12 +72,13 @@ class CompactHistory {
     void make_parts(const Box& box);
     void become_whole(TaskNumber writer) noexcept;
 
-    std::unique_ptr<ChunkHistory, Drop> parts_;  ///< null: the chunk was written as a whole last, or never
+    Lazy<ChunkHistory> parts_;  ///< none: the chunk was written as a whole last, or never
     TaskNumber writer_ = 0;
     std::array<TaskNumber, most_readers> readers_;  ///< since then
     std::uint8_t num_readers_ = 0;
     std::uint8_t rank_;
-    bool is_whole_ = false;  ///< `writer_` wrote all of it
+    bool is_whole_ = false;      ///< `writer_` wrote all of it
+    bool was_in_parts_ = false;  ///< some task wrote a part: from then on readers of parts are told apart
 };
 static_assert(sizeof(CompactHistory) == 64);
 

@@ -35,18 +35,18 @@ template<typename Edges> class Collector {
 // ------------------------------------------------------------------------------------------------------------ segments
 
 template<typename F> void ChunkHistory::each_that_meets(const Box& region, F&& f) {
-    if (!many_.empty()) return many_.front().tree.each_that_meets(region, f);
+    if (many_) return many_->tree.each_that_meets(region, f);
     for (Segment& s : segments_)
         if (overlaps(s.box, region, rank_)) f(s);
 }
 
 template<typename F> void ChunkHistory::each(F&& f) const {
-    if (!many_.empty()) return many_.front().tree.each(f);
+    if (many_) return many_->tree.each(f);
     for (const Segment& s : segments_) f(s);
 }
 
 template<typename U> void ChunkHistory::insert_in_tree(const Box& box, const U& uses) {
-    Many& many = many_.front();
+    Many& many = *many_;
     note_use(uses.writer);
     UsesInTree own{uses.writer, {}};
     each_reader(uses, [&](TaskNumber reader) {
@@ -63,21 +63,24 @@ template<typename U> void ChunkHistory::insert_in_tree(const Box& box, const U& 
 }
 
 void ChunkHistory::insert(const Box& box, const Uses& uses) {
-    if (!many_.empty()) return insert_in_tree(box, uses);
+    if (many_) return insert_in_tree(box, uses);
     segments_.push_back({box, uses});
     if (segments_.size() <= few_segments) return;
-    many_.emplace_back(rank_);
+    many_.make(rank_);
+    if (part_readers_) part_readers_->each([this](TaskNumber reader, const Box&) { note_use(reader); });
     for (const Segment& s : segments_) insert_in_tree(s.box, s.value);
     Vector<Segment>().swap(segments_);
 }
 
 void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& past) {
-    const Many& many = many_.front();
+    static_assert(std::is_trivially_destructible_v<Tree::Entry>, "that many end in few steps");
+    const Many& many = *many_;
     if (!past.is_forgotten(many.latest) || !past.is_forgotten(many.latest_helper) ||
         !contains(region, many.bounds, rank_) || !many.is_whole())
         return note_use(task);
     segments_.push_back({many.bounds, {}});
-    many_.clear();
+    many_.reset();
+    part_readers_.reset();
 }
 
 /// Takes those out that meet the region: calls `f(Segment&&)` for each.
@@ -93,8 +96,8 @@ template<typename F> void ChunkHistory::take_of_few(const Box& region, F&& f) {
 }
 
 void ChunkHistory::drop_all_in(const Box& region) {
-    if (many_.empty()) return take_of_few(region, [](Segment&&) {});
-    Many& many = many_.front();
+    if (!many_) return take_of_few(region, [](Segment&&) {});
+    Many& many = *many_;
     many.tree.take(region, [&](Tree::Entry&& s) {
         many.written_volume -= volume(s.box);
         many.readers.clear(s.value.readers);
@@ -103,14 +106,14 @@ void ChunkHistory::drop_all_in(const Box& region) {
 
 /// Takes the region out of the segments; `meets(segment)` is called for each before.
 template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
-    if (many_.empty()) {
+    if (!many_) {
         Vector<Segment> cut;
         take_of_few(region, [&](Segment&& s) { cut.push_back(std::move(s)); });
         for (const Segment& s : cut) meets(s);
         for (const Segment& s : cut) subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
         return;
     }
-    Many& many = many_.front();
+    Many& many = *many_;
     Vector<Tree::Entry> cut;  // of which none or several boxes are left, as they were
     many.tree.cut(
         region,
@@ -133,7 +136,7 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
 
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
-    if (!many_.empty() && many_.front().is_whole() && contains(many_.front().bounds, region, rank_)) return true;
+    if (many_ && many_->is_whole() && contains(many_->bounds, region, rank_)) return true;
     // Segments have nothing in common.
     std::int64_t open_volume = volume(region);
     each_that_meets(region, [&](const auto& s) { open_volume -= volume(intersection(s.box, region)); });
@@ -167,35 +170,55 @@ template<typename U> void ChunkHistory::make_fewer_readers(U& uses, Past& past) 
     });
     if (open.size() >= max_readers)
         if (const TaskNumber joined = past.join(open); joined != 0) {
-            if (!many_.empty()) note_use(joined);
+            if (many_) note_use(joined);
             open.assign(1, joined);
         }
     clear_readers(uses);
     for (const TaskNumber reader : open) push_reader(uses, reader);
 }
 
+void ChunkHistory::add_part_reader(const Box& region, TaskNumber task, Past& past) {
+    if (!part_readers_) part_readers_.make(rank_);
+    if (part_readers_->was_read_last_by(region, task)) return;
+    if (part_readers_->size() >= max_part_readers) make_fewer_part_readers(past);
+    part_readers_->add(region, task);
+}
+
+/// Of those that are not forgotten half stay at most: so each read costs O(1) of this.
+void ChunkHistory::make_fewer_part_readers(Past& past) {
+    part_readers_->drop_if([&](TaskNumber reader) { return past.is_forgotten(reader); });
+    part_readers_->shorten(max_part_readers / 2, [&](TaskNumber reader, const Box& region) {
+        each_that_meets(region, [&](auto& s) { add_reader(s.value, reader, past); });
+    });
+}
+
 template<typename Edges>
 void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors, Past& past) {
-    if (!many_.empty()) look_at_many(region, task, past);
+    if (many_) look_at_many(region, task, past);
     if (segments_.size() == 1) {
         Uses& uses = segments_.front().value;
         if (!past.is_forgotten(uses.writer)) add_predecessor(predecessors, uses.writer, true);
+        if (!contains(region, segments_.front().box, rank_)) return add_part_reader(region, task, past);
         return add_reader(uses, task, past);
     }
     std::size_t met = 0;
-    bool mergeable = true;
+    bool mergeable = true, any_part = false;
     {
         Collector before(predecessors, past);
         each_that_meets(region, [&](auto& s) {
             before.add(s.value.writer, true);
             ++met;
-            if (mergeable && past.is_forgotten(s.value.writer) && contains(region, s.box, rank_))
+            if (!contains(region, s.box, rank_)) {
+                any_part = true;
+                return;
+            }
+            mergeable = mergeable && past.is_forgotten(s.value.writer);
+            if (mergeable)
                 each_reader(s.value, [&](TaskNumber reader) { mergeable = mergeable && past.is_forgotten(reader); });
-            else
-                mergeable = false;
             add_reader(s.value, task, past);
         });
     }
+    if (any_part) return add_part_reader(region, task, past);
     if (!mergeable || met < 2) return;
     drop_all_in(region);
     Uses uses;
@@ -204,26 +227,53 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
 }
 
 template<typename Edges>
+void ChunkHistory::come_after_part_readers(const Box& region, TaskNumber task, Edges& predecessors, const Past& past) {
+    part_readers_->cut(region, [&](TaskNumber reader) {
+        if (reader != task && !past.is_forgotten(reader)) add_predecessor(predecessors, reader, false);
+    });
+}
+
+/// Whoever writes what was used so comes after the writer and the readers: calls `add(number, data)` for each.
+template<typename U, typename F>
+void ChunkHistory::each_before(const U& uses, TaskNumber task, bool keeps_content, F&& add) const {
+    if (uses.writer != task) add(uses.writer, keeps_content);
+    each_reader(uses, [&](TaskNumber reader) {
+        if (reader != task) add(reader, false);
+    });
+}
+
+/// Of a segment that is the region.
+template<typename U, typename Edges>
+void ChunkHistory::replace(U& uses, const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
+                           const Past& past) {
+    each_before(uses, task, keeps_content, [&](TaskNumber number, bool data) {
+        if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
+    });
+    uses.writer = task;
+    clear_readers(uses);
+    if (part_readers_) [[unlikely]]
+        come_after_part_readers(region, task, predecessors, past);
+}
+
+template<typename Edges>
 void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
                          const Past& past) {
-    const auto come_after = [&](const auto& uses, auto&& add) {
-        if (uses.writer != task) add(uses.writer, keeps_content);
-        each_reader(uses, [&](TaskNumber reader) {
-            if (reader != task) add(reader, false);
-        });
-    };
-    const auto replace = [&](auto& uses) {
-        come_after(uses, [&](TaskNumber number, bool data) {
-            if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
-        });
-        uses.writer = task;
-        clear_readers(uses);
-    };
+    Uses* same = nullptr;
     if (segments_.size() == 1 && contains(region, segments_.front().box, rank_)) {
         segments_.front().box = region;
-        return replace(segments_.front().value);
+        same = &segments_.front().value;
+    } else {
+        same = write_among(region, task, keeps_content, predecessors, past);
     }
-    if (!many_.empty()) look_at_many(region, task, past);
+    if (same != nullptr) replace(*same, region, task, keeps_content, predecessors, past);
+}
+
+/// Where there are several segments, or one of which a part stays. Returns the uses of one of few that is the region,
+/// and then has done nothing; else null.
+template<typename Edges>
+ChunkHistory::Uses* ChunkHistory::write_among(const Box& region, TaskNumber task, bool keeps_content,
+                                              Edges& predecessors, const Past& past) {
+    if (many_) look_at_many(region, task, past);
     std::size_t met = 0;
     Uses* of_few = nullptr;  // of a segment that is the region: segments have nothing in common, so it is all there is
     UsesInTree* in_tree = nullptr;
@@ -235,17 +285,25 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
         else
             in_tree = &s.value;
     });
-    if (of_few != nullptr) return replace(*of_few);
-    if (in_tree != nullptr) return replace(*in_tree);
+    if (of_few != nullptr) return of_few;
+    if (in_tree != nullptr) {
+        replace(*in_tree, region, task, keeps_content, predecessors, past);
+        return nullptr;
+    }
     if (met != 0) {
         Collector before(predecessors, past);
         cut_out(region, [&](const auto& s) {
-            come_after(s.value, [&](TaskNumber number, bool data) { before.add(number, data); });
+            each_before(s.value, task, keeps_content, [&](TaskNumber number, bool data) { before.add(number, data); });
         });
+        if (part_readers_) [[unlikely]]
+            part_readers_->cut(region, [&](TaskNumber reader) {
+                if (reader != task) before.add(reader, false);
+            });
     }
     Uses uses;
     uses.writer = task;
     insert(region, uses);
+    return nullptr;
 }
 
 template void ChunkHistory::read(const Box&, TaskNumber, Predecessors&, Past&);
@@ -266,6 +324,7 @@ void ChunkHistory::users(Predecessors& tasks, const Past& past) const {
         add(s.value.writer, true);
         each_reader(s.value, [&](TaskNumber reader) { add(reader, false); });
     });
+    if (part_readers_) part_readers_->each([&](TaskNumber reader, const Box&) { add(reader, false); });
 }
 
 }  // namespace kmm::graph

@@ -3,13 +3,16 @@
 // Owns: the regions of one chunk that were ever written, cut into disjoint segments. Must not know: where the bytes
 // are, threads. Used under the runtime's order lock. A chunk that is only used whole has one segment, and each use
 // costs O(1); of a chunk that is used in n parts each use of one costs O(log n), where parts are not much longer than
-// their neighbours. Segments that nobody needs to come after any more become one when they are read together.
+// their neighbours. Who writes comes after exactly those that have used something of what it writes, but where there
+// are very many readers. Segments that nobody needs to come after any more become one when they are read together.
 #pragma once
 
 #include <algorithm>
 
 #include "kmm/graph/box_tree.hpp"
+#include "kmm/graph/lazy.hpp"
 #include "kmm/graph/number_lists.hpp"
+#include "kmm/graph/part_readers.hpp"
 #include "kmm/graph/task.hpp"
 
 namespace kmm::graph {
@@ -42,7 +45,7 @@ class ChunkHistory {
     /// Of a chunk of an array of this rank: axes beyond it are not looked at.
     explicit ChunkHistory(std::size_t rank = max_rank) noexcept : rank_(rank) {}
     /// Whether anything of the chunk was ever written.
-    bool any_content() const noexcept { return !segments_.empty() || !many_.empty(); }
+    bool any_content() const noexcept { return !segments_.empty() || many_; }
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const;
 
@@ -58,15 +61,14 @@ class ChunkHistory {
     /// there several times: see `make_unique`.
     void users(Predecessors& tasks, const Past& past) const;
 
-    std::size_t num_segments() const noexcept {
-        return segments_.size() + (many_.empty() ? 0 : many_.front().tree.size());
-    }
-    /// Whether there is one, and no more tasks than this have read it since it was written.
+    std::size_t num_segments() const noexcept { return segments_.size() + (many_ ? many_->tree.size() : 0); }
+    /// Whether there is one, and no more tasks than this have read it since it was written, each of them all of it.
     bool is_used_by_few(std::size_t readers) const noexcept {
-        return segments_.size() == 1 && segments_.front().value.readers.size() <= readers;
+        return segments_.size() == 1 && segments_.front().value.readers.size() <= readers &&
+               (!part_readers_ || part_readers_->size() == 0);
     }
     /// How many boxes were compared with another one since there are many segments, for tests.
-    std::uint64_t num_looked_at() const noexcept { return many_.empty() ? 0 : many_.front().tree.num_looked_at(); }
+    std::uint64_t num_looked_at() const noexcept { return many_ ? many_->tree.num_looked_at() : 0; }
 
   private:
     /// Of one of few segments.
@@ -107,9 +109,7 @@ class ChunkHistory {
     template<typename F> void each_reader(const Uses& uses, F&& f) const {
         for (const TaskNumber reader : uses.readers) f(reader);
     }
-    template<typename F> void each_reader(const UsesInTree& uses, F&& f) const {
-        many_.front().readers.each(uses.readers, f);
-    }
+    template<typename F> void each_reader(const UsesInTree& uses, F&& f) const { many_->readers.each(uses.readers, f); }
     static bool was_read_last_by(const Uses& uses, TaskNumber task) noexcept {
         return !uses.readers.empty() && uses.readers.back() == task;
     }
@@ -119,11 +119,22 @@ class ChunkHistory {
     static std::size_t num_readers(const Uses& uses) noexcept { return uses.readers.size(); }
     static std::size_t num_readers(const UsesInTree& uses) noexcept { return uses.readers.size; }
     void push_reader(Uses& uses, TaskNumber task) { uses.readers.push_back(task); }
-    void push_reader(UsesInTree& uses, TaskNumber task) { many_.front().readers.push(uses.readers, task); }
+    void push_reader(UsesInTree& uses, TaskNumber task) { many_->readers.push(uses.readers, task); }
     void clear_readers(Uses& uses) noexcept { uses.readers.clear(); }
-    void clear_readers(UsesInTree& uses) noexcept { many_.front().readers.clear(uses.readers); }
+    void clear_readers(UsesInTree& uses) noexcept { many_->readers.clear(uses.readers); }
     template<typename U> void add_reader(U& uses, TaskNumber task, Past& past);
     template<typename U> void make_fewer_readers(U& uses, Past& past);
+    void add_part_reader(const Box& region, TaskNumber task, Past& past);
+    void make_fewer_part_readers(Past& past);
+    template<typename U, typename F>
+    void each_before(const U& uses, TaskNumber task, bool keeps_content, F&& add) const;
+    template<typename U, typename Edges>
+    void replace(U& uses, const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
+                 const Past& past);
+    template<typename Edges>
+    Uses* write_among(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
+    template<typename Edges>
+    void come_after_part_readers(const Box& region, TaskNumber task, Edges& predecessors, const Past& past);
 
     void insert(const Box& box, const Uses& uses);
     template<typename U> void insert_in_tree(const Box& box, const U& uses);
@@ -131,7 +142,7 @@ class ChunkHistory {
     void drop_all_in(const Box& region);
     template<typename F> void cut_out(const Box& region, F&& meets);
     void note_use(TaskNumber task) noexcept {  // there is a tree
-        TaskNumber& latest = is_helper(task) ? many_.front().latest_helper : many_.front().latest;
+        TaskNumber& latest = is_helper(task) ? many_->latest_helper : many_->latest;
         latest = std::max(latest, task);
     }
     /// A task is about to use the region. Where all uses of many segments are forgotten, and these fill a box inside
@@ -140,12 +151,16 @@ class ChunkHistory {
 
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
     static constexpr std::size_t max_readers = 8;
+    // Of more readers of parts than this, the older ones count as readers of each segment that they have read in.
+    static constexpr std::size_t max_part_readers = 16;
     // Up to here comparing with each segment costs less than a tree.
     static constexpr std::size_t few_segments = 16;
 
     std::size_t rank_;
     Vector<Segment> segments_;  ///< while there are few
-    Vector<Many> many_;         ///< then one
+    Lazy<Many> many_;           ///< then
+    /// Of regions that are no whole segments: a write of another part of these has nothing to do with them.
+    Lazy<PartReaders> part_readers_;
 };
 
 /// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).

@@ -3,14 +3,19 @@
 namespace kmm::graph {
 
 void TaskTable::add_pages(Series& series, TaskNumber last) {
-    const locks::Guard guard(lock_);
     while (last >= series.room_end) {
-        if (series.spare.empty()) {
-            series.pages.push_back(std::make_unique<Page>());
-        } else {
-            series.pages.push_back(std::move(series.spare.back()));
-            series.spare.pop_back();
+        std::unique_ptr<Page> page;
+        {
+            const locks::Guard guard(lock_);
+            if (!series.spare.empty()) {
+                page = std::move(series.spare.back());
+                series.spare.pop_back();
+            }
         }
+        // Without the lock: the system may take long, and those who settle tasks do not wait for it.
+        if (page == nullptr) page = std::make_unique<Page>();
+        const locks::Guard guard(lock_);
+        series.pages.push_back(std::move(page));
         series.room_end += page_size;
     }
 }

@@ -104,6 +104,57 @@ TEST(History, disjoint_parts_do_not_order_each_other) {
     EXPECT_EQ(p.size(), 2u);
 }
 
+TEST(History, a_write_does_not_come_after_reads_of_other_parts) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(2);
+    kmm::graph::Predecessors p;
+    h.write(box(0, 10, 0, 10), ++next, true, p, joins);
+    const TaskNumber writer = next;
+    for (std::int64_t i = 0; i < 10; i++) {
+        p.clear();
+        h.read(box(i, i + 1, 0, 10), ++next, p, joins);
+        EXPECT_EQ(numbers(p, joins), std::set<TaskNumber>{writer});
+    }
+    EXPECT_EQ(h.num_segments(), 1u) << "a read cuts nothing";
+    p.clear();
+    h.write(box(3, 5, 2, 4), ++next, true, p, joins);
+    EXPECT_EQ(numbers(p, joins), (std::set<TaskNumber>{writer, writer + 4, writer + 5}));
+    const TaskNumber inner = next;
+    p.clear();
+    h.write(box(3, 4, 0, 10), ++next, true, p, joins);
+    EXPECT_EQ(numbers(p, joins), (std::set<TaskNumber>{writer, writer + 4, inner})) << "beside it, it is still read";
+    p.clear();
+    h.write(box(3, 4, 0, 10), ++next, true, p, joins);
+    EXPECT_EQ(numbers(p, joins), std::set<TaskNumber>{next - 1});
+    joins.forget(next);
+    p.clear();
+    h.write(box(0, 10, 0, 10), ++next, true, p, joins);
+    EXPECT_TRUE(p.empty());
+}
+
+TEST(History, a_write_comes_after_all_that_read_parts_of_its_region_however_many) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(1);
+    kmm::graph::Predecessors p;
+    h.write(line(0, 1000), ++next, true, p, joins);
+    std::set<TaskNumber> readers;
+    for (std::int64_t i = 0; i < 1000; i++) {
+        readers.insert(++next);
+        h.read(line(i, i + 1), next, p, joins);
+    }
+    p.clear();
+    h.write(line(0, 999), ++next, true, p, joins);
+    EXPECT_LE(p.size(), 30u);
+    std::set<TaskNumber> after = numbers(p, joins);
+    EXPECT_TRUE(std::includes(after.begin(), after.end(), readers.begin(), std::prev(readers.end())));
+    p.clear();
+    h.write(line(999, 1000), ++next, true, p, joins);
+    after = numbers(p, joins);
+    EXPECT_TRUE(after.count(*readers.rbegin()) != 0);
+}
+
 TEST(History, after_twenty_thousand_reads_a_write_has_few_predecessors) {
     TaskNumber next = 0;
     Joins joins(next);
@@ -260,7 +311,7 @@ TEST(History, many_segments_that_are_forgotten_cost_a_read_of_them_all_nothing) 
         kmm::graph::Predecessors p;
         for (const Box& tile : tiles(50, true)) h.write(tile, ++next, false, p, joins);
         const TaskNumber last = next;
-        h.read(box(0, 1, 0, 1), ++next, p, joins);
+        h.read(box(0, 4, 0, 4), ++next, p, joins);
         const Box whole = box(0, 200, 0, 200);
         Box missing;
         const std::uint64_t looked_at = h.num_looked_at();
@@ -333,7 +384,7 @@ TEST(History, many_segments_end_in_few_steps) {
 
 // The model keeps, for every element, the last writer and the readers since.
 TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
-    std::size_t most_segments = 0;
+    std::size_t most_segments = 0, num_orders = 0, num_needless = 0;
     for (unsigned seed = 0; seed < 400; seed++) {
         const bool has_many = seed % 4 >= 2;  // small regions of a larger chunk, and at times all of it
         const std::int64_t rows = has_many ? 12 : 6, columns = has_many ? 13 : 7;
@@ -350,6 +401,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
         };
         std::vector<Element> model(static_cast<std::size_t>(rows * columns));
         TaskNumber forgotten = 0;
+        std::map<TaskNumber, Box> regions_read;
         for (int step = 0; step < (has_many ? 250 : 60); step++) {
             if (seed % 2 == 1 && pick(0, has_many ? 20 : 3) == 0) {
                 forgotten = std::max(forgotten, next - std::min<TaskNumber>(next, pick(0, 12)));
@@ -381,6 +433,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
                 if (!covered) continue;
                 const TaskNumber task = ++next;
                 h.read(b, task, p, joins);
+                regions_read[task] = b;
                 ASSERT_EQ(numbers(p, joins), writers) << "seed " << seed << " step " << step;
                 for_elements([&](Element& e) { e.readers.insert(task); });
             } else {
@@ -389,9 +442,12 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
                 std::set<TaskNumber> needed = writers;
                 needed.insert(readers.begin(), readers.end());
                 std::set<TaskNumber> got = numbers(p, joins);
-                // A join stands for readers of a whole segment: more than those of the region at most.
                 ASSERT_TRUE(std::includes(got.begin(), got.end(), needed.begin(), needed.end()))
                     << "seed " << seed << " step " << step;
+                num_orders += got.size();
+                num_needless += static_cast<std::size_t>(std::count_if(got.begin(), got.end(), [&](TaskNumber t) {
+                    return needed.count(t) == 0 && !kmm::graph::overlaps(regions_read[t], b);
+                }));
                 for (const Predecessor& q : p)
                     ASSERT_TRUE(!q.data || writers.count(q.number) != 0) << "seed " << seed << " step " << step;
                 for_elements([&](Element& e) {
@@ -402,6 +458,8 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
         }
     }
     EXPECT_GT(most_segments, 50u);
+    // Of very many readers of parts the older ones count as readers of segments, and a join stands for several.
+    EXPECT_LT(num_needless, num_orders / 12) << "orders between a read and a write of different parts";
 }
 
 }  // namespace
