@@ -47,6 +47,47 @@ std::vector<DomainChunk> chunks_on(const RuntimeHandle& rt, std::int64_t count) 
     return chunks;
 }
 
+// Records exist around these places alone: inside a page of them, across two pages, across two tables of pages, at both
+// ends.
+TEST(AcrossChunks, of_an_array_of_very_many_chunks_few_are_used_and_their_neighbours_are_not_missed) {
+    constexpr std::int64_t chunks = 1'000'000;
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    auto a = rt.array<std::int64_t>(chunks * n, Dim<1>(n));
+    auto b = rt.array<std::int64_t>(chunks * n, Dim<1>(n));
+    for (const std::int64_t first : {0l, 20l, 62l, 32'766l, chunks - 4}) {
+        SCOPED_TRACE("chunks from " + std::to_string(first));
+        const std::int64_t begin = first * n, size = 4 * n;
+        std::vector<std::int64_t> expected = counting<std::int64_t>(size);
+        a.copy_from(expected.data(), kmm::Point<1>(begin), Dim<1>(size));
+        const std::vector tasks{chunk_of(device(0), begin, n), chunk_of(device(0), begin + n, 2 * n),
+                                chunk_of(device(0), begin + 3 * n, n)};
+        for (int step = 0; step < 6; step++) {
+            auto& from = step % 2 == 0 ? a : b;
+            auto& to = step % 2 == 0 ? b : a;
+            // The halo is cut off at the place's ends: beyond them nothing was written.
+            for (const DomainChunk& task : tasks) {
+                const std::int64_t low = task.offset[0], high = low + task.size[0];
+                rt.parallel_submit(std::vector{task}, kmm::GPUKernel(add_neighbours, dim3(64)), _x, overwrite(to[_x]),
+                                   from[kmm::range(std::max(low - 1, begin), std::min(high + 1, begin + size))]);
+            }
+            expected = with_neighbours_added(expected);
+        }
+        std::vector<std::int64_t> found(static_cast<std::size_t>(size));
+        a.copy_to(found.data(), kmm::Point<1>(begin), Dim<1>(size));
+        EXPECT_EQ(found, expected);
+    }
+    const auto unread = thrown_by<kmm::UninitializedRead>([&] {
+        rt.submit(device(0), kmm::GPUKernel(set_to, dim3(64)).grid(dim3(1)), overwrite(b[kmm::range(0, n)]),
+                  std::int64_t{1});
+        rt.submit(host(), Host([](kmm::Subview<std::int64_t>) {}), a[kmm::range(3 * n, 6 * n)]);
+    });
+    ASSERT_NE(unread, nullptr);
+    ASSERT_EQ(unread->region().size(), 1u);
+    EXPECT_EQ(unread->region()[0].begin, 4 * n);
+    EXPECT_EQ(unread->region()[0].end, 5 * n);
+    a.synchronize();
+}
+
 // A write-back that was cancelled has settled long before an earlier task has.
 TEST(AcrossChunks, what_a_failed_task_was_to_write_is_not_read_while_an_earlier_task_still_runs) {
     const RuntimeHandle rt = kmm::make_runtime(config_with(1));

@@ -81,8 +81,6 @@ class Layout {
     /// The lowest number of a chunk whose home `is_meant`, `none` if there is none. O(1) where homes follow a rule and
     /// there is none; else O(chunks).
     template<typename F> std::size_t find_home(F&& is_meant) const;
-    /// The extents of a chunk of a grid that is not cut short; for each axis.
-    const std::int64_t* chunk_size() const noexcept { return grid_.chunk_size; }
     /// All of them. O(chunks).
     std::vector<ChunkGeometry> list() const;
     /// For messages: "chunks of {100, 20}" where they form a regular grid, else "7 chunks".
@@ -112,7 +110,6 @@ class Layout {
     Place locate_in_list(const Box& region) const noexcept;
     void set_strides_of_axes(std::size_t chunk, std::int64_t* strides) const noexcept;
     void find_cells(const Box& region, std::vector<std::size_t>& found) const;
-
     template<typename F> void each_axis(std::size_t chunk, F&& f) const noexcept;
 
     std::size_t rank_ = 0;

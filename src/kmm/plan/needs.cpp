@@ -118,9 +118,9 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
     }
     t.num_pieces = static_cast<std::uint32_t>(pieces_.size()) - t.first_piece;
     t.chosen_late = t.chosen_late && t.num_pieces <= most_late_pieces;
-    used_[request] = nullptr;
     need.form = Form::temporary;
     need.temporary = static_cast<std::uint32_t>(temporaries_.size() - 1);
+    used_[request] = nullptr;
 }
 
 /// That of the first request that writes it: parts that others write come there afterwards. Else a chunk would go to
