@@ -473,13 +473,14 @@ void ArrayCopy::connect() {
         all.clear();
         for (; p < ends_[i]; ++p) {
             const Box part = part_of(chunks_[p]);
-            graph::CompactHistory& history = binding_.histories[chunks_[p]];
-            const auto box = binding_.box_of(chunks_[p]);
             of_chunk.clear();
-            if (to_user_)
-                history.read(part, box, t.number, of_chunk, *this);
-            else
-                history.write(part, graph::equal(part, box()), box, t.number, false, of_chunk, *this);
+            if (to_user_) {
+                binding_.read(chunks_[p], part, t.number, of_chunk, *this);
+            } else {
+                const auto box = binding_.box_of(chunks_[p]);
+                binding_.histories[chunks_[p]].write(part, graph::equal(part, box()), box, t.number, false, of_chunk,
+                                                     *this);
+            }
             all.insert(all.end(), of_chunk.begin(), of_chunk.end());
         }
         if (to_user_) all.push_back({gate, true});

@@ -37,6 +37,13 @@ struct Binding {
     auto box_of(std::size_t chunk) const noexcept {
         return [this, chunk] { return layout->box(chunk); };
     }
+    /// A task reads a region inside the chunk, which was touched: see graph::CompactHistory. Order lock.
+    template<typename Edges>
+    void read(std::size_t chunk, const Box& region, graph::TaskNumber task, Edges& predecessors, graph::Past& past) {
+        const Box box = layout->box(chunk);
+        const bool is_whole = graph::equal(region, box, layout->rank());
+        histories[chunk].read(region, is_whole, [&box] { return box; }, task, predecessors, past);
+    }
     /// A task is about to use the chunk: it has a history and a record from now on. Order lock. Throws std::bad_alloc,
     /// and nothing that counts has changed.
     memory::Chunk& touch(std::size_t chunk) {

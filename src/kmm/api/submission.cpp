@@ -379,13 +379,13 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         if (!temporary.chosen_late || !need.first_of_chunk) return;
         Binding& binding = *accesses[request].binding;
         for (const plan::Piece* p = plan.pieces(temporary); p != plan.pieces(temporary) + temporary.num_pieces; ++p)
-            binding.histories[p->chunk].read(p->box, binding.box_of(p->chunk), t.number, t.predecessors, *this);
+            binding.read(p->chunk, p->box, t.number, t.predecessors, *this);
         return;
     }
     graph::CompactHistory& history = *plan.histories()[request];
     const auto box = accesses[request].binding->box_of(need.chunk);
     if (r.kind == AccessKind::read)
-        history.read(r.region, box, t.number, t.predecessors, *this);
+        history.read(r.region, need.whole_chunk, box, t.number, t.predecessors, *this);
     else
         history.write(r.region, need.whole_chunk, box, t.number, r.kind == AccessKind::write, t.predecessors, *this);
 }
@@ -403,9 +403,8 @@ void Submission::Draft::connect_gathers() {
         e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
         for (const plan::Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
             Binding& binding = *accesses[t.request].binding;
-            graph::CompactHistory& history = binding.histories[p->chunk];
-            if (!history.any_content()) continue;  // a first write finds nothing
-            history.read(p->box, binding.box_of(p->chunk), e.gather_number, gather.predecessors, *this);
+            if (!binding.histories[p->chunk].any_content()) continue;  // a first write finds nothing
+            binding.read(p->chunk, p->box, e.gather_number, gather.predecessors, *this);
         }
     }
 }

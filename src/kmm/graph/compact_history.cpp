@@ -16,7 +16,6 @@ class NoPast final : public Past {
 }  // namespace
 
 template<typename Edges> bool CompactHistory::read_whole(TaskNumber task, Edges& predecessors, Past& past) {
-    if (!is_whole_) return false;
     const auto end = readers_.begin() + num_readers_;
     if (num_readers_ != 0 && end[-1] == task) {
         // It has come after the writer already.
@@ -33,6 +32,17 @@ template<typename Edges> bool CompactHistory::read_whole(TaskNumber task, Edges&
 }
 
 template<typename Edges>
+bool CompactHistory::read_part(const Box& region, TaskNumber task, Edges& predecessors, const Past& past) {
+    if (!part_readers_) part_readers_.make(rank_);
+    if (!part_readers_->was_read_last_by(region, task)) {
+        if (part_readers_->size() == most_part_readers) return false;
+        part_readers_->add(region, task);
+    }
+    if (!past.is_forgotten(writer_)) add_predecessor(predecessors, writer_, true);
+    return true;
+}
+
+template<typename Edges>
 bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past) {
     if (parts_) return false;
     const auto come_after = [&](TaskNumber number, bool data) {
@@ -40,6 +50,10 @@ bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& pre
     };
     if (is_whole_) come_after(writer_, keeps_content);
     for (std::size_t i = 0; i < num_readers_; ++i) come_after(readers_[i], false);
+    if (part_readers_) {
+        part_readers_->each([&](TaskNumber reader, const Box&) { come_after(reader, false); });
+        part_readers_->clear();
+    }
     writer_ = task;
     num_readers_ = 0;
     is_whole_ = true;
@@ -48,6 +62,8 @@ bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& pre
 
 template bool CompactHistory::read_whole(TaskNumber, Predecessors&, Past&);
 template bool CompactHistory::read_whole(TaskNumber, TaskEdges&, Past&);
+template bool CompactHistory::read_part(const Box&, TaskNumber, Predecessors&, const Past&);
+template bool CompactHistory::read_part(const Box&, TaskNumber, TaskEdges&, const Past&);
 template bool CompactHistory::write_whole(TaskNumber, bool, Predecessors&, const Past&);
 template bool CompactHistory::write_whole(TaskNumber, bool, TaskEdges&, const Past&);
 
@@ -59,8 +75,12 @@ void CompactHistory::make_parts(const Box& box) {
         Predecessors none_needed;
         made->write(box, writer_, false, none_needed, past);
         for (std::size_t i = 0; i < num_readers_; ++i) made->read(box, readers_[i], none_needed, past);
+        if (part_readers_)
+            part_readers_->each(
+                [&](TaskNumber reader, const Box& region) { made->read(region, reader, none_needed, past); });
     }
     parts_ = std::move(made);
+    part_readers_.reset();
     is_whole_ = false;
     num_readers_ = 0;
 }
@@ -83,6 +103,7 @@ void CompactHistory::users(Predecessors& tasks, const Past& past) const {
     };
     if (is_whole_) add(writer_, true);
     for (std::size_t i = 0; i < num_readers_; ++i) add(readers_[i], false);
+    if (part_readers_) part_readers_->each([&](TaskNumber reader, const Box&) { add(reader, false); });
 }
 
 }  // namespace kmm::graph

@@ -11,6 +11,7 @@
 #include "kmm/graph/history.hpp"
 #include "kmm/graph/lazy.hpp"
 #include "kmm/graph/paged_records.hpp"
+#include "kmm/graph/part_readers.hpp"
 
 namespace kmm::graph {
 
@@ -31,11 +32,11 @@ class CompactHistory {
         return false;
     }
 
-    /// A task reads `region`, which must be covered.
+    /// A task reads `region`, which must be covered, and is the chunk where it `is_whole`.
     template<typename BoxOf, typename Edges>
-    void read(const Box& region, BoxOf&& box, TaskNumber task, Edges& predecessors, Past& past) {
-        const bool is_a_part = was_in_parts_ && !equal(region, box(), rank_);
-        if (!is_a_part && read_whole(task, predecessors, past)) [[likely]]
+    void read(const Box& region, bool is_whole, BoxOf&& box, TaskNumber task, Edges& predecessors, Past& past) {
+        if (is_whole_ &&
+            (is_whole ? read_whole(task, predecessors, past) : read_part(region, task, predecessors, past))) [[likely]]
             return;
         parts(box).read(region, task, predecessors, past);
     }
@@ -46,7 +47,6 @@ class CompactHistory {
         if (is_whole && write_whole(task, keeps_content, predecessors, past)) [[likely]]
             return;
         const bool is_over = is_whole && parts_ && parts_->is_used_by_few(most_readers);
-        was_in_parts_ = was_in_parts_ || !is_whole;
         parts(box).write(region, task, keeps_content, predecessors, past);
         if (is_over) become_whole(task);
     }
@@ -59,7 +59,9 @@ class CompactHistory {
     bool is_in_parts() const noexcept { return bool(parts_); }
 
   private:
-    static constexpr std::size_t most_readers = 5;  // what 64 bytes leave room for
+    static constexpr std::size_t most_readers = 4;  // what 64 bytes leave room for
+    // As ChunkHistory, of which more of them make readers of the whole.
+    static constexpr std::size_t most_part_readers = 16;
 
     template<typename BoxOf> ChunkHistory& parts(BoxOf&& box) {
         if (!parts_) make_parts(box());
@@ -68,17 +70,19 @@ class CompactHistory {
     // False: it is in parts, or now needs them.
     template<typename Edges> bool read_whole(TaskNumber task, Edges& predecessors, Past& past);
     template<typename Edges>
+    bool read_part(const Box& region, TaskNumber task, Edges& predecessors, const Past& past);
+    template<typename Edges>
     bool write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
     void make_parts(const Box& box);
     void become_whole(TaskNumber writer) noexcept;
 
-    Lazy<ChunkHistory> parts_;  ///< none: the chunk was written as a whole last, or never
+    Lazy<ChunkHistory> parts_;        ///< none: the chunk was written as a whole last, or never
+    Lazy<PartReaders> part_readers_;  ///< since then
     TaskNumber writer_ = 0;
     std::array<TaskNumber, most_readers> readers_;  ///< since then
     std::uint8_t num_readers_ = 0;
     std::uint8_t rank_;
-    bool is_whole_ = false;      ///< `writer_` wrote all of it
-    bool was_in_parts_ = false;  ///< some task wrote a part: from then on readers of parts are told apart
+    bool is_whole_ = false;  ///< `writer_` wrote all of it
 };
 static_assert(sizeof(CompactHistory) == 64);
 

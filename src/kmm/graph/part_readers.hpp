@@ -18,6 +18,7 @@ class PartReaders {
     /// Axes from `rank` on are not looked at.
     explicit PartReaders(std::size_t rank) noexcept : rank_(rank) {}
 
+    void clear() noexcept { data_.clear(); }
     std::size_t size() const noexcept { return data_.size() / entry_size(); }
     /// Throws std::bad_alloc.
     void add(const Box& box, TaskNumber task) {
