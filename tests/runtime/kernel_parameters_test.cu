@@ -174,6 +174,38 @@ struct Waiting {
 __global__ void wait_then_add(Waiting w) { w.first[threadIdx.x] += 1; }
 __global__ void add(GPUViewMut<float> v) { v[threadIdx.x] += 1; }
 
+struct Large {
+    char bytes[2048];
+};
+__global__ void add_first(kmm::Range<int64_t> range, GPUSubviewMut<float> values, Large large) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x + range.begin;
+    if (i < range.end) values[i] += static_cast<float>(large.bytes[0]);
+}
+
+// Nothing of an empty chunk is set: what is launched must not be what the record held before.
+TEST(KernelParameters, of_an_empty_chunk_are_none_whichever_record_it_gets) {
+    for_each_configuration(working_set({n * 4}), [](RuntimeHandle rt) {
+        Array<float> values = rt.array<float>(n);
+        std::vector<kmm::DomainChunk> domain;
+        for (int i = 0; i < 64; i++) {
+            domain.push_back({kmm::DeviceId(0), kmm::DomainPoint(), kmm::DomainDim(0)});
+            if (i == 32) domain.push_back({kmm::DeviceId(0), kmm::DomainPoint(), kmm::DomainDim(n)});
+        }
+        Large large = {};
+        large.bytes[0] = 1;
+        for (int round = 0; round < 20; round++) {
+            if (round == 1) values.fill(0.0F);
+            if (round == 0) domain[33].size = kmm::DomainDim(0);
+            rt.parallel_submit(domain, GPUKernel(add_first, 64), _x, write(values[_x]), large);
+            if (round == 0) domain[33].size = kmm::DomainDim(n);
+            if (round % 4 == 0) rt.synchronize();
+        }
+        const std::vector<float> result = values.copy_to_vector();
+        EXPECT_EQ(result.front(), 19.0F);
+        EXPECT_EQ(result.back(), 19.0F);
+    });
+}
+
 TEST(KernelParameters, are_built_where_a_wait_holds_up_neither_scheduler_nor_device) {
     for_each_configuration(working_set({40, 40}), [](RuntimeHandle rt) {
         std::promise<void> promise;

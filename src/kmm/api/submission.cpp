@@ -86,6 +86,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
               : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
                                                             : TaskKind::kernel;
+    if (t->kind == TaskKind::kernel) t->set_kernel({});  // of an empty chunk nothing else is set
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks().size() - 1);
     t->where = where;
     t->memory = where.is_host() ? memory::MemoryIndex::host() : memory::MemoryIndex::of_device(where.as_device().get());

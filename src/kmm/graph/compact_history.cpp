@@ -9,7 +9,6 @@ namespace {
 /// Nothing is forgotten, and few readers need no join.
 class NoPast final : public Past {
   public:
-    NoPast() noexcept { forget_up_to(0, first_helper); }
     TaskNumber join(const TaskNumbers&) override { return 0; }
 };
 
@@ -35,6 +34,8 @@ template<typename Edges>
 bool CompactHistory::read_part(const Box& region, TaskNumber task, Edges& predecessors, const Past& past) {
     if (!part_readers_) part_readers_.make(rank_);
     if (!part_readers_->was_read_last_by(region, task)) {
+        if (part_readers_->size() == most_part_readers)
+            part_readers_->drop_if([&](TaskNumber reader) { return past.is_forgotten(reader); });
         if (part_readers_->size() == most_part_readers) return false;
         part_readers_->add(region, task);
     }
@@ -44,7 +45,7 @@ bool CompactHistory::read_part(const Box& region, TaskNumber task, Edges& predec
 
 template<typename Edges>
 bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past) {
-    if (parts_) return false;
+    if (detail_) return false;
     const auto come_after = [&](TaskNumber number, bool data) {
         if (number != task && !past.is_forgotten(number)) add_predecessor(predecessors, number, data);
     };
@@ -52,7 +53,11 @@ bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& pre
     for (std::size_t i = 0; i < num_readers_; ++i) come_after(readers_[i], false);
     if (part_readers_) {
         part_readers_->each([&](TaskNumber reader, const Box&) { come_after(reader, false); });
-        part_readers_->clear();
+        // As long as there are some between two writes their memory stays.
+        if (part_readers_->size() == 0)
+            part_readers_.reset();
+        else
+            part_readers_->clear();
     }
     writer_ = task;
     num_readers_ = 0;
@@ -67,7 +72,7 @@ template bool CompactHistory::read_part(const Box&, TaskNumber, TaskEdges&, cons
 template bool CompactHistory::write_whole(TaskNumber, bool, Predecessors&, const Past&);
 template bool CompactHistory::write_whole(TaskNumber, bool, TaskEdges&, const Past&);
 
-void CompactHistory::make_parts(const Box& box) {
+void CompactHistory::make_detail(const Box& box) {
     Lazy<ChunkHistory> made;
     made.make(rank_);
     if (is_whole_) {
@@ -79,25 +84,25 @@ void CompactHistory::make_parts(const Box& box) {
             part_readers_->each(
                 [&](TaskNumber reader, const Box& region) { made->read(region, reader, none_needed, past); });
     }
-    parts_ = std::move(made);
+    detail_ = std::move(made);
     part_readers_.reset();
     is_whole_ = false;
     num_readers_ = 0;
 }
 
 void CompactHistory::become_whole(TaskNumber writer) noexcept {
-    parts_.reset();
+    detail_.reset();
     writer_ = writer;
     is_whole_ = true;
 }
 
 void CompactHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
-    if (parts_) return parts_->writers(region, predecessors, past);
+    if (detail_) return detail_->writers(region, predecessors, past);
     if (is_whole_ && !past.is_forgotten(writer_)) add_predecessor(predecessors, writer_, true);
 }
 
 void CompactHistory::users(Predecessors& tasks, const Past& past) const {
-    if (parts_) return parts_->users(tasks, past);
+    if (detail_) return detail_->users(tasks, past);
     const auto add = [&](TaskNumber number, bool data) {
         if (!past.is_forgotten(number)) tasks.push_back({number, data});
     };

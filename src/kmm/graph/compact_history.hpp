@@ -22,12 +22,12 @@ class CompactHistory {
     explicit CompactHistory(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {}
 
     /// Whether anything of the chunk was ever written.
-    bool any_content() const noexcept { return is_whole_ || (parts_ && parts_->any_content()); }
+    bool any_content() const noexcept { return is_whole_ || (detail_ && detail_->any_content()); }
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const {
         if (is_whole_) [[likely]]
             return true;
-        if (parts_) return parts_->covers(region, missing);
+        if (detail_) return detail_->covers(region, missing);
         *missing = region;
         return false;
     }
@@ -38,7 +38,7 @@ class CompactHistory {
         if (is_whole_ &&
             (is_whole ? read_whole(task, predecessors, past) : read_part(region, task, predecessors, past))) [[likely]]
             return;
-        parts(box).read(region, task, predecessors, past);
+        detail(box).read(region, task, predecessors, past);
     }
     /// A task writes `region`, which is the chunk where it `is_whole`.
     template<typename BoxOf, typename Edges>
@@ -46,8 +46,8 @@ class CompactHistory {
                const Past& past) {
         if (is_whole && write_whole(task, keeps_content, predecessors, past)) [[likely]]
             return;
-        const bool is_over = is_whole && parts_ && parts_->is_used_by_few(most_readers);
-        parts(box).write(region, task, keeps_content, predecessors, past);
+        const bool is_over = is_whole && detail_ && detail_->is_used_by_few(most_readers, most_part_readers);
+        detail(box).write(region, task, keeps_content, predecessors, past);
         if (is_over) become_whole(task);
     }
     /// The tasks whose results `region` consists of, as data dependencies.
@@ -56,16 +56,16 @@ class CompactHistory {
     void users(Predecessors& tasks, const Past& past) const;
 
     /// Whether a ChunkHistory is kept for it; for tests.
-    bool is_in_parts() const noexcept { return bool(parts_); }
+    bool has_detail() const noexcept { return bool(detail_); }
 
   private:
     static constexpr std::size_t most_readers = 4;  // what 64 bytes leave room for
     // As ChunkHistory, of which more of them make readers of the whole.
     static constexpr std::size_t most_part_readers = 16;
 
-    template<typename BoxOf> ChunkHistory& parts(BoxOf&& box) {
-        if (!parts_) make_parts(box());
-        return *parts_;
+    template<typename BoxOf> ChunkHistory& detail(BoxOf&& box) {
+        if (!detail_) make_detail(box());
+        return *detail_;
     }
     // False: it is in parts, or now needs them.
     template<typename Edges> bool read_whole(TaskNumber task, Edges& predecessors, Past& past);
@@ -73,10 +73,10 @@ class CompactHistory {
     bool read_part(const Box& region, TaskNumber task, Edges& predecessors, const Past& past);
     template<typename Edges>
     bool write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
-    void make_parts(const Box& box);
+    void make_detail(const Box& box);
     void become_whole(TaskNumber writer) noexcept;
 
-    Lazy<ChunkHistory> parts_;        ///< none: the chunk was written as a whole last, or never
+    Lazy<ChunkHistory> detail_;       ///< none: the chunk was written as a whole last, or never
     Lazy<PartReaders> part_readers_;  ///< since then
     TaskNumber writer_ = 0;
     std::array<TaskNumber, most_readers> readers_;  ///< since then

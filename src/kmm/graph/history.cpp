@@ -156,39 +156,44 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     return false;
 }
 
-template<typename U> void ChunkHistory::add_reader(U& uses, TaskNumber task, Past& past) {
+/// `reads_now`: the task for which this is done; a join comes before it.
+template<typename U> void ChunkHistory::add_reader(U& uses, TaskNumber task, TaskNumber reads_now, Past& past) {
     if (was_read_last_by(uses, task)) return;
-    if (num_readers(uses) >= max_readers) make_fewer_readers(uses, past);
+    if (num_readers(uses) >= max_readers) make_fewer_readers(uses, reads_now, past);
     push_reader(uses, task);
 }
 
 /// Those that are forgotten go; of the others, if they are still so many, one join stays.
-template<typename U> void ChunkHistory::make_fewer_readers(U& uses, Past& past) {
+template<typename U> void ChunkHistory::make_fewer_readers(U& uses, TaskNumber reads_now, Past& past) {
     TaskNumbers open;
+    bool is_reader = false;
     each_reader(uses, [&](TaskNumber reader) {
-        if (!past.is_forgotten(reader)) open.push_back(reader);
+        is_reader = is_reader || reader == reads_now;
+        if (reader != reads_now && !past.is_forgotten(reader)) open.push_back(reader);
     });
-    if (open.size() >= max_readers)
+    if (open.size() + (is_reader ? 1 : 0) >= max_readers)
         if (const TaskNumber joined = past.join(open); joined != 0) {
             if (many_) note_use(joined);
             open.assign(1, joined);
         }
     clear_readers(uses);
     for (const TaskNumber reader : open) push_reader(uses, reader);
+    if (is_reader) push_reader(uses, reads_now);
 }
 
 void ChunkHistory::add_part_reader(const Box& region, TaskNumber task, Past& past) {
     if (!part_readers_) part_readers_.make(rank_);
     if (part_readers_->was_read_last_by(region, task)) return;
-    if (part_readers_->size() >= max_part_readers) make_fewer_part_readers(past);
+    if (part_readers_->size() >= max_part_readers) make_fewer_part_readers(task, past);
     part_readers_->add(region, task);
 }
 
-/// Of those that are not forgotten half stay at most: so each read costs O(1) of this.
-void ChunkHistory::make_fewer_part_readers(Past& past) {
+/// Those that are forgotten go; of the others, if they are still so many, half.
+void ChunkHistory::make_fewer_part_readers(TaskNumber reads_now, Past& past) {
     part_readers_->drop_if([&](TaskNumber reader) { return past.is_forgotten(reader); });
+    if (part_readers_->size() < max_part_readers) return;
     part_readers_->shorten(max_part_readers / 2, [&](TaskNumber reader, const Box& region) {
-        each_that_meets(region, [&](auto& s) { add_reader(s.value, reader, past); });
+        each_that_meets(region, [&](auto& s) { add_reader(s.value, reader, reads_now, past); });
     });
 }
 
@@ -199,7 +204,7 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
         Uses& uses = segments_.front().value;
         if (!past.is_forgotten(uses.writer)) add_predecessor(predecessors, uses.writer, true);
         if (!contains(region, segments_.front().box, rank_)) return add_part_reader(region, task, past);
-        return add_reader(uses, task, past);
+        return add_reader(uses, task, task, past);
     }
     std::size_t met = 0;
     bool mergeable = true, any_part = false;
@@ -215,7 +220,7 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
             mergeable = mergeable && past.is_forgotten(s.value.writer);
             if (mergeable)
                 each_reader(s.value, [&](TaskNumber reader) { mergeable = mergeable && past.is_forgotten(reader); });
-            add_reader(s.value, task, past);
+            add_reader(s.value, task, task, past);
         });
     }
     if (any_part) return add_part_reader(region, task, past);

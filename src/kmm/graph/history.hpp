@@ -62,10 +62,10 @@ class ChunkHistory {
     void users(Predecessors& tasks, const Past& past) const;
 
     std::size_t num_segments() const noexcept { return segments_.size() + (many_ ? many_->tree.size() : 0); }
-    /// Whether there is one, and no more tasks than this have read it since it was written, each of them all of it.
-    bool is_used_by_few(std::size_t readers) const noexcept {
+    /// Whether there is one, and no more tasks than these have read it since it was written, all or a part.
+    bool is_used_by_few(std::size_t readers, std::size_t part_readers) const noexcept {
         return segments_.size() == 1 && segments_.front().value.readers.size() <= readers &&
-               (!part_readers_ || part_readers_->size() == 0);
+               (!part_readers_ || part_readers_->size() <= part_readers);
     }
     /// How many boxes were compared with another one since there are many segments, for tests.
     std::uint64_t num_looked_at() const noexcept { return many_ ? many_->tree.num_looked_at() : 0; }
@@ -122,10 +122,10 @@ class ChunkHistory {
     void push_reader(UsesInTree& uses, TaskNumber task) { many_->readers.push(uses.readers, task); }
     void clear_readers(Uses& uses) noexcept { uses.readers.clear(); }
     void clear_readers(UsesInTree& uses) noexcept { many_->readers.clear(uses.readers); }
-    template<typename U> void add_reader(U& uses, TaskNumber task, Past& past);
-    template<typename U> void make_fewer_readers(U& uses, Past& past);
+    template<typename U> void add_reader(U& uses, TaskNumber task, TaskNumber reads_now, Past& past);
+    template<typename U> void make_fewer_readers(U& uses, TaskNumber reads_now, Past& past);
     void add_part_reader(const Box& region, TaskNumber task, Past& past);
-    void make_fewer_part_readers(Past& past);
+    void make_fewer_part_readers(TaskNumber reads_now, Past& past);
     template<typename U, typename F>
     void each_before(const U& uses, TaskNumber task, bool keeps_content, F&& add) const;
     template<typename U, typename Edges>

@@ -193,8 +193,12 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         block = take_free(space, total);
         if (block) {
             fences = graph_fences(block.fences);
-            space.heap.expect_frees(range.size() - 1);
+            // Now: what is given back between `reserve_records` and `take` may be records that were counted.
+            for (std::uint32_t i = range.first; i <= range.last; ++i)
+                if (Replica* const r = array.chunks[i].replicas.find(m); r != nullptr && !is_valid(array.chunks[i], m))
+                    release(*r);
             reserve_records(space, range.size());
+            space.heap.expect_frees(range.size() - 1);
         }
     } catch (const std::bad_alloc&) {
         if (block) give(space, block.address, total, graph_fences(block.fences));
@@ -215,7 +219,6 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         if (is_valid(c, m)) {
             move_to(c, at, fences, task);
         } else {
-            if (Replica* const stale = c.replicas.find(m)) release(*stale);
             take(c, m, {at, bytes, {}});
             for (const Fence& f : fences) add_user(c.replicas.at(m), Use::arrival, f);
         }

@@ -4,6 +4,12 @@
 
 namespace kmm::plan {
 
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+}  // namespace
+
 void DomainRule::make_tiles(const std::int64_t (&size)[domain_rank], const std::int64_t (&tile)[domain_rank]) noexcept {
     num_chunks_ = 1;
     for (std::size_t k = 0; k < domain_rank; ++k) {
@@ -52,7 +58,7 @@ DomainRule DomainRule::slabs(const std::int64_t (&size)[domain_rank], std::size_
 
 Interval DomainRule::tile(std::size_t axis, std::int64_t place) const noexcept {
     const std::int64_t begin = place * tile_[axis];
-    if (axis != long_axis_ || num_longer_ == 0) return {begin, std::min(begin + tile_[axis], size_[axis])};
+    if (axis != long_axis_ || num_longer_ == 0) return {begin, begin + std::min(tile_[axis], size_[axis] - begin)};
     const std::int64_t from = begin + std::min(place, num_longer_);
     return {from, from + tile_[axis] + (place < num_longer_ ? 1 : 0)};
 }
@@ -81,12 +87,13 @@ DomainBox DomainRule::chunk(std::size_t number) const noexcept {
 }
 
 std::size_t DomainRule::owner(std::size_t chunk) const noexcept {
-    return deal_ == Deal::blocks ? chunk * num_owners_ / num_chunks_ : chunk / run_ % num_owners_;
+    if (deal_ == Deal::blocks) return static_cast<std::size_t>(Wide{chunk} * num_owners_ / num_chunks_);
+    return chunk / run_ % num_owners_;
 }
 
 // floor(i * owners / n) >= owner, that is i * owners >= owner * n.
 std::size_t DomainRule::first_of(std::size_t owner) const noexcept {
-    return (owner * num_chunks_ + num_owners_ - 1) / num_owners_;
+    return static_cast<std::size_t>((Wide{owner} * num_chunks_ + num_owners_ - 1) / num_owners_);
 }
 
 std::size_t DomainRule::num_chunks_of(std::size_t first, std::size_t end) const noexcept {

@@ -57,6 +57,11 @@ Box RegionRule::region(const DomainBox& chunk) const noexcept {
 
 Box RegionRule::hull(const DomainRule& domain) const noexcept {
     DomainBox all;
+    if (domain.num_chunks() == 0) {
+        Box nothing = array_;
+        std::copy(nothing.begin, nothing.begin + rank_, nothing.end);
+        return nothing;
+    }
     for (std::size_t k = 0; k < domain_rank; ++k) {
         const std::int64_t count = domain.num_tiles(k);
         if (count > 0) all.axes[k] = {domain.tile(k, 0).begin, domain.tile(k, count - 1).end};

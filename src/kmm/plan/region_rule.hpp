@@ -53,7 +53,7 @@ class RegionRule {
     std::size_t rank() const noexcept { return rank_; }
     /// Of a chunk of the domain; of an empty region no axis need be empty but one.
     Box region(const DomainBox& chunk) const noexcept;
-    /// Of all chunks: the smallest box that holds their regions.
+    /// Of all chunks: the smallest box that holds their regions; empty if there are none.
     Box hull(const DomainRule& domain) const noexcept;
     /// Whether the regions of all chunks fill their hull.
     bool fills_hull() const noexcept;

@@ -334,12 +334,15 @@ void Scheduler::start(Task& task) {
         outbox_.run_on_host(task);
 }
 
-/// Whether it can be done as a part of the group. What it waits for does not wait for the group: that was handed out
-/// before, since nothing is while there is a group.
-bool Scheduler::joins_group(const Instruction& instruction) const noexcept {
+/// Whether it can be done as a part of the group, whose copies are done in no order: it waits for none of them. What
+/// else it waits for does not wait for the group: that was handed out before, since nothing is while there is a group.
+bool Scheduler::joins_group(const Instruction& instruction, const FenceSet& waits) const noexcept {
     const Instruction& first = group_.instruction;
     return !group_.moves.empty() && group_.moves.size() < CopyGroup::most_copies && first.lane == instruction.lane &&
-           first.from == instruction.from && first.to == instruction.to;
+           first.from == instruction.from && first.to == instruction.to &&
+           std::none_of(
+               waits.begin(), waits.end(),
+               [&](const Fence& f) { return f.lane == first.lane && f.position == first.position; });
 }
 
 void Scheduler::hand_out_group() {
@@ -376,7 +379,7 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
     instruction.waits = instruction_waits_.view();
     const bool is_small = task != nullptr && task->accesses.size() >= CopyGroup::fewest_accesses &&
                           instruction.op == Instruction::Op::copy && instruction.bytes <= CopyGroup::largest_bytes;
-    const bool joins = is_small && joins_group(instruction);
+    const bool joins = is_small && joins_group(instruction, waits);
     if (!joins) hand_out_group();
     instruction.position = joins ? group_.instruction.position : ++progress_[index_of(instruction.lane)].issued;
     const std::size_t linked_bytes = from == to ? 0 : instruction.bytes;

@@ -149,7 +149,7 @@ class Scheduler final : private memory::Requests {
     /// The task's kernel threw while it ran. Likewise.
     void kernel_threw(TaskNumber number, std::exception_ptr thrown);
     /// The copies that have this position did not happen. Comes before the lane advances past it. O(what is in flight
-    /// on the lane, and unsettled tasks).
+    /// on the lane, and accesses of unsettled tasks, each times the logarithm of the copies).
     void copies_failed(LaneId lane, Position position, const std::exception_ptr& error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
@@ -300,10 +300,10 @@ class Scheduler final : private memory::Requests {
     void issue_transfer(Task& task);
     static void mark_small_parts(Task& task) noexcept;
     void put_copy(Instruction& instruction, const FenceSet& waits, Task* task);
-    bool joins_group(const Instruction& instruction) const noexcept;
+    bool joins_group(const Instruction& instruction, const FenceSet& waits) const noexcept;
     void hand_out(std::uint32_t device, const Instruction& instruction);
     void hand_out_group();
-    void copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, const std::exception_ptr& error);
+    void copies_failed(std::span<InFlight> copies, const std::exception_ptr& error);
     Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
                          memory::Chunk* chunk);
     static MemoryIndex link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept;

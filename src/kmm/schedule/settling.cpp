@@ -188,37 +188,51 @@ void Scheduler::kernel_threw(TaskNumber number, std::exception_ptr thrown) {
 }
 
 void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_ptr error) {
+    graph::Vector<InFlight> copies;
     for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
         if (entry.position > position) break;
         if (entry.task != nullptr)
             task_failed(*entry.task, error);
         else
-            copy_failed(*entry.chunk, entry.copied_at, error);
+            copies.push_back(entry);
     }
+    copies_failed(copies, error);
 }
 
 void Scheduler::copies_failed(LaneId lane_id, Position position, const std::exception_ptr& error) {
+    graph::Vector<InFlight> copies;
     for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
         if (entry.position > position) break;
-        if (entry.position == position && entry.chunk != nullptr) copy_failed(*entry.chunk, entry.copied_at, error);
+        if (entry.position == position && entry.chunk != nullptr) copies.push_back(entry);
     }
+    copies_failed(copies, error);
 }
 
-void Scheduler::copy_failed(memory::Chunk& chunk, std::uint64_t copied_at, const std::exception_ptr& error) {
-    auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
-    cause->cause = error;
-    cause->error = error;
-    cause->number = table_.last();
-    cause->delivered = true;  // who needs the chunk reports it
-    residency_.copy_failed(chunk, copied_at, cause);
-    // Tasks that were issued behind the copy would take what never arrived for the content. O(unsettled tasks), on
-    // failures.
+void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_ptr& error) {
+    if (copies.empty()) return;
+    for (const InFlight& copy : copies) {
+        auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
+        cause->cause = error;
+        cause->error = error;
+        cause->number = table_.last();
+        cause->delivered = true;  // who needs the chunk reports it
+        residency_.copy_failed(*copy.chunk, copy.copied_at, cause);
+    }
+    // Tasks that were issued behind a copy would take what never arrived for the content.
+    std::sort(copies.begin(), copies.end(), [](const InFlight& a, const InFlight& b) { return a.chunk < b.chunk; });
+    const auto is_bad = [&](const Access& a) {
+        const auto first =
+            std::lower_bound(copies.begin(), copies.end(), a.chunk,
+                             [](const InFlight& c, const memory::Chunk* chunk) { return c.chunk < chunk; });
+        for (auto c = first; c != copies.end() && c->chunk == a.chunk; ++c)
+            if (memory::Residency::may_have_taken(a, c->copied_at)) return true;
+        return false;
+    };
     table_.for_each([&](Task& t) {
         const TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != TaskState::issued && state != TaskState::launching) return;
         for (const Access& a : t.accesses)
-            if (a.chunk == &chunk && a.first_of_chunk && memory::Residency::may_have_taken(a, copied_at))
-                task_failed(t, error);
+            if (a.first_of_chunk && is_bad(a)) task_failed(t, error);
     });
 }
 

@@ -63,7 +63,7 @@ TEST(CompactHistory, of_a_chunk_that_is_used_as_a_whole_has_no_parts) {
     for (int round = 0; round < 3; round++) {
         EXPECT_EQ(s.write_whole(), round == 0 ? 0u : 5u);
         for (int i = 0; i < 4; i++) EXPECT_EQ(s.read(), 1u);
-        EXPECT_FALSE(s.history.is_in_parts());
+        EXPECT_FALSE(s.history.has_detail());
     }
     Box missing;
     EXPECT_TRUE(s.history.covers(line(3, 5), &missing));
@@ -73,12 +73,12 @@ TEST(CompactHistory, has_parts_where_there_are_more_readers_until_the_chunk_is_w
     Script s;
     s.write_whole();
     for (int i = 0; i < 7; i++) EXPECT_EQ(s.read(), 1u);
-    EXPECT_TRUE(s.history.is_in_parts());
+    EXPECT_TRUE(s.history.has_detail());
     EXPECT_EQ(s.write_whole(), 8u);
-    EXPECT_TRUE(s.history.is_in_parts()) << "the next round has as many readers, most likely";
+    EXPECT_TRUE(s.history.has_detail()) << "the next round has as many readers, most likely";
     s.read();
     EXPECT_EQ(s.write_whole(), 2u);
-    EXPECT_FALSE(s.history.is_in_parts());
+    EXPECT_FALSE(s.history.has_detail());
     EXPECT_EQ(s.read(), 1u);
 }
 
@@ -89,19 +89,43 @@ TEST(CompactHistory, forgets_readers_that_have_settled_before_it_has_parts) {
         s.read();
         if (i % 4 == 3) s.joins.forget(s.last, 0);
     }
-    EXPECT_FALSE(s.history.is_in_parts());
+    EXPECT_FALSE(s.history.has_detail());
+}
+
+TEST(CompactHistory, of_a_chunk_of_which_others_read_parts_has_no_detail_for_long) {
+    Script s;
+    const auto read_part = [&](const Box& region) {
+        Predecessors list;
+        s.history.read(region, false, whole, ++s.last, list, s.joins);
+        return list.size();
+    };
+    EXPECT_EQ(s.write(line(4, 8), false), 0u);
+    EXPECT_TRUE(s.history.has_detail());
+    for (int round = 0; round < 3; round++) {
+        s.write_whole();
+        EXPECT_EQ(read_part(line(0, 1)), 1u);
+        EXPECT_EQ(read_part(line(7, 8)), 1u);
+    }
+    EXPECT_EQ(s.write_whole(), 3u);
+    EXPECT_FALSE(s.history.has_detail());
+    // However many come, as long as those before them have settled.
+    for (int i = 0; i < 100; i++) {
+        EXPECT_LE(read_part(line(0, 1)), 1u);
+        if (i % 8 == 7) s.joins.forget(s.last, 0);
+    }
+    EXPECT_FALSE(s.history.has_detail());
 }
 
 TEST(CompactHistory, has_parts_once_a_part_is_written) {
     Script s;
     EXPECT_EQ(s.write(line(4, 8), false), 0u);
-    EXPECT_TRUE(s.history.is_in_parts());
+    EXPECT_TRUE(s.history.has_detail());
     Box missing;
     EXPECT_TRUE(s.history.covers(line(4, 8), &missing));
     EXPECT_FALSE(s.history.covers(whole(), &missing));
     EXPECT_EQ(s.write_whole(), 1u);
     EXPECT_EQ(s.write_whole(), 1u);
-    EXPECT_FALSE(s.history.is_in_parts());
+    EXPECT_FALSE(s.history.has_detail());
 }
 
 TEST(CompactHistory, has_the_edges_of_the_history_that_knows_parts) {
@@ -144,7 +168,7 @@ TEST(CompactHistory, has_the_edges_of_the_history_that_knows_parts) {
             expected.users(edges, joins);
             compact.users(compact_edges, compact_joins);
             ASSERT_EQ(plain(compact_edges), plain(edges));
-            (compact.is_in_parts() ? num_parts : num_compact)++;
+            (compact.has_detail() ? num_parts : num_compact)++;
             if (pick(0, 9) != 0) continue;
             up_to = static_cast<TaskNumber>(pick(static_cast<std::int64_t>(up_to), static_cast<std::int64_t>(task)));
             up_to_join = static_cast<std::size_t>(

@@ -355,7 +355,7 @@ class RandomRules {
     }
     RuleSubmit next() {
         if (pick(0, 4) == 0) return write_of_all(static_cast<std::uint32_t>(pick(0, 2)));
-        const std::int64_t size[3] = {pick(1, 30), pick(1, 4), 1};
+        const std::int64_t size[3] = {pick(0, 30), pick(pick(0, 9) == 0 ? 0 : 1, 4), 1};
         RuleSubmit s{domain(size), {}};
         for (std::int64_t n = pick(1, 3); n > 0; --n) {
             const auto kind = static_cast<AccessKind>(pick(0, 2));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <stdexcept>
 #include <vector>
 
@@ -107,6 +108,40 @@ TEST(CopyGroup, waits_for_whatever_one_of_its_copies_waits_for) {
         }));
     s.finish();
     EXPECT_EQ(s.ran.size(), 25u);
+}
+
+TEST(CopyGroup, has_no_copy_that_reads_or_overwrites_what_another_one_writes) {
+    // Two regions of a task that lie in common chunks, which are laid side by side one after the other, so that chunks
+    // move twice.
+    for (const unsigned seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
+        std::mt19937 random(seed);
+        Stage s({4096 * unit, 40 * unit});
+        std::vector<TaskNumber> makers;
+        Array& a = made_on_host(s, 60, unit, makers);
+        for (int i = 0; i < 60; ++i) {
+            std::vector<Stage::Use> uses;
+            const std::size_t first = random() % 50, count = 8 + random() % 12;
+            for (std::size_t k = first; k < std::min<std::size_t>(first + count, 60); ++k)
+                uses.push_back({&a.chunks[k], random() % 8 == 0});
+            makers.push_back(s.submit(TaskKind::kernel, gpu, uses, makers).number);
+            if (random() % 3 == 0) s.finish();
+        }
+        s.finish();
+        EXPECT_TRUE(s.scheduler->idle());
+        EXPECT_TRUE(s.failures.empty());
+        std::size_t num_groups = 0;
+        for (const Instruction* group : moves_of(s)) {
+            ++num_groups;
+            std::vector<const void*> touched;
+            for (const auto& move : group->moves) {
+                touched.push_back(move.destination);
+                touched.push_back(move.source);
+            }
+            std::sort(touched.begin(), touched.end());
+            EXPECT_EQ(std::adjacent_find(touched.begin(), touched.end()), touched.end());
+        }
+        EXPECT_GT(num_groups, 5u);
+    }
 }
 
 TEST(CopyGroup, that_fails_fails_whoever_reads_one_of_its_chunks) {
