@@ -8,10 +8,7 @@ namespace kmm::plan {
 
 namespace {
 
-using Reason = RuleRefusal::Reason;
-using Kind = RankEdge::Kind;
-
-constexpr bool writes(AccessKind kind) noexcept { return kind != AccessKind::read; }
+constexpr bool may_write(AccessKind kind) noexcept { return kind != AccessKind::read; }
 
 /// The k-th axis of the domain is that of at most one axis of the array, so that a hull which has no gaps along any
 /// axis is full.
@@ -36,7 +33,8 @@ void sort_edges(std::vector<RankEdge>& edges) {
         return a.before != b.before ? a.before < b.before : a.kind < b.kind;
     });
     const auto same = [](const RankEdge& a, const RankEdge& b) {
-        return a.before == b.before && (a.kind == b.kind || (a.kind == Kind::data && b.kind == Kind::order));
+        return a.before == b.before &&
+               (a.kind == b.kind || (a.kind == RankEdge::Kind::data && b.kind == RankEdge::Kind::order));
     };
     edges.erase(std::unique(edges.begin(), edges.end(), same), edges.end());
 }
@@ -124,14 +122,14 @@ template<typename F> void RankPlanner::each_own_task(const Kept& submit, F&& f) 
 
 // -------------------------------------------------------------------------------------------------------- checks
 
-bool RankPlanner::refuse(Reason reason, std::size_t first, std::size_t second, const Box& region) {
+bool RankPlanner::refuse(RuleRefusal::Reason reason, std::size_t first, std::size_t second, const Box& region) {
     refusal_ = {reason, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(second), region};
     return false;
 }
 
 bool RankPlanner::may_be_submitted(const RuleSubmit& submit, const Kept& kept) {
     if (submit.domain.num_chunks() > 0 && submit.domain.num_owners() != num_owners_)
-        return refuse(Reason::owners, 0, 0, Box());
+        return refuse(RuleRefusal::Reason::owners, 0, 0, Box());
     return check_writes(submit, kept) && check_content(submit, kept);
 }
 
@@ -139,7 +137,8 @@ bool RankPlanner::check_writes(const RuleSubmit& submit, const Kept& kept) {
     for (std::uint32_t a = 0; a < submit.accesses.size(); ++a)
         for (std::uint32_t b = a; b < submit.accesses.size(); ++b) {
             const RuleAccess &x = submit.accesses[a], &y = submit.accesses[b];
-            if (x.array == y.array && writes(x.kind) && writes(y.kind) && !check_pair(submit, kept, a, b)) return false;
+            if (x.array == y.array && may_write(x.kind) && may_write(y.kind) && !check_pair(submit, kept, a, b))
+                return false;
         }
     return true;
 }
@@ -165,7 +164,7 @@ bool RankPlanner::check_pair(const RuleSubmit& submit, const Kept& kept, std::ui
         bool is_free = true;
         each_user({self, b, every_chunk}, region_of(kept, a, chunk), [&](std::size_t other, const Box& both) {
             if (a == b && other == chunk) return true;
-            return is_free = refuse(Reason::conflict, a, b, both);
+            return is_free = refuse(RuleRefusal::Reason::conflict, a, b, both);
         });
         if (!is_free) return false;
     }
@@ -186,7 +185,7 @@ bool RankPlanner::check_content(const RuleSubmit& submit, const Kept& kept) {
         if (open_volume(kept.regions[a].hull(kept.domain)) == 0) continue;
         for (std::size_t chunk = 0; chunk < kept.domain.num_chunks(); ++chunk) {
             const Box region = region_of(kept, a, chunk);
-            if (open_volume(region) != 0) return refuse(Reason::unwritten, a, a, region);
+            if (open_volume(region) != 0) return refuse(RuleRefusal::Reason::unwritten, a, a, region);
         }
     }
     return true;
@@ -259,7 +258,7 @@ void RankPlanner::plan_access(const RuleSubmit& submit, const Use& of, const Box
     access.kind = wanted.kind;
     access.region = region;
     const bool needs_content = wanted.kind != AccessKind::overwrite;
-    const auto come_after = [&](const Use& use, std::size_t chunk, Kind kind) {
+    const auto come_after = [&](const Use& use, std::size_t chunk, RankEdge::Kind kind) {
         const Kept& other = submits_[use.submit];
         if (other.first + chunk > forgotten_up_to_)
             task.edges.push_back({other.first + chunk, rank_of(other, chunk), kind});
@@ -268,15 +267,15 @@ void RankPlanner::plan_access(const RuleSubmit& submit, const Use& of, const Box
         const Box part = graph::intersection(entry.box, region);
         const Uses& uses = array.uses[entry.value];
         each_user(uses.writer, part, [&](std::size_t chunk, const Box& box) {
-            come_after(uses.writer, chunk, needs_content ? Kind::data : Kind::order);
+            come_after(uses.writer, chunk, needs_content ? RankEdge::Kind::data : RankEdge::Kind::order);
             const Kept& writer = submits_[uses.writer.submit];
             if (needs_content) access.sources.push_back({box, writer.first + chunk, rank_of(writer, chunk)});
             return true;
         });
-        if (!writes(wanted.kind)) return;
+        if (!may_write(wanted.kind)) return;
         for (const Use& reader : uses.readers)
             each_user(reader, part, [&](std::size_t chunk, const Box&) {
-                come_after(reader, chunk, Kind::order);
+                come_after(reader, chunk, RankEdge::Kind::order);
                 return true;
             });
     });
@@ -295,11 +294,12 @@ void RankPlanner::plan_inside(const RuleSubmit& submit, const Use& of, RankAcces
     const Kept& kept = submits_[of.submit];
     for (std::uint32_t b = 0; b < submit.accesses.size(); ++b) {
         const RuleAccess& other = submit.accesses[b];
-        if (other.array != access.array || writes(other.kind) == writes(access.kind)) continue;
+        if (other.array != access.array || may_write(other.kind) == may_write(access.kind)) continue;
         each_user({of.submit, b, every_chunk}, access.region, [&](std::size_t chunk, const Box&) {
-            access.is_snapshot = !writes(access.kind);
+            access.is_snapshot = !may_write(access.kind);
             if (access.is_snapshot) return false;
-            if (chunk != of.chunk) task.edges.push_back({kept.first + chunk, rank_of(kept, chunk), Kind::snapshot});
+            if (chunk != of.chunk)
+                task.edges.push_back({kept.first + chunk, rank_of(kept, chunk), RankEdge::Kind::snapshot});
             return true;
         });
     }
@@ -332,7 +332,7 @@ void RankPlanner::note(const RuleSubmit& submit, std::uint32_t kept) {
     const Kept& of = submits_[kept];
     const auto each_hull = [&](bool of_writers, auto&& f) {
         for (std::uint32_t a = 0; a < submit.accesses.size(); ++a) {
-            if (writes(submit.accesses[a].kind) != of_writers) continue;
+            if (may_write(submit.accesses[a].kind) != of_writers) continue;
             const Box hull = of.regions[a].hull(of.domain);
             if (!graph::is_empty(hull, of.regions[a].rank())) f(a, hull);
         }
