@@ -273,17 +273,17 @@ struct Task {
         TaskNumber last_at_ready = 0;    ///< the latest task when this one became ready
         TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
     };
-    std::uint64_t waits_at_ready = 0;              ///< how many waits for others' memory had begun when it became ready
-    const memory::Chunk* written_chunk = nullptr;  ///< the first one: what the choice of a kernel's lane hangs on
+    std::uint64_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
+    TaskNumber comes_before = 0;       ///< a helper: the first number of those that come after it
 
     // ---- result
     std::shared_ptr<Failure> failure;
     std::exception_ptr thrown;       ///< what the task itself ended with, as far as it is known
-    TaskNumber comes_before = 0;     ///< a helper: the first number of those that come after it
     TaskNumber made_for = 0;         ///< a helper: whose failure its own is
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
 
     // ---- what it does
+    const memory::Chunk* written_chunk = nullptr;  ///< the first one: what the choice of a kernel's lane hangs on
     List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
     List<AddressPatch, UseOfReserve::no> patches{own_memory};  ///< of kernels
     union {
