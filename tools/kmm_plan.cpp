@@ -14,6 +14,7 @@
 #include "kmm/plan/rank_planner.hpp"
 
 namespace kmm::tools {
+namespace of_ranks {
 namespace {
 
 using namespace kmm::plan;
@@ -189,12 +190,13 @@ int run(const Options& o) {
 }
 
 }  // namespace
+}  // namespace of_ranks
 
 int plan(int count, char** words) {
     try {
-        return run(Options(count, words));
-    } catch (const Wrong& error) {
-        std::fprintf(stderr, "kmm plan: %s\n%s", error.what(), usage);
+        return of_ranks::run(of_ranks::Options(count, words));
+    } catch (const of_ranks::Wrong& error) {
+        std::fprintf(stderr, "kmm plan: %s\n%s", error.what(), of_ranks::usage);
         return 2;
     }
 }
