@@ -171,6 +171,16 @@ void print_summary(std::size_t submit, const RankPlan& plan, const RankPlanner& 
 
 int run(const Options& o) {
     const Rules rules = make(o);
+    constexpr std::size_t most_tasks = 10'000'000;
+    const DomainRule& domain = rules.submits.back().domain;
+    const std::size_t share = std::size_t{o.devices};
+    const std::size_t first = o.rank == every_rank ? 0 : o.rank * share;
+    const std::size_t end = o.rank == every_rank ? domain.num_owners() : first + share;
+    if (const std::size_t tasks = domain.num_chunks_of(first, end); tasks > most_tasks)
+        throw Wrong(
+            driver::format("--size {} makes {} tasks of a submit here: at most {} are printed; use a smaller size "
+                           "or more ranks",
+                           o.size, tasks, most_tasks));
     RankPlanner planner(o.ranks, o.devices, o.rank);
     for (std::size_t a = 0; a < rules.names.size(); ++a) planner.add_array(rules.ranks[a], rules.boxes[a]);
     if (o.as_dot) std::puts("digraph plan {\n  node [shape=box];");

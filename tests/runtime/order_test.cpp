@@ -4,12 +4,9 @@
 // that where there are very many readers a write may come after a read of another part of the chunk; and marked as data
 // are exactly the tasks that wrote last what it needs.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <latch>
 #include <map>
 #include <random>
@@ -18,34 +15,20 @@
 #include <utility>
 #include <vector>
 
-#include "kmm/kmm.hpp"
-#include "kmm/trace/record_reader.hpp"
+#include "recorded_tasks.hpp"
 
 namespace {
 
 using kmm::detail::AccessKind;
 using kmm::detail::Box;
-using kmm::trace::Number;
-using kmm::trace::TaskKind;
+using kmm_test::Number;
+using kmm_test::RecordedTasks;
+using kmm_test::TaskKind;
 
-/// The tasks of a record, in the order of their numbers.
-class Tasks final : public kmm::trace::Consumer {
-  public:
-    void bound(const kmm::trace::Array& array, std::int64_t) noexcept override { boxes[array.number] = array.box; }
-    void named(Number, const std::string&, std::int64_t) noexcept override {}
-    void submitted(const kmm::trace::Task& task, std::int64_t) noexcept override { tasks[task.number] = task; }
-    void note(const kmm::trace::Event&, const kmm::graph::Fence*, std::size_t, std::int64_t,
-              std::uint32_t) noexcept override {}
-    void finish(std::uint64_t) noexcept override {}
-
-    std::size_t num_helpers() const {
-        return static_cast<std::size_t>(
-            std::count_if(tasks.begin(), tasks.end(), [](const auto& t) { return kmm::graph::is_helper(t.first); }));
-    }
-
-    std::map<Number, kmm::trace::Task> tasks;
-    std::map<Number, Box> boxes;  ///< of arrays
-};
+std::size_t count_helpers(const RecordedTasks& record) {
+    return static_cast<std::size_t>(std::count_if(record.tasks.begin(), record.tasks.end(),
+                                                  [](const auto& t) { return kmm::graph::is_helper(t.first); }));
+}
 
 /// Calls f(index) for every element of a region, numbered within `all`.
 template<typename F> void for_each_element(const Box& region, const Box& all, F&& f) {
@@ -96,7 +79,7 @@ bool reads_chunk_written_by(const kmm::trace::Task& first, const kmm::trace::Tas
 /// Looks at every pair of tasks.
 class Oracle {
   public:
-    explicit Oracle(const Tasks& record) : record_(record) {}
+    explicit Oracle(const RecordedTasks& record) : record_(record) {}
     void check() {
         for (const auto& [number, task] : record_.tasks) {
             check_order(task);
@@ -109,25 +92,13 @@ class Oracle {
 
   private:
     void check_order(const kmm::trace::Task& task) {
-        const std::set<Number>& before = all_before(task);
+        const std::set<Number>& before = record_.all_before(task.number);
         for (const auto& [number, other] : record_.tasks) {
             if (number >= task.number) break;
             if (!conflict(other, task)) continue;
             ++num_conflicts;
             EXPECT_TRUE(before.count(number) != 0) << "task " << task.number << " may overtake task " << number;
         }
-    }
-    /// All that a task comes after, also through others. Joins without a place in the order have the largest numbers.
-    const std::set<Number>& all_before(const kmm::trace::Task& task) {
-        const auto [at, is_new] = before_.try_emplace(task.number);
-        std::set<Number>& before = at->second;
-        if (!is_new) return before;
-        for (const auto& p : task.predecessors) {
-            before.insert(p.task);
-            const std::set<Number>& more = all_before(record_.tasks.at(p.task));
-            before.insert(more.begin(), more.end());
-        }
-        return before;
     }
     /// What a task comes after by itself, joins replaced by what they stand for.
     void expand(Number number, std::set<Number>& real) const {
@@ -168,8 +139,7 @@ class Oracle {
                                  [&](std::int64_t i) { writer_[{use.array, i}] = task.number; });
     }
 
-    const Tasks& record_;
-    std::map<Number, std::set<Number>> before_;
+    const RecordedTasks& record_;
     std::map<std::pair<Number, std::int64_t>, Number> writer_;  ///< by array and element
 };
 
@@ -313,34 +283,16 @@ template<std::size_t N> class Program {
     std::vector<Cut<N>> arrays_;
 };
 
-/// What the program with this number submits while its only host thread is busy.
-Tasks recorded(std::uint64_t seed) {
-    const std::filesystem::path file =
-        std::filesystem::temp_directory_path() / ("kmm_order_" + std::to_string(::getpid()) + ".txt");
-    kmm::RuntimeConfig config;
-    config.driver = kmm::DriverKind::Host;
-    config.host_threads = 1;
-    config.record = file.string();
-    {
-        const kmm::RuntimeHandle rt = kmm::make_runtime(config);
-        std::latch all_submitted(1);
-        rt.submit(kmm::ResourceId::host(), kmm::Host([&] { all_submitted.wait(); }));
+/// What the program with this number submits.
+RecordedTasks recorded(std::uint64_t seed) {
+    return kmm_test::record_of([&](const kmm::RuntimeHandle& rt) {
         switch (seed % 4) {
         case 0: Program<1>(rt, seed).submit_all(); break;
         case 1: Program<2>(rt, seed).submit_all(); break;
         case 2: Program<3>(rt, seed).submit_all(); break;
         default: Program<4>(rt, seed).submit_all();
         }
-        all_submitted.count_down();
-        rt.synchronize();
-    }
-    Tasks tasks;
-    std::ifstream in(file);
-    bool complete = false;
-    (void)kmm::trace::read_record(in, file.string(), tasks, &complete);
-    EXPECT_TRUE(complete);
-    std::filesystem::remove(file);
-    return tasks;
+    });
 }
 
 TEST(Order, a_submit_takes_numbers_that_follow_each_other_and_joins_of_the_library_take_none) {
@@ -379,11 +331,11 @@ TEST(Order, of_random_submits_is_that_of_all_pairs_that_conflict) {
     std::size_t num_conflicts = 0, num_needless = 0, num_helpers = 0;
     for (std::uint64_t seed = 1; seed <= 200 && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("program " + std::to_string(seed));
-        const Tasks tasks = recorded(seed);
+        const RecordedTasks tasks = recorded(seed);
         Oracle oracle(tasks);
         oracle.check();
         num_conflicts += oracle.num_conflicts;
-        num_helpers += tasks.num_helpers();
+        num_helpers += count_helpers(tasks);
         num_needless += oracle.num_needless;
     }
     RecordProperty("conflicts", static_cast<int>(num_conflicts));

@@ -1,20 +1,15 @@
 // What ranks would plan of a submit by formulas alone is what the runtime plans with records of chunks: the same
 // numbers, and the same order.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <latch>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "kmm/kmm.hpp"
 #include "kmm/plan/rank_planner.hpp"
-#include "kmm/trace/record_reader.hpp"
+#include "recorded_tasks.hpp"
 
 namespace {
 
@@ -22,70 +17,24 @@ using namespace kmm::placeholders;
 using kmm::plan::AccessKind;
 using kmm::plan::AxisRule;
 using kmm::plan::Box;
-using kmm::trace::Number;
-using kmm::trace::TaskKind;
+using kmm_test::Number;
+using kmm_test::TaskKind;
 using Order = std::map<Number, std::set<Number>>;  ///< tasks, and all that each comes after
 
-class Recorded final : public kmm::trace::Consumer {
-  public:
-    void bound(const kmm::trace::Array&, std::int64_t) noexcept override {}
-    void named(Number, const std::string&, std::int64_t) noexcept override {}
-    void submitted(const kmm::trace::Task& task, std::int64_t) noexcept override { tasks_[task.number] = task; }
-    void note(const kmm::trace::Event&, const kmm::graph::Fence*, std::size_t, std::int64_t,
-              std::uint32_t) noexcept override {}
-    void finish(std::uint64_t) noexcept override {}
-
-    /// Of tasks of the program from `first` on, without the helpers between them.
-    Order order(Number first) {
-        Order result;
-        for (const auto& [number, task] : tasks_) {
-            if (number < first || kmm::graph::is_helper(number) || task.kind == TaskKind::join) continue;
-            for (const Number before : all_before(number))
-                if (before >= first && !kmm::graph::is_helper(before) && tasks_.at(before).kind != TaskKind::join)
-                    result[number].insert(before);
-        }
-        return result;
-    }
-
-  private:
-    const std::set<Number>& all_before(Number number) {
-        const auto [at, is_new] = before_.try_emplace(number);
-        if (is_new)
-            for (const auto& p : tasks_.at(number).predecessors) {
-                at->second.insert(p.task);
-                const std::set<Number>& more = all_before(p.task);
-                at->second.insert(more.begin(), more.end());
-            }
-        return at->second;
-    }
-    std::map<Number, kmm::trace::Task> tasks_;
-    std::map<Number, std::set<Number>> before_;
-};
-
-/// What a program submits while its only host thread is busy; `first` is the number of its first task.
+/// The order of what a program submits, without the helpers in between; `first` is the number of its first task.
 Order recorded(const std::function<void(const kmm::RuntimeHandle&)>& program, Number* first) {
-    const std::filesystem::path file =
-        std::filesystem::temp_directory_path() / ("kmm_rank_plan_" + std::to_string(::getpid()) + ".txt");
-    kmm::RuntimeConfig config;
-    config.driver = kmm::DriverKind::Host;
-    config.host_threads = 1;
-    config.record = file.string();
-    {
-        const kmm::RuntimeHandle rt = kmm::make_runtime(config);
-        std::latch all_submitted(1);
-        const kmm::EventId busy = rt.submit(kmm::ResourceId::host(), kmm::Host([&] { all_submitted.wait(); }));
-        *first = (busy.get() & ((std::uint64_t{1} << 47) - 1)) + 1;
-        program(rt);
-        all_submitted.count_down();
-        rt.synchronize();
+    const kmm_test::RecordedTasks record = kmm_test::record_of(program, first);
+    ++*first;
+    const auto is_meant = [&](Number number) {
+        return number >= *first && !kmm::graph::is_helper(number) && record.tasks.at(number).kind != TaskKind::join;
+    };
+    Order result;
+    for (const auto& [number, task] : record.tasks) {
+        if (!is_meant(number)) continue;
+        for (const Number before : record.all_before(number))
+            if (is_meant(before)) result[number].insert(before);
     }
-    Recorded tasks;
-    std::ifstream in(file);
-    bool complete = false;
-    (void)kmm::trace::read_record(in, file.string(), tasks, &complete);
-    EXPECT_TRUE(complete);
-    std::filesystem::remove(file);
-    return tasks.order(*first);
+    return result;
 }
 
 /// The same from the plans of ranks, put together.

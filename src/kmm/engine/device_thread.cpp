@@ -280,8 +280,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     l.copying = &links_[static_cast<std::size_t>(link_of(i))];
     l.copying->begin();
     if (i.op == Instruction::Op::move) {
-        const bool is_of_chunks = i.chunk != nullptr && i.info == nullptr;
-        const NamedRange range = is_of_chunks ? NamedRange(nvtx_, *i.chunk) : NamedRange(nvtx_, i.info);
+        const NamedRange range = i.task == 0 ? NamedRange(nvtx_, *i.chunk) : NamedRange(nvtx_, i.info);
         // What it reads may turn out to have failed: then what follows must know it when it begins.
         if (asks_about_kernels_ && !i.needed_tasks.empty()) {
             l.tickets.push_back({i.position, {&failed_, i.task, {i.needed_tasks.begin(), i.needed_tasks.end()}, {}}});
@@ -290,8 +289,8 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
             if (!status.ok()) return status;
         }
         Status status;
-        // What is saved in parts is in no other place; and copies of chunks are tried as often as each alone.
-        for (int attempt = 0; attempt < (is_of_chunks ? copy_attempts : 1); ++attempt) {
+        // What is saved in parts is in no other place.
+        for (int attempt = 0; attempt < (i.task == 0 ? copy_attempts : 1); ++attempt) {
             status = driver_.move_boxes(i.moves.data(), i.moves.size(), stream);
             if (status.ok()) break;
         }
@@ -314,11 +313,9 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
 
 void DeviceThread::report_failure(const Instruction& i, Status status) {
     Message m;
-    const bool is_of_small_chunks = i.chunk != nullptr && i.info == nullptr && i.task != 0;
     m.error = errors_.device_error(device_, status,
                                    i.op == Instruction::Op::kernel ? "launching the kernel"
                                    : i.op == Instruction::Op::copy ? "copying a chunk"
-                                   : is_of_small_chunks            ? "copying chunks"
                                                                    : "moving parts of chunks");
     if (i.task != 0) {
         failed_.add(i.task);
@@ -327,7 +324,7 @@ void DeviceThread::report_failure(const Instruction& i, Status status) {
         mailbox_.post(Message(m));
     }
     if (i.chunk == nullptr) return;
-    m.what = Message::What::copies_failed;
+    m.what = Message::What::copy_failed;
     m.lane = i.lane;
     m.position = i.position;
     mailbox_.post(std::move(m));

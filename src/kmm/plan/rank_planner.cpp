@@ -1,7 +1,6 @@
 #include "kmm/plan/rank_planner.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 namespace kmm::plan {

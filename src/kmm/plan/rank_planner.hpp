@@ -56,7 +56,7 @@ class RankPlanner {
     /// Plans the rank's part and takes the submit into the history; nullopt, and nothing has changed: see `refusal`.
     /// Takes the time of the rank's tasks and of what they come after. O(all tasks) for accesses that write with gaps
     /// between the regions of neighbours (a step larger than the length), that read what was written in part, and where
-    /// several accesses of one array may write the same.
+    /// several accesses of one array may write the same. After std::bad_alloc the planner is of no use any more.
     std::optional<RankPlan> submit(const RuleSubmit& submit);
     const RuleRefusal& refusal() const noexcept { return refusal_; }
     /// Tasks up to this number have settled: nothing comes after them any more. What they wrote stays known. Costs as

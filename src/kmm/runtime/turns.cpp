@@ -211,7 +211,7 @@ void SchedulerTurns::handle(Message& m) {
     case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
     case Message::What::task_failed: scheduler_->task_failed(m.task_number, m.error); break;
     case Message::What::kernel_threw: scheduler_->kernel_threw(m.task_number, m.error); break;
-    case Message::What::copies_failed: scheduler_->copies_failed(m.lane, m.position, m.error); break;
+    case Message::What::copy_failed: scheduler_->copy_failed(m.lane, m.position, m.error); break;
     case Message::What::grown:
         if (m.bytes == 0) outgoing_.refused(m.to);
         scheduler_->grown(m.to, m.address, m.bytes, m.sealed);

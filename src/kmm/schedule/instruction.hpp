@@ -44,8 +44,7 @@ struct Instruction {
     enum class Op : std::uint8_t {
         kernel,  ///< launch `kernel`
         copy,    ///< `bytes` from `source` to `destination`
-        move,    ///< `moves`, between chunks of several memories; with `chunk` and no task: parts of it are saved; with
-                 ///< `chunk` and no `info`: it and other small chunks are copied
+        move,    ///< `moves`, between chunks of several memories; with `chunk` and no task: parts of it are saved
         watch,   ///< nothing to do: report when `position`, which another thread put there, is done
     };
     Op op = Op::kernel;

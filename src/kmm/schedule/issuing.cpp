@@ -23,7 +23,6 @@ void Scheduler::try_issue(Task& task) {
     ++num_steps_;
     const bool may_fill = may_fill_ahead(task);
     const Placement placement = may_fill ? residency_.place(task) : Placement::wait_pins;
-    hand_out_group();
     switch (placement) {
     case Placement::granted: break;
     case Placement::lost:
@@ -169,7 +168,7 @@ void Scheduler::issue_kernel(Task& task) {
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::launch, .lane = id, .position = fence.position, .task = task.number},
                 &instruction_waits_);
-    hand_out(device, instruction);
+    outbox_.instruct(device, instruction);
     task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
     announce(task);
 }
@@ -238,7 +237,7 @@ void Scheduler::issue_transfer(Task& task) {
     instruction.fills = fills_;
     residency_.issued(task, fence);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
-    hand_out(lane_info(fence.lane).device, instruction);
+    outbox_.instruct(lane_info(fence.lane).device, instruction);
     task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
     announce(task);
 }
@@ -334,35 +333,6 @@ void Scheduler::start(Task& task) {
         outbox_.run_on_host(task);
 }
 
-/// Whether it can be done as a part of the group, whose copies are done in no order: it waits for none of them. What
-/// else it waits for does not wait for the group: that was handed out before, since nothing is while there is a group.
-bool Scheduler::joins_group(const Instruction& instruction, const FenceSet& waits) const noexcept {
-    const Instruction& first = group_.instruction;
-    return !group_.moves.empty() && group_.moves.size() < CopyGroup::most_copies && first.lane == instruction.lane &&
-           first.from == instruction.from && first.to == instruction.to &&
-           std::none_of(
-               waits.begin(), waits.end(),
-               [&](const Fence& f) { return f.lane == first.lane && f.position == first.position; });
-}
-
-void Scheduler::hand_out_group() {
-    if (group_.moves.empty()) return;
-    Instruction& instruction = group_.instruction;
-    instruction.waits = group_.waits.view();
-    if (group_.moves.size() > 1) {
-        instruction.op = Instruction::Op::move;
-        instruction.moves = group_.moves;
-    }
-    outbox_.instruct(group_.device, instruction);
-    group_.moves.clear();
-}
-
-/// Lanes of one device wait for what was handed to its thread before.
-void Scheduler::hand_out(std::uint32_t device, const Instruction& instruction) {
-    hand_out_group();
-    outbox_.instruct(device, instruction);
-}
-
 /// `Op::copy`, or parts of the chunk, in which case it says where from, where to, and how much.
 void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* task) {
     memory::Chunk& chunk = *instruction.chunk;
@@ -377,11 +347,7 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
     for (const Fence& f : waits)
         if (f.lane != instruction.lane && !passed(f)) instruction_waits_.add(f);
     instruction.waits = instruction_waits_.view();
-    const bool is_small = task != nullptr && task->accesses.size() >= CopyGroup::fewest_accesses &&
-                          instruction.op == Instruction::Op::copy && instruction.bytes <= CopyGroup::largest_bytes;
-    const bool joins = is_small && joins_group(instruction, waits);
-    if (!joins) hand_out_group();
-    instruction.position = joins ? group_.instruction.position : ++progress_[index_of(instruction.lane)].issued;
+    instruction.position = ++progress_[index_of(instruction.lane)].issued;
     const std::size_t linked_bytes = from == to ? 0 : instruction.bytes;
     l.in_flight.push_back({instruction.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
     l.bytes_in_flight += linked_bytes;
@@ -405,19 +371,7 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
                  .array = chunk.array->number,
                  .bytes = instruction.bytes},
                 &instruction_waits_);
-    if (!is_small) return outbox_.instruct(device, instruction);
-    if (!joins) {
-        group_.instruction = instruction;
-        group_.instruction.bytes = 0;
-        group_.waits.clear();
-        group_.device = device;
-    }
-    group_.waits.add(instruction_waits_);
-    group_.instruction.bytes += instruction.bytes;
-    BoxMove& move = group_.moves.emplace_back();
-    move.source = reinterpret_cast<const void*>(instruction.source);
-    move.destination = reinterpret_cast<void*>(instruction.destination);
-    move.run_bytes = instruction.bytes;
+    outbox_.instruct(device, instruction);
 }
 
 Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
@@ -486,7 +440,7 @@ Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet&
         put_move(task, {task.boxes().data() + across.first_box, across.num_pieces}, waits, &chunk);
     ++in_flight_;
     ++chunk.array->users;
-    hand_out(lane_info(instruction.lane).device, instruction);
+    outbox_.instruct(lane_info(instruction.lane).device, instruction);
     return {instruction.lane, instruction.position};
 }
 
@@ -541,7 +495,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
     watch.op = Instruction::Op::watch;
     watch.lane = lane_id;
     watch.position = position;
-    hand_out(l.info.device, watch);
+    outbox_.instruct(l.info.device, watch);
     run_steps();
     retry_all();
 }

@@ -148,9 +148,9 @@ class Scheduler final : private memory::Requests {
     void task_failed(TaskNumber number, std::exception_ptr error);
     /// The task's kernel threw while it ran. Likewise.
     void kernel_threw(TaskNumber number, std::exception_ptr thrown);
-    /// The copies that have this position did not happen. Comes before the lane advances past it. O(what is in flight
-    /// on the lane, and accesses of unsettled tasks, each times the logarithm of the copies).
-    void copies_failed(LaneId lane, Position position, const std::exception_ptr& error);
+    /// The copy that has this position did not happen. Comes before the lane advances past it. O(what is in flight on
+    /// the lane, and accesses of unsettled tasks).
+    void copy_failed(LaneId lane, Position position, const std::exception_ptr& error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
     /// all the time.
@@ -192,17 +192,6 @@ class Scheduler final : private memory::Requests {
         memory::Chunk* chunk = nullptr;  ///< for copies
         std::size_t bytes = 0;
         std::uint64_t copied_at = 0;
-    };
-    /// Small copies for a task that needs many, in one instruction until something else is handed out.
-    struct CopyGroup {
-        static constexpr std::size_t largest_bytes = std::size_t{64} << 10;  ///< larger ones fill a link one by one
-        static constexpr std::size_t fewest_accesses = 8;                    ///< of a task
-        static constexpr std::size_t most_copies = 64;
-
-        Instruction instruction;       ///< of the first
-        graph::Vector<BoxMove> moves;  ///< of all; none: there is no group
-        FenceSet waits;
-        std::uint32_t device = 0;
     };
     struct Watcher {
         Position position;
@@ -300,9 +289,6 @@ class Scheduler final : private memory::Requests {
     void issue_transfer(Task& task);
     static void mark_small_parts(Task& task) noexcept;
     void put_copy(Instruction& instruction, const FenceSet& waits, Task* task);
-    bool joins_group(const Instruction& instruction, const FenceSet& waits) const noexcept;
-    void hand_out(std::uint32_t device, const Instruction& instruction);
-    void hand_out_group();
     void copies_failed(std::span<InFlight> copies, const std::exception_ptr& error);
     Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
                          memory::Chunk* chunk);
@@ -357,7 +343,6 @@ class Scheduler final : private memory::Requests {
     graph::Vector<Fill> fills_;               ///< likewise
     graph::Vector<BoxMove> moves_;            ///< likewise
     graph::Vector<TaskNumber> needed_tasks_;  ///< likewise
-    CopyGroup group_;
     /// Debug mode: helpers that are ready, by the place in the order that they stand at.
     graph::Set<std::pair<TaskNumber, Task*>> ready_helpers_;
     graph::Deque<Task*> barriers_;

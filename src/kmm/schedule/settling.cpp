@@ -199,7 +199,7 @@ void Scheduler::lane_failed(LaneId lane_id, Position position, std::exception_pt
     copies_failed(copies, error);
 }
 
-void Scheduler::copies_failed(LaneId lane_id, Position position, const std::exception_ptr& error) {
+void Scheduler::copy_failed(LaneId lane_id, Position position, const std::exception_ptr& error) {
     graph::Vector<InFlight> copies;
     for (const InFlight& entry : lanes_[index_of(lane_id)].in_flight) {
         if (entry.position > position) break;

@@ -386,42 +386,13 @@ TEST(DeviceThread, a_copy_that_fails_for_good_is_told_before_the_lane_advances_p
     EXPECT_EQ(first.task_number, 9u);
     EXPECT_EQ(text_of(first.error), text);
     const Message second = f.mailbox.next();
-    EXPECT_EQ(second.what, Message::What::copies_failed);
+    EXPECT_EQ(second.what, Message::What::copy_failed);
     EXPECT_EQ(second.lane, up);
     EXPECT_EQ(second.position, 1u);
     EXPECT_EQ(text_of(second.error), text);
     f.await_advance(up, 2);
     EXPECT_EQ(f.driver.count("copy"), 4u) << "three attempts, and the copy behind it is not concerned";
     EXPECT_TRUE(f.failed.contains(9));
-}
-
-TEST(DeviceThread, small_chunks_that_are_copied_together_are_tried_again_and_told_of_by_their_position) {
-    Fixture f;
-    for (std::uint64_t attempt = 1; attempt <= 3; ++attempt) f.driver.fail_call("copy_box", attempt, Code::unknown);
-    Instruction group = f.copy(9);
-    group.op = Instruction::Op::move;
-    const std::size_t half = group.bytes / 2;
-    kmm::schedule::BoxMove moves[2];
-    for (std::size_t i = 0; i < 2; ++i) {
-        moves[i].source = reinterpret_cast<const std::byte*>(group.source) + i * half;
-        moves[i].destination = reinterpret_cast<std::byte*>(group.destination) + i * half;
-        moves[i].run_bytes = half;
-    }
-    group.moves = moves;
-    Instruction again = f.copy();
-    f.push({group, again});
-    const std::string text = Errors::of("copying chunks", Code::unknown);
-    const Message first = f.mailbox.next();
-    EXPECT_EQ(first.what, Message::What::task_failed);
-    EXPECT_EQ(first.task_number, 9u);
-    EXPECT_EQ(text_of(first.error), text);
-    const Message second = f.mailbox.next();
-    EXPECT_EQ(second.what, Message::What::copies_failed);
-    EXPECT_EQ(second.lane, up);
-    EXPECT_EQ(second.position, group.position);
-    f.await_advance(up, 2);
-    EXPECT_EQ(f.driver.count("copy_box"), 3u) << "three attempts, each of which ended with its first box";
-    EXPECT_EQ(f.driver.count("copy"), 1u) << "what is behind it is not concerned";
 }
 
 TEST(DeviceThread, a_kernel_that_cannot_be_launched_fails_its_task_and_skips_those_that_need_it) {

@@ -359,7 +359,7 @@ TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_i
     ASSERT_EQ(s.copies(host, gpu), 1u);
     const auto error = std::make_exception_ptr(std::runtime_error("the link is gone"));
     s.scheduler->task_failed(first, error);
-    s.scheduler->copies_failed(s.scheduler->lane(0, LaneRole::up), 1, error);
+    s.scheduler->copy_failed(s.scheduler->lane(0, LaneRole::up), 1, error);
     s.finish();
     EXPECT_EQ(s.failures.count(first.number), 1u);
     EXPECT_EQ(s.failures.count(second.number), 1u) << "it ran on what never arrived";
