@@ -38,12 +38,13 @@ __global__ void step(Rows x, Rows y, std::int64_t size, GPUSubviewMut<float, 2> 
                                        from[row][column + 1]);
 }
 
-/// Tasks of one row of chunks each.
-std::vector<kmm::DomainChunk> tasks(std::int64_t size) {
+/// Tasks of one row of chunks each; neighbouring ones on the same device.
+std::vector<kmm::DomainChunk> tasks(std::int64_t size, std::size_t num_devices) {
     std::vector<kmm::DomainChunk> chunks;
     const std::int64_t rows = size / num_chunks;
     for (std::int64_t c = 0; c < num_chunks; ++c)
-        chunks.push_back({device(0), kmm::DomainPoint(0, c * rows), kmm::DomainDim(size, rows)});
+        chunks.push_back({device(static_cast<std::size_t>(c) * num_devices / num_chunks), kmm::DomainPoint(0, c * rows),
+                          kmm::DomainDim(size, rows)});
     return chunks;
 }
 
@@ -52,7 +53,7 @@ class Stencil {
     Stencil(RuntimeHandle rt, std::int64_t size)
         : rt_(std::move(rt)),
           size_(size),
-          tasks_(tasks(size)),
+          tasks_(tasks(size, rt_.info().num_devices())),
           a_(rt_.array<float, 2>(kmm::Dim<2>(size, size), kmm::Dim<2>(size / num_chunks, size))),
           b_(rt_.array<float, 2>(kmm::Dim<2>(size, size), kmm::Dim<2>(size / num_chunks, size))) {
         rt_.parallel_submit(tasks_, GPUKernel(initialize, block), _x, _y, overwrite(a_[_y][_x]));
@@ -166,6 +167,39 @@ void run_resident(Report& report) {
     report.add("stencil/resident", ours, unit, beside);
 }
 
+/// The same steps by all devices: each computes the chunks that lie on it, and reads a row of its neighbours.
+void run_across_devices(Report& report) {
+    if (!report.wants("stencil/across_devices")) return;
+    std::size_t num_devices = 4;
+    while (num_devices > 1 && !why_not(num_devices).empty()) num_devices /= 2;
+    if (num_devices == 1) {
+        report.skip("stencil/across_devices", why_not(2));
+        return;
+    }
+    const auto size = sized<std::int64_t>(report, 16384, 8192, 256);
+    const int steps = sized(report, 50, 20, 4);
+    const std::size_t bytes = 2 * static_cast<std::size_t>(size * size) * sizeof(float);
+    Stencil stencil(kmm::make_runtime(config_for(num_devices, 4 * bytes)), size);
+    stencil.run(4);
+    const auto before = stencil.runtime().stats();
+    const int repetitions = report.repetitions(7);
+    Samples ours = time_each(repetitions, [&] { stencil.run(steps); });
+    for (double& sample : ours) sample /= steps;
+    const auto copied = stencil.runtime().stats() - before;
+    const double rows = static_cast<double>(copied.device_to_device.bytes + copied.gathered_bytes) /
+                        static_cast<double>(size) / sizeof(float) / (stencil.steps() - 4);
+    if (!on_gpu) expect_equal(stencil.values(), reference(size, stencil.steps()));
+    const raw::Measured same = same_kernel_raw(size, steps, repetitions);
+    report.add("stencil/across_devices", ours,
+               gigabytes_per_second(2.0 * sizeof(float) * static_cast<double>(size * size)),
+               {samples_of(same), std::nullopt,
+                with_raw_error(note_of(std::to_string(num_devices) +
+                                       " devices; raw: the same kernel on one; rows "
+                                       "copied in a step: " +
+                                       std::to_string(rows)),
+                               same)});
+}
+
 /// Both arrays take four times what the device has.
 void run_out_of_core(Report& report) {
     if (!report.wants("stencil/quarter")) return;
@@ -191,10 +225,12 @@ void run(Report& report) {
     const std::string missing = why_not(1);
     if (!missing.empty()) {
         report.skip("stencil/resident", missing);
+        report.skip("stencil/across_devices", missing);
         report.skip("stencil/quarter", missing);
         return;
     }
     run_resident(report);
+    run_across_devices(report);
     run_out_of_core(report);
 }
 
