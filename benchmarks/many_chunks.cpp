@@ -181,16 +181,26 @@ void measure_copies(Report& report) {
     });
 }
 
-void measure_copies_of_devices(Report& report) {
+/// Of chunks on a device of the host driver, or on a GPU: this file has no kernels, so that it runs on both in any build.
+void measure_copies_of_devices(Report& report, kmm::DriverKind driver) {
+    const bool is_gpu = driver != kmm::DriverKind::Host;
+    const std::string group = is_gpu ? "copies_of_a_gpu" : "copies_of_a_device";
+    for (const kmm::DriverStatus& status : kmm::available_drivers()) {
+        if (status.driver != driver || status.usable) continue;
+        report.skip("many_chunks/" + group, "not available: " + status.reason);
+        return;
+    }
     constexpr std::int64_t chunk_elements = 1024;
     const Figure figures[] = {
         {"fill", std::nullopt, "of chunks of 4 KiB at home on a device, until synchronize returns"},
-        {"copy_to", on_gpu ? 100 : 137, "the whole array, from that device; host driver: 3 GB/s"},
+        {"copy_to", is_gpu ? 100 : 137, is_gpu ? "the whole array" : "the whole array; 3 GB/s"},
         {"copy_from", std::nullopt, "the whole array"},
     };
-    measure_growth(report, "copies_of_a_device", 100'000, figures, [&](std::int64_t n, Samples* samples) {
+    measure_growth(report, group, 100'000, figures, [&](std::int64_t n, Samples* samples) {
         const std::size_t bytes = static_cast<std::size_t>(n * chunk_elements) * sizeof(float);
-        const RuntimeHandle rt = kmm::make_runtime(config_for(1, bytes + (std::size_t{64} << 20)));
+        kmm::RuntimeConfig config = config_for(1, bytes + (std::size_t{64} << 20));
+        config.driver = driver;
+        const RuntimeHandle rt = kmm::make_runtime(config);
         std::vector<float> data(static_cast<std::size_t>(n * chunk_elements), 2.0f);
         const Array<float> array = rt.array<float, 1>(n * chunk_elements, chunk_elements);
         array.fill(0.0f);
@@ -293,7 +303,8 @@ void run(Report& report) {
     measure_irregular(report, "rows_of_columns", rows_of_columns);
     measure_irregular(report, "random_halves", random_halves);
     measure_copies(report);
-    measure_copies_of_devices(report);
+    measure_copies_of_devices(report, kmm::DriverKind::Host);
+    measure_copies_of_devices(report, kmm::DriverKind::CUDA);
     measure_joins(report);
     measure_tiles(report);
 }

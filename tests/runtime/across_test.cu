@@ -152,6 +152,46 @@ TEST(AcrossChunks, a_stencil_in_place_runs_in_debug_mode_too) {
     }
 }
 
+// Each device has a row of chunks; its tasks read an element of the devices beside it.
+TEST(AcrossChunks, of_a_stencil_over_several_devices_the_edges_alone_are_copied) {
+    constexpr std::int64_t chunks_of_each = 3;
+    for (const std::size_t devices : {2, 4})
+        for (const bool debug_mode : {false, true}) {
+            if (too_few_devices(devices)) break;
+            RuntimeConfig config = config_with(devices);
+            config.debug_mode = debug_mode;
+            const RuntimeHandle rt = kmm::make_runtime(config);
+            const auto count = static_cast<std::int64_t>(devices) * chunks_of_each;
+            std::vector<DomainChunk> tasks;
+            for (std::int64_t c = 0; c < count; c++)
+                tasks.push_back(chunk_of(device(static_cast<std::size_t>(c / chunks_of_each)), c * n, n));
+            auto a = rt.array<std::int64_t>(count * n, Dim<1>(n)), b = rt.array<std::int64_t>(count * n, Dim<1>(n));
+            rt.parallel_submit(tasks, kmm::GPUKernel(set_to, dim3(64)), overwrite(a[_x]), std::int64_t{5});
+            std::vector<std::int64_t> expected = counting<std::int64_t>(count * n);
+            for (std::int64_t& value : expected) value += 5;
+            kmm::RuntimeStats before;
+            constexpr int first_steps = 2, steps = 8;
+            for (int step = 0; step < steps; step++) {
+                if (step == first_steps) {  // chunks have come to lie side by side
+                    rt.synchronize();
+                    before = rt.stats();
+                }
+                rt.parallel_submit(tasks, kmm::GPUKernel(add_neighbours, dim3(64)), _x,
+                                   overwrite((step % 2 == 0 ? b : a)[_x]),
+                                   (step % 2 == 0 ? a : b)[kmm::range(_x - 1, _x + 2)]);
+                expected = with_neighbours_added(expected);
+            }
+            rt.synchronize();
+            const kmm::RuntimeStats copied = rt.stats() - before;
+            const std::uint64_t edges = 2 * (devices - 1) * (steps - first_steps);
+            EXPECT_EQ(copied.device_to_device.bytes, edges * sizeof(std::int64_t));
+            EXPECT_EQ(copied.device_to_device.copies, edges);
+            EXPECT_EQ(copied.gathered_bytes + copied.snapshot_bytes, 0u);
+            EXPECT_EQ(copied.host_to_device.bytes + copied.device_to_host.bytes, 0u);
+            EXPECT_EQ(a.copy_to_vector(), expected);
+        }
+}
+
 // Nothing leaves the host, and the copies of all tasks together are more than it has.
 TEST(AcrossChunks, functions_whose_copies_would_fill_the_host_run_a_few_at_a_time) {
     constexpr std::int64_t count = 8;

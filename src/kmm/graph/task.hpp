@@ -69,6 +69,9 @@ struct Access {
     /// A piece, and all that the task uses of its chunk is a small part: what memory keeps of a chunk that is about to
     /// be replaced.
     bool is_small_part : 1 = false;
+    /// Of a piece, where the chunks are read in place: this part of the chunk alone is brought there
+    /// (memory::Ghosts).
+    bool is_ghost : 1 = false;
     /// Of a piece, or of what gathers: the form that was chosen when the task was placed needs it, from then on until
     /// the task is placed again. All others are always in use.
     bool in_use : 1 = true;

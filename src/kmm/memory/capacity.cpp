@@ -186,6 +186,7 @@ void Residency::release(Replica& replica, const Fence* last) {
     unindex(replica);
     if (replica.victim != nullptr) space.victim_records.give(*replica.victim);
     if (replica.is_busy()) busy_.drop(replica);
+    set_version(replica, 0);
     chunk.replicas.erase(replica);
     space.replicas.give(replica);
     give(space, block, size, std::move(users));

@@ -2,8 +2,9 @@
 //
 // The chunks themselves, where they lie side by side: nothing is copied. So they are laid side by side when a task
 // reads across them and there is room without that anything must leave; what is taken for such an array later is taken
-// beside its neighbours. Else the parts are gathered into a temporary, from wherever they are, which moves the region
-// alone.
+// beside its neighbours. Of a chunk that other devices write, and of which the task reads little, only that is brought
+// to its place (ghosts.hpp). Else the parts are gathered into a temporary, from wherever they are, which moves the
+// region alone.
 #include <algorithm>
 #include <utility>
 
@@ -44,7 +45,16 @@ void set_form(Task& task, Across& across, Across::Form form) noexcept {
     for_each_piece(task, across, [form](Access& a) {
         a.in_use = form != Across::Form::gathered;
         a.anywhere = form == Across::Form::gather;
+        a.is_ghost = a.is_ghost && form == Across::Form::in_place;
     });
+}
+
+/// Whether each has a replica that may hold parts.
+bool ghosts_have_places(const Task& task, const Across& across) noexcept {
+    bool all = true;
+    for_each_piece(task, across,
+                   [&](const Access& a) { all = all && (!a.is_ghost || a.chunk->replicas[task.memory].has_ghosts()); });
+    return all;
 }
 
 ChunkRange pieces(const Task& task, const Across& across) noexcept {
@@ -78,23 +88,66 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
     return true;
 }
 
-/// A chunk of which the task reads little is not worth being copied as a whole from another device, whose tasks will
-/// write it again; from the host it is: tasks here will use it. Of one in parts there is no more than these.
-bool Residency::are_worth_a_place(const Task& task, const Across& across) const noexcept {
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        const Chunk& c = piece(task, across, i);
-        if (c.is_in_parts()) return false;
-        if (is_valid(c, task.memory) || source_for(c, task.memory).is_host()) continue;
-        if (2 * task.boxes()[across.first_box + i].size_bytes() < c.size_bytes) return false;
+/// Whether the memory holds that part of the chunk, by itself or with all of it.
+bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) const noexcept {
+    if (is_valid(chunk, m)) return true;
+    const Replica& r = chunk.replicas[m];
+    return r.has_ghosts() && chunk.version != 0 && r.ghosts().hold(chunk.version, part);
+}
+
+/// Of a piece of the task. O(regions of the task).
+bool Residency::lacks_part(const Task& task, const Access& piece) const noexcept {
+    const auto index = static_cast<std::uint32_t>(&piece - task.accesses.data());
+    for (const Across& a : task.across()) {
+        const std::uint32_t i = index - a.first_piece;
+        if (i < a.num_pieces) return !holds_part(*piece.chunk, task.memory, task.boxes()[a.first_box + i].box);
     }
     return true;
+}
+
+/// Whether kernels of other devices write it, and none in `m`, as far as it is known. O(memories).
+bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
+    const Array& array = *chunk.array;
+    if (array.written_by[m].contains(chunk.index)) return false;
+    for (const MemoryIndex other : memories())
+        if (other.is_device() && array.written_by[other].contains(chunk.index)) return true;
+    return false;
+}
+
+/// Marks the pieces of which only the part that is read is to be brought to its place: a chunk of which the task reads
+/// little is not worth being copied as a whole from another device, or from the host where only tasks of other devices
+/// write it. False: a copy of the region is better than the chunks in their places. O(pieces * accesses).
+bool Residency::find_ghosts(Task& task, const Across& across) const noexcept {
+    const MemoryIndex m = task.memory;
+    std::size_t bytes_here = 0, ghost_places_bytes = 0;
+    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
+        Access& a = task.accesses[across.first_piece + i];
+        const Chunk& c = *a.chunk;
+        const std::size_t part_bytes = task.boxes()[across.first_box + i].size_bytes();
+        a.is_ghost = false;
+        if (c.is_in_parts()) return false;  // there is no more than these
+        const MemoryIndex source = source_for(c, m);
+        const bool comes_whole = 2 * part_bytes >= c.size_bytes || (source.is_host() && !has_home_elsewhere(c, m));
+        if (is_valid(c, m) || comes_whole) {
+            bytes_here += part_bytes;
+            continue;
+        }
+        const auto is_same_chunk = [&c](const Access& other) { return other.chunk == &c; };
+        if (source == m || std::count_if(task.accesses.begin(), task.accesses.end(), is_same_chunk) != 1) return false;
+        a.is_ghost = true;
+        ghost_places_bytes += c.size_bytes;
+    }
+    // A copy moves what is here as well. It is not worth more memory than that twice.
+    return ghost_places_bytes <= 2 * bytes_here;
 }
 
 std::size_t Residency::missing_across(const Task& task, const Across& across) const noexcept {
     if (holds_region(task, across)) return 0;
     std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary(task, across).size_bytes;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i)
-        if (!is_valid(piece(task, across, i), task.memory)) bytes += task.boxes()[across.first_box + i].size_bytes();
+        if (const graph::BoxTransfer& part = task.boxes()[across.first_box + i];
+            !holds_part(piece(task, across, i), task.memory, part.box))
+            bytes += part.size_bytes();
     return bytes;
 }
 
@@ -102,7 +155,7 @@ std::size_t Residency::missing_across(const Task& task, const Across& across) co
 bool Residency::forms_hold(const Task& task) const noexcept {
     return std::all_of(task.across().begin(), task.across().end(), [&](const Across& a) {
         switch (a.form) {
-        case Across::Form::in_place: return lie_side_by_side(task, a);
+        case Across::Form::in_place: return lie_side_by_side(task, a) && ghosts_have_places(task, a);
         case Across::Form::gathered: return is_valid(temporary(task, a), task.memory);
         case Across::Form::gather: break;
         }
@@ -120,8 +173,18 @@ Residency::Found Residency::choose_forms(Task& task) {
             continue;
         }
         Found found = Found::none;
-        if (across.may_be_in_place && are_worth_a_place(task, across))
-            found = lie_side_by_side(task, across) ? Found::yes : lay_side_by_side(task, across);
+        try {
+            if (across.may_be_in_place && find_ghosts(task, across)) {
+                const bool lie = lie_side_by_side(task, across) || take_gaps(task, across);
+                found = lie ? Found::yes : lay_side_by_side(task, across);
+            }
+            if (found == Found::yes)
+                for_each_piece(task, across, [&](const Access& a) {
+                    if (a.is_ghost) make_ghosts(a.chunk->replicas.at(task.memory));
+                });
+        } catch (const std::bad_alloc&) {
+            found = Found::starved;
+        }
         if (found == Found::growing || found == Found::starved) return found;
         set_form(task, across, found == Found::yes ? Across::Form::in_place : Across::Form::gather);
     }
@@ -166,8 +229,12 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
         ++num_steps_;
         if (!neighbours.chunks.contains(i)) return false;
         const Chunk* const c = array.chunks.find(i);
-        if (c == nullptr || !is_valid(*c, m) || c->replicas[m].pinned()) return false;
-        total += space.heap.round_up(c->block_bytes());
+        if (c == nullptr || c->replicas[m].pinned()) return false;
+        const std::size_t bytes = space.heap.round_up(c->block_bytes());
+        // Of what is elsewhere parts may be read here: where there is no room for it, it is left out.
+        const bool may_be_left_out = !is_valid(*c, m);
+        if (may_be_left_out && (!is_on_another_device(*c, m) || total + bytes > most_bytes)) return false;
+        total += bytes;
         return true;
     };
     while (total <= most_bytes && range.first > 0 && may_join(range.first - 1)) --range.first;
@@ -198,6 +265,7 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
                 if (Replica* const r = array.chunks[i].replicas.find(m); r != nullptr && !is_valid(array.chunks[i], m))
                     release(*r);
             reserve_records(space, range.size());
+            space.ghosts.reserve(range.size());
             space.heap.expect_frees(range.size() - 1);
         }
     } catch (const std::bad_alloc&) {
@@ -220,11 +288,51 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
             move_to(c, at, fences, task);
         } else {
             take(c, m, {at, bytes, {}});
-            for (const Fence& f : fences) add_user(c.replicas.at(m), Use::arrival, f);
+            Replica& r = c.replicas.at(m);
+            for (const Fence& f : fences) add_user(r, Use::arrival, f);
+            make_ghosts(r);  // the place is kept, whoever writes the chunk elsewhere
         }
         at += bytes;
     }
     return Found::yes;
+}
+
+/// Blocks for the pieces that have none, between those that have one: what was there has left, and its place is free.
+/// False: some are taken, and nothing has changed. O(pieces). Throws std::bad_alloc likewise.
+bool Residency::take_gaps(const Task& task, const Across& across) {
+    const MemoryIndex m = task.memory;
+    Space& space = spaces_[m];
+    if (space.has_sealed) return false;
+    tell_again(space);
+    reserve_records(space, across.num_pieces);
+    const auto block_of = [&](std::uint32_t i) { return piece(task, across, i).replicas[m].block(); };
+    std::uint32_t first = 0;
+    while (first < across.num_pieces && block_of(first) == 0) ++first;
+    if (first == across.num_pieces) return false;
+    std::uintptr_t begin = block_of(first);
+    for (std::uint32_t i = first; i > 0; --i) begin -= piece(task, across, i - 1).size_bytes;
+    bool fit = true;
+    std::uint64_t taken = 0;  // a bit for each of the pieces
+    for (std::uint32_t i = 0; i < across.num_pieces && fit; ++i) {
+        Chunk& c = *task.accesses[across.first_piece + i].chunk;
+        const std::uintptr_t block = block_of(i);
+        if (block == 0) {
+            const rmm::heap::block gap = space.heap.take(begin, space.heap.round_up(c.block_bytes()));
+            fit = static_cast<bool>(gap);
+            if (fit) take(c, m, gap), taken |= std::uint64_t{1} << i;
+        } else {
+            fit = block == begin;
+        }
+        begin += c.size_bytes;
+    }
+    for (std::uint32_t i = 0; i < across.num_pieces && !fit; ++i)
+        if ((taken >> i & 1) != 0) release(task.accesses[across.first_piece + i].chunk->replicas.at(m));
+    return fit;
+}
+
+/// Of a replica that is not valid. Throws std::bad_alloc where no record was reserved, and nothing has changed.
+void Residency::make_ghosts(Replica& replica) {
+    if (!replica.has_ghosts()) replica.set_ghosts(spaces_[replica.memory()].ghosts.take());
 }
 
 /// To another place in the same memory, behind all that uses either.
@@ -295,6 +403,7 @@ void Residency::finish_forms(Task& task) {
         if (across.form == Across::Form::in_place) {
             const Access& whole = task.accesses[across.access];
             remove_next_use(*whole.chunk, use_of(task, whole));
+            fetch_ghosts(task, across);
             continue;
         }
         if (across.form == Across::Form::gather) gather(task, across);
@@ -317,6 +426,33 @@ void Residency::address_in_place(Task& task) noexcept {
         for (std::size_t i = 0; i < across.first_piece; ++i)
             if (task.accesses[i].chunk == task.accesses[across.access].chunk)
                 task.addresses[i] = first + across.offset_from_first_piece;
+    }
+}
+
+void Residency::fetch_ghosts(Task& task, const Across& across) {
+    const MemoryIndex m = task.memory;
+    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
+        const Access& a = task.accesses[across.first_piece + i];
+        const graph::BoxTransfer& part = task.boxes()[across.first_box + i];
+        Chunk& c = *a.chunk;
+        if (!a.is_ghost || holds_part(c, m, part.box)) continue;
+        const MemoryIndex from = source_for(c, m);
+        if (from == m) continue;  // as in `fetch`
+        Replica& s = c.replicas.at(from);
+        Replica& d = c.replicas.at(m);
+        FenceSet waits;
+        s.add_writers_to(waits);
+        d.add_all_users_to(waits);
+        c.copied_at = ++tick_;
+        const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, part);
+        d.content_at = c.copied_at;
+        forget_users(d);
+        add_user(d, Use::arrival, fence);
+        d.ghosts().add(c.version, part.box);
+        add_user(s, Use::copy_read, fence);
+        s.tick = ++tick_;
+        reindex_all(c);
+        notify(c, m);
     }
 }
 

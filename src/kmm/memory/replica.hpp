@@ -23,6 +23,7 @@ using graph::FenceSet;
 inline constexpr std::size_t heap_alignment = 256;
 
 struct Chunk;
+struct Ghosts;
 struct Replica;
 struct Victim;
 
@@ -162,6 +163,9 @@ class ReplicaUsers {
 
 /// Of a chunk that has a block in that memory. Valid when `version` is the chunk's.
 struct Replica : ReplicaUsers {
+    /// In place of the version of a replica that holds parts of the chunk: with this bit, where their record is.
+    static constexpr std::uint64_t ghosts_mark = std::uint64_t{1} << 63;
+
     std::uint8_t block_distance = 0;  ///< from the block's start to the address, in units of the heap's alignment
     std::uint16_t place_in_slab = 0;
     std::uint16_t order = 0;     ///< of the memory, as Replicas has them
@@ -177,6 +181,10 @@ struct Replica : ReplicaUsers {
     Chunk* chunk = nullptr;
     Victim* victim = nullptr;  ///< its place in the order of victims, while its memory keeps one
 
+    bool has_ghosts() const noexcept { return (version & ghosts_mark) != 0; }
+    /// Only where it has some.
+    Ghosts& ghosts() const noexcept { return *reinterpret_cast<Ghosts*>(version & ~ghosts_mark); }
+    void set_ghosts(Ghosts& record) noexcept { version = ghosts_mark | reinterpret_cast<std::uintptr_t>(&record); }
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
     static std::uint16_t order_of(MemoryIndex m) noexcept { return static_cast<std::uint16_t>(m.index() - 1u); }
     MemoryIndex memory() const noexcept {

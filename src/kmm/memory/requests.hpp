@@ -25,6 +25,10 @@ class Requests {
     virtual Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                              std::uintptr_t destination, const FenceSet& waits,
                              const graph::Vector<graph::TaskNumber>& readers, std::size_t* bytes) = 0;
+    /// Copies one part of the chunk to its place in the destination, after `waits`, for the task that has the box.
+    virtual Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                            std::uintptr_t destination, const FenceSet& waits, graph::Task& task,
+                            const graph::BoxTransfer& part) = 0;
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is

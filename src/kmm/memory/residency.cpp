@@ -129,6 +129,12 @@ bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcep
     return false;
 }
 
+bool Residency::is_on_another_device(const Chunk& chunk, MemoryIndex m) const noexcept {
+    for (const Replica& r : chunk.replicas)
+        if (chunk.version != 0 && r.version == chunk.version && r.memory().is_device() && r.memory() != m) return true;
+    return false;
+}
+
 // A linked device first (NVLink is faster than the way through the host), then the host, then any device.
 MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
     MemoryIndex best = to;
@@ -179,7 +185,8 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
             const Access& piece = task.accesses[across.first_piece + i];
             const std::size_t bytes = task.boxes()[across.first_box + i].size_bytes();
             used += bytes;
-            if (!piece.is_small_part && !is_valid(*piece.chunk, m)) fetched += bytes;
+            if (!piece.is_small_part && !holds_part(*piece.chunk, m, task.boxes()[across.first_box + i].box))
+                fetched += bytes;
         }
     }
     // Little beside what the task uses does not make it wait behind those that fetch nothing.
@@ -256,7 +263,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     d.content_at = chunk.copied_at;
     forget_users(d);
     add_user(d, Use::arrival, fence);
-    d.version = chunk.version;
+    set_version(d, chunk.version);
     add_user(s, Use::copy_read, fence);
     reindex_all(chunk);
     notify(chunk, to);
@@ -302,7 +309,7 @@ Placement Residency::check_content(Task& task) {
             wait_for(c.replicas.at(m), task);
             return Placement::busy_chunk;
         }
-        if (a.gathers || !needs_copy(c, m)) continue;
+        if (a.gathers || !needs_copy(c, m) || (a.is_ghost && !lacks_part(task, a))) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;
         // Nothing is copied over what is in use; that goes on shrinking, because nobody new may use stale content.
@@ -399,7 +406,8 @@ void Residency::finish_placement(Task& task) {
         if (!a.first_of_chunk || !a.in_use) continue;
         a.content_at = r.content_at;
         a.replaced_at = a.chunk->replaced_at;
-        if (find_unset_ && !a.anywhere && (a.chunk->version == 0 || needs_copy(*a.chunk, m)))
+        const bool comes_without_content = a.chunk->version == 0 || (needs_copy(*a.chunk, m) && !a.is_ghost);
+        if (find_unset_ && !a.anywhere && comes_without_content)
             task.cold_part(graph::UseOfReserve::yes).unset.push_back({static_cast<std::uint32_t>(i), true, {}});
         r.add_what_a_task_awaits_to(task.fences, a.writes_chunk);
     }
@@ -443,11 +451,16 @@ Placement Residency::place_in_forms(Task& task) {
     // Where its own chunks had to leave and come back, they may have come back elsewhere.
     if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
     for_each_place(task, [&](Access& a, Chunk& c) {
-        if (a.needs_content && !a.gathers && needs_copy(c, m)) fetch(c, m, task);
+        if (a.needs_content && !a.gathers && !a.is_ghost && needs_copy(c, m)) fetch(c, m, task);
     });
     if (!task.across().empty()) finish_forms(task);
     finish_placement(task);
     return Placement::granted;
+}
+
+void Residency::set_version(Replica& replica, std::uint64_t version) noexcept {
+    if (replica.has_ghosts()) spaces_[replica.memory()].ghosts.give(replica.ghosts());
+    replica.version = version;
 }
 
 void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
@@ -459,16 +472,18 @@ void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
         chunk.replaced_at = tick_;
         chunk.lost.reset();
     }
-    const std::uint64_t had = std::exchange(at.version, chunk.version);
+    const std::uint64_t had = at.version;
+    set_version(at, chunk.version);
     // Tasks that write parts of one chunk, one after the other where it is, change nothing for each other.
     if (before == 0 || had != before) notify(chunk, at.memory());
     for (auto next = chunk.replicas.begin(); next != chunk.replicas.end();) {
         Replica& r = *next;
         ++next;
         if (&r == &at) continue;
-        // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back.
-        const bool leaves = r.memory().is_device() && !r.pinned();
-        if (leaves || r.version == before) notify(chunk, r.memory());
+        // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back,
+        // and beside neighbours that for the next ghosts.
+        const bool leaves = r.memory().is_device() && !r.pinned() && !r.has_ghosts();
+        if (leaves || r.has_ghosts() || r.version == before) notify(chunk, r.memory());
         if (leaves) release(r);
     }
 }
@@ -533,7 +548,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
         if (fence != nullptr) add_user(r, a.writes_chunk ? Use::task_write : Use::task_read, *fence);
         graph::TaskList waiting;
         if (lets_go) waiting = take_waiting(r);
-        if (!r.pinned() && r.version != c.version && a.memory.is_device()) release(r);
+        if (!r.pinned() && r.version != c.version && a.memory.is_device() && !r.has_ghosts()) release(r);
         reindex_all(c);
         wake(waiting);
     });
@@ -551,7 +566,7 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
     for (Replica& r : chunk.replicas) any_good |= r.version == chunk.version && r.content_at < copied_at;
     if (any_good) {
         for (Replica& r : chunk.replicas)
-            if (r.content_at >= copied_at) r.version = 0;  // fetched again
+            if (r.content_at >= copied_at) set_version(r, 0);  // fetched again
     } else {
         chunk.lost = cause;
     }

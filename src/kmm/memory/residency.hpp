@@ -18,6 +18,7 @@
 #include "kmm/memory/busy_replicas.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/eviction_policy.hpp"
+#include "kmm/memory/ghosts.hpp"
 #include "kmm/memory/requests.hpp"
 #include "kmm/memory/victim_order.hpp"
 #include "kmm/trace/events.hpp"
@@ -236,6 +237,7 @@ class Residency {
         VictimOrder victims;
         RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
         RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
+        RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;
         AdvancedLanes advanced;               ///< since the heap last looked at what they have passed
         graph::Vector<std::uint64_t> pruned;  ///< lanes of which the heap is told that they have passed something
         rmm::heap::heap::pruning pruning;     ///< how far it has come with these
@@ -281,7 +283,14 @@ class Residency {
     std::size_t missing_across(const graph::Task& task, const graph::Across& across) const noexcept;
     bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
-    bool are_worth_a_place(const graph::Task& task, const graph::Across& across) const noexcept;
+    bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) const noexcept;
+    bool lacks_part(const graph::Task& task, const graph::Access& piece) const noexcept;
+    bool has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
+    bool find_ghosts(graph::Task& task, const graph::Across& across) const noexcept;
+    void make_ghosts(Replica& replica);
+    void set_version(Replica& replica, std::uint64_t version) noexcept;
+    void fetch_ghosts(graph::Task& task, const graph::Across& across);
+    bool take_gaps(const graph::Task& task, const graph::Across& across);
     Found lay_side_by_side(graph::Task& task, const graph::Across& across);
     Found lay_range(graph::Task& task, Array& array, const ChunkRange& range, std::size_t total);
     void move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of_block, graph::Task& task);
@@ -337,6 +346,7 @@ class Residency {
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(const graph::TaskList& tasks);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
+    bool is_on_another_device(const Chunk& chunk, MemoryIndex m) const noexcept;
     static bool is_valid(const Chunk& chunk, MemoryIndex m) noexcept {
         return chunk.version != 0 && chunk.replicas[m].version == chunk.version;
     }

@@ -434,6 +434,21 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
     return {instruction.lane, instruction.position};
 }
 
+Fence Scheduler::copy_part(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                           std::uintptr_t destination, const FenceSet& waits, Task& task,
+                           const graph::BoxTransfer& part) {
+    Instruction instruction;
+    instruction.op = Instruction::Op::move;
+    instruction.chunk = &chunk;
+    instruction.from = from;
+    instruction.to = to;
+    moves_.assign(1, part_of(part, source, destination));
+    instruction.moves = moves_;
+    instruction.bytes = part.size_bytes();
+    put_copy(instruction, waits, &task);
+    return {instruction.lane, instruction.position};
+}
+
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
     memory::Chunk& chunk = *task.accesses[across.access].chunk;
     const Instruction instruction =

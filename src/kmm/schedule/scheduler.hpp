@@ -250,6 +250,8 @@ class Scheduler final : private memory::Requests {
     Fence copy_parts(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                      std::uintptr_t destination, const FenceSet& waits, const graph::Vector<TaskNumber>& readers,
                      std::size_t* bytes) override;
+    Fence copy_part(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+                    const FenceSet& waits, Task& task, const graph::BoxTransfer& part) override;
     void grow(MemoryIndex memory, std::size_t bytes) override;
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
     bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }

@@ -269,7 +269,9 @@ struct Counts {
     std::size_t moves = 0;                               ///< of chunks, beside their neighbours
     std::size_t parts = 0;                               ///< chunks that were saved in parts
     std::size_t from_parts = 0;                          ///< pieces that were gathered from these
-    std::size_t gathers_failed = 0, parts_failed = 0;
+    std::size_t ghosts = 0;                              ///< parts that were brought to their places
+    std::size_t ghosts_found = 0;                        ///< likewise for a task before
+    std::size_t gathers_failed = 0, parts_failed = 0, ghosts_failed = 0;
 };
 
 class Machine final : public Requests {
@@ -308,6 +310,8 @@ class Machine final : public Requests {
     Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                      const FenceSet& waits, const kmm::graph::Vector<kmm::graph::TaskNumber>& readers,
                      std::size_t* bytes) override;
+    Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+                    const FenceSet& waits, Task& task, const BoxTransfer& part) override;
     void grow(MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }
     bool passed(Fence fence) const noexcept override { return lanes_.passed(fence); }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {
@@ -340,6 +344,7 @@ class Machine final : public Requests {
     void add_random_use(Waiting& waiting, const std::vector<const Chunk*>& without);
     bool make_readers_across();
     Region random_region();
+    MemoryIndex home_of(const std::vector<Piece>& pieces);
     Array& add_temporary(const Region& region);
     void add_use_beside(Waiting& waiting, const std::vector<Piece>& pieces);
     void tell_one();
@@ -365,6 +370,7 @@ class Machine final : public Requests {
     const std::size_t num_devices_;
     Memories memories_;
     const bool all_linked_;
+    const bool has_room_;      ///< for ghosts beside chunks, for which nobody leaves
     const bool gives_sealed_;  ///< memory in which chunks never lie side by side
     Lanes lanes_;
     std::unique_ptr<Residency> residency_;

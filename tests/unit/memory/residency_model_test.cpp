@@ -30,118 +30,15 @@ Machine::Machine(std::uint64_t seed, std::size_t num_devices, Counts& what_happe
       num_devices_(num_devices),
       memories_(num_devices),
       all_linked_(dice_.one_in(2)),
-      gives_sealed_(dice_.one_in(2)) {
+      has_room_(num_devices > 1 && dice_.one_in(2)),
+      gives_sealed_(!has_room_ && dice_.one_in(2)) {
     PerMemory<std::size_t> limits;
     limits.resize_for_devices(num_devices);
     // Where there is little room a task's own chunks lie in each other's way.
-    const std::size_t most_more = dice_.one_in(2) ? 24 : 3;
+    const std::size_t most_more = has_room_ ? 160 : dice_.one_in(2) ? 24 : 3;
     for (const MemoryIndex m : limits.memories())
         limits[m] = (m.is_host() ? 128 + dice_.below(64) : 18 + dice_.below(most_more)) * unit;
     residency_ = std::make_unique<Residency>(*this, limits);
-}
-
-// ----------------------------------------------------------------------------------------------------------- requests
-
-/// What stands at the sources must be what the order says. False: it failed, and this is what the destinations have.
-bool Machine::move(const std::vector<Move>& moves, std::uint64_t copied_at, std::size_t fails_one_in) {
-    const bool fails = copies_fail_ && dice_.one_in(fails_one_in);
-    for (const Move& move : moves) {
-        const auto found = memories_.range(move.from, move.source, move.units.size() * unit);
-        const auto left = memories_.range(move.to, move.destination, move.units.size() * unit);
-        for (std::size_t i = 0; i < move.units.size(); ++i) {
-            // From before the failure of a copy was known, or by a task that failed.
-            const bool may_be_bad =
-                move.was_lost || copied_at < move.chunk->spoiled_at || has_failed(move.units[i].writer);
-            EXPECT_TRUE(found[i] == move.units[i].value || (found[i] == bad && may_be_bad))
-                << "at the source of a copy";
-            left[i] = fails ? bad : found[i];
-        }
-    }
-    return !fails;
-}
-
-Fence Machine::copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                    const FenceSet& waits, Task*) {
-    if (from == to) ++counts_.moves;
-    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && !chunk.replicas[to].pinned()) << "in use";
-    const std::vector<Move> moves{
-        {&chunk, from, to, source, destination, expected_.at(&chunk).units, chunk.lost != nullptr}};
-    const auto lane = static_cast<LaneId>(1000 + 16 * from.index() + to.index());
-    ++copies_[chunk.array];
-    return lanes_.put(lane, waits, [this, &chunk, moves, copied_at = chunk.copied_at] {
-        --copies_[chunk.array];
-        if (!move(moves, copied_at, 40)) fail_copy(chunk, copied_at);
-    });
-}
-
-Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
-    Chunk& temporary = *task.accesses[across.access].chunk;
-    std::vector<Move> moves;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        const BoxTransfer& box = task.boxes()[across.first_box + i];
-        const Access& piece = task.accesses[box.source];
-        const auto source = reinterpret_cast<std::uintptr_t>(task.addresses[box.source]);
-        const auto destination = reinterpret_cast<std::uintptr_t>(task.addresses[box.destination]);
-        if (source == 0 || destination == 0) {
-            ADD_FAILURE() << "gathered from nowhere, or to it";
-            continue;
-        }
-        EXPECT_EQ(piece.chunk->replicas[piece.memory].writer_pins, 0u) << "is being written";
-        const std::vector<Expected::Unit>& units = expected_.at(piece.chunk).units;
-        const auto begin = units.begin() + static_cast<std::ptrdiff_t>(box.source_offset_bytes / unit);
-        moves.push_back({piece.chunk,
-                         piece.memory,
-                         task.memory,
-                         source + box.source_offset_bytes,
-                         destination + box.destination_offset_bytes,
-                         {begin, begin + static_cast<std::ptrdiff_t>(box.size_bytes() / unit)},
-                         false});
-        if (piece.chunk->is_in_parts()) ++counts_.from_parts;
-    }
-    EXPECT_FALSE(temporary.replicas[task.memory].pinned()) << "gathered over what is in use";
-    ++copies_[temporary.array];
-    const auto lane = static_cast<LaneId>(1500 + task.memory.index());
-    return lanes_.put(lane, waits, [this, &temporary, moves, copied_at = temporary.copied_at] {
-        --copies_[temporary.array];
-        ++counts_.gathers;
-        if (move(moves, copied_at, 15)) return;
-        ++counts_.gathers_failed;
-        fail_copy(temporary, copied_at);
-    });
-}
-
-/// What else the destination holds is lost.
-Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                          std::uintptr_t destination, const FenceSet& waits,
-                          const kmm::graph::Vector<kmm::graph::TaskNumber>& readers, std::size_t* bytes) {
-    ++counts_.parts;
-    EXPECT_FALSE(chunk.replicas[from].pinned() || chunk.replicas[to].pinned()) << "in use";
-    const std::vector<Expected::Unit>& units = expected_.at(&chunk).units;
-    std::set<std::size_t> read;
-    for (const kmm::graph::TaskNumber number : readers) {
-        const auto reader =
-            std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.task->number == number; });
-        EXPECT_TRUE(reader != waiting_.end() && uses(*reader->task, chunk)) << "parts for nobody";
-        if (reader == waiting_.end()) continue;
-        for (std::size_t i = 0; i < reader->parts.size(); ++i) {
-            if (reader->task->accesses[i].chunk != &chunk) continue;
-            EXPECT_TRUE(reader->task->accesses[i].is_small_part);
-            for (std::size_t k = reader->parts[i].begin; k < reader->parts[i].end; ++k) read.insert(k);
-        }
-    }
-    std::vector<Move> moves;
-    for (const std::size_t k : read)
-        moves.push_back({&chunk, from, to, source + k * unit, destination + k * unit, {units[k]}, false});
-    *bytes += read.size() * unit;
-    const auto lane = static_cast<LaneId>(1400 + from.index());
-    ++copies_[chunk.array];
-    return lanes_.put(lane, waits, [this, &chunk, to, destination, moves, copied_at = chunk.copied_at] {
-        --copies_[chunk.array];
-        for (Value& v : memories_.range(to, destination, chunk.size_bytes)) v = garbage;
-        if (move(moves, copied_at, 8)) return;
-        ++counts_.parts_failed;
-        fail_copy(chunk, copied_at);
-    });
 }
 
 // ------------------------------------------------------------------------------------------------------------- arrays
@@ -161,7 +58,7 @@ void Machine::make_array() {
 /// Of elements that are as large as units; the last chunk may have fewer of them than the others.
 void Machine::make_stack(Array& array, std::size_t chunks) {
     array.element_bytes = unit;
-    const std::size_t num_elements = 2 + dice_.below(3);
+    const std::size_t num_elements = has_room_ ? 3 + dice_.below(2) : 2 + dice_.below(3);
     kmm_test::cut(array, chunks, num_elements * unit, num_devices_, (1 + dice_.below(num_elements)) * unit);
     kmm_test::make_stack(array);
 }
@@ -292,6 +189,16 @@ Array& Machine::add_temporary(const Region& region) {
     return array;
 }
 
+/// The device that has the largest piece, or any.
+MemoryIndex Machine::home_of(const std::vector<Piece>& pieces) {
+    const auto size = [](const Piece& p) { return p.part.end - p.part.begin; };
+    const Piece& largest = *std::max_element(pieces.begin(), pieces.end(),
+                                             [&](const Piece& a, const Piece& b) { return size(a) < size(b); });
+    for (const auto& r : largest.chunk->replicas)
+        if (r.memory().is_device() && r.version == largest.chunk->version) return r.memory();
+    return random_device();
+}
+
 /// Tasks of one submit that read the same region across chunks in one memory, and use other chunks, or the same ones
 /// beside the region.
 bool Machine::make_readers_across() {
@@ -301,7 +208,7 @@ bool Machine::make_readers_across() {
     const std::vector<Piece> pieces = pieces_of(region);
     std::vector<const Chunk*> read;
     for (const Piece& piece : pieces) read.push_back(piece.chunk);
-    const MemoryIndex memory = random_device();
+    const MemoryIndex memory = dice_.one_in(2) ? random_device() : home_of(pieces);
     Array& temporary = add_temporary(region);
     const std::size_t num_tasks = dice_.one_in(3) ? 2 + dice_.below(2) : 1;
     const bool may_be_in_place = !dice_.one_in(4);
@@ -353,6 +260,7 @@ void Machine::submit(Waiting waiting) {
     for (const Access& a : task.accesses) {
         if (a.chunk->array->is_temporary()) --a.chunk->array->uses_to_come;
         residency_->add_next_use(*a.chunk, Residency::use_of(task, a));
+        if (a.writes_chunk && task.memory.is_device()) a.chunk->array->written_by[task.memory].add(a.chunk->index);
     }
     for (const Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
@@ -427,8 +335,12 @@ bool Machine::place(Waiting& waiting) {
                 give_up(task);
                 return true;
             }
+    const std::size_t ghosts = counts_.ghosts;
     switch (residency_->place(task)) {
-    case Placement::granted: count_forms(task); break;
+    case Placement::granted:
+        count_forms(task);
+        counts_.ghosts_found -= counts_.ghosts - ghosts;
+        break;
     case Placement::wait_growth:
     case Placement::wait_pins:
     case Placement::busy_chunk: return false;
@@ -455,6 +367,8 @@ bool Machine::place(Waiting& waiting) {
 }
 
 void Machine::count_forms(const Task& task) {
+    counts_.ghosts_found += static_cast<std::size_t>(
+        std::count_if(task.accesses.begin(), task.accesses.end(), [](const Access& a) { return a.is_ghost; }));
     for (const Across& across : task.across()) switch (across.form) {
         case Across::Form::gather: ++counts_.gather; break;
         case Across::Form::gathered: ++counts_.gathered; break;
@@ -494,15 +408,6 @@ void Machine::issue(Running one) {
     note_position(*running, fence);
 }
 
-/// Tasks that were issued behind it take what never arrived for the content: they fail (Scheduler::copy_failed).
-void Machine::fail_copy(Chunk& chunk, std::uint64_t copied_at) {
-    ++counts_.copies_failed;
-    residency_->copy_failed(chunk, copied_at, cause_);
-    for (const auto& r : issued_)
-        for (const Access& a : r->task->accesses)
-            r->has_failed |= a.chunk == &chunk && Residency::may_have_taken(a, copied_at);
-}
-
 void Machine::note_position(const Running& running, Fence fence) {
     for (std::size_t i = 0; i < running.parts.size(); ++i) {
         const Access& a = running.task->accesses[i];
@@ -520,7 +425,8 @@ bool Machine::finds_bad(const Running& running) {
         const Access& a = task.accesses[i];
         if (!a.needs_content || (a.is_piece && !a.in_use)) continue;
         const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[i]) - a.offset_bytes;
-        const auto found = memories_.range(task.memory, address, a.chunk->size_bytes);
+        const Part part = a.is_ghost ? running.parts[i] : Part{0, num_units(*a.chunk)};
+        const auto found = memories_.range(task.memory, address + part.begin * unit, (part.end - part.begin) * unit);
         if (std::find(found.begin(), found.end(), bad) != found.end()) return true;
     }
     return false;
@@ -776,6 +682,9 @@ TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
     was_often("gathers_failed", counts.gathers_failed, 20);
     was_often("parts", counts.parts, 100);
     was_often("parts_failed", counts.parts_failed, 1);
+    was_often("ghosts", counts.ghosts, 40);
+    was_often("ghosts_found", counts.ghosts_found, 10);
+    was_often("ghosts_failed", counts.ghosts_failed, 3);
     was_often("from_parts", counts.from_parts, 100);
     RecordProperty("failed_needlessly", static_cast<int>(counts.needless));
 }

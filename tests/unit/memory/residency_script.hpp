@@ -64,6 +64,21 @@ class Script final : public Requests {
         *bytes += 1;
         return fence;
     }
+    struct Part {
+        Chunk* chunk;
+        MemoryIndex from, to;
+        kmm::detail::Box box;
+        std::vector<Fence> waits;
+        Fence fence;
+    };
+    Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+                    const FenceSet& waits, Task&, const kmm::graph::BoxTransfer& part) override {
+        EXPECT_EQ(source, chunk.replicas[from].address);
+        EXPECT_EQ(destination, chunk.replicas[to].address);
+        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
+        ghosts.push_back({&chunk, from, to, part.box, {waits.begin(), waits.end()}, fence});
+        return fence;
+    }
     struct Gather {
         Task* task;
         Chunk* to;
@@ -100,6 +115,7 @@ class Script final : public Requests {
 
     std::vector<Copy> copies;
     std::vector<Parts> parts;
+    std::vector<Part> ghosts;
     std::vector<Gather> gathers;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
     std::vector<std::pair<MemoryIndex, std::size_t>> exchanges;

@@ -1,0 +1,70 @@
+// Regions across chunks for tests of residency: tasks that read them, and arrays whose chunks are neighbours.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "residency_script.hpp"
+
+namespace kmm::residency_test {
+
+using kmm::graph::BoxTransfer;
+
+/// Arrays of chunks of one unit each, cut along one axis of bytes.
+class AcrossTest : public ResidencyTest {
+  protected:
+    std::unique_ptr<Array> make_stack(std::size_t chunks) {
+        auto a = make_array(chunks);
+        kmm_test::make_stack(*a);
+        return a;
+    }
+    static kmm::detail::Box box(std::size_t begin, std::size_t end) {
+        kmm::detail::Box b;
+        b.begin[0] = static_cast<std::int64_t>(begin);
+        b.end[0] = static_cast<std::int64_t>(end);
+        return b;
+    }
+    /// Reads the bytes from `begin` to `end` of the array in memory `m`.
+    Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end) {
+        temporaries_.push_back(make_array(1, end - begin));
+        Array& temporary = *temporaries_.back();
+        temporary.is_gathered = temporary.released = true;
+        temporary.num_pieces = static_cast<std::uint32_t>((end - 1) / unit - begin / unit + 1);
+        return read_across(m, a, begin, end, temporary);
+    }
+    /// The same with a temporary that other tasks share.
+    Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end, Array& temporary) {
+        Task& t = make_task(m, {{&temporary.chunks[0], false, false}});
+        t.accesses[0].gathers = true;
+        Across& across = t.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
+        across.first_piece = 1;
+        across.num_pieces = temporary.num_pieces;
+        across.may_be_in_place = true;
+        across.offset_from_first_piece = begin % unit;
+        for (std::uint32_t i = 0; i < across.num_pieces; i++) {
+            Chunk& c = a.chunks[begin / unit + i];
+            Access& piece = t.accesses.emplace_back();
+            piece.chunk = &c;
+            piece.needs_content = piece.is_piece = true;
+            piece.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
+            residency_->add_next_use(c, kmm::memory::Residency::use_of(t, piece));
+            a.neighbours[m].chunks.add(c.index);
+            BoxTransfer& transfer = t.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
+            transfer.source = 1 + i;
+            transfer.box = box(std::max(begin, c.index * unit), std::min(end, (c.index + 1) * unit));
+            transfer.run_bytes = static_cast<std::size_t>(transfer.box.end[0] - transfer.box.begin[0]);
+        }
+        return t;
+    }
+    bool lie_side_by_side(Array& a, std::size_t first, std::size_t last, MemoryIndex m) {
+        for (std::size_t i = first; i < last; i++)
+            if (a.chunks[i].replicas[m].address + unit != a.chunks[i + 1].replicas[m].address) return false;
+        return true;
+    }
+
+    std::vector<std::unique_ptr<Array>> temporaries_;
+    std::vector<std::unique_ptr<Array>> kept_;
+};
+
+}  // namespace kmm::residency_test

@@ -1,0 +1,175 @@
+// Ghosts: parts of chunks whose home is another device, in their places beside chunks that tasks here write.
+#include <gtest/gtest.h>
+
+#include "across_script.hpp"
+
+namespace {
+
+using namespace kmm::residency_test;
+
+/// Four chunks, half of them on each of two devices; tasks of the first read the edge of the second's.
+class GhostsTest : public AcrossTest {
+  protected:
+    void start_halves(std::size_t device_units = 64) {
+        start({64 * unit, device_units * unit, 64 * unit});
+        script_.all_linked = true;
+        residency_->given_again(gpu, base_[gpu], device_units * unit, false);
+        a_ = make_stack(4);
+        for (std::size_t i = 0; i < 4; i++) overwrite_on(i < 2 ? gpu : gpu_1, a_->chunks[i]);
+    }
+    Task& read_edge() { return read_across(gpu, *a_, unit - 10, 2 * unit + 10); }
+    bool hold(MemoryIndex m, std::size_t chunk, std::size_t begin, std::size_t end) const {
+        const auto& r = a_->chunks[chunk].replicas[m];
+        return r.has_ghosts() && r.ghosts().hold(a_->chunks[chunk].version, box(begin, end));
+    }
+    std::unique_ptr<Array> a_;
+};
+
+TEST_F(GhostsTest, of_a_chunk_that_another_device_has_come_beside_those_that_are_here) {
+    start_halves();
+    Task& t = read_edge();
+    run(t);
+    EXPECT_EQ(t.across()[0].form, Across::Form::in_place);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.addresses[0]), a_->chunks[0].replicas[gpu].address + unit - 10);
+    EXPECT_TRUE(lie_side_by_side(*a_, 0, 2, gpu));
+    ASSERT_EQ(script_.ghosts.size(), 1u);
+    EXPECT_EQ(script_.ghosts[0].chunk, &a_->chunks[2]);
+    EXPECT_TRUE(script_.ghosts[0].from == gpu_1 && script_.ghosts[0].to == gpu);
+    EXPECT_TRUE(kmm::graph::equal(script_.ghosts[0].box, box(2 * unit, 2 * unit + 10)));
+    EXPECT_TRUE(script_.gathers.empty());
+    for (const Script::Copy& copy : script_.copies)
+        EXPECT_TRUE(copy.from == gpu && copy.to == gpu) << "chunks move once";
+    const Fence arrival = script_.ghosts[0].fence;
+    EXPECT_TRUE(std::any_of(t.fences.begin(), t.fences.end(),
+                            [&](const Fence& f) { return f.lane == arrival.lane && f.position >= arrival.position; }));
+    EXPECT_EQ(residency_->missing_bytes(t), 0u);
+    EXPECT_EQ(temporaries_[0]->chunks[0].replicas[gpu].address, 0u) << "no memory is taken for a copy";
+}
+
+TEST_F(GhostsTest, serve_every_task_until_the_chunk_is_written_and_then_come_to_the_same_place) {
+    start_halves();
+    const Fence first = run(read_edge());
+    const std::size_t moves = script_.copies.size();
+    const Fence second = run(read_edge());
+    EXPECT_EQ(script_.ghosts.size(), 1u) << "they are there";
+    const std::uintptr_t place = a_->chunks[2].replicas[gpu].address;
+    const Fence written = write_on(gpu_1, a_->chunks[2]);
+    EXPECT_FALSE(hold(gpu, 2, 2 * unit, 2 * unit + 10));
+    EXPECT_EQ(a_->chunks[2].replicas[gpu].address, place) << "the place is kept";
+    Task& t = read_edge();
+    EXPECT_EQ(residency_->missing_bytes(t), 10u);
+    run(t);
+    ASSERT_EQ(script_.ghosts.size(), 2u);
+    EXPECT_EQ(a_->chunks[2].replicas[gpu].address, place);
+    const std::vector<Fence>& waits = script_.ghosts[1].waits;
+    const auto waits_for = [&](Fence fence) {
+        return std::any_of(waits.begin(), waits.end(),
+                           [&](Fence f) { return f.lane == fence.lane && f.position >= fence.position; });
+    };
+    EXPECT_TRUE(waits_for(first) && waits_for(second)) << "those that read what was there";
+    EXPECT_TRUE(waits_for(written));
+    EXPECT_EQ(script_.copies.size(), moves);
+}
+
+TEST_F(GhostsTest, of_both_edges_of_a_chunk_stand_in_one_place) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    script_.all_linked = true;
+    a_ = make_stack(3);
+    overwrite_on(gpu_1, a_->chunks[1]);
+    for (const std::size_t i : {0, 2}) overwrite_on(gpu, a_->chunks[i]);
+    std::vector<Task*> readers;
+    for (int i = 0; i < 2; i++) {
+        readers.push_back(&read_across(gpu, *a_, 0, unit + 10));
+        readers.push_back(&read_across(gpu, *a_, 2 * unit - 10, 3 * unit));
+    }
+    for (Task* t : readers) run(*t);
+    EXPECT_EQ(script_.ghosts.size(), 2u);
+    EXPECT_TRUE(hold(gpu, 1, unit, unit + 10) && hold(gpu, 1, 2 * unit - 10, 2 * unit));
+    EXPECT_FALSE(hold(gpu, 1, unit, unit + 11));
+    EXPECT_TRUE(script_.gathers.empty());
+    for (std::size_t begin = 20; begin < 60; begin += 10) run(read_across(gpu, *a_, 0, unit + begin));
+    EXPECT_TRUE(hold(gpu, 1, unit, unit + 50)) << "of more than there is room for the latest are known";
+    EXPECT_FALSE(hold(gpu, 1, 2 * unit - 10, 2 * unit));
+}
+
+TEST_F(GhostsTest, give_way_to_the_whole_chunk_and_then_nothing_is_missing) {
+    start_halves();
+    run(read_edge());
+    const std::uintptr_t place = a_->chunks[2].replicas[gpu].address;
+    const std::size_t copies = script_.copies.size();
+    read_on(gpu, a_->chunks[2]);
+    ASSERT_EQ(script_.copies.size(), copies + 1);
+    EXPECT_EQ(script_.copies.back().chunk, &a_->chunks[2]);
+    EXPECT_EQ(a_->chunks[2].replicas[gpu].address, place);
+    EXPECT_FALSE(a_->chunks[2].replicas[gpu].has_ghosts());
+    run(read_edge());
+    EXPECT_EQ(script_.ghosts.size(), 1u);
+    write_on(gpu, a_->chunks[2]);
+    run(read_edge());
+    EXPECT_EQ(script_.ghosts.size(), 1u) << "it is here";
+}
+
+TEST_F(GhostsTest, leave_first_and_are_gathered_from_where_the_chunk_is_while_there_is_no_room) {
+    start_halves(6);
+    run(read_edge());
+    ASSERT_EQ(script_.ghosts.size(), 1u);
+    const std::size_t evicted = residency_->counters(gpu).evicted_bytes;
+    for (int i = 0; a_->chunks[2].replicas[gpu].address != 0 && i < 6; i++) {
+        kept_.push_back(make_array(1));
+        overwrite_on(gpu, kept_.back()->chunks[0]);
+    }
+    EXPECT_EQ(a_->chunks[2].replicas[gpu].address, 0u);
+    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, evicted) << "nothing was saved before they had left";
+    Task& t = read_edge();
+    run(t);
+    EXPECT_EQ(t.across()[0].form, Across::Form::gather);
+}
+
+TEST_F(GhostsTest, come_from_the_host_as_well_where_other_devices_write_the_chunk) {
+    start_halves();
+    for (const std::size_t i : {2, 3}) a_->written_by[gpu_1].add(static_cast<std::uint32_t>(i));
+    // The host has the only copy.
+    write_on(host, a_->chunks[2]);
+    ASSERT_EQ(a_->chunks[2].replicas[gpu_1].address, 0u);
+    const std::size_t copies = script_.copies.size();
+    run(read_edge());
+    ASSERT_EQ(script_.ghosts.size(), 1u);
+    EXPECT_TRUE(script_.ghosts[0].from == host);
+    for (std::size_t i = copies; i < script_.copies.size(); i++) EXPECT_TRUE(script_.copies[i].from == gpu);
+}
+
+TEST_F(GhostsTest, that_were_lost_on_their_way_are_fetched_again) {
+    start_halves();
+    run(read_edge());
+    Chunk& c = a_->chunks[2];
+    residency_->copy_failed(c, c.copied_at, std::make_shared<kmm::graph::RootFailure>());
+    EXPECT_EQ(c.lost, nullptr) << "the other device has it";
+    EXPECT_FALSE(hold(gpu, 2, 2 * unit, 2 * unit + 10));
+    run(read_edge());
+    EXPECT_EQ(script_.ghosts.size(), 2u);
+}
+
+TEST_F(GhostsTest, are_no_gain_where_less_is_here_than_their_places_take) {
+    start_halves();
+    Task& t = read_across(gpu, *a_, 2 * unit - 10, 2 * unit + 10);
+    run(t);
+    EXPECT_EQ(t.across()[0].form, Across::Form::gather) << "twenty bytes against a chunk";
+    EXPECT_TRUE(script_.ghosts.empty());
+}
+
+TEST_F(GhostsTest, wait_while_a_function_reads_what_they_replace) {
+    start_halves();
+    Task& reader = read_edge();
+    ASSERT_EQ(place(reader), Placement::granted);
+    residency_->pin(reader);
+    write_on(gpu_1, a_->chunks[2]);
+    Task& next = read_edge();
+    EXPECT_EQ(residency_->place(next), Placement::busy_chunk);
+    residency_->unpin(reader, nullptr);
+    EXPECT_EQ(script_.woken, std::vector<Task*>{&next});
+    EXPECT_NE(a_->chunks[2].replicas[gpu].address, 0u) << "the place is kept";
+    run(next);
+    EXPECT_EQ(script_.ghosts.size(), 2u);
+}
+
+}  // namespace

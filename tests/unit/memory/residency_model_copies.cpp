@@ -1,0 +1,147 @@
+// What residency asks the machine of the model for: copies of chunks and of parts of them, some of which fail.
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "residency_model.hpp"
+
+namespace kmm::residency_model {
+
+/// What stands at the sources must be what the order says. False: it failed, and this is what the destinations have.
+bool Machine::move(const std::vector<Move>& moves, std::uint64_t copied_at, std::size_t fails_one_in) {
+    const bool fails = copies_fail_ && dice_.one_in(fails_one_in);
+    for (const Move& move : moves) {
+        const auto found = memories_.range(move.from, move.source, move.units.size() * unit);
+        const auto left = memories_.range(move.to, move.destination, move.units.size() * unit);
+        for (std::size_t i = 0; i < move.units.size(); ++i) {
+            // From before the failure of a copy was known, or by a task that failed.
+            const bool may_be_bad =
+                move.was_lost || copied_at < move.chunk->spoiled_at || has_failed(move.units[i].writer);
+            EXPECT_TRUE(found[i] == move.units[i].value || (found[i] == bad && may_be_bad))
+                << "at the source of a copy";
+            left[i] = fails ? bad : found[i];
+        }
+    }
+    return !fails;
+}
+
+Fence Machine::copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+                    const FenceSet& waits, Task*) {
+    if (from == to) ++counts_.moves;
+    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && !chunk.replicas[to].pinned()) << "in use";
+    const std::vector<Move> moves{
+        {&chunk, from, to, source, destination, expected_.at(&chunk).units, chunk.lost != nullptr}};
+    const auto lane = static_cast<LaneId>(1000 + 16 * from.index() + to.index());
+    ++copies_[chunk.array];
+    return lanes_.put(lane, waits, [this, &chunk, moves, copied_at = chunk.copied_at] {
+        --copies_[chunk.array];
+        if (!move(moves, copied_at, 40)) fail_copy(chunk, copied_at);
+    });
+}
+
+Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
+    Chunk& temporary = *task.accesses[across.access].chunk;
+    std::vector<Move> moves;
+    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
+        const BoxTransfer& box = task.boxes()[across.first_box + i];
+        const Access& piece = task.accesses[box.source];
+        const auto source = reinterpret_cast<std::uintptr_t>(task.addresses[box.source]);
+        const auto destination = reinterpret_cast<std::uintptr_t>(task.addresses[box.destination]);
+        if (source == 0 || destination == 0) {
+            ADD_FAILURE() << "gathered from nowhere, or to it";
+            continue;
+        }
+        EXPECT_EQ(piece.chunk->replicas[piece.memory].writer_pins, 0u) << "is being written";
+        const std::vector<Expected::Unit>& units = expected_.at(piece.chunk).units;
+        const auto begin = units.begin() + static_cast<std::ptrdiff_t>(box.source_offset_bytes / unit);
+        moves.push_back({piece.chunk,
+                         piece.memory,
+                         task.memory,
+                         source + box.source_offset_bytes,
+                         destination + box.destination_offset_bytes,
+                         {begin, begin + static_cast<std::ptrdiff_t>(box.size_bytes() / unit)},
+                         false});
+        if (piece.chunk->is_in_parts()) ++counts_.from_parts;
+    }
+    EXPECT_FALSE(temporary.replicas[task.memory].pinned()) << "gathered over what is in use";
+    ++copies_[temporary.array];
+    const auto lane = static_cast<LaneId>(1500 + task.memory.index());
+    return lanes_.put(lane, waits, [this, &temporary, moves, copied_at = temporary.copied_at] {
+        --copies_[temporary.array];
+        ++counts_.gathers;
+        if (move(moves, copied_at, 15)) return;
+        ++counts_.gathers_failed;
+        fail_copy(temporary, copied_at);
+    });
+}
+
+/// What else the destination holds is lost.
+Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                          std::uintptr_t destination, const FenceSet& waits,
+                          const kmm::graph::Vector<kmm::graph::TaskNumber>& readers, std::size_t* bytes) {
+    ++counts_.parts;
+    EXPECT_FALSE(chunk.replicas[from].pinned() || chunk.replicas[to].pinned()) << "in use";
+    const std::vector<Expected::Unit>& units = expected_.at(&chunk).units;
+    std::set<std::size_t> read;
+    for (const kmm::graph::TaskNumber number : readers) {
+        const auto reader =
+            std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.task->number == number; });
+        EXPECT_TRUE(reader != waiting_.end() && uses(*reader->task, chunk)) << "parts for nobody";
+        if (reader == waiting_.end()) continue;
+        for (std::size_t i = 0; i < reader->parts.size(); ++i) {
+            if (reader->task->accesses[i].chunk != &chunk) continue;
+            EXPECT_TRUE(reader->task->accesses[i].is_small_part);
+            for (std::size_t k = reader->parts[i].begin; k < reader->parts[i].end; ++k) read.insert(k);
+        }
+    }
+    std::vector<Move> moves;
+    for (const std::size_t k : read)
+        moves.push_back({&chunk, from, to, source + k * unit, destination + k * unit, {units[k]}, false});
+    *bytes += read.size() * unit;
+    const auto lane = static_cast<LaneId>(1400 + from.index());
+    ++copies_[chunk.array];
+    return lanes_.put(lane, waits, [this, &chunk, to, destination, moves, copied_at = chunk.copied_at] {
+        --copies_[chunk.array];
+        for (Value& v : memories_.range(to, destination, chunk.size_bytes)) v = garbage;
+        if (move(moves, copied_at, 8)) return;
+        ++counts_.parts_failed;
+        fail_copy(chunk, copied_at);
+    });
+}
+
+/// Ghosts: what else the destination holds stays as it is.
+Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
+                         std::uintptr_t destination, const FenceSet& waits, Task& task, const BoxTransfer& part) {
+    ++counts_.ghosts;
+    EXPECT_TRUE(from != to && to == task.memory && uses(task, chunk));
+    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && !chunk.replicas[to].pinned()) << "in use";
+    const std::vector<Expected::Unit>& units = expected_.at(&chunk).units;
+    const auto begin = units.begin() + static_cast<std::ptrdiff_t>(part.source_offset_bytes / unit);
+    const std::vector<Move> moves{{&chunk,
+                                   from,
+                                   to,
+                                   source + part.source_offset_bytes,
+                                   destination + part.source_offset_bytes,
+                                   {begin, begin + static_cast<std::ptrdiff_t>(part.size_bytes() / unit)},
+                                   false}};
+    const auto lane = static_cast<LaneId>(1600 + 16 * from.index() + to.index());
+    ++copies_[chunk.array];
+    return lanes_.put(lane, waits, [this, &chunk, moves, copied_at = chunk.copied_at] {
+        --copies_[chunk.array];
+        if (move(moves, copied_at, 6)) return;
+        ++counts_.ghosts_failed;
+        fail_copy(chunk, copied_at);
+    });
+}
+
+/// Tasks that were issued behind it take what never arrived for the content: they fail (Scheduler::copy_failed).
+void Machine::fail_copy(Chunk& chunk, std::uint64_t copied_at) {
+    ++counts_.copies_failed;
+    residency_->copy_failed(chunk, copied_at, cause_);
+    for (const auto& r : issued_)
+        for (const Access& a : r->task->accesses)
+            r->has_failed |= a.chunk == &chunk && Residency::may_have_taken(a, copied_at);
+}
+
+}  // namespace kmm::residency_model
