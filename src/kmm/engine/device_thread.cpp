@@ -62,7 +62,7 @@ DeviceThread::~DeviceThread() {
         (void)driver_.synchronize_stream(l.watch_stream);  // its callbacks name this object
         (void)driver_.destroy_stream(l.watch_stream);
     }
-    for (const EventHandle e : events_) (void)driver_.destroy_event(e);
+    for (const EventHandle e : events_) lanes_.keep_event(e);
 }
 
 void DeviceThread::push(schedule::InstructionList& instructions) {
@@ -111,8 +111,7 @@ void DeviceThread::lose_track() noexcept {
     batch_.clear();
     touched_.clear();
     for (Lane& l : states_) {
-        for (const Pending& p : l.pending)
-            if (p.event.native != nullptr) (void)driver_.destroy_event(p.event);
+        for (const Pending& p : l.pending) lanes_.keep_event(p.event);
         l.pending.clear();
         for (; !l.timed.empty(); l.timed.pop_front()) clock_.drop(l.timed.front().work);
         if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
@@ -235,18 +234,20 @@ void DeviceThread::feed_held() {
 
 void DeviceThread::feed(const Instruction& i) {
     Lane& l = state(i.lane);
-    if (i.op != Instruction::Op::watch) {
+    const bool is_here = i.op != Instruction::Op::watch;  // else a launcher has put it there
+    if (is_here)
         if (const Status status = put_on_stream(i, l); !status.ok()) report_failure(i, status);
-        lanes_.enqueued(i.lane, i.position);
-        if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
-            s->note({.what = trace::What::fed, .lane = i.lane, .position = i.position});
-    }
     l.fed = i.position;
     if (!l.touched) {
         l.touched = true;
         touched_.push_back(i.lane);
     }
+    // Before others hear that the work is there: they find the mark.
     if (i.mark || i.op != Instruction::Op::kernel || i.position - l.recorded >= events_every) record(i.lane);
+    if (!is_here) return;
+    lanes_.enqueued(i.lane, i.position);
+    if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+        s->note({.what = trace::What::fed, .lane = i.lane, .position = i.position});
 }
 
 /// Behind what it comes after.
@@ -433,7 +434,7 @@ void DeviceThread::record(LaneId lane) {
     if (status.ok()) status = driver_.record_event(event, stream);
     if (status.ok()) {
         l.pending.back().event = event;
-        return;
+        return lanes_.marked(lane, l.fed, event);
     }
     // Without an event we cannot know when; with everything waited for we do.
     if (event.native != nullptr) events_.push_back(event);

@@ -184,7 +184,7 @@ class DeviceThread final : private Lanes::Feeder {
     std::size_t num_own_lanes_;  ///< the first ones: this thread feeds them
     graph::Vector<LaneId> touched_;
     graph::Vector<EventHandle> events_;  ///< free
-    /// What this thread records on its lanes. Events of other threads may be recycled at any time.
+    /// What this thread records on its lanes.
     class OwnEvents final : public Lanes::RecordedEvents {
       public:
         explicit OwnEvents(DeviceThread& thread) noexcept : thread_(thread) {}

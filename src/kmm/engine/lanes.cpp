@@ -1,6 +1,7 @@
 #include "kmm/engine/lanes.hpp"
 
 #include <bit>
+#include <new>
 
 namespace kmm::engine {
 
@@ -17,6 +18,8 @@ Lanes::Lanes(Driver& driver, std::vector<int> ordinals, std::uint32_t lanes_per_
 }
 
 Lanes::~Lanes() {
+    const locks::Guard guard(kept_lock_);
+    for (const EventHandle e : kept_events_) (void)driver_.destroy_event(e);
     for (Lane& l : lanes_)
         if (const StreamHandle s = l.stream.load(); s.native != nullptr) (void)driver_.destroy_stream(s);
 }
@@ -77,6 +80,27 @@ Lanes::Scratch::~Scratch() {
 void Lanes::set_feeder(std::uint32_t device, Feeder* feeder) noexcept {
     const locks::Guard guard(feeders_[device].lock);
     feeders_[device].feeder = feeder;
+}
+
+void Lanes::keep_event(EventHandle event) noexcept {
+    if (event.native == nullptr) return;
+    if (ordinals_.size() == 1) return (void)driver_.destroy_event(event);
+    const locks::Guard guard(kept_lock_);
+    try {
+        kept_events_.push_back(event);
+    } catch (const std::bad_alloc&) {
+        return;  // the driver keeps it
+    }
+}
+
+Lanes::Recorded Lanes::Marks::find(Position position) const noexcept {
+    Recorded best;
+    for (const Mark& m : marks_) {
+        const Position p = m.position.load(std::memory_order_seq_cst);
+        if (p < position || (best.position != 0 && p >= best.position)) continue;
+        best = {m.event.load(std::memory_order_seq_cst), p};  // or of a later mark, which has taken its place
+    }
+    return best;
 }
 
 bool Lanes::are_enqueued(std::span<const graph::Fence> fences, std::uint32_t device) noexcept {
@@ -141,7 +165,8 @@ Status Lanes::come_after(LaneId lane, std::span<const graph::Fence> fences, Scra
     for (const graph::Fence& f : fences) {
         std::atomic<Position>& known = mine.known[index(f.lane)];
         if (f.lane == lane || known.load(std::memory_order_acquire) >= f.position || passed(f)) continue;
-        const Recorded there = recorded != nullptr ? recorded->at(f) : Recorded{};
+        Recorded there = recorded != nullptr ? recorded->at(f) : Recorded{};
+        if (there.event.native == nullptr) there = lanes_[index(f.lane)].marks.find(f.position);
         const bool has_event = there.event.native != nullptr;
         const Position reached = has_event ? there.position : wait_until_enqueued(lanes_[index(f.lane)], f.position);
         Status status;

@@ -1,6 +1,6 @@
 // The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
 //
-// Owns: the streams of all lanes. A lane's stream is fed by a device's issuer, or by the launchers whose functions run
+// Owns: the streams of all lanes, and the events of feeders that have ended. A lane's stream is fed by a device's issuer, or by the launchers whose functions run
 // on it; other threads may record events on it once its `enqueued` says that what they wait for is there. A lock is
 // taken only to tell the feeder of another device that what it waits for is there.
 #pragma once
@@ -109,8 +109,18 @@ class Lanes {
       protected:
         ~RecordedEvents() = default;
     };
+    /// The feeder has recorded the event behind everything up to `position`, and will not record it again before that
+    /// has passed: lanes of other devices may wait for it. Before `enqueued` says so much.
+    void marked(LaneId lane, Position position, EventHandle event) noexcept {
+        if (ordinals_.size() != 1) lanes_[index(lane)].marks.add(position, event);
+    }
+    /// An event of a feeder that has ended. Another one may have found it and not yet waited for it, so that it is
+    /// kept until the lanes go. Any thread.
+    void keep_event(EventHandle event) noexcept;
+
     /// Makes what is put on `lane` from now on come after `fences`, on the device: after an event of `recorded` where
-    /// it has one, which is at or soon after the fence, otherwise after what is on the other lane now. If another
+    /// it has one, or one that the other lane's feeder has marked, which is at or soon after the fence; otherwise
+    /// after what is on the other lane now. If another
     /// thread has not put the work there yet, waits until it has: for launchers, on which nobody waits before they have
     /// put something there. Waits that earlier ones imply are left out. Called by a feeder of the lane.
     Status come_after(LaneId lane, std::span<const graph::Fence> fences, Scratch& scratch,
@@ -127,6 +137,29 @@ class Lanes {
     Driver& driver() noexcept { return driver_; }
 
   private:
+    /// The latest events of a lane. One thread adds, any may look. A mark that is gone was older than all that are
+    /// there; one whose event was recorded anew had passed, so that who waits for it waits for too much at worst, and
+    /// for nothing that comes after itself, since that is not on any lane yet.
+    class Marks {
+      public:
+        void add(Position position, EventHandle event) noexcept {
+            Mark& m = marks_[num_added_++ % count];
+            m.position.store(0, std::memory_order_seq_cst);
+            m.event.store(event, std::memory_order_seq_cst);
+            m.position.store(position, std::memory_order_seq_cst);
+        }
+        /// The earliest one at or behind the position, if there is one.
+        Recorded find(Position position) const noexcept;
+
+      private:
+        static constexpr std::size_t count = 64;
+        struct Mark {
+            std::atomic<Position> position{0};
+            std::atomic<EventHandle> event{EventHandle{}};
+        };
+        Mark marks_[count];
+        std::size_t num_added_ = 0;
+    };
     struct Lane;
     Position wait_until_enqueued(Lane& lane, Position position) noexcept;
     void await(Lane& lane, Position position, std::uint32_t device) noexcept;
@@ -142,6 +175,7 @@ class Lanes {
         std::unique_ptr<std::atomic<Position>[]> awaited;
         /// By lane: how far it had been told to come after.
         std::unique_ptr<std::atomic<Position>[]> known;
+        Marks marks;
     };
     struct FeederOfDevice {
         locks::Mutex lock;  ///< held while the feeder is told
@@ -154,6 +188,8 @@ class Lanes {
     std::uint32_t lanes_per_device_;
     std::vector<Lane> lanes_;
     std::vector<FeederOfDevice> feeders_;  ///< by device
+    locks::Mutex kept_lock_;
+    graph::Vector<EventHandle> kept_events_ KMM_GUARDED_BY(kept_lock_);
 };
 
 /// Numbers of tasks that failed, for those whose work is already handed out behind them. Empty but after a failure, and

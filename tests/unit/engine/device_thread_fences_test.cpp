@@ -211,6 +211,35 @@ TEST(DeviceThreadFences, what_is_held_comes_after_the_work_of_the_other_device) 
     EXPECT_TRUE(m.is_copied(0));
 }
 
+TEST(DeviceThreadFences, a_copy_waits_for_the_mark_of_the_other_device_and_not_for_what_was_put_behind_it) {
+    Machine m(2);
+    const StreamHandle other = m.stream(elsewhere);
+    m.driver.hold(other);
+    EventHandle event;
+    ASSERT_TRUE(m.driver.create_event(1, false, false, &event).ok());
+    ASSERT_TRUE(m.driver.fill(m.device_memory, "x", 1, 1, other).ok());
+    ASSERT_TRUE(m.driver.record_event(event, other).ok());
+    m.lanes.marked(elsewhere, 1, event);
+    m.lanes.enqueued(elsewhere, 1);
+    ASSERT_TRUE(m.driver.fill(m.device_memory, "y", 1, 1, other).ok());
+    m.lanes.enqueued(elsewhere, 2);
+    m.copy(first, 1, {{elsewhere, 1}});
+    m.copy(second, 1, {{elsewhere, 2}});
+    m.feed();
+    m.driver.run_all();
+    EXPECT_FALSE(m.is_copied(0)) << "the other device has not done its work";
+    m.driver.release_all();
+    ASSERT_TRUE(m.driver.step() && m.driver.step());  // the fill, and the event behind it
+    m.driver.hold(other);
+    m.driver.run_all();
+    m.await(first, 1);  // for ever, if it waits for the second fill
+    EXPECT_FALSE(m.is_copied(1)) << "which has no mark of its own";
+    m.driver.release_all();
+    m.driver.run_all();
+    m.await(second, 1);
+    m.lanes.keep_event(event);
+}
+
 TEST(DeviceThreadFences, each_of_many_that_are_held_goes_on_as_soon_as_it_can) {
     for (const Position n : {Position{50}, Position{100}}) {
         Machine m(2);

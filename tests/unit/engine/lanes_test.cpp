@@ -11,6 +11,7 @@
 #include <list>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "forwarding_driver.hpp"
@@ -170,6 +171,81 @@ TEST(Lanes, waits_that_earlier_ones_imply_are_left_out) {
     EXPECT_EQ(f.num_waits(), 3u) << "what one lane waits for another does not";
     EXPECT_EQ(f.num_records(), 3u);
     EXPECT_EQ(f.driver.count("create_event"), 1u) << "a scratch has one event for each device";
+}
+
+TEST(Lanes, of_marks_the_earliest_behind_a_fence_is_waited_for_and_old_ones_are_forgotten) {
+    ScriptedDriver driver(ScriptedOptions{.num_devices = 2});
+    Lanes lanes(driver, {0, 1}, 2);
+    Lanes::Scratch scratch(lanes);
+    constexpr LaneId other{2};
+    Status status;
+    const StreamHandle from = lanes.stream(other, &status);
+    constexpr Position count = 200;
+    std::vector<kmm::driver::EventHandle> events(count + 1);
+    for (Position p = 1; p <= count; ++p) {
+        ASSERT_TRUE(driver.create_event(1, false, false, &events[p]).ok());
+        ASSERT_TRUE(driver.record_event(events[p], from).ok());
+        if (p % 2 == 0) lanes.marked(other, p, events[p]);
+        lanes.enqueued(other, p);
+    }
+    const auto waited_for = [&](LaneId lane, Position position) {
+        driver.clear_log();
+        EXPECT_TRUE(lanes.come_after(lane, set_of({{other, position}}).view(), scratch).ok());
+        for (const auto& entry : driver.log())
+            if (entry.call == "wait_event") return entry.event;
+        return kmm::driver::EventHandle{};
+    };
+    EXPECT_EQ(waited_for(a, 10), events[count - 126]) << "64 are kept";
+    EXPECT_EQ(waited_for(a, 20), kmm::driver::EventHandle{}) << "which the first implies";
+    EXPECT_EQ(waited_for(a, 151), events[152]);
+    EXPECT_EQ(waited_for(a, 152), kmm::driver::EventHandle{});
+    EXPECT_EQ(waited_for(b, 200), events[200]);
+    for (const auto event : events) lanes.keep_event(event);
+}
+
+// One thread marks, and others wait for marks: what they find is at or behind what they asked for.
+TEST(Lanes, marks_are_found_while_others_are_made) {
+    ScriptedDriver driver(ScriptedOptions{.num_devices = 2});
+    Lanes lanes(driver, {0, 1}, 2);
+    constexpr LaneId other{2};
+    Status status;
+    (void)lanes.stream(other, &status);
+    constexpr Position count = 2000;
+    std::vector<kmm::driver::EventHandle> events(count + 1);
+    std::unordered_map<void*, Position> position_of;
+    for (Position p = 1; p <= count; ++p) {
+        ASSERT_TRUE(driver.create_event(1, false, false, &events[p]).ok());
+        ASSERT_TRUE(driver.record_event(events[p], lanes.stream(other, &status)).ok());
+        position_of[events[p].native] = p;
+    }
+    driver.clear_log();
+    std::thread marks([&] {
+        for (Position p = 1; p <= count; ++p) {
+            lanes.marked(other, p, events[p]);
+            lanes.enqueued(other, p);
+        }
+    });
+    Lanes::Scratch scratch(lanes);
+    std::vector<Position> asked;
+    for (Position there = 0; there < count;) {
+        there = lanes.enqueued(other);
+        if (there == 0 || (!asked.empty() && asked.back() >= there)) continue;
+        const std::size_t before = driver.count("wait_event");
+        EXPECT_TRUE(lanes.come_after(a, set_of({{other, there}}).view(), scratch).ok());
+        if (driver.count("wait_event") != before) asked.push_back(there);
+    }
+    marks.join();
+    std::size_t i = 0;
+    for (const auto& entry : driver.log())
+        if (entry.call == "wait_event") {
+            const auto found = position_of.find(entry.event.native);
+            if (found != position_of.end()) {
+                EXPECT_GE(found->second, asked[i]);
+            }
+            ++i;
+        }
+    EXPECT_EQ(i, asked.size());
+    for (const auto event : events) lanes.keep_event(event);
 }
 
 TEST(Lanes, fences_that_have_passed_and_those_of_the_lane_itself_cost_nothing) {
