@@ -21,6 +21,12 @@ constexpr std::size_t feed_between_polls = 8;
 constexpr std::chrono::milliseconds look_again{20};
 // A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
 constexpr int copy_attempts = 3;
+// So many small copies of a lane in a row are one driver call with one event: a call and an event for each would take
+// longer than the copies. Who waits for one of them waits for all, some tens of microseconds.
+constexpr std::size_t fewest_in_burst = 8;
+constexpr std::size_t most_in_burst = 256;
+constexpr std::size_t most_bytes_of_one = std::size_t{64} << 10;
+constexpr std::size_t most_bytes_in_burst = std::size_t{1} << 20;
 // Dynamic shared memory that every kernel may use without being prepared for it (CUDA's rule).
 constexpr std::uint32_t default_shared_bytes = 48 * 1024;
 
@@ -43,6 +49,7 @@ DeviceThread::DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lane
       nvtx_(nvtx),
       leaves_turns_(leaves_turns),
       asks_about_kernels_(driver_.capabilities().asynchronous_kernel_errors),
+      batches_copies_(driver_.capabilities().batch_copies && !device_times && !nvtx),
       clock_(driver_, lanes.ordinal(device)),
       states_(lanes.size() / lanes.num_devices()),
       num_own_lanes_(states_.size() - num_launcher_lanes),
@@ -108,6 +115,7 @@ void DeviceThread::lose_track() noexcept {
     lost_track_ = true;
     mailbox_.lost();
     failed_.add_all();
+    burst_.clear();
     batch_.clear();
     touched_.clear();
     for (Lane& l : states_) {
@@ -171,6 +179,7 @@ bool DeviceThread::step() {
             feed_or_hold(i);
             if (++fed % feed_between_polls == 0 && poll()) see_to_turn(true);
         });
+        feed_burst();
         batch_.clear();
     }
     if (num_holding_ != 0 || came_further_.load(std::memory_order_relaxed)) feed_held();
@@ -207,10 +216,62 @@ bool DeviceThread::step() {
 /// What waits for work that another thread has not put on its lane yet is held, and all that follows it on its own
 /// lane; the other lanes go on. It comes in the end: work is handed out in an order that agrees with the dependencies.
 void DeviceThread::feed_or_hold(const Instruction& i) {
+    bool joins = joins_burst(i);
+    if (!joins && !burst_.empty()) {
+        feed_burst();
+        joins = joins_burst(i);
+    }
+    if (joins) {
+        burst_.push_back(&i);
+        burst_bytes_ += i.bytes;
+        return;
+    }
     Lane& l = state(i.lane);
     if (l.held.empty() && lanes_.are_enqueued(i.waits, device_)) return feed(i);
     if (l.held.empty()) ++num_holding_;
     l.held.push(i);
+}
+
+/// What it waits for is on its lanes before any copy of the burst is, and so does not wait for one.
+bool DeviceThread::joins_burst(const Instruction& i) noexcept {
+    if (!batches_copies_ || i.op != Instruction::Op::copy || i.bytes > most_bytes_of_one) return false;
+    if (i.from.is_device() == i.to.is_device()) return false;
+    const bool is_next = burst_.empty() || (burst_.front()->lane == i.lane && burst_.size() < most_in_burst &&
+                                            burst_bytes_ + i.bytes <= most_bytes_in_burst);
+    return is_next && state(i.lane).held.empty() && lanes_.are_enqueued(i.waits, device_);
+}
+
+void DeviceThread::feed_burst() {
+    if (burst_.empty()) return;
+    // What the driver refuses it may take one by one; which copy failed is told then.
+    if (burst_.size() < fewest_in_burst || !copy_at_once())
+        for (const Instruction* const i : burst_) feed(*i);
+    burst_.clear();
+    burst_bytes_ = 0;
+}
+
+bool DeviceThread::copy_at_once() {
+    const Instruction& last = *burst_.back();
+    Lane& l = state(last.lane);
+    Status status;
+    const StreamHandle stream = lanes_.stream(last.lane, &status);
+    pieces_.clear();
+    for (const Instruction* const i : burst_) {
+        if (status.ok()) status = lanes_.come_after(i->lane, i->waits, scratch_, &own_events_);
+        pieces_.push_back(
+            {reinterpret_cast<void*>(i->destination), reinterpret_cast<const void*>(i->source), i->bytes});
+    }
+    if (status.ok()) {
+        l.copying = &links_[static_cast<std::size_t>(link_of(last))];
+        l.copying->begin();
+        status = driver_.copy_batch(pieces_.data(), pieces_.size(), stream);
+    }
+    if (!status.ok()) return false;
+    fed(last, l);
+    if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+        for (const Instruction* const i : burst_)
+            s->note({.what = trace::What::fed, .lane = i->lane, .position = i->position});
+    return true;
 }
 
 void DeviceThread::feed_held() {
@@ -237,6 +298,14 @@ void DeviceThread::feed(const Instruction& i) {
     const bool is_here = i.op != Instruction::Op::watch;  // else a launcher has put it there
     if (is_here)
         if (const Status status = put_on_stream(i, l); !status.ok()) report_failure(i, status);
+    fed(i, l);
+    if (!is_here) return;
+    if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
+        s->note({.what = trace::What::fed, .lane = i.lane, .position = i.position});
+}
+
+/// All up to this instruction is on the lane's stream.
+void DeviceThread::fed(const Instruction& i, Lane& l) {
     l.fed = i.position;
     if (!l.touched) {
         l.touched = true;
@@ -244,10 +313,7 @@ void DeviceThread::feed(const Instruction& i) {
     }
     // Before others hear that the work is there: they find the mark.
     if (i.mark || i.op != Instruction::Op::kernel || i.position - l.recorded >= events_every) record(i.lane);
-    if (!is_here) return;
-    lanes_.enqueued(i.lane, i.position);
-    if (trace::Sink* const s = emitter_.sink()) [[unlikely]]
-        s->note({.what = trace::What::fed, .lane = i.lane, .position = i.position});
+    if (i.op != Instruction::Op::watch) lanes_.enqueued(i.lane, i.position);
 }
 
 /// Behind what it comes after.

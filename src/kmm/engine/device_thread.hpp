@@ -113,9 +113,13 @@ class DeviceThread final : private Lanes::Feeder {
     void lose_track() noexcept;
     void look_at_all_lanes();
     bool take() noexcept;
+    bool joins_burst(const Instruction& instruction) noexcept;
+    void feed_burst();
+    bool copy_at_once();
     void feed_or_hold(const Instruction& instruction);
     void feed_held();
     void feed(const Instruction& instruction);
+    void fed(const Instruction& instruction, Lane& lane);
     Status put_on_stream(const Instruction& instruction, Lane& lane);
     bool may_run(const Instruction& instruction);
     Status prepare(const Instruction& instruction, StreamHandle stream);
@@ -164,6 +168,7 @@ class DeviceThread final : private Lanes::Feeder {
     const bool nvtx_;
     const bool leaves_turns_;
     const bool asks_about_kernels_;
+    const bool batches_copies_;
     DeviceClock clock_;
 
     // In cache lines of their own: what the scheduler writes for each batch, what this thread writes for each
@@ -178,6 +183,11 @@ class DeviceThread final : private Lanes::Feeder {
     std::atomic<bool> came_further_{false};  ///< a lane for which an instruction is held
     std::size_t num_holding_ = 0;            ///< lanes that hold instructions
     bool lost_track_ = false;                ///< for want of host memory: the runtime gives up
+    /// Small copies of one lane that follow each other in `batch_`, have all that they wait for on its lanes, and have
+    /// not been fed yet.
+    graph::Vector<const Instruction*> burst_;
+    std::size_t burst_bytes_ = 0;
+    graph::Vector<driver::CopyPiece> pieces_;  ///< keeps its memory
 
     BusyTime links_[memory::num_links];
     std::vector<Lane> states_;   ///< by index within the device

@@ -281,8 +281,8 @@ TEST(DeviceThread, turns_are_left_to_the_scheduler_while_there_is_more_to_feed) 
     EXPECT_EQ(f.turns_left, 0);
 }
 
-TEST(DeviceThread, each_copy_has_an_event_of_its_own) {
-    for (const std::size_t copies : {20u, 40u}) {
+TEST(DeviceThread, each_of_few_copies_has_an_event_of_its_own) {
+    for (const std::size_t copies : {3u, 6u}) {
         Fixture f;
         Instructions instructions;
         for (std::size_t i = 0; i < copies; ++i) instructions.push_back(f.copy());
@@ -291,6 +291,71 @@ TEST(DeviceThread, each_copy_has_an_event_of_its_own) {
         EXPECT_EQ(f.driver.count("record_event"), copies);
         EXPECT_EQ(f.driver.count("copy"), copies);
     }
+}
+
+TEST(DeviceThread, many_small_copies_in_a_row_are_few_calls_with_an_event_each) {
+    for (const std::size_t copies : {500u, 1000u}) {
+        Fixture f;
+        for (std::byte& b : f.host) b = std::byte{0};
+        f.host[5] = std::byte{42};
+        Instructions instructions;
+        for (std::size_t i = 0; i < copies; ++i) instructions.push_back(f.copy());
+        f.push(std::move(instructions));
+        f.await_advance(up, copies);
+        EXPECT_EQ(f.driver.count("copy"), 0u);
+        EXPECT_EQ(f.driver.count("copy_batch"), (copies + 255) / 256);
+        EXPECT_EQ(f.driver.count("record_event"), f.driver.count("copy_batch"));
+        EXPECT_EQ(f.host[f.host.size() / 2 + 5], std::byte{42});
+        EXPECT_GT(f.thread->busy_ns(Link::host_to_device), 0);
+    }
+}
+
+// The first kernel waits for a copy, and a later copy for the second kernel: as one call the copies would wait for each
+// other.
+TEST(DeviceThread, copies_before_and_behind_other_work_are_not_one_call) {
+    Fixture f;
+    constexpr Position count = 10;
+    Instructions instructions;
+    for (Position i = 0; i < count; ++i) instructions.push_back(f.copy());
+    const Fence before{up, count}, between{compute, 1};
+    instructions.push_back(f.kernel(compute));
+    instructions.back().waits = {&before, 1};
+    for (Position i = 0; i < count; ++i) instructions.push_back(f.copy());
+    instructions[count + 3].waits = {&between, 1};
+    f.push(std::move(instructions));
+    for (Position up_to = 0, kernels = 0; up_to < 2 * count || kernels < 1;) {
+        const Message m = f.mailbox.next();
+        ASSERT_EQ(m.what, Message::What::advance);
+        (m.lane == up ? up_to : kernels) = m.position;
+    }
+    EXPECT_EQ(f.driver.count("copy_batch"), 2u);
+    EXPECT_EQ(f.num_run.load(), 1);
+}
+
+TEST(DeviceThread, copies_that_the_driver_refuses_as_one_call_are_made_one_by_one) {
+    Fixture f;
+    for (std::byte& b : f.host) b = std::byte{0};
+    f.host[5] = std::byte{42};
+    f.driver.fail_call("copy_batch", 1, Code::unknown);
+    // The fourth copy fails for good.
+    for (std::uint64_t attempt = 4; attempt <= 6; ++attempt) f.driver.fail_call("copy", attempt, Code::unknown);
+    constexpr Position count = 12;
+    Instructions instructions;
+    for (Position i = 0; i < count; ++i) instructions.push_back(f.copy());
+    f.push(std::move(instructions));
+    Position failed = 0, there = 0;
+    while (there < count) {
+        const Message m = f.mailbox.next();
+        if (m.what == Message::What::copy_failed)
+            failed = m.position;
+        else
+            there = m.position;
+        EXPECT_TRUE(m.what == Message::What::copy_failed || there < 4 || failed == 4)
+            << "told before the lane passes it";
+    }
+    EXPECT_EQ(failed, 4u);
+    EXPECT_EQ(f.driver.count("copy"), count + 2);
+    EXPECT_EQ(f.host[f.host.size() / 2 + 5], std::byte{42});
 }
 
 TEST(DeviceThread, a_lane_advances_to_the_events_that_have_passed_and_no_further) {
