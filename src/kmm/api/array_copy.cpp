@@ -89,13 +89,10 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
-/// Runs `copy` and counts the bytes of the part as `kind`.
-template<typename F> void counted(const CopyPart& part, UserCopies::Kind kind, F&& copy) {
-    const std::int64_t begin = engine::now_ns();
-    copy();
+std::size_t bytes_of(const CopyPart& part) noexcept {
     std::size_t bytes = part.element_bytes;
     for (const std::int64_t size : part.sizes) bytes *= static_cast<std::size_t>(size);
-    part.core->user_copies().count(kind, bytes, engine::now_ns() - begin);
+    return bytes;
 }
 
 /// The parts of a task, one for each access; they follow behind.
@@ -132,7 +129,9 @@ void read_source_now(CopyPart& part) {
         std::swap_ranges(direct.user_strides, direct.user_strides + max_rank, direct.chunk_strides);
         std::copy(packed, packed + max_rank, direct.user_strides);
         direct.user = part.owned;
-        counted(part, UserCopies::Kind::device_to_host, [&] { copy_with_device(direct, part.user); });
+        const std::int64_t begin = engine::now_ns();
+        copy_with_device(direct, part.user);
+        part.core->user_copies().count(UserCopies::Kind::device_to_host, bytes_of(part), engine::now_ns() - begin);
         part.user_on_device = false;
     } else {
         if (part.after != nullptr) part.after->wait();
@@ -144,26 +143,31 @@ void read_source_now(CopyPart& part) {
 }
 
 void run_copy_part(const CopyPart& part, std::byte* chunk) {
-    using Kind = UserCopies::Kind;
-    const Kind kind = !part.user_on_device ? Kind::host_to_host
-                      : part.to_user       ? Kind::host_to_device
-                                           : Kind::device_to_host;
     // Memory of another host driver: the host copies, after that driver's stream.
     if (!part.user_on_device && part.after != nullptr) part.after->wait();
-    counted(part, kind, [&] {
-        if (part.user_on_device)
-            copy_with_device(part, chunk);
-        else if (part.to_user)
-            copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
-        else
-            copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
-    });
+    if (part.user_on_device)
+        copy_with_device(part, chunk);
+    else if (part.to_user)
+        copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
+    else
+        copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
 }
 
+/// Counted at once: what counts is shared by all threads that copy.
 void run_copy_group(void* payload, TaskContext& context) {
+    using Kind = UserCopies::Kind;
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
-    for (std::size_t i = 0; i < group.num_parts; ++i)
+    const CopyPart& first = group.part(0);
+    const Kind kind = !first.user_on_device ? Kind::host_to_host
+                      : first.to_user       ? Kind::host_to_device
+                                            : Kind::device_to_host;
+    const std::int64_t begin = engine::now_ns();
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < group.num_parts; ++i) {
         run_copy_part(group.part(i), static_cast<std::byte*>(context.addresses[i]));
+        bytes += bytes_of(group.part(i));
+    }
+    first.core->user_copies().count(kind, bytes, engine::now_ns() - begin);
 }
 
 /// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names

@@ -82,6 +82,10 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     /// See Listeners::trace.
     void trace(const std::string& path) { listeners_.trace(path, turns_); }
     RuntimeStats stats() { return reports_.stats(); }
+    /// Entries of lists and trees that the scheduler has looked at in all: what the tests of its complexity count.
+    std::uint64_t num_steps() {
+        return turns_.with_everything_read([](const auto& scheduler, const auto&) { return scheduler.num_steps(); });
+    }
     std::string report(ReportFormat format) { return reports_.report(format); }
 
   private:
