@@ -90,6 +90,17 @@ Status VendorDriver::device_of(StreamHandle stream, int* out) noexcept {
     return is_current ? current_device(out) : stream_device(stream, out);
 }
 
+namespace {
+
+/// To the current device.
+Status load_box_kernel(std::size_t words) noexcept {
+    const void* const kernel = box_kernel(words);
+    if (kernel == nullptr) return {Code::invalid_handle, 400};
+    return library_call([&] { return load_own_kernel(kernel); });
+}
+
+}  // namespace
+
 int VendorDriver::multiprocessors_for_boxes(int device) noexcept {
     constexpr int none = -1;
     const int known = multiprocessors_for_boxes_[device].load(std::memory_order_acquire);
@@ -100,7 +111,7 @@ int VendorDriver::multiprocessors_for_boxes(int device) noexcept {
     {
         RelaxedInteraction relaxed;
         for (const std::size_t words : {BoxList::few_words, BoxList::max_words})
-            if (status.ok()) status = prepare_kernel(box_kernel(words), 0);
+            if (status.ok()) status = load_box_kernel(words);
         if (status.ok()) status = runtime_status(multiprocessors(&found, device));
     }
     // Another time there may be memory for it, or no capture in the way.

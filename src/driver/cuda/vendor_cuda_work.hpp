@@ -289,19 +289,27 @@ inline Result static_shared_bytes(int* out, const void* function, int device) no
     if (result != CUDA_ERROR_INVALID_HANDLE) return result;
     return entry.kernel_get_attribute(out, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel_of(function), device);
 }
-/// Brings the code of a kernel to the current device now rather than at the first launch.
-inline Result load_kernel(const void* function) noexcept {
-    if (entry.function_load == nullptr || entry.kernel_get_function == nullptr) {
-        // Drivers before 12.4 load what is asked about.
-        int device = 0, bytes = 0;
-        if (const cudaError_t error = cudaGetDevice(&device)) return error;
-        return static_shared_bytes(&bytes, function, device);
-    }
-    const CUresult loaded = entry.function_load(function_of(function));
-    if (loaded != CUDA_ERROR_INVALID_HANDLE) return loaded;
+/// Drivers before 12.4 load what is asked about.
+inline bool loads_functions() noexcept {
+    return entry.function_load != nullptr && entry.kernel_get_function != nullptr;
+}
+inline Result load_by_asking(const void* function) noexcept {
+    int device = 0, bytes = 0;
+    if (const cudaError_t error = cudaGetDevice(&device)) return error;
+    return static_shared_bytes(&bytes, function, device);
+}
+/// Brings the code of a kernel that `kernel_handle` gave to the current device now rather than at the first launch.
+inline Result load_own_kernel(const void* kernel) noexcept {
+    if (!loads_functions()) return load_by_asking(kernel);
     CUfunction here = nullptr;
-    if (const CUresult result = entry.kernel_get_function(&here, kernel_of(function))) return result;
+    if (const CUresult result = entry.kernel_get_function(&here, kernel_of(kernel))) return result;
     return entry.function_load(here);
+}
+/// The same of any kernel: first as one device's function.
+inline Result load_kernel(const void* function) noexcept {
+    if (!loads_functions()) return load_by_asking(function);
+    const CUresult loaded = entry.function_load(function_of(function));
+    return loaded != CUDA_ERROR_INVALID_HANDLE ? Result(loaded) : load_own_kernel(function);
 }
 inline Result set_max_dynamic_shared(const void* function, int bytes, int device) noexcept {
     constexpr CUfunction_attribute attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
