@@ -1,6 +1,7 @@
 // Random programs against a sequential interpreter: submits of random reads and writes over random chunkings, inside
 // chunks and across them, of what the same submit writes, in tiles with halos, dealt to several devices; host and
-// device tasks mixed, 1, 2 and 4 devices, device memory just above the largest task, several submitting threads.
+// device tasks mixed, stencils whose neighbours are on other devices; 1, 2 and 4 devices, device memory just above the
+// largest task, several submitting threads.
 //
 // A program is a number: the same seed gives the same submits. KMM_TEST_PROGRAMS sets how many run (default 10 000; 500
 // with KMM_TEST_SHORT=1, 200 000 with KMM_TEST_LONG=1), KMM_TEST_SEED the first one, KMM_TEST_DRIVER the driver.
@@ -8,6 +9,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -123,14 +125,33 @@ template<std::size_t N> class Program {
         return v;
     }
 
-    Modelled<N> make() {
-        Modelled<N> m;
+    /// Sizes of an array and its chunks: often one that is cut along its slowest axis alone, in chunks whose blocks can
+    /// lie side by side; and often those of an array before it.
+    void choose_shape(Modelled<N>& m) {
+        if (!arrays_.empty() && pick(0, 2) == 0) {
+            const Modelled<N>& other = any_array();
+            m.shape = other.shape;
+            m.chunk = other.chunk;
+            return;
+        }
         std::int64_t left = most_elements_of_a_chunk;
         for (std::size_t k = 0; k < N; k++) {
             m.chunk[k] = pick(1, std::min<std::int64_t>(left, N == 1 ? 512 : N == 2 ? 24 : 9));
             left /= m.chunk[k];
             m.shape[k] = pick(1, 4 * m.chunk[k]);
         }
+        if (pick(0, 1) == 0) return;
+        constexpr std::int64_t elements_of_a_step = 256 / sizeof(Element);
+        const std::int64_t columns = N == 1 ? 1 : std::int64_t{1} << pick(0, 3);
+        for (std::size_t k = 1; k < N; k++) m.chunk[k] = m.shape[k] = k == 1 ? columns : 2;
+        const std::int64_t row = N == 3 ? 2 * columns : columns;
+        m.chunk[0] = elements_of_a_step / row * pick(1, 6);
+        m.shape[0] = pick(m.chunk[0], 8 * m.chunk[0]);
+    }
+
+    Modelled<N> make() {
+        Modelled<N> m;
+        choose_shape(m);
         m.values.resize(static_cast<std::size_t>(volume(m.shape)));
         for (auto& v : m.values) v = pick(-1000, 1000);
         m.array = rt_.template array<Element, N>(m.shape, m.chunk);
@@ -311,36 +332,79 @@ template<std::size_t N> class Program {
         return box<N>(begin, end);
     }
 
+    /// Tiles of a box of an array, and the device of each.
+    struct Tiles {
+        std::array<std::int64_t, N> first, last, size;
+        std::function<std::int64_t(std::int64_t tile)> device;
+    };
+
     /// Tiles of a box of the array, cut without regard to its chunks and dealt to devices, in one submit. Each reads
     /// itself and a halo of arrays, of which any may be the one that is written.
     void submit_tiles(Modelled<N>& out, bool keeps) {
         std::int64_t halos[reads_of_a_task] = {pick(0, 1) * pick(0, 4), pick(0, 2)};
-        std::array<std::int64_t, N> first, last, size;
+        Tiles t;
         for (bool fits = false; !fits;) {
             std::int64_t tiles = 1, most = 1;
             for (std::size_t k = 0; k < N; k++) {
-                first[k] = pick(0, 3) == 0 ? pick(0, out.shape[k] - 1) : 0;
-                last[k] = pick(0, 3) == 0 ? pick(first[k] + 1, out.shape[k]) : static_cast<std::int64_t>(out.shape[k]);
-                size[k] = pick(1, last[k] - first[k]);
-                tiles *= (last[k] - first[k] + size[k] - 1) / size[k];
-                most *= size[k] + 2 * std::max(halos[0], halos[1]);
+                t.first[k] = pick(0, 3) == 0 ? pick(0, out.shape[k] - 1) : 0;
+                t.last[k] =
+                    pick(0, 3) == 0 ? pick(t.first[k] + 1, out.shape[k]) : static_cast<std::int64_t>(out.shape[k]);
+                t.size[k] = pick(1, t.last[k] - t.first[k]);
+                tiles *= (t.last[k] - t.first[k] + t.size[k] - 1) / t.size[k];
+                most *= t.size[k] + 2 * std::max(halos[0], halos[1]);
             }
             fits = tiles <= 24 && most <= most_elements_of_a_region;
             if (!fits && pick(0, 3) == 0) halos[0] = halos[1] = 0;
             if (!fits && pick(0, 7) == 0) return;
         }
-        Modelled<N>* const from[] = {pick(0, 1) == 0 ? &out : &any_array(), pick(0, 1) == 0 ? &out : &any_array()};
-        const Element seed = pick(0, 1 << 20);
         const auto devices = static_cast<std::int64_t>(rt_.info().num_devices());
+        t.device = [this, devices](std::int64_t) { return pick(0, devices - 1); };
+        Modelled<N>* const from[] = {pick(0, 1) == 0 ? &out : &any_array(), pick(0, 1) == 0 ? &out : &any_array()};
+        submit_domain(out, t, from, halos, keeps);
+    }
+
+    /// Steps of a stencil between two arrays of one shape: a task for each chunk, always on the same device. What it
+    /// reads of the neighbours may be on another one.
+    void submit_stencil() {
+        Modelled<N>& a = any_array();
+        Modelled<N>* b = nullptr;
+        for (auto& other : arrays_)
+            if (&other != &a && other.shape == a.shape && other.chunk == a.chunk) b = &other;
+        std::int64_t halos[reads_of_a_task] = {pick(1, 2), pick(0, 1)};
+        Tiles t;
+        std::int64_t tiles = 1, most = 1;
+        for (std::size_t k = 0; k < N; k++) {
+            t.first[k] = 0;
+            t.last[k] = a.shape[k];
+            t.size[k] = a.chunk[k];
+            tiles *= (a.shape[k] + a.chunk[k] - 1) / a.chunk[k];
+            most *= std::min<std::int64_t>(a.shape[k], a.chunk[k] + 4);
+        }
+        if (b == nullptr || tiles > 64 || most > most_elements_of_a_region) return;
+        const auto devices = static_cast<std::int64_t>(rt_.info().num_devices());
+        const bool in_rows = pick(0, 2) != 0;
+        const std::int64_t shift = pick(0, devices - 1);
+        t.device = [=](std::int64_t tile) { return in_rows ? tile * devices / tiles : (tile + shift) % devices; };
+        const std::int64_t steps = pick(2, 6);
+        for (std::int64_t s = 0; s < steps; s++) {
+            Modelled<N>* const from[] = {s % 2 == 0 ? &a : b, pick(0, 3) == 0 ? &any_array() : s % 2 == 0 ? &a : b};
+            submit_domain(s % 2 == 0 ? *b : a, t, from, halos, pick(0, 3) == 0);
+        }
+    }
+
+    void submit_domain(Modelled<N>& out, const Tiles& t, Modelled<N>* const* from, const std::int64_t* halos,
+                       bool keeps) {
+        const Element seed = pick(0, 1 << 20);
         std::vector<kmm::DomainChunk> domain;
         std::vector<Element> before[reads_of_a_task];
         const Modelled<N> old[] = {*from[0], *from[1]};
-        std::array<std::int64_t, N> begin = first, end{};
+        std::array<std::int64_t, N> begin = t.first, end{};
         for (bool more = true; more;) {
-            for (std::size_t k = 0; k < N; k++) end[k] = std::min(begin[k] + size[k], last[k]);
+            for (std::size_t k = 0; k < N; k++) end[k] = std::min(begin[k] + t.size[k], t.last[k]);
             const kmm::Bounds<N> tile = box<N>(begin, end);
             kmm::DomainChunk chunk;
-            chunk.owner_id = kmm::ResourceId(kmm::DeviceId(static_cast<std::uint8_t>(pick(0, devices - 1))));
+            const std::int64_t device = t.device(static_cast<std::int64_t>(domain.size()));
+            chunk.owner_id = kmm::ResourceId(kmm::DeviceId(static_cast<std::uint8_t>(device)));
             for (std::size_t k = 0; k < N; k++) {
                 chunk.offset[k] = begin[k];
                 chunk.size[k] = end[k] - begin[k];
@@ -350,9 +414,9 @@ template<std::size_t N> class Program {
             interpret(out, tile, before[0], before[1], seed, keeps);
             std::size_t k = N;
             while (k-- > 0) {
-                begin[k] += size[k];
-                if (begin[k] < last[k]) break;
-                begin[k] = first[k];
+                begin[k] += t.size[k];
+                if (begin[k] < t.last[k]) break;
+                begin[k] = t.first[k];
             }
             more = k != static_cast<std::size_t>(-1);
         }
@@ -386,7 +450,7 @@ template<std::size_t N> class Program {
 
     void one_step() {
         auto& m = arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
-        switch (pick(0, 15)) {
+        switch (pick(0, 17)) {
         case 0: compare(m, "in between"); break;
         case 1:
             for (auto& v : m.values) v = pick(-50, 50);
@@ -413,6 +477,8 @@ template<std::size_t N> class Program {
         case 7:
         case 8:
         case 9: submit_tiles(m, pick(0, 1) == 0); break;
+        case 10:
+        case 11: submit_stencil(); break;
         default: submit_on(m, any_region(m), pick(0, 1) == 0);
         }
     }

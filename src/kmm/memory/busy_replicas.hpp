@@ -46,6 +46,7 @@ class BusyReplicas {
         unlink(part);
         parts_.give(part);
     }
+    void trim() noexcept { parts_.trim(); }
     std::size_t size() const noexcept { return parts_.num_used(); }
     std::size_t size_bytes() const noexcept { return parts_.size_bytes(); }
 

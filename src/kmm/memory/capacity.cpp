@@ -149,6 +149,17 @@ void Residency::reserve_records(Space& space, std::size_t count) {
     if (space.indexed) space.victim_records.reserve(count);
 }
 
+void Residency::trim_records() noexcept {
+    for (Space& s : spaces_) {
+        s.victim_records.trim();
+        s.replicas.trim();
+        s.ghosts.trim();
+    }
+    busy_.trim();
+    demands_.trim();
+    next_uses_.trim();
+}
+
 void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block) {
     Space& space = spaces_[m];
     Replica& r = space.replicas.take();

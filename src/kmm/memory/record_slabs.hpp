@@ -80,6 +80,11 @@ class RecordSlabs {
             empty_ = slab;
         }
     }
+    /// Gives the slabs back that are kept although nobody uses a record of theirs. O(these).
+    void trim() noexcept {
+        drop_all(empty_);
+        empty_ = nullptr;
+    }
     std::size_t num_used() const noexcept { return num_used_; }
     /// What they take, used and free.
     std::size_t size_bytes() const noexcept { return num_slabs_ * slab_bytes; }

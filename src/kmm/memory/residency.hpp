@@ -178,6 +178,9 @@ class Residency {
     }
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
+    /// Gives memory of the host back that is kept for records which nobody uses. O(memories).
+    void trim_records() noexcept;
+
     // ---- arrays
     void free_array(Array& array);
     /// No handle is left of an array that tasks still use: chunks that none of them needs may go. O(chunks that were

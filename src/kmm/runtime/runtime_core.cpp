@@ -172,6 +172,7 @@ void RuntimeCore::release_array(memory::Array* array) noexcept {
 void RuntimeCore::trim() {
     books_.check_open();
     books_.pool().trim();
+    turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.residency().trim_records(); });
     engine_.memory_service().trim();
 }
 

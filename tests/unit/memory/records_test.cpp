@@ -79,6 +79,12 @@ TEST(RecordSlabs, go_back_when_nobody_uses_them_but_for_one) {
         std::shuffle(used.begin(), used.end(), std::mt19937_64(1));
         for (Record* r : used) slabs.give(*r);
         EXPECT_EQ(slabs.size_bytes(), slab_bytes);
+        slabs.trim();
+        EXPECT_EQ(slabs.size_bytes(), 0u);
+        Record& again = slabs.take();
+        slabs.trim();
+        EXPECT_EQ(slabs.size_bytes(), slab_bytes) << "it is used";
+        slabs.give(again);
     }
     EXPECT_EQ(allocated(), before);
 }
@@ -235,6 +241,18 @@ TEST_F(Records, of_a_touched_chunk_at_rest_take_96_bytes_for_each_memory_where_i
             EXPECT_LE(left, most_left);
             EXPECT_LE(left_twice, most_left) << "however many there were";
         }
+}
+
+TEST_F(Records, that_nobody_uses_are_given_back_when_it_is_asked_for) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    for (const MemoryIndex m : residency_->memories()) residency_->given_again(m, base_[m], 64 * unit, false);
+    auto a = make_array(8);
+    for (Chunk& c : a->chunks) touch(c, 2, 2);
+    pass_everything();
+    residency_->free_array(*a);
+    const std::size_t kept = allocated();
+    residency_->trim_records();
+    EXPECT_LE(allocated() + 3 * 16384, kept) << "a slab of replicas for each memory";
 }
 
 TEST_F(Records, of_what_nobody_has_touched_take_nothing) {
