@@ -181,7 +181,7 @@ void measure_copies(Report& report) {
     });
 }
 
-/// Of chunks on a device of the host driver, or on a GPU: this file has no kernels, so that it runs on both in any build.
+/// Of chunks on a device of the host driver, or on a GPU: this file has no kernels, so that any build runs it on both.
 void measure_copies_of_devices(Report& report, kmm::DriverKind driver) {
     const bool is_gpu = driver != kmm::DriverKind::Host;
     const std::string group = is_gpu ? "copies_of_a_gpu" : "copies_of_a_device";

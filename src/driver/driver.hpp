@@ -300,6 +300,9 @@ class Driver {
     /// a box that does not keep the rules of `BoxMove` refuses the list with `invalid_argument`. Unless a driver has
     /// better, `copy_box` of each.
     virtual Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept;
+    /// Many contiguous copies, in the order of the stream; among themselves in none, so that no piece may write what
+    /// another one reads or writes. The list is read during the call. Pieces without bytes copy nothing. An error may
+    /// come after some were copied.
     virtual Status copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle) noexcept = 0;
     /// Repeats a pattern of 1, 2 or 4 bytes natively, of any other size up to 64 by whatever is fastest.
     virtual Status fill(void* destination, const void* pattern, std::size_t pattern_bytes, std::size_t count,

@@ -717,7 +717,8 @@ Status ScriptedDriver::copy_box(const BoxCopy& box, StreamHandle stream) noexcep
 }
 
 Status ScriptedDriver::copy_batch(const CopyPiece* pieces, std::size_t num_pieces, StreamHandle stream) noexcept {
-    std::vector<CopyPiece> copies(pieces, pieces + num_pieces);
+    // From the last to the first: they are in no order.
+    const std::vector<CopyPiece> copies(std::reverse_iterator(pieces + num_pieces), std::reverse_iterator(pieces));
     std::size_t bytes = 0;
     for (const CopyPiece& piece : copies) bytes += piece.size_bytes;
     LogEntry entry = copy_entry("copy_batch", bytes, Direction::none, nullptr, nullptr);

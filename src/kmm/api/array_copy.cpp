@@ -131,7 +131,7 @@ void read_source_now(CopyPart& part) {
         direct.user = part.owned;
         const std::int64_t begin = engine::now_ns();
         copy_with_device(direct, part.user);
-        part.core->user_copies().count(UserCopies::Kind::device_to_host, bytes_of(part), engine::now_ns() - begin);
+        part.core->user_copies().count(UserCopies::Kind::device_to_host, bytes_of(part), 1, engine::now_ns() - begin);
         part.user_on_device = false;
     } else {
         if (part.after != nullptr) part.after->wait();
@@ -143,8 +143,6 @@ void read_source_now(CopyPart& part) {
 }
 
 void run_copy_part(const CopyPart& part, std::byte* chunk) {
-    // Memory of another host driver: the host copies, after that driver's stream.
-    if (!part.user_on_device && part.after != nullptr) part.after->wait();
     if (part.user_on_device)
         copy_with_device(part, chunk);
     else if (part.to_user)
@@ -153,21 +151,27 @@ void run_copy_part(const CopyPart& part, std::byte* chunk) {
         copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
 }
 
-/// Counted at once: what counts is shared by all threads that copy.
+/// Each part is a copy. They are counted together: all threads that copy share the counters.
 void run_copy_group(void* payload, TaskContext& context) {
     using Kind = UserCopies::Kind;
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
     const CopyPart& first = group.part(0);
-    const Kind kind = !first.user_on_device ? Kind::host_to_host
-                      : first.to_user       ? Kind::host_to_device
-                                            : Kind::device_to_host;
-    const std::int64_t begin = engine::now_ns();
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < group.num_parts; ++i) {
-        run_copy_part(group.part(i), static_cast<std::byte*>(context.addresses[i]));
-        bytes += bytes_of(group.part(i));
+    // Memory of another host driver: the host copies, after that driver's stream.
+    if (!first.user_on_device && first.after != nullptr) first.after->wait();
+    struct Counted {
+        UserCopies& copies;
+        Kind kind;
+        std::int64_t begin = engine::now_ns();
+        std::size_t bytes = 0, num_parts = 0;
+        ~Counted() { copies.count(kind, bytes, num_parts, engine::now_ns() - begin); }
+    } counted{first.core->user_copies(), !first.user_on_device ? Kind::host_to_host
+                                         : first.to_user       ? Kind::host_to_device
+                                                               : Kind::device_to_host};
+    for (; counted.num_parts < group.num_parts; ++counted.num_parts) {
+        const CopyPart& part = group.part(counted.num_parts);
+        run_copy_part(part, static_cast<std::byte*>(context.addresses[counted.num_parts]));
+        counted.bytes += bytes_of(part);
     }
-    first.core->user_copies().count(kind, bytes, engine::now_ns() - begin);
 }
 
 /// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names

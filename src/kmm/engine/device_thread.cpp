@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds look_again{20};
 // A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
 constexpr int copy_attempts = 3;
 // So many small copies of a lane in a row are one driver call with one event: a call and an event for each would take
-// longer than the copies. Who waits for one of them waits for all, some tens of microseconds.
+// longer than the copies. All of them begin together, so that who waits for one waits some tens of microseconds more.
 constexpr std::size_t fewest_in_burst = 8;
 constexpr std::size_t most_in_burst = 256;
 constexpr std::size_t most_bytes_of_one = std::size_t{64} << 10;
@@ -232,13 +232,15 @@ void DeviceThread::feed_or_hold(const Instruction& i) {
     l.held.push(i);
 }
 
-/// What it waits for is on its lanes before any copy of the burst is, and so does not wait for one.
+/// The first one may wait for anything that is on its lane. The others wait for nothing that the first does not: not
+/// for a copy of the burst, which is in no order, nor for other work, which the copies before them would wait for too.
 bool DeviceThread::joins_burst(const Instruction& i) noexcept {
     if (!batches_copies_ || i.op != Instruction::Op::copy || i.bytes > most_bytes_of_one) return false;
-    if (i.from.is_device() == i.to.is_device()) return false;
-    const bool is_next = burst_.empty() || (burst_.front()->lane == i.lane && burst_.size() < most_in_burst &&
-                                            burst_bytes_ + i.bytes <= most_bytes_in_burst);
-    return is_next && state(i.lane).held.empty() && lanes_.are_enqueued(i.waits, device_);
+    if (i.from.is_device() == i.to.is_device() || !state(i.lane).held.empty()) return false;
+    if (burst_.empty()) return lanes_.are_enqueued(i.waits, device_);
+    const Instruction& first = *burst_.front();
+    return first.lane == i.lane && burst_.size() < most_in_burst && burst_bytes_ + i.bytes <= most_bytes_in_burst &&
+           i.after_on_lane < first.position && lanes_.comes_after(i.lane, i.waits);
 }
 
 void DeviceThread::feed_burst() {
@@ -255,9 +257,9 @@ bool DeviceThread::copy_at_once() {
     Lane& l = state(last.lane);
     Status status;
     const StreamHandle stream = lanes_.stream(last.lane, &status);
+    if (status.ok()) status = lanes_.come_after(last.lane, burst_.front()->waits, scratch_, &own_events_);
     pieces_.clear();
     for (const Instruction* const i : burst_) {
-        if (status.ok()) status = lanes_.come_after(i->lane, i->waits, scratch_, &own_events_);
         pieces_.push_back(
             {reinterpret_cast<void*>(i->destination), reinterpret_cast<const void*>(i->source), i->bytes});
     }
@@ -347,7 +349,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     l.copying = &links_[static_cast<std::size_t>(link_of(i))];
     l.copying->begin();
     if (i.op == Instruction::Op::move) {
-        const NamedRange range = i.task == 0 ? NamedRange(nvtx_, *i.chunk) : NamedRange(nvtx_, i.info);
+        const NamedRange range = i.info == nullptr ? NamedRange(nvtx_, *i.chunk) : NamedRange(nvtx_, i.info);
         // What it reads may turn out to have failed: then what follows must know it when it begins.
         if (asks_about_kernels_ && !i.needed_tasks.empty()) {
             l.tickets.push_back({i.position, {&failed_, i.task, {i.needed_tasks.begin(), i.needed_tasks.end()}, {}}});
@@ -356,8 +358,8 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
             if (!status.ok()) return status;
         }
         Status status;
-        // What is saved in parts is in no other place.
-        for (int attempt = 0; attempt < (i.task == 0 ? copy_attempts : 1); ++attempt) {
+        // What fills a chunk may be needed by others than its task.
+        for (int attempt = 0; attempt < (i.chunk != nullptr ? copy_attempts : 1); ++attempt) {
             status = driver_.move_boxes(i.moves.data(), i.moves.size(), stream);
             if (status.ok()) break;
         }

@@ -1,5 +1,6 @@
 #include "kmm/engine/lanes.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 
@@ -96,9 +97,9 @@ void Lanes::keep_event(EventHandle event) noexcept {
 Lanes::Recorded Lanes::Marks::find(Position position) const noexcept {
     Recorded best;
     for (const Mark& m : marks_) {
-        const Position p = m.position.load(std::memory_order_seq_cst);
+        const Position p = m.position.load(std::memory_order_acquire);
         if (p < position || (best.position != 0 && p >= best.position)) continue;
-        best = {m.event.load(std::memory_order_seq_cst), p};  // or of a later mark, which has taken its place
+        best = {m.event.load(std::memory_order_acquire), p};
     }
     return best;
 }
@@ -166,7 +167,8 @@ Status Lanes::come_after(LaneId lane, std::span<const graph::Fence> fences, Scra
         std::atomic<Position>& known = mine.known[index(f.lane)];
         if (f.lane == lane || known.load(std::memory_order_acquire) >= f.position || passed(f)) continue;
         Recorded there = recorded != nullptr ? recorded->at(f) : Recorded{};
-        if (there.event.native == nullptr) there = lanes_[index(f.lane)].marks.find(f.position);
+        if (there.event.native == nullptr && ordinals_.size() != 1)
+            there = lanes_[index(f.lane)].marks.find(f.position);
         const bool has_event = there.event.native != nullptr;
         const Position reached = has_event ? there.position : wait_until_enqueued(lanes_[index(f.lane)], f.position);
         Status status;
@@ -180,6 +182,13 @@ Status Lanes::come_after(LaneId lane, std::span<const graph::Fence> fences, Scra
         known.store(reached, std::memory_order_release);
     }
     return {};
+}
+
+bool Lanes::comes_after(LaneId lane, std::span<const graph::Fence> fences) const noexcept {
+    const Lane& mine = lanes_[index(lane)];
+    return std::all_of(fences.begin(), fences.end(), [&](const graph::Fence& f) {
+        return f.lane == lane || mine.known[index(f.lane)].load(std::memory_order_acquire) >= f.position || passed(f);
+    });
 }
 
 Status Lanes::order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept {

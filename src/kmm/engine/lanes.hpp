@@ -1,8 +1,9 @@
 // The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
 //
-// Owns: the streams of all lanes, and the events of feeders that have ended. A lane's stream is fed by a device's issuer, or by the launchers whose functions run
-// on it; other threads may record events on it once its `enqueued` says that what they wait for is there. A lock is
-// taken only to tell the feeder of another device that what it waits for is there.
+// Owns: the streams of all lanes, and the events of feeders that have ended. A lane's stream is fed by a device's
+// issuer, or by the launchers whose functions run on it; other threads may record events on it once its `enqueued` says
+// that what they wait for is there. A lock is taken only to tell the feeder of another device that what it waits for is
+// there, and to keep an event.
 #pragma once
 
 #include <atomic>
@@ -119,12 +120,15 @@ class Lanes {
     void keep_event(EventHandle event) noexcept;
 
     /// Makes what is put on `lane` from now on come after `fences`, on the device: after an event of `recorded` where
-    /// it has one, or one that the other lane's feeder has marked, which is at or soon after the fence; otherwise
-    /// after what is on the other lane now. If another
-    /// thread has not put the work there yet, waits until it has: for launchers, on which nobody waits before they have
-    /// put something there. Waits that earlier ones imply are left out. Called by a feeder of the lane.
+    /// it has one, or one that the other lane's feeder has marked, which is at or soon after the fence; otherwise after
+    /// what is on the other lane now. If another thread has not put the work there yet, waits until it has: for
+    /// launchers, on which nobody waits before they have put something there. Waits that earlier ones imply are left
+    /// out. Called by a feeder of the lane. O(fences).
     Status come_after(LaneId lane, std::span<const graph::Fence> fences, Scratch& scratch,
                       RecordedEvents* recorded = nullptr);
+    /// Whether what is put on `lane` comes after `fences` as it is: they have passed, or earlier calls of `come_after`
+    /// imply them. O(fences).
+    bool comes_after(LaneId lane, std::span<const graph::Fence> fences) const noexcept;
     /// The same for a stream of the calling thread's that is no lane.
     Status order_after(StreamHandle stream, const FenceSet& fences, Scratch& scratch) noexcept;
     /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that
@@ -137,16 +141,16 @@ class Lanes {
     Driver& driver() noexcept { return driver_; }
 
   private:
-    /// The latest events of a lane. One thread adds, any may look. A mark that is gone was older than all that are
-    /// there; one whose event was recorded anew had passed, so that who waits for it waits for too much at worst, and
-    /// for nothing that comes after itself, since that is not on any lane yet.
+    /// The latest events of a lane, by position. One thread adds, any may look. What is no longer there was older than
+    /// all that is. An event may be recorded anew, on any lane of its device, once its mark has passed: who finds it
+    /// just then waits for too much, but for nothing that comes after its own work, which is on no lane yet.
     class Marks {
       public:
+        // Who sees the position sees this event, or that of a later mark.
         void add(Position position, EventHandle event) noexcept {
             Mark& m = marks_[num_added_++ % count];
-            m.position.store(0, std::memory_order_seq_cst);
-            m.event.store(event, std::memory_order_seq_cst);
-            m.position.store(position, std::memory_order_seq_cst);
+            m.event.store(event, std::memory_order_release);
+            m.position.store(position, std::memory_order_release);
         }
         /// The earliest one at or behind the position, if there is one.
         Recorded find(Position position) const noexcept;

@@ -100,7 +100,8 @@ struct Neighbours {
     std::uint32_t times_asked = 0;  ///< for memory
     std::uint32_t times_laid = 0;
     std::uint32_t times_in_vain = 0;
-    std::uint32_t num_laid = 0;  ///< chunks, the last time
+    std::uint32_t gaps_in_vain = 0;  ///< likewise some of the blocks between them, and not all
+    std::uint32_t num_laid = 0;      ///< chunks, the last time
 };
 
 /// The data of one bound array.

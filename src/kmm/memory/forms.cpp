@@ -57,6 +57,24 @@ bool ghosts_have_places(const Task& task, const Across& across) noexcept {
     return all;
 }
 
+/// What the task reads of a piece. O(regions of the task).
+const graph::BoxTransfer& part_of(const Task& task, const Access& piece) noexcept {
+    const auto index = static_cast<std::uint32_t>(&piece - task.accesses.data());
+    const Across* a = task.across().data();
+    while (index - a->first_piece >= a->num_pieces) ++a;
+    return task.boxes()[a->first_box + (index - a->first_piece)];
+}
+
+/// Of a chunk of a stack: whole rows, if these are little too. They are one piece of memory, and other tasks at the
+/// same border find what they read.
+graph::Box box_to_fetch(const Chunk& chunk, const graph::Box& part) noexcept {
+    graph::Box rows = chunk.array->box(chunk.index);
+    rows.begin[0] = part.begin[0];
+    rows.end[0] = part.end[0];
+    const std::size_t bytes = static_cast<std::size_t>(graph::volume(rows)) * chunk.array->element_bytes;
+    return 2 * bytes < chunk.size_bytes ? rows : part;
+}
+
 ChunkRange pieces(const Task& task, const Across& across) noexcept {
     return {piece(task, across, 0).index, piece(task, across, across.num_pieces - 1).index};
 }
@@ -89,20 +107,21 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
 }
 
 /// Whether the memory holds that part of the chunk, by itself or with all of it.
-bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) const noexcept {
+bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept {
     if (is_valid(chunk, m)) return true;
     const Replica& r = chunk.replicas[m];
     return r.has_ghosts() && chunk.version != 0 && r.ghosts().hold(chunk.version, part);
 }
 
-/// Of a piece of the task. O(regions of the task).
-bool Residency::lacks_part(const Task& task, const Access& piece) const noexcept {
-    const auto index = static_cast<std::uint32_t>(&piece - task.accesses.data());
-    for (const Across& a : task.across()) {
-        const std::uint32_t i = index - a.first_piece;
-        if (i < a.num_pieces) return !holds_part(*piece.chunk, task.memory, task.boxes()[a.first_box + i].box);
-    }
-    return true;
+bool Residency::lacks_part(const Task& task, const Access& piece) noexcept {
+    return !holds_part(*piece.chunk, task.memory, part_of(task, piece).box);
+}
+
+/// Whether a copy of it need not wait for those who read other parts.
+bool Residency::part_comes_beside(const Task& task, const Access& piece) noexcept {
+    const Chunk& c = *piece.chunk;
+    const Replica& r = c.replicas[task.memory];
+    return r.has_ghosts() && r.ghosts().have_room_for(c.version, box_to_fetch(c, part_of(task, piece).box));
 }
 
 /// Whether kernels of other devices write it, and none in `m`, as far as it is known. O(memories).
@@ -114,12 +133,25 @@ bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noex
     return false;
 }
 
+/// Whether so many bytes are free beside what the task still needs itself, so that nobody leaves for them. O(accesses).
+bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
+    const MemoryIndex m = task.memory;
+    const Space& space = spaces_[m];
+    for (const Access& a : task.accesses) {
+        const bool needs_block = a.chunk != nullptr && a.first_of_chunk && !a.is_piece && !a.gathers;
+        if (needs_block && a.chunk->replicas[m].address == 0) bytes += space.heap.round_up(a.chunk->block_bytes());
+    }
+    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+    return bytes <= space.heap.free_bytes() + (may_grow(m, 1) ? left : 0);
+}
+
 /// Marks the pieces of which only the part that is read is to be brought to its place: a chunk of which the task reads
 /// little is not worth being copied as a whole from another device, or from the host where only tasks of other devices
 /// write it. False: a copy of the region is better than the chunks in their places. O(pieces * accesses).
-bool Residency::find_ghosts(Task& task, const Across& across) const noexcept {
+bool Residency::find_ghosts(Task& task, const Across& across) noexcept {
     const MemoryIndex m = task.memory;
-    std::size_t bytes_here = 0, ghost_places_bytes = 0;
+    std::size_t bytes_in_place = 0;  // that are read of chunks which are here, or come here as a whole
+    std::size_t places_bytes = 0;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
         Access& a = task.accesses[across.first_piece + i];
         const Chunk& c = *a.chunk;
@@ -129,16 +161,17 @@ bool Residency::find_ghosts(Task& task, const Across& across) const noexcept {
         const MemoryIndex source = source_for(c, m);
         const bool comes_whole = 2 * part_bytes >= c.size_bytes || (source.is_host() && !has_home_elsewhere(c, m));
         if (is_valid(c, m) || comes_whole) {
-            bytes_here += part_bytes;
+            bytes_in_place += part_bytes;
             continue;
         }
         const auto is_same_chunk = [&c](const Access& other) { return other.chunk == &c; };
         if (source == m || std::count_if(task.accesses.begin(), task.accesses.end(), is_same_chunk) != 1) return false;
         a.is_ghost = true;
-        ghost_places_bytes += c.size_bytes;
+        if (c.replicas[m].address == 0) places_bytes += c.size_bytes;
     }
-    // A copy moves what is here as well. It is not worth more memory than that twice.
-    return ghost_places_bytes <= 2 * bytes_here;
+    if (places_bytes == 0) return true;
+    // Instead of a copy of the region, which takes its bytes; twice that is not too much for not copying it again.
+    return places_bytes <= 2 * bytes_in_place && have_room_beside(task, places_bytes);
 }
 
 std::size_t Residency::missing_across(const Task& task, const Across& across) const noexcept {
@@ -231,9 +264,7 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
         const Chunk* const c = array.chunks.find(i);
         if (c == nullptr || c->replicas[m].pinned()) return false;
         const std::size_t bytes = space.heap.round_up(c->block_bytes());
-        // Of what is elsewhere parts may be read here: where there is no room for it, it is left out.
-        const bool may_be_left_out = !is_valid(*c, m);
-        if (may_be_left_out && (!is_on_another_device(*c, m) || total + bytes > most_bytes)) return false;
+        if (!is_valid(*c, m) && !c->replicas[m].has_ghosts()) return false;
         total += bytes;
         return true;
     };
@@ -291,6 +322,7 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
             Replica& r = c.replicas.at(m);
             for (const Fence& f : fences) add_user(r, Use::arrival, f);
             make_ghosts(r);  // the place is kept, whoever writes the chunk elsewhere
+            notify(c, m);    // parts that were there are not
         }
         at += bytes;
     }
@@ -298,36 +330,50 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
 }
 
 /// Blocks for the pieces that have none, between those that have one: what was there has left, and its place is free.
-/// False: some are taken, and nothing has changed. O(pieces). Throws std::bad_alloc likewise.
+/// False: some are taken, and nothing has changed; where that comes again and again, nobody looks any more. O(pieces).
+/// Throws std::bad_alloc, and nothing has changed.
 bool Residency::take_gaps(const Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
-    if (space.has_sealed) return false;
-    tell_again(space);
-    reserve_records(space, across.num_pieces);
+    Neighbours& neighbours = piece(task, across, 0).array->neighbours[m];
+    if (space.has_sealed || neighbours.gaps_in_vain >= most_times_in_vain) return false;
     const auto block_of = [&](std::uint32_t i) { return piece(task, across, i).replicas[m].block(); };
     std::uint32_t first = 0;
     while (first < across.num_pieces && block_of(first) == 0) ++first;
     if (first == across.num_pieces) return false;
     std::uintptr_t begin = block_of(first);
     for (std::uint32_t i = first; i > 0; --i) begin -= piece(task, across, i - 1).size_bytes;
-    bool fit = true;
+    std::uintptr_t at = begin;
+    for (std::uint32_t i = 0; i < across.num_pieces; at += piece(task, across, i++).size_bytes)
+        if (block_of(i) != 0 && block_of(i) != at) return false;  // no gaps: they lie elsewhere
+    tell_again(space);
+    reserve_records(space, across.num_pieces);
     std::uint64_t taken = 0;  // a bit for each of the pieces
-    for (std::uint32_t i = 0; i < across.num_pieces && fit; ++i) {
-        Chunk& c = *task.accesses[across.first_piece + i].chunk;
-        const std::uintptr_t block = block_of(i);
-        if (block == 0) {
-            const rmm::heap::block gap = space.heap.take(begin, space.heap.round_up(c.block_bytes()));
-            fit = static_cast<bool>(gap);
-            if (fit) take(c, m, gap), taken |= std::uint64_t{1} << i;
-        } else {
-            fit = block == begin;
+    const auto give_back = [&] {
+        for (std::uint32_t i = 0; i < across.num_pieces; ++i)
+            if ((taken >> i & 1) != 0) release(task.accesses[across.first_piece + i].chunk->replicas.at(m));
+    };
+    at = begin;
+    try {
+        for (std::uint32_t i = 0; i < across.num_pieces; at += piece(task, across, i++).size_bytes) {
+            Chunk& c = *task.accesses[across.first_piece + i].chunk;
+            if (block_of(i) != 0) continue;
+            const rmm::heap::block gap = space.heap.take(at, space.heap.round_up(c.block_bytes()));
+            if (!gap) {
+                neighbours.gaps_in_vain += taken != 0;
+                give_back();
+                return false;
+            }
+            take(c, m, gap);
+            taken |= std::uint64_t{1} << i;
         }
-        begin += c.size_bytes;
+    } catch (const std::bad_alloc&) {
+        give_back();
+        throw;
     }
-    for (std::uint32_t i = 0; i < across.num_pieces && !fit; ++i)
-        if ((taken >> i & 1) != 0) release(task.accesses[across.first_piece + i].chunk->replicas.at(m));
-    return fit;
+    for (std::uint32_t i = 0; i < across.num_pieces; ++i)
+        if ((taken >> i & 1) != 0) notify(piece(task, across, i), m);
+    return true;
 }
 
 /// Of a replica that is not valid. Throws std::bad_alloc where no record was reserved, and nothing has changed.
@@ -433,22 +479,31 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
         const Access& a = task.accesses[across.first_piece + i];
-        const graph::BoxTransfer& part = task.boxes()[across.first_box + i];
         Chunk& c = *a.chunk;
-        if (!a.is_ghost || holds_part(c, m, part.box)) continue;
+        if (!a.is_ghost || !lacks_part(task, a)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;  // as in `fetch`
+        graph::BoxTransfer part = part_of(task, a);
+        const graph::Box box = box_to_fetch(c, part.box);
+        if (!graph::equal(box, part.box)) {
+            part.box = box;
+            part.set_shape(c.array->rank, c.array->box(c.index), c.array->box(c.index), c.array->element_bytes);
+        }
         Replica& s = c.replicas.at(from);
         Replica& d = c.replicas.at(m);
+        // Beside other parts it comes after what these came after, and those who read them go on.
+        const bool comes_beside = d.ghosts().have_room_for(c.version, box);
         FenceSet waits;
         s.add_writers_to(waits);
-        d.add_all_users_to(waits);
+        d.for_each_user([&](Use use, const Fence& f) {
+            if (!comes_beside || use == Use::arrival) waits.add(f);
+        });
         c.copied_at = ++tick_;
         const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, part);
         d.content_at = c.copied_at;
-        forget_users(d);
+        if (!comes_beside) forget_users(d);
         add_user(d, Use::arrival, fence);
-        d.ghosts().add(c.version, part.box);
+        d.ghosts().add(c.version, box);
         add_user(s, Use::copy_read, fence);
         s.tick = ++tick_;
         reindex_all(c);

@@ -30,6 +30,11 @@ struct Ghosts {
         return version == of_version && std::any_of(boxes.begin(), boxes.begin() + num_boxes,
                                                     [&](const auto& held) { return graph::contains(held, box); });
     }
+    /// Whether it may come beside what is here and nobody need look at: of the same version, and no byte of a part.
+    bool have_room_for(std::uint64_t of_version, const graph::Box& box) const noexcept {
+        return version == of_version && std::none_of(boxes.begin(), boxes.begin() + num_boxes,
+                                                     [&](const auto& held) { return graph::overlaps(held, box); });
+    }
     void add(std::uint64_t of_version, const graph::Box& box) noexcept {
         if (version != of_version) num_boxes = oldest = 0;
         version = of_version;
@@ -42,10 +47,11 @@ struct Ghosts {
     }
 
     static Ghosts*& free_link(Ghosts& g) noexcept { return g.next_free; }
-    void recycle() noexcept {
+    void clear() noexcept {
         version = 0;
         num_boxes = oldest = 0;
     }
+    void recycle() noexcept { clear(); }
 };
 
 }  // namespace kmm::memory

@@ -163,7 +163,8 @@ class ReplicaUsers {
 
 /// Of a chunk that has a block in that memory. Valid when `version` is the chunk's.
 struct Replica : ReplicaUsers {
-    /// In place of the version of a replica that holds parts of the chunk: with this bit, where their record is.
+    /// In place of the version of a replica that holds parts of the chunk: with this bit, half of the address of their
+    /// record, which is even. No version is so large.
     static constexpr std::uint64_t ghosts_mark = std::uint64_t{1} << 63;
 
     std::uint8_t block_distance = 0;  ///< from the block's start to the address, in units of the heap's alignment
@@ -183,8 +184,8 @@ struct Replica : ReplicaUsers {
 
     bool has_ghosts() const noexcept { return (version & ghosts_mark) != 0; }
     /// Only where it has some.
-    Ghosts& ghosts() const noexcept { return *reinterpret_cast<Ghosts*>(version & ~ghosts_mark); }
-    void set_ghosts(Ghosts& record) noexcept { version = ghosts_mark | reinterpret_cast<std::uintptr_t>(&record); }
+    Ghosts& ghosts() const noexcept { return *reinterpret_cast<Ghosts*>(version << 1); }
+    void set_ghosts(Ghosts& record) noexcept { version = ghosts_mark | reinterpret_cast<std::uintptr_t>(&record) >> 1; }
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
     static std::uint16_t order_of(MemoryIndex m) noexcept { return static_cast<std::uint16_t>(m.index() - 1u); }
     MemoryIndex memory() const noexcept {

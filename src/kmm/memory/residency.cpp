@@ -315,7 +315,7 @@ Placement Residency::check_content(Task& task) {
         // Nothing is copied over what is in use; that goes on shrinking, because nobody new may use stale content.
         Replica* const here = c.replicas.find(m);
         Replica& source = c.replicas.at(from);
-        const bool is_here_pinned = here != nullptr && here->pinned();
+        const bool is_here_pinned = here != nullptr && here->pinned() && !(a.is_ghost && part_comes_beside(task, a));
         if (!is_here_pinned && source.writer_pins == 0) continue;
         wait_for(is_here_pinned ? *here : source, task);
         return Placement::busy_chunk;
@@ -406,7 +406,8 @@ void Residency::finish_placement(Task& task) {
         if (!a.first_of_chunk || !a.in_use) continue;
         a.content_at = r.content_at;
         a.replaced_at = a.chunk->replaced_at;
-        const bool comes_without_content = a.chunk->version == 0 || (needs_copy(*a.chunk, m) && !a.is_ghost);
+        const bool comes_without_content =
+            a.chunk->version == 0 || (needs_copy(*a.chunk, m) && (!a.is_ghost || lacks_part(task, a)));
         if (find_unset_ && !a.anywhere && comes_without_content)
             task.cold_part(graph::UseOfReserve::yes).unset.push_back({static_cast<std::uint32_t>(i), true, {}});
         r.add_what_a_task_awaits_to(task.fences, a.writes_chunk);
@@ -572,6 +573,13 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
     }
     reindex_all(chunk);
     for (const MemoryIndex m : memories()) notify(chunk, m);
+}
+
+void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at) {
+    Replica* const r = chunk.replicas.find(m);
+    if (r == nullptr || !r->has_ghosts() || r->content_at < copied_at) return;
+    r->ghosts().clear();
+    notify(chunk, m);
 }
 
 // ------------------------------------------------------------------------------------------------------------- arrays

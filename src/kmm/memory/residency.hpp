@@ -176,6 +176,13 @@ class Residency {
     static bool may_have_taken(const graph::Access& access, std::uint64_t copied_at) noexcept {
         return access.needs_content && access.content_at >= copied_at && access.replaced_at < copied_at;
     }
+    /// The part requested at `copied_at` (Requests::copy_part) did not come to that memory. Nothing else is concerned:
+    /// ghosts are no source of anything.
+    void part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at);
+    /// As `may_have_taken`, of such a part.
+    static bool may_have_taken_part(const graph::Access& access, MemoryIndex m, std::uint64_t copied_at) noexcept {
+        return access.is_ghost && access.memory == m && access.content_at >= copied_at;
+    }
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
     /// Gives memory of the host back that is kept for records which nobody uses. O(memories).
@@ -286,10 +293,12 @@ class Residency {
     std::size_t missing_across(const graph::Task& task, const graph::Across& across) const noexcept;
     bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
-    bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) const noexcept;
-    bool lacks_part(const graph::Task& task, const graph::Access& piece) const noexcept;
+    static bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
+    static bool lacks_part(const graph::Task& task, const graph::Access& piece) noexcept;
+    static bool part_comes_beside(const graph::Task& task, const graph::Access& piece) noexcept;
+    bool have_room_beside(const graph::Task& task, std::size_t bytes) noexcept;
     bool has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
-    bool find_ghosts(graph::Task& task, const graph::Across& across) const noexcept;
+    bool find_ghosts(graph::Task& task, const graph::Across& across) noexcept;
     void make_ghosts(Replica& replica);
     void set_version(Replica& replica, std::uint64_t version) noexcept;
     void fetch_ghosts(graph::Task& task, const graph::Across& across);

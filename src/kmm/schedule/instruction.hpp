@@ -70,6 +70,9 @@ struct Instruction {
     std::span<const BoxMove> moves;
 
     // ---- of a copy
+    /// The latest position of its own lane that it must come after and that has not passed; 0: none. On the lane it
+    /// does: who carries out several copies at once must look.
+    graph::Position after_on_lane = 0;
     memory::Chunk* chunk = nullptr;
     memory::MemoryIndex from{};
     memory::MemoryIndex to{};

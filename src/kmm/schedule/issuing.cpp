@@ -271,7 +271,7 @@ Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> 
     instruction.chunk = chunk;
     const std::size_t linked_bytes = count_transfer(task, boxes, device);
     l.in_flight.push_back({instruction.position, chunk == nullptr ? &task : nullptr, chunk, linked_bytes,
-                           chunk == nullptr ? 0 : chunk->copied_at});
+                           chunk == nullptr ? 0 : chunk->copied_at, task.memory});
     l.bytes_in_flight += linked_bytes;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::move,
@@ -344,12 +344,17 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
     Lane& l = lanes_[index_of(instruction.lane)];
     instruction.task = task != nullptr ? task->number : 0;
     instruction_waits_.clear();
-    for (const Fence& f : waits)
-        if (f.lane != instruction.lane && !passed(f)) instruction_waits_.add(f);
+    for (const Fence& f : waits) {
+        if (passed(f)) continue;
+        if (f.lane == instruction.lane)
+            instruction.after_on_lane = std::max(instruction.after_on_lane, f.position);
+        else
+            instruction_waits_.add(f);
+    }
     instruction.waits = instruction_waits_.view();
     instruction.position = ++progress_[index_of(instruction.lane)].issued;
     const std::size_t linked_bytes = from == to ? 0 : instruction.bytes;
-    l.in_flight.push_back({instruction.position, nullptr, &chunk, linked_bytes, chunk.copied_at});
+    l.in_flight.push_back({instruction.position, nullptr, &chunk, linked_bytes, chunk.copied_at, to});
     l.bytes_in_flight += linked_bytes;
     ++in_flight_;
     ++chunk.array->users;
@@ -446,6 +451,7 @@ Fence Scheduler::copy_part(memory::Chunk& chunk, MemoryIndex from, MemoryIndex t
     instruction.moves = moves_;
     instruction.bytes = part.size_bytes();
     put_copy(instruction, waits, &task);
+    lanes_[index_of(instruction.lane)].in_flight.back().is_part = true;
     return {instruction.lane, instruction.position};
 }
 

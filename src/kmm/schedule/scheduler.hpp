@@ -192,6 +192,8 @@ class Scheduler final : private memory::Requests {
         memory::Chunk* chunk = nullptr;  ///< for copies
         std::size_t bytes = 0;
         std::uint64_t copied_at = 0;
+        memory::MemoryIndex to{};  ///< for copies
+        bool is_part = false;      ///< of Requests::copy_part
     };
     struct Watcher {
         Position position;
@@ -291,6 +293,7 @@ class Scheduler final : private memory::Requests {
     void issue_transfer(Task& task);
     static void mark_small_parts(Task& task) noexcept;
     void put_copy(Instruction& instruction, const FenceSet& waits, Task* task);
+    static bool copy_concerns(const InFlight& copy, const graph::Access& access) noexcept;
     void copies_failed(std::span<InFlight> copies, const std::exception_ptr& error);
     Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
                          memory::Chunk* chunk);

@@ -208,9 +208,19 @@ void Scheduler::copy_failed(LaneId lane_id, Position position, const std::except
     copies_failed(copies, error);
 }
 
+/// Whether a placed task may have taken for content what the failed copy never brought: its access of the copy's chunk.
+bool Scheduler::copy_concerns(const InFlight& copy, const Access& access) noexcept {
+    return copy.is_part ? memory::Residency::may_have_taken_part(access, copy.to, copy.copied_at)
+                        : memory::Residency::may_have_taken(access, copy.copied_at);
+}
+
 void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_ptr& error) {
     if (copies.empty()) return;
     for (const InFlight& copy : copies) {
+        if (copy.is_part) {
+            residency_.part_failed(*copy.chunk, copy.to, copy.copied_at);
+            continue;
+        }
         auto cause = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());
         cause->cause = error;
         cause->error = error;
@@ -225,7 +235,7 @@ void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_p
             std::lower_bound(copies.begin(), copies.end(), a.chunk,
                              [](const InFlight& c, const memory::Chunk* chunk) { return c.chunk < chunk; });
         for (auto c = first; c != copies.end() && c->chunk == a.chunk; ++c)
-            if (memory::Residency::may_have_taken(a, c->copied_at)) return true;
+            if (copy_concerns(*c, a)) return true;
         return false;
     };
     table_.for_each([&](Task& t) {

@@ -153,6 +153,46 @@ TEST(DeviceThreadFences, a_copy_does_not_begin_before_its_fence) {
     EXPECT_TRUE(m.is_copied(1) && m.is_copied(2));
 }
 
+TEST(DeviceThreadFences, of_many_small_copies_in_a_row_none_waits_for_what_a_later_one_waits_for) {
+    Machine m;
+    constexpr Position count = 10;
+    m.copy(second, 1);
+    for (Position p = 1; p <= count; ++p) m.copy(first, p);
+    m.copy(first, count + 1, {{second, 1}});
+    m.driver.hold(m.stream(second));
+    m.thread->push(m.instructions);
+    ASSERT_TRUE(comes_true([&] { return m.lanes.enqueued(first) == count + 1; }));
+    EXPECT_EQ(m.driver.count("copy_batch"), 1u);
+    m.driver.run_all();
+    m.await(first, count);
+    EXPECT_FALSE(m.is_copied(count + 1)) << "the other lane stands still";
+    m.driver.release_all();
+    m.driver.run_all();
+    m.await(first, count + 1);
+}
+
+// Copies of one call are in no order: here they are made from the last to the first.
+TEST(DeviceThreadFences, a_small_copy_that_comes_after_another_of_its_lane_is_not_handed_over_with_it) {
+    Machine m;
+    constexpr Position count = 20, before = 12;
+    m.host_memory[0] = std::byte{1};
+    for (Position p = 1; p <= count; ++p) m.copy(first, p);
+    // One of the first and one of the last to the same place.
+    std::vector<kmm::schedule::Instruction> copies;
+    m.instructions.for_each([&](const kmm::schedule::Instruction& i) { copies.push_back(i); });
+    m.host_memory[before] = std::byte{2};
+    copies[before].destination = copies[0].destination;
+    copies[before].after_on_lane = 1;
+    m.instructions.clear();
+    for (const auto& i : copies) m.instructions.push(i);
+    m.thread->push(m.instructions);
+    ASSERT_TRUE(comes_true([&] { return m.lanes.enqueued(first) == count; }));
+    m.driver.run_all();
+    m.await(first, count);
+    EXPECT_EQ(m.driver.count("copy_batch"), 2u);
+    EXPECT_EQ(static_cast<const std::byte*>(m.device_memory)[0], std::byte{2}) << "the later one";
+}
+
 TEST(DeviceThreadFences, waiting_records_no_event_where_the_lane_has_one_and_none_is_waited_for_twice) {
     for (const Position n : {Position{8}, Position{16}}) {
         Machine m;

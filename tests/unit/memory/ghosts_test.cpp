@@ -138,15 +138,106 @@ TEST_F(GhostsTest, come_from_the_host_as_well_where_other_devices_write_the_chun
     for (std::size_t i = copies; i < script_.copies.size(); i++) EXPECT_TRUE(script_.copies[i].from == gpu);
 }
 
-TEST_F(GhostsTest, that_were_lost_on_their_way_are_fetched_again) {
+TEST_F(GhostsTest, that_were_lost_on_their_way_are_fetched_again_and_cost_nobody_else_anything) {
     start_halves();
-    run(read_edge());
+    Task& t = read_edge();
+    run(t);
     Chunk& c = a_->chunks[2];
-    residency_->copy_failed(c, c.copied_at, std::make_shared<kmm::graph::RootFailure>());
+    const std::uint64_t copied_at = c.copied_at;
+    // The chunk itself moves meanwhile, as its device lays its chunks side by side.
+    const auto between = make_array(1);
+    overwrite_on(gpu_1, between->chunks[0]);
+    Task& other = read_across(gpu_1, *a_, 2 * unit, 3 * unit + 10);
+    run(other);
+    residency_->part_failed(c, gpu, copied_at);
     EXPECT_EQ(c.lost, nullptr) << "the other device has it";
+    const auto concerned = [&](const Task& task, MemoryIndex m) {
+        return std::any_of(task.accesses.begin(), task.accesses.end(), [&](const Access& a) {
+            return a.chunk == &c && kmm::memory::Residency::may_have_taken_part(a, m, copied_at);
+        });
+    };
+    EXPECT_TRUE(concerned(t, gpu));
+    EXPECT_FALSE(concerned(other, gpu));
     EXPECT_FALSE(hold(gpu, 2, 2 * unit, 2 * unit + 10));
     run(read_edge());
     EXPECT_EQ(script_.ghosts.size(), 2u);
+}
+
+TEST_F(GhostsTest, of_one_version_come_beside_each_other_and_wait_for_no_reader) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    script_.all_linked = true;
+    a_ = make_stack(3);
+    overwrite_on(gpu_1, a_->chunks[1]);
+    for (const std::size_t i : {0, 2}) overwrite_on(gpu, a_->chunks[i]);
+    Task &left = read_across(gpu, *a_, 0, unit + 10), &right = read_across(gpu, *a_, 2 * unit - 10, 3 * unit);
+    const Fence read = run(left);
+    run(right);
+    ASSERT_EQ(script_.ghosts.size(), 2u);
+    const std::vector<Fence>& waits = script_.ghosts[1].waits;
+    const auto waits_for = [&](Fence fence) {
+        return std::any_of(waits.begin(), waits.end(),
+                           [&](Fence f) { return f.lane == fence.lane && f.position >= fence.position; });
+    };
+    EXPECT_FALSE(waits_for(read));
+    EXPECT_TRUE(waits_for(script_.ghosts[0].fence)) << "and what was there before it";
+}
+
+TEST_F(GhostsTest, come_while_a_function_reads_another_part_of_the_chunk) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    script_.all_linked = true;
+    a_ = make_stack(3);
+    overwrite_on(gpu_1, a_->chunks[1]);
+    for (const std::size_t i : {0, 2}) overwrite_on(gpu, a_->chunks[i]);
+    Task &left = read_across(gpu, *a_, 0, unit + 10), &right = read_across(gpu, *a_, 2 * unit - 10, 3 * unit),
+         &wider = read_across(gpu, *a_, 0, unit + 20);
+    ASSERT_EQ(place(left), Placement::granted);
+    residency_->pin(left);
+    EXPECT_EQ(place(right), Placement::granted);
+    EXPECT_EQ(right.across()[0].form, Across::Form::in_place);
+    EXPECT_EQ(script_.ghosts.size(), 2u);
+    EXPECT_EQ(residency_->place(wider), Placement::busy_chunk) << "it would be copied over what is read";
+    residency_->unpin(left, nullptr);
+    EXPECT_EQ(place(wider), Placement::granted);
+}
+
+TEST_F(GhostsTest, have_places_where_they_are_read_and_nowhere_else) {
+    start({64 * unit, 64 * unit, 64 * unit});
+    script_.all_linked = true;
+    constexpr std::size_t n = 16;
+    a_ = make_stack(n);
+    // Four chunks of the first device, in two rows.
+    const auto is_here = [](std::size_t i) { return i == 1 || i == 2 || i == 12 || i == 13; };
+    for (std::size_t i = 0; i < n; i++) overwrite_on(is_here(i) ? gpu : gpu_1, a_->chunks[i]);
+    std::vector<Task*> readers;
+    for (int i = 0; i < 2; i++)
+        for (const std::size_t c : {1, 2, 12, 13})
+            readers.push_back(&read_across(gpu, *a_, c * unit - 10, (c + 1) * unit + 10));
+    for (Task* t : readers) {
+        run(*t);
+        EXPECT_EQ(t->across()[0].form, Across::Form::in_place);
+    }
+    EXPECT_LE(script_.ghosts.size(), 6u) << "one for each border, and what was there when chunks were moved";
+    EXPECT_TRUE(script_.gathers.empty());
+    EXPECT_EQ(residency_->counters(gpu).current_bytes, 8 * unit) << "four chunks, and one at each of four borders";
+}
+
+TEST_F(GhostsTest, take_no_room_that_the_task_itself_needs) {
+    start({64 * unit, 5 * unit, 64 * unit});
+    script_.all_linked = true;
+    residency_->given_again(gpu, base_[gpu], 5 * unit, false);
+    a_ = make_stack(3);
+    for (std::size_t i = 0; i < 3; i++) overwrite_on(i == 0 ? gpu : gpu_1, a_->chunks[i]);
+    const auto dirty = make_array(1, 2 * unit), written = make_array(1, 2 * unit);
+    overwrite_on(gpu, dirty->chunks[0]);
+    Task& t = read_across(gpu, *a_, 0, unit + 10);
+    Access write;
+    write.chunk = &written->chunks[0];
+    write.writes_chunk = write.replaces_chunk = true;
+    write.kind = kmm::detail::AccessKind::overwrite;
+    t.accesses.push_back(write);
+    residency_->add_next_use(written->chunks[0], {t.number, kmm::memory::NextUses::Kind::replaces});
+    run(t);
+    EXPECT_EQ(t.across()[0].form, Across::Form::gather);
 }
 
 TEST_F(GhostsTest, are_no_gain_where_less_is_here_than_their_places_take) {

@@ -115,7 +115,7 @@ Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::ui
                          std::uintptr_t destination, const FenceSet& waits, Task& task, const BoxTransfer& part) {
     ++counts_.ghosts;
     EXPECT_TRUE(from != to && to == task.memory && uses(task, chunk));
-    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && !chunk.replicas[to].pinned()) << "in use";
+    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && chunk.replicas[to].writer_pins == 0) << "in use";
     const std::vector<Expected::Unit>& units = expected_.at(&chunk).units;
     const auto begin = units.begin() + static_cast<std::ptrdiff_t>(part.source_offset_bytes / unit);
     const std::vector<Move> moves{{&chunk,
@@ -127,11 +127,15 @@ Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::ui
                                    false}};
     const auto lane = static_cast<LaneId>(1600 + 16 * from.index() + to.index());
     ++copies_[chunk.array];
-    return lanes_.put(lane, waits, [this, &chunk, moves, copied_at = chunk.copied_at] {
+    return lanes_.put(lane, waits, [this, &chunk, to, moves, copied_at = chunk.copied_at] {
         --copies_[chunk.array];
         if (move(moves, copied_at, 6)) return;
         ++counts_.ghosts_failed;
-        fail_copy(chunk, copied_at);
+        ++counts_.copies_failed;
+        residency_->part_failed(chunk, to, copied_at);
+        for (const auto& r : issued_)
+            for (const Access& a : r->task->accesses)
+                r->has_failed |= a.chunk == &chunk && Residency::may_have_taken_part(a, to, copied_at);
     });
 }
 

@@ -64,10 +64,10 @@ nlohmann::json holders_json(const Holders& holders) {
 
 }  // namespace
 
-void UserCopies::count(Kind kind, std::size_t bytes, std::int64_t nanoseconds) noexcept {
+void UserCopies::count(Kind kind, std::size_t bytes, std::size_t copies, std::int64_t nanoseconds) noexcept {
     Counters& c = counters_[static_cast<std::size_t>(kind)];
     c.bytes.fetch_add(bytes, std::memory_order_relaxed);
-    c.copies.fetch_add(1, std::memory_order_relaxed);
+    c.copies.fetch_add(copies, std::memory_order_relaxed);
     c.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
 }
 

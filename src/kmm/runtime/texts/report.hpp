@@ -24,7 +24,8 @@ class UserCopies {
         std::uint64_t bytes = 0, copies = 0;
         std::int64_t nanoseconds = 0;
     };
-    void count(Kind kind, std::size_t bytes, std::int64_t nanoseconds) noexcept;
+    /// So many copies, which took so long in all.
+    void count(Kind kind, std::size_t bytes, std::size_t copies, std::int64_t nanoseconds) noexcept;
     Count of(Kind kind) const noexcept;
 
   private:
