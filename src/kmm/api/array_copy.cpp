@@ -27,7 +27,7 @@ using graph::TaskKind;
 // more than what it copies, above it threads would not share the work evenly, nor begin before much has arrived.
 constexpr std::size_t fewest_chunks_for_groups = 512;
 constexpr std::size_t most_parts = 64;
-constexpr std::size_t most_group_bytes = std::size_t{64} << 10;
+constexpr std::size_t most_group_bytes = std::size_t{256} << 10;
 // All chunks of a task are in the host's memory at once: of that so little that a host which has room for the chunks
 // one by one nearly always has it for these.
 constexpr std::size_t group_share_of_limit = 256;
@@ -239,7 +239,7 @@ class ArrayCopy final : Batch {
     std::size_t group_size(std::size_t first) const;
     void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
-    void add_access(Task& task, std::size_t chunk, const CopyPart& c) const;
+    void add_access(Task& task, const Box& box, const Box& part, const CopyPart& c) const;
     void throw_failure_of_part();
     DomainChunk domain_of(const Box& part) const;
     // ---- Batch
@@ -358,14 +358,15 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
     t->where = ResourceId::host();
     auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyPart))) CopyGroup;
     t->function = {{run_copy_group, destroy_copy_group}, &group};
-    Box all = part_of(chunks_[first]);  // what messages name
+    Box all = part_of(chunks_[first]);  // what errors name
     for (std::size_t i = first; i < first + count; ++i) {
-        const Box part = part_of(chunks_[i]);
+        const Box box = box_of(chunks_[i]);
+        const Box part = graph::intersection(box, region_);
         CopyPart& c = *new (group.place(i - first)) CopyPart{};
         ++group.num_parts;
-        describe_part(c, box_of(chunks_[i]), part);
+        describe_part(c, box, part);
         if (core_.inside_own_task()) read_source_now(c);
-        add_access(*t, chunks_[i], c);
+        add_access(*t, box, part, c);
         for (std::size_t k = 0; k < array_.rank(); ++k) {
             all.begin[k] = std::min(all.begin[k], part.begin[k]);
             all.end[k] = std::max(all.end[k], part.end[k]);
@@ -383,9 +384,7 @@ DomainChunk ArrayCopy::domain_of(const Box& part) const {
     return chunk;
 }
 
-void ArrayCopy::add_access(Task& task, std::size_t chunk, const CopyPart& c) const {
-    const Box box = box_of(chunk);
-    const Box part = part_of(chunk);
+void ArrayCopy::add_access(Task& task, const Box& box, const Box& part, const CopyPart& c) const {
     std::int64_t offset = 0;
     for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
         offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[max_rank - array_.rank() + k];
@@ -426,13 +425,15 @@ void ArrayCopy::check_content() const {
     const auto host = memory::MemoryIndex::host();
     const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
-        Box missing;
-        const graph::CompactHistory* const history = binding_.histories.find(chunk);
-        if (history == nullptr) missing = part_of(chunk);
-        if (to_user_ && (history == nullptr || !history->covers(part_of(chunk), &missing))) {
-            Region region;
-            for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
-            throw UninitializedRead(array_.name(), region);
+        if (to_user_) {
+            const Box part = part_of(chunk);
+            Box missing = part;
+            const graph::CompactHistory* const history = binding_.histories.find(chunk);
+            if (history == nullptr || !history->covers(part, &missing)) {
+                Region region;
+                for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
+                throw UninitializedRead(array_.name(), region);
+            }
         }
         const std::size_t bytes = Platform::rounded(binding_.block_bytes(chunk));
         if (bytes > limit)
