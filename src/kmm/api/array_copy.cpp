@@ -32,25 +32,53 @@ constexpr std::size_t most_group_bytes = std::size_t{256} << 10;
 // one by one nearly always has it for these.
 constexpr std::size_t group_share_of_limit = 256;
 
-/// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
-struct CopyPart {
-    RuntimeCore* core;
-    std::byte* user;                      // element at the part's first index
-    std::int64_t user_strides[max_rank];  // elements
-    std::int64_t chunk_strides[max_rank];
-    std::int64_t sizes[max_rank];
-    std::size_t element_bytes;
-    bool to_user;
-    bool user_on_device;
-    int user_device;
-    const CallerStream* after;  // with device memory; lives as long as the caller waits
-    std::byte* owned;           // a copy of the source, where the caller cannot wait
+/// What all parts of a copy share. Axes beyond the rank have one element and come first: the last one is the row that
+/// copies run along.
+struct CopyShared {
+    RuntimeCore* core = nullptr;
+    std::int64_t user_strides[max_rank] = {};  ///< elements
+    std::size_t element_bytes = 0;
+    bool to_user = false;
+    bool user_on_device = false;
+    int user_device = 0;
+    const CallerStream* after = nullptr;  ///< with device memory; lives as long as the caller waits
 };
 
-void copy_with_device(const CopyPart& part, std::byte* chunk) {
-    driver::Driver& driver = part.core->platform().driver();
+/// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
+struct CopyPart {
+    std::byte* user;  ///< element at the part's first index
+    std::int64_t chunk_strides[max_rank];
+    std::int64_t sizes[max_rank];
+    std::byte* owned;  ///< a copy of the source, packed, where the caller cannot wait; `user` is there
+};
+
+void set_packed_strides(const std::int64_t* sizes, std::int64_t* strides) noexcept {
+    std::int64_t count = 1;
+    for (std::size_t k = max_rank; k-- > 0;) {
+        strides[k] = count;
+        count *= sizes[k];
+    }
+}
+
+std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
+    std::size_t bytes = element_bytes;
+    for (const std::int64_t size : part.sizes) bytes *= static_cast<std::size_t>(size);
+    return bytes;
+}
+
+/// A box of elements on both sides of a copy with device memory of the program.
+struct DeviceCopy {
+    std::byte* to;
+    const std::int64_t* to_strides;
+    const std::byte* from;
+    const std::int64_t* from_strides;
+    const std::int64_t* sizes;
+};
+
+void copy_with_device(const CopyShared& shared, const DeviceCopy& copy) {
+    driver::Driver& driver = shared.core->platform().driver();
     driver::StreamHandle stream;
-    driver::check(driver, driver.create_stream(part.user_device, true, 0, &stream), "create a stream for a copy");
+    driver::check(driver, driver.create_stream(shared.user_device, true, 0, &stream), "create a stream for a copy");
     // Whatever happens, nothing touches the program's memory when this returns.
     struct Drop {
         driver::Driver& driver;
@@ -60,51 +88,46 @@ void copy_with_device(const CopyPart& part, std::byte* chunk) {
             (void)driver.destroy_stream(stream);
         }
     } drop{driver, stream};
-    driver::check(driver, part.after->order(stream), "order a copy after the calling thread's stream");
+    driver::check(driver, shared.after->order(stream), "order a copy after the calling thread's stream");
     // Rows along the last axis; the axes before it are walked here.
+    const auto bytes = static_cast<std::int64_t>(shared.element_bytes);
     std::int64_t index[max_rank] = {};
-    const bool row = part.user_strides[max_rank - 1] == 1 && part.chunk_strides[max_rank - 1] == 1;
-    const std::size_t run = part.element_bytes * (row ? static_cast<std::size_t>(part.sizes[max_rank - 1]) : 1);
+    const bool row = copy.to_strides[max_rank - 1] == 1 && copy.from_strides[max_rank - 1] == 1;
+    const std::size_t run = shared.element_bytes * (row ? static_cast<std::size_t>(copy.sizes[max_rank - 1]) : 1);
     const std::size_t axes = row ? max_rank - 1 : max_rank;
     for (bool more = true; more;) {
-        std::int64_t u = 0, c = 0;
+        std::int64_t to = 0, from = 0;
         for (std::size_t k = 0; k < axes; ++k) {
-            u += index[k] * part.user_strides[k];
-            c += index[k] * part.chunk_strides[k];
+            to += index[k] * copy.to_strides[k];
+            from += index[k] * copy.from_strides[k];
         }
-        std::byte* user = part.user + u * static_cast<std::int64_t>(part.element_bytes);
-        std::byte* own = chunk + c * static_cast<std::int64_t>(part.element_bytes);
-        driver::check(driver, driver.copy(part.to_user ? user : own, part.to_user ? own : user, run, stream),
+        driver::check(driver, driver.copy(copy.to + to * bytes, copy.from + from * bytes, run, stream),
                       "copy between an array and device memory");
         std::size_t k = axes;
         while (k-- > 0) {
-            if (++index[k] < part.sizes[k]) break;
+            if (++index[k] < copy.sizes[k]) break;
             index[k] = 0;
         }
         more = k < axes;
     }
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
     std::optional<engine::Workers::Wait> wait;
-    if (!part.after->passed()) wait.emplace();
+    if (!shared.after->passed()) wait.emplace();
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
-}
-
-std::size_t bytes_of(const CopyPart& part) noexcept {
-    std::size_t bytes = part.element_bytes;
-    for (const std::int64_t size : part.sizes) bytes *= static_cast<std::size_t>(size);
-    return bytes;
 }
 
 /// The parts of a task, one for each access; they follow behind.
 struct CopyGroup {
+    CopyShared shared;
     std::size_t num_parts = 0;
-    static constexpr std::size_t header_bytes =
-        (sizeof(std::size_t) + alignof(CopyPart) - 1) / alignof(CopyPart) * alignof(CopyPart);
+
+    explicit CopyGroup(const CopyShared& of_all) noexcept : shared(of_all) {}
     static std::size_t size_bytes(std::size_t num_parts) noexcept {
-        return header_bytes + num_parts * sizeof(CopyPart);
+        static_assert(sizeof(CopyGroup) % alignof(CopyPart) == 0);
+        return sizeof(CopyGroup) + num_parts * sizeof(CopyPart);
     }
     std::byte* place(std::size_t i) noexcept {
-        return reinterpret_cast<std::byte*>(this) + header_bytes + i * sizeof(CopyPart);
+        return reinterpret_cast<std::byte*>(this) + sizeof(CopyGroup) + i * sizeof(CopyPart);
     }
     CopyPart& part(std::size_t i) noexcept { return *std::launder(reinterpret_cast<CopyPart*>(place(i))); }
 };
@@ -115,62 +138,63 @@ void destroy_copy_group(void* payload) noexcept {
 }
 
 /// Inside a task nobody may wait: the source is read here and now, and the copy goes on from there.
-void read_source_now(CopyPart& part) {
-    std::size_t count = 1;
+void read_source_now(const CopyShared& shared, CopyPart& part) {
     std::int64_t packed[max_rank];
-    for (std::size_t k = max_rank; k-- > 0;) {
-        packed[k] = static_cast<std::int64_t>(count);
-        count *= static_cast<std::size_t>(part.sizes[k]);
-    }
-    part.owned = new std::byte[count * part.element_bytes];
-    if (part.user_on_device) {
-        CopyPart direct = part;
-        direct.to_user = true;  // from the "chunk" (device memory of the program) to the "user" side (the copy)
-        std::swap_ranges(direct.user_strides, direct.user_strides + max_rank, direct.chunk_strides);
-        std::copy(packed, packed + max_rank, direct.user_strides);
-        direct.user = part.owned;
+    set_packed_strides(part.sizes, packed);
+    const std::size_t bytes = bytes_of(part, shared.element_bytes);
+    part.owned = new std::byte[bytes];
+    if (shared.user_on_device) {
         const std::int64_t begin = engine::now_ns();
-        copy_with_device(direct, part.user);
-        part.core->user_copies().count(UserCopies::Kind::device_to_host, bytes_of(part), 1, engine::now_ns() - begin);
-        part.user_on_device = false;
+        copy_with_device(shared, {part.owned, packed, part.user, shared.user_strides, part.sizes});
+        shared.core->user_copies().count(UserCopies::Kind::device_to_host, bytes, 1, engine::now_ns() - begin);
     } else {
-        if (part.after != nullptr) part.after->wait();
-        copy_box_on_host(part.owned, packed, part.user, part.user_strides, part.sizes, part.element_bytes);
+        if (shared.after != nullptr) shared.after->wait();
+        copy_box_on_host(part.owned, packed, part.user, shared.user_strides, part.sizes, shared.element_bytes);
     }
-    part.after = nullptr;  // the caller does not wait for the rest
     part.user = part.owned;
-    std::copy(packed, packed + max_rank, part.user_strides);
 }
 
-void run_copy_part(const CopyPart& part, std::byte* chunk) {
-    if (part.user_on_device)
-        copy_with_device(part, chunk);
-    else if (part.to_user)
-        copy_box_on_host(part.user, part.user_strides, chunk, part.chunk_strides, part.sizes, part.element_bytes);
-    else
-        copy_box_on_host(chunk, part.chunk_strides, part.user, part.user_strides, part.sizes, part.element_bytes);
+void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* chunk) {
+    std::int64_t packed[max_rank];
+    const std::int64_t* user_strides = shared.user_strides;
+    if (part.owned != nullptr) {
+        set_packed_strides(part.sizes, packed);
+        user_strides = packed;
+    }
+    if (shared.user_on_device && part.owned == nullptr) {
+        const DeviceCopy out{part.user, user_strides, chunk, part.chunk_strides, part.sizes};
+        const DeviceCopy in{chunk, part.chunk_strides, part.user, user_strides, part.sizes};
+        copy_with_device(shared, shared.to_user ? out : in);
+    } else if (shared.to_user) {
+        copy_box_on_host(part.user, user_strides, chunk, part.chunk_strides, part.sizes, shared.element_bytes);
+    } else {
+        copy_box_on_host(chunk, part.chunk_strides, part.user, user_strides, part.sizes, shared.element_bytes);
+    }
 }
 
 /// Each part is a copy. They are counted together: all threads that copy share the counters.
 void run_copy_group(void* payload, TaskContext& context) {
     using Kind = UserCopies::Kind;
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
-    const CopyPart& first = group.part(0);
+    const CopyShared& shared = group.shared;
+    // What was read when the task was submitted is memory of the host, and the caller does not wait for the rest.
+    const bool is_read = group.part(0).owned != nullptr;
+    const bool with_device = shared.user_on_device && !is_read;
     // Memory of another host driver: the host copies, after that driver's stream.
-    if (!first.user_on_device && first.after != nullptr) first.after->wait();
+    if (!with_device && !is_read && shared.after != nullptr) shared.after->wait();
     struct Counted {
         UserCopies& copies;
         Kind kind;
         std::int64_t begin = engine::now_ns();
         std::size_t bytes = 0, num_parts = 0;
         ~Counted() { copies.count(kind, bytes, num_parts, engine::now_ns() - begin); }
-    } counted{first.core->user_copies(), !first.user_on_device ? Kind::host_to_host
-                                         : first.to_user       ? Kind::host_to_device
-                                                               : Kind::device_to_host};
+    } counted{shared.core->user_copies(), !with_device     ? Kind::host_to_host
+                                          : shared.to_user ? Kind::host_to_device
+                                                           : Kind::device_to_host};
     for (; counted.num_parts < group.num_parts; ++counted.num_parts) {
         const CopyPart& part = group.part(counted.num_parts);
-        run_copy_part(part, static_cast<std::byte*>(context.addresses[counted.num_parts]));
-        counted.bytes += bytes_of(part);
+        run_copy_part(shared, part, static_cast<std::byte*>(context.addresses[counted.num_parts]));
+        counted.bytes += bytes_of(part, shared.element_bytes);
     }
 }
 
@@ -238,6 +262,7 @@ class ArrayCopy final : Batch {
     void make_tasks();
     std::size_t group_size(std::size_t first) const;
     void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
+    CopyShared describe_copy() const;
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
     void add_access(Task& task, const Box& box, const Box& part, const CopyPart& c) const;
     void throw_failure_of_part();
@@ -247,9 +272,10 @@ class ArrayCopy final : Batch {
     void connect() override;
     const plan::Request* requests() const noexcept override { return told_.empty() ? nullptr : told_.data(); }
 
-    void check_content() const;
+    void check_sizes() const;
+    [[noreturn]] void throw_unset(const Box& missing) const;
+    void find_writers();
     void touch_chunks();
-    void gather_writers();
 
     Box box_of(std::size_t chunk) const { return binding_.layout->box(chunk); }
     Box part_of(std::size_t chunk) const { return graph::intersection(box_of(chunk), region_); }
@@ -268,6 +294,7 @@ class ArrayCopy final : Batch {
     std::vector<std::size_t> chunks_;    ///< that the region meets
     Task* gate_ = nullptr;               ///< of a copy out, a helper: every chunk that is read is known to be good
     std::vector<std::size_t> ends_;      ///< of the chunks of each task in `chunks_`
+    CopyShared shared_;                  ///< by all parts
     std::vector<plan::Request> told_;    ///< for whoever listens
     SourceWriters writers_;
 };
@@ -305,6 +332,7 @@ void ArrayCopy::run(DefaultStream stream) {
 
 void ArrayCopy::make_tasks() {
     binding_.layout->find_all(region_, chunks_);
+    shared_ = describe_copy();
     auto info = std::make_unique<graph::SubmitInfo>();
     info->name = name_;
     info->launcher = LauncherInfo::Kind::host;
@@ -356,16 +384,16 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
     t->where = ResourceId::host();
-    auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyPart))) CopyGroup;
+    auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyGroup))) CopyGroup(shared_);
     t->function = {{run_copy_group, destroy_copy_group}, &group};
     Box all = part_of(chunks_[first]);  // what errors name
     for (std::size_t i = first; i < first + count; ++i) {
         const Box box = box_of(chunks_[i]);
         const Box part = graph::intersection(box, region_);
-        CopyPart& c = *new (group.place(i - first)) CopyPart{};
-        ++group.num_parts;
+        CopyPart& c = *new (group.place(i - first)) CopyPart;
         describe_part(c, box, part);
-        if (core_.inside_own_task()) read_source_now(c);
+        ++group.num_parts;
+        if (core_.inside_own_task()) read_source_now(shared_, c);
         add_access(*t, box, part, c);
         for (std::size_t k = 0; k < array_.rank(); ++k) {
             all.begin[k] = std::min(all.begin[k], part.begin[k]);
@@ -401,47 +429,50 @@ void ArrayCopy::add_access(Task& task, const Box& box, const Box& part, const Co
     task.layouts.emplace_back();
 }
 
-void ArrayCopy::describe_part(CopyPart& c, const Box& box, const Box& part) const {
-    c.core = &core_;
-    c.element_bytes = array_.element_bytes();
-    c.to_user = to_user_;
-    c.user_on_device = memory_.driver == &core_.platform().driver();
-    c.user_device = memory_.ordinal;
-    c.after = after_ ? &*after_ : nullptr;
-    row_major_strides(box, c.chunk_strides);
-    std::int64_t user_offset = 0;
-    for (std::size_t k = 0; k < max_rank; ++k) {
-        c.user_strides[k] = k < array_.rank() ? user_strides_[k] : 0;
-        c.sizes[k] = part.end[k] - part.begin[k];
-        user_offset += (part.begin[k] - region_.begin[k]) * c.user_strides[k];
-    }
-    // Axes beyond the rank have one element: the last one is the row that copies run along.
-    for (std::int64_t* values : {c.user_strides, c.chunk_strides, c.sizes})
-        std::rotate(values, values + array_.rank(), values + max_rank);
-    c.user = user_ + user_offset * static_cast<std::int64_t>(array_.element_bytes());
+CopyShared ArrayCopy::describe_copy() const {
+    CopyShared shared;
+    shared.core = &core_;
+    std::copy_n(user_strides_, array_.rank(), shared.user_strides + (max_rank - array_.rank()));
+    shared.element_bytes = array_.element_bytes();
+    shared.to_user = to_user_;
+    shared.user_on_device = memory_.driver == &core_.platform().driver();
+    shared.user_device = memory_.ordinal;
+    shared.after = after_ ? &*after_ : nullptr;
+    return shared;
 }
 
-void ArrayCopy::check_content() const {
+void ArrayCopy::describe_part(CopyPart& c, const Box& box, const Box& part) const {
+    const std::size_t rank = array_.rank(), first = max_rank - rank;
+    std::int64_t user_offset = 0, stride = 1;
+    for (std::size_t k = rank; k-- > 0;) {
+        c.sizes[first + k] = part.end[k] - part.begin[k];
+        c.chunk_strides[first + k] = stride;
+        stride *= box.end[k] - box.begin[k];
+        user_offset += (part.begin[k] - region_.begin[k]) * user_strides_[k];
+    }
+    std::fill_n(c.sizes, first, 1);
+    std::fill_n(c.chunk_strides, first, 0);
+    c.user = user_ + user_offset * static_cast<std::int64_t>(shared_.element_bytes);
+    c.owned = nullptr;
+}
+
+void ArrayCopy::check_sizes() const {
     const auto host = memory::MemoryIndex::host();
     const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
-        if (to_user_) {
-            const Box part = part_of(chunk);
-            Box missing = part;
-            const graph::CompactHistory* const history = binding_.histories.find(chunk);
-            if (history == nullptr || !history->covers(part, &missing)) {
-                Region region;
-                for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
-                throw UninitializedRead(array_.name(), region);
-            }
-        }
         const std::size_t bytes = Platform::rounded(binding_.block_bytes(chunk));
-        if (bytes > limit)
-            throw OutOfMemory(
-                host.id(), bytes, 0, limit,
-                driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
-                               array_.name(), bytes, limit, core_.shortage_words().memory_remedy(host, bytes)));
+        if (bytes <= limit) continue;
+        throw OutOfMemory(
+            host.id(), bytes, 0, limit,
+            driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
+                           array_.name(), bytes, limit, core_.shortage_words().memory_remedy(host, bytes)));
     }
+}
+
+void ArrayCopy::throw_unset(const Box& missing) const {
+    Region region;
+    for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
+    throw UninitializedRead(array_.name(), region);
 }
 
 /// Under the order lock: they may have had no records when the tasks were made.
@@ -451,13 +482,18 @@ void ArrayCopy::touch_chunks() {
         for (graph::Access& access : t->accesses) access.chunk = &binding_.touch(chunks_[next++]);
 }
 
+/// Of a copy out: every part was written, and by whom.
 // Of each chunk on its own: looking all of them through for one that wrote two chunks would take a time that grows with
 // the square of their number, and coming after it twice does no harm.
-void ArrayCopy::gather_writers() {
+void ArrayCopy::find_writers() {
     graph::Predecessors of_part, all;
     for (const std::size_t chunk : chunks_) {
+        const Box part = part_of(chunk);
+        Box missing = part;
+        const graph::CompactHistory* const history = binding_.histories.find(chunk);
+        if (history == nullptr || !history->covers(part, &missing)) throw_unset(missing);
         of_part.clear();
-        binding_.histories[chunk].writers(part_of(chunk), of_part, *this);
+        history->writers(part, of_part, *this);
         all.insert(all.end(), of_part.begin(), of_part.end());
         writers_.add_part(of_part);
     }
@@ -465,11 +501,10 @@ void ArrayCopy::gather_writers() {
 }
 
 void ArrayCopy::check() {
-    check_content();
+    check_sizes();
+    if (to_user_) find_writers();
     touch_chunks();
-    if (gate_ == nullptr) return;
-    gather_writers();
-    reserve_helper();
+    if (to_user_) reserve_helper();
 }
 
 void ArrayCopy::connect() {
