@@ -347,6 +347,7 @@ void BoxTree<Value>::cut_below(std::uint32_t n, const Box& region, T& trims, F& 
             } else if (Entry& entry = entries_[item]; !trims(std::as_const(entry)) || !trim(entry, region)) {
                 free_entries_.push_back(item);
                 f(std::move(entry));
+                // NOLINTNEXTLINE(bugprone-use-after-move): whether it was moved from or not, it keeps nothing
                 entry.value = Value();
                 stays = false;
             }

@@ -51,6 +51,7 @@ bool ChunkHomes::find_deal(const std::vector<MemoryId>& list, ChunkHomes& homes)
         if (!is_dealt(length, looked_at)) continue;
         if (looked_at < list.size() && !is_dealt(length, list.size())) return false;
         std::vector<MemoryId> memories;
+        memories.reserve(length);
         for (std::size_t i = 0; i < length; ++i) memories.push_back(list[i * run]);
         homes = dealt(std::move(memories), run);
         return true;

@@ -228,7 +228,10 @@ void SubmitPlan::group_by_array(const std::vector<Request>& requests) {
         if (r.empty) continue;
         if (num_arrays == 0 || arrays[array] != r.histories)
             array = static_cast<std::size_t>(std::find(arrays, arrays + num_arrays, r.histories) - arrays);
-        if (array == num_arrays && num_arrays++ < few_arrays) arrays[array] = r.histories;
+        if (array == num_arrays) {
+            if (array < few_arrays) arrays[array] = r.histories;
+            ++num_arrays;
+        }
         group_of_[i] = static_cast<std::uint8_t>(2 * array + (writes(r.kind) ? 0 : 1));
         if (array < few_arrays) ++ends[group_of_[i] + 1];
     }

@@ -155,74 +155,71 @@ void RecordWriter::submitted(const Task& task, std::int64_t) noexcept {
     });
 }
 
-void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t,
-                        std::uint32_t) noexcept {
-    const auto chunk = [&]() -> TextFile& {
-        file_ << e.array << '[';
-        return file_ << e.chunk << ']';
-    };
+void RecordWriter::chunk(const Event& e) {
+    file_ << e.array << '[';
+    file_ << e.chunk << "] ";
+}
+
+void RecordWriter::way(const Event& e) {
+    memory(e.from);
+    file_ << '>';
+    memory(e.to);
+    file_ << " bytes=" << std::uint64_t{e.bytes};
+}
+
+/// What was handed out, or came back.
+void RecordWriter::work(const Event& e, const Fence* fences, std::size_t num_fences) {
     switch (e.what) {
     case What::copy:
-        line([&] {
-            file_ << "copy ";
-            place({e.lane, e.position});
-            file_ << ' ';
-            chunk() << ' ';
-            memory(e.from);
-            file_ << '>';
-            memory(e.to);
-            file_ << " bytes=" << std::uint64_t{e.bytes};
-            if (e.task != 0) file_ << " for=", task(e.task);
-            after(fences, num_fences);
-        });
-        break;
+        file_ << "copy ";
+        place({e.lane, e.position});
+        file_ << ' ';
+        chunk(e);
+        way(e);
+        if (e.task != 0) file_ << " for=", task(e.task);
+        return after(fences, num_fences);
     case What::move:
-        line([&] {
-            file_ << "move ";
-            place({e.lane, e.position});
-            file_ << ' ';
-            task(e.task);
-            file_ << ' ';
-            memory(e.from);
-            file_ << '>';
-            memory(e.to);
-            file_ << " bytes=" << std::uint64_t{e.bytes};
-            after(fences, num_fences);
-        });
-        break;
+        file_ << "move ";
+        place({e.lane, e.position});
+        file_ << ' ';
+        task(e.task);
+        file_ << ' ';
+        way(e);
+        return after(fences, num_fences);
     case What::launch:
-        line([&] {
-            file_ << "launch ";
-            place({e.lane, e.position});
-            file_ << ' ' << e.task;
-            after(fences, num_fences);
-        });
-        break;
+        file_ << "launch ";
+        place({e.lane, e.position});
+        file_ << ' ' << e.task;
+        return after(fences, num_fences);
     case What::start:
-        line([&] {
-            file_ << "start ";
-            task(e.task);
-            after(fences, num_fences);
-        });
-        break;
+        file_ << "start ";
+        task(e.task);
+        return after(fences, num_fences);
     case What::returned:
-        line([&] {
-            file_ << "returned ";
-            place({e.lane, e.position});
-            file_ << ' ' << e.task;
-        });
-        break;
-    case What::ran:
-        line([&] {
-            file_ << "ran ";
-            place({e.lane, e.position});
-            file_ << " ns=" << static_cast<std::uint64_t>(std::max<std::int64_t>(0, e.end_ns - e.begin_ns));
-        });
-        break;
+        file_ << "returned ";
+        place({e.lane, e.position});
+        file_ << ' ' << e.task;
+        return;
+    default:  // ran
+        file_ << "ran ";
+        place({e.lane, e.position});
+        file_ << " ns=" << static_cast<std::uint64_t>(std::max<std::int64_t>(0, e.end_ns - e.begin_ns));
+    }
+}
+
+void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t,
+                        std::uint32_t) noexcept {
+    switch (e.what) {
+    case What::copy:
+    case What::move:
+    case What::launch:
+    case What::start:
+    case What::returned:
+    case What::ran: line([&] { work(e, fences, num_fences); }); break;
     case What::evict:
         line([&] {
             file_ << "evict ";
-            chunk() << ' ';
+            chunk(e);
             memory(e.from);
             file_ << (e.flag ? " saved" : " dropped");
         });

@@ -33,6 +33,9 @@ class RecordWriter final : public Consumer {
     void box(const detail::Box& box, std::uint32_t rank);
     void use(const Use& use);
     void after(const Fence* fences, std::size_t num_fences);
+    void chunk(const Event& event);
+    void way(const Event& event);
+    void work(const Event& event, const Fence* fences, std::size_t num_fences);
     template<typename Write>
     void line(Write&& write) noexcept;
 

@@ -101,6 +101,7 @@ class Reader {
         return true;
     }
     void event(Line& line, What what);
+    void lane_work(Line& line, Event& event, std::vector<Fence>& fences);
     void array(Line& line);
     void task(Line& line, TaskKind kind);
     void use(Line& line, Task& task, detail::AccessKind kind);
@@ -280,49 +281,48 @@ void Reader::task(Line& line, TaskKind kind) {
     consumer_.submitted(t, 0);
 }
 
+/// What stands on a lane.
+void Reader::lane_work(Line& line, Event& e, std::vector<Fence>& fences) {
+    const auto way = [&] {
+        e.from = memory(line);
+        line.expect(">");
+        e.to = memory(line);
+        line.expect(" bytes=");
+        e.bytes = line.number<std::size_t>();
+    };
+    const Fence at = place(line);
+    e.lane = at.lane;
+    e.position = at.position;
+    line.expect(" ");
+    switch (e.what) {
+    case What::copy:
+        chunk(line, e);
+        way();
+        if (line.skip(" for=")) e.task = task_number(line);
+        break;
+    case What::move:
+        e.task = task_number(line);
+        line.expect(" ");
+        way();
+        break;
+    case What::ran:
+        line.expect("ns=");
+        e.end_ns = line.number<std::int64_t>();
+        return;
+    default: e.task = line.number<Number>(); break;  // launch, returned
+    }
+    fences = after(line);
+}
+
 void Reader::event(Line& line, What what) {
     Event e{.what = what};
     std::vector<Fence> fences;
-    const auto lane = [&] {
-        const Fence at = place(line);
-        e.lane = at.lane;
-        e.position = at.position;
-        line.expect(" ");
-    };
     switch (what) {
     case What::copy:
-        lane();
-        chunk(line, e);
-        e.from = memory(line);
-        line.expect(">");
-        e.to = memory(line);
-        line.expect(" bytes=");
-        e.bytes = line.number<std::size_t>();
-        if (line.skip(" for=")) e.task = task_number(line);
-        fences = after(line);
-        break;
     case What::move:
-        lane();
-        e.task = task_number(line);
-        line.expect(" ");
-        e.from = memory(line);
-        line.expect(">");
-        e.to = memory(line);
-        line.expect(" bytes=");
-        e.bytes = line.number<std::size_t>();
-        fences = after(line);
-        break;
     case What::launch:
     case What::returned:
-        lane();
-        e.task = line.number<Number>();
-        fences = after(line);
-        break;
-    case What::ran:
-        lane();
-        line.expect("ns=");
-        e.end_ns = line.number<std::int64_t>();
-        break;
+    case What::ran: lane_work(line, e, fences); break;
     case What::start:
         e.task = task_number(line);
         fences = after(line);
