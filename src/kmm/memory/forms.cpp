@@ -263,9 +263,8 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
         if (!neighbours.chunks.contains(i)) return false;
         const Chunk* const c = array.chunks.find(i);
         if (c == nullptr || c->replicas[m].pinned()) return false;
-        const std::size_t bytes = space.heap.round_up(c->block_bytes());
         if (!is_valid(*c, m) && !c->replicas[m].has_ghosts()) return false;
-        total += bytes;
+        total += space.heap.round_up(c->block_bytes());
         return true;
     };
     while (total <= most_bytes && range.first > 0 && may_join(range.first - 1)) --range.first;

@@ -129,12 +129,6 @@ bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcep
     return false;
 }
 
-bool Residency::is_on_another_device(const Chunk& chunk, MemoryIndex m) const noexcept {
-    for (const Replica& r : chunk.replicas)
-        if (chunk.version != 0 && r.version == chunk.version && r.memory().is_device() && r.memory() != m) return true;
-    return false;
-}
-
 // A linked device first (NVLink is faster than the way through the host), then the host, then any device.
 MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
     MemoryIndex best = to;

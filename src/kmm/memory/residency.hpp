@@ -358,7 +358,6 @@ class Residency {
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(const graph::TaskList& tasks);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
-    bool is_on_another_device(const Chunk& chunk, MemoryIndex m) const noexcept;
     static bool is_valid(const Chunk& chunk, MemoryIndex m) noexcept {
         return chunk.version != 0 && chunk.replicas[m].version == chunk.version;
     }

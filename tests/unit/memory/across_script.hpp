@@ -57,6 +57,14 @@ class AcrossTest : public ResidencyTest {
         }
         return t;
     }
+    /// The task overwrites this chunk, too.
+    void add_overwrite(Task& task, Chunk& chunk) {
+        Access& write = task.accesses.emplace_back();
+        write.chunk = &chunk;
+        write.writes_chunk = write.replaces_chunk = true;
+        write.kind = kmm::detail::AccessKind::overwrite;
+        residency_->add_next_use(chunk, {task.number, kmm::memory::NextUses::Kind::replaces});
+    }
     bool lie_side_by_side(Array& a, std::size_t first, std::size_t last, MemoryIndex m) {
         for (std::size_t i = first; i < last; i++)
             if (a.chunks[i].replicas[m].address + unit != a.chunks[i + 1].replicas[m].address) return false;

@@ -150,12 +150,7 @@ TEST_F(FormsTest, a_task_that_has_no_room_for_the_chunks_beside_its_own_gathers_
     ASSERT_TRUE(lie_side_by_side(*a, 0, 1, gpu));
     auto large = make_array(1, 2 * unit);
     Task& t = read_across(gpu, *a, unit - 10, unit + 10);
-    Access write;
-    write.chunk = &large->chunks[0];
-    write.writes_chunk = write.replaces_chunk = true;
-    write.kind = kmm::detail::AccessKind::overwrite;
-    t.accesses.push_back(write);
-    residency_->add_next_use(large->chunks[0], {t.number, kmm::memory::NextUses::Kind::replaces});
+    add_overwrite(t, large->chunks[0]);
     run(t);
     EXPECT_EQ(t.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 1u);

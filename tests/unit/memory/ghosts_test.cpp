@@ -17,6 +17,17 @@ class GhostsTest : public AcrossTest {
         a_ = make_stack(4);
         for (std::size_t i = 0; i < 4; i++) overwrite_on(i < 2 ? gpu : gpu_1, a_->chunks[i]);
     }
+    /// Three chunks, the middle one on the second device.
+    void start_around() {
+        start({64 * unit, 64 * unit, 64 * unit});
+        script_.all_linked = true;
+        a_ = make_stack(3);
+        for (std::size_t i = 0; i < 3; i++) overwrite_on(i == 1 ? gpu_1 : gpu, a_->chunks[i]);
+    }
+    template<typename Fences> static bool waits_for(const Fences& waits, Fence fence) {
+        return std::any_of(waits.begin(), waits.end(),
+                           [&](Fence f) { return f.lane == fence.lane && f.position >= fence.position; });
+    }
     Task& read_edge() { return read_across(gpu, *a_, unit - 10, 2 * unit + 10); }
     bool hold(MemoryIndex m, std::size_t chunk, std::size_t begin, std::size_t end) const {
         const auto& r = a_->chunks[chunk].replicas[m];
@@ -39,9 +50,7 @@ TEST_F(GhostsTest, of_a_chunk_that_another_device_has_come_beside_those_that_are
     EXPECT_TRUE(script_.gathers.empty());
     for (const Script::Copy& copy : script_.copies)
         EXPECT_TRUE(copy.from == gpu && copy.to == gpu) << "chunks move once";
-    const Fence arrival = script_.ghosts[0].fence;
-    EXPECT_TRUE(std::any_of(t.fences.begin(), t.fences.end(),
-                            [&](const Fence& f) { return f.lane == arrival.lane && f.position >= arrival.position; }));
+    EXPECT_TRUE(waits_for(t.fences, script_.ghosts[0].fence));
     EXPECT_EQ(residency_->missing_bytes(t), 0u);
     EXPECT_EQ(temporaries_[0]->chunks[0].replicas[gpu].address, 0u) << "no memory is taken for a copy";
 }
@@ -62,21 +71,13 @@ TEST_F(GhostsTest, serve_every_task_until_the_chunk_is_written_and_then_come_to_
     ASSERT_EQ(script_.ghosts.size(), 2u);
     EXPECT_EQ(a_->chunks[2].replicas[gpu].address, place);
     const std::vector<Fence>& waits = script_.ghosts[1].waits;
-    const auto waits_for = [&](Fence fence) {
-        return std::any_of(waits.begin(), waits.end(),
-                           [&](Fence f) { return f.lane == fence.lane && f.position >= fence.position; });
-    };
-    EXPECT_TRUE(waits_for(first) && waits_for(second)) << "those that read what was there";
-    EXPECT_TRUE(waits_for(written));
+    EXPECT_TRUE(waits_for(waits, first) && waits_for(waits, second)) << "those that read what was there";
+    EXPECT_TRUE(waits_for(waits, written));
     EXPECT_EQ(script_.copies.size(), moves);
 }
 
 TEST_F(GhostsTest, of_both_edges_of_a_chunk_stand_in_one_place) {
-    start({64 * unit, 64 * unit, 64 * unit});
-    script_.all_linked = true;
-    a_ = make_stack(3);
-    overwrite_on(gpu_1, a_->chunks[1]);
-    for (const std::size_t i : {0, 2}) overwrite_on(gpu, a_->chunks[i]);
+    start_around();
     std::vector<Task*> readers;
     for (int i = 0; i < 2; i++) {
         readers.push_back(&read_across(gpu, *a_, 0, unit + 10));
@@ -164,30 +165,18 @@ TEST_F(GhostsTest, that_were_lost_on_their_way_are_fetched_again_and_cost_nobody
 }
 
 TEST_F(GhostsTest, of_one_version_come_beside_each_other_and_wait_for_no_reader) {
-    start({64 * unit, 64 * unit, 64 * unit});
-    script_.all_linked = true;
-    a_ = make_stack(3);
-    overwrite_on(gpu_1, a_->chunks[1]);
-    for (const std::size_t i : {0, 2}) overwrite_on(gpu, a_->chunks[i]);
+    start_around();
     Task &left = read_across(gpu, *a_, 0, unit + 10), &right = read_across(gpu, *a_, 2 * unit - 10, 3 * unit);
     const Fence read = run(left);
     run(right);
     ASSERT_EQ(script_.ghosts.size(), 2u);
     const std::vector<Fence>& waits = script_.ghosts[1].waits;
-    const auto waits_for = [&](Fence fence) {
-        return std::any_of(waits.begin(), waits.end(),
-                           [&](Fence f) { return f.lane == fence.lane && f.position >= fence.position; });
-    };
-    EXPECT_FALSE(waits_for(read));
-    EXPECT_TRUE(waits_for(script_.ghosts[0].fence)) << "and what was there before it";
+    EXPECT_FALSE(waits_for(waits, read));
+    EXPECT_TRUE(waits_for(waits, script_.ghosts[0].fence)) << "and what was there before it";
 }
 
 TEST_F(GhostsTest, come_while_a_function_reads_another_part_of_the_chunk) {
-    start({64 * unit, 64 * unit, 64 * unit});
-    script_.all_linked = true;
-    a_ = make_stack(3);
-    overwrite_on(gpu_1, a_->chunks[1]);
-    for (const std::size_t i : {0, 2}) overwrite_on(gpu, a_->chunks[i]);
+    start_around();
     Task &left = read_across(gpu, *a_, 0, unit + 10), &right = read_across(gpu, *a_, 2 * unit - 10, 3 * unit),
          &wider = read_across(gpu, *a_, 0, unit + 20);
     ASSERT_EQ(place(left), Placement::granted);
@@ -230,12 +219,7 @@ TEST_F(GhostsTest, take_no_room_that_the_task_itself_needs) {
     const auto dirty = make_array(1, 2 * unit), written = make_array(1, 2 * unit);
     overwrite_on(gpu, dirty->chunks[0]);
     Task& t = read_across(gpu, *a_, 0, unit + 10);
-    Access write;
-    write.chunk = &written->chunks[0];
-    write.writes_chunk = write.replaces_chunk = true;
-    write.kind = kmm::detail::AccessKind::overwrite;
-    t.accesses.push_back(write);
-    residency_->add_next_use(written->chunks[0], {t.number, kmm::memory::NextUses::Kind::replaces});
+    add_overwrite(t, written->chunks[0]);
     run(t);
     EXPECT_EQ(t.across()[0].form, Across::Form::gather);
 }
