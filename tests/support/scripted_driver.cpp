@@ -722,6 +722,7 @@ Status ScriptedDriver::copy_batch(const CopyPiece* pieces, std::size_t num_piece
     std::size_t bytes = 0;
     for (const CopyPiece& piece : copies) bytes += piece.size_bytes;
     LogEntry entry = copy_entry("copy_batch", bytes, Direction::none, nullptr, nullptr);
+    entry.num_pieces = num_pieces;
     if (num_pieces != 0) {
         entry.direction = direction_of(pieces[0].destination, pieces[0].source);
         entry.destination = pieces[0].destination;

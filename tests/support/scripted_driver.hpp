@@ -35,6 +35,7 @@ struct LogEntry {
     StreamHandle stream;
     EventHandle event;  ///< that is recorded or waited for
     std::size_t bytes = 0;
+    std::size_t num_pieces = 0;  ///< of "copy_batch"
     Direction direction = Direction::none;
     const void* destination = nullptr;
     const void* source = nullptr;

@@ -260,8 +260,11 @@ bool DeviceThread::copy_at_once() {
     if (status.ok()) status = lanes_.come_after(last.lane, burst_.front()->waits, scratch_, &own_events_);
     pieces_.clear();
     for (const Instruction* const i : burst_) {
-        pieces_.push_back(
-            {reinterpret_cast<void*>(i->destination), reinterpret_cast<const void*>(i->source), i->bytes});
+        if (i->extends_previous && !pieces_.empty())
+            pieces_.back().size_bytes += i->bytes;
+        else
+            pieces_.push_back(
+                {reinterpret_cast<void*>(i->destination), reinterpret_cast<const void*>(i->source), i->bytes});
     }
     if (status.ok()) {
         l.copying = &links_[static_cast<std::size_t>(link_of(last))];

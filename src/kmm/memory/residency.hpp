@@ -109,6 +109,12 @@ class Residency {
     /// The driver gave less than the limit when it was asked last.
     bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
+    /// Whether one call of the driver may copy what ends at this address and what begins there, two blocks of that
+    /// memory: not if they are of two allocations that happen to touch. O(log regions).
+    bool may_copy_across(MemoryIndex m, std::uintptr_t address) const noexcept {
+        const Space& space = spaces_[m];
+        return !space.has_sealed || !space.heap.begins_region(address);
+    }
 
     // ---- the future, as the schedule sees it
     void add_next_use(Chunk& chunk, const NextUses::Use& use);

@@ -73,6 +73,9 @@ struct Instruction {
     /// The latest position of its own lane that it must come after and that has not passed; 0: none. On the lane it
     /// does: who carries out several copies at once must look.
     graph::Position after_on_lane = 0;
+    /// It begins, on both sides, where the copy ends that is right before it on its lane, and one call of the driver
+    /// may do both.
+    bool extends_previous = false;
     memory::Chunk* chunk = nullptr;
     memory::MemoryIndex from{};
     memory::MemoryIndex to{};

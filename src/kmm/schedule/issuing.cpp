@@ -333,6 +333,12 @@ void Scheduler::start(Task& task) {
         outbox_.run_on_host(task);
 }
 
+bool Scheduler::extends(const CopyEnd& last, const Instruction& copy) const noexcept {
+    return last.source == copy.source && last.destination == copy.destination && last.position + 1 == copy.position &&
+           last.from == copy.from && last.to == copy.to && residency_.may_copy_across(copy.from, copy.source) &&
+           residency_.may_copy_across(copy.to, copy.destination);
+}
+
 /// `Op::copy`, or parts of the chunk, in which case it says where from, where to, and how much.
 void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* task) {
     memory::Chunk& chunk = *instruction.chunk;
@@ -353,6 +359,11 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
     }
     instruction.waits = instruction_waits_.view();
     instruction.position = ++progress_[index_of(instruction.lane)].issued;
+    if (instruction.op == Instruction::Op::copy) {
+        instruction.extends_previous = extends(l.last_copy, instruction);
+        l.last_copy = {instruction.position, from, to, instruction.source + instruction.bytes,
+                       instruction.destination + instruction.bytes};
+    }
     const std::size_t linked_bytes = from == to ? 0 : instruction.bytes;
     l.in_flight.push_back({instruction.position, nullptr, &chunk, linked_bytes, chunk.copied_at, to});
     l.bytes_in_flight += linked_bytes;

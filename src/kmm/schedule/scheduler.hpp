@@ -200,8 +200,17 @@ class Scheduler final : private memory::Requests {
         Task* task;
         friend bool operator>(const Watcher& a, const Watcher& b) { return a.position > b.position; }
     };
+    /// Where the last copy of a lane ended.
+    struct CopyEnd {
+        Position position = 0;
+        memory::MemoryIndex from{};
+        memory::MemoryIndex to{};
+        std::uintptr_t source = 0;
+        std::uintptr_t destination = 0;
+    };
     struct Lane {
         LaneInfo info;
+        CopyEnd last_copy;
         std::size_t bytes_in_flight = 0;
         graph::Deque<InFlight> in_flight;
         graph::Vector<Watcher> watchers;  ///< a heap: tasks whose functions wait for a position
@@ -293,6 +302,7 @@ class Scheduler final : private memory::Requests {
     void issue_transfer(Task& task);
     static void mark_small_parts(Task& task) noexcept;
     void put_copy(Instruction& instruction, const FenceSet& waits, Task* task);
+    bool extends(const CopyEnd& last, const Instruction& copy) const noexcept;
     static bool copy_concerns(const InFlight& copy, const graph::Access& access) noexcept;
     void copies_failed(std::span<InFlight> copies, const std::exception_ptr& error);
     Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,

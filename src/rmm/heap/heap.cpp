@@ -576,6 +576,11 @@ void heap::merge_all() {
     }
 }
 
+bool heap::begins_region(std::uintptr_t address) const noexcept {
+    const piece* const region = at_or_before(regions_, address);
+    return region != nullptr && region->address == address;
+}
+
 std::size_t heap::extent_if_freed(std::uintptr_t address, std::size_t size_bytes) const {
     std::uintptr_t begin = address;
     std::uintptr_t end = address + round_up(size_bytes);

@@ -94,6 +94,8 @@ class heap {
     bool is_free(std::uintptr_t address, std::size_t size_bytes) const noexcept {
         return size_bytes != 0 && first_of_free(address, address + size_bytes) != nullptr;
     }
+    /// Whether a region begins there: what lies before it is another one, or none of this heap. O(log regions).
+    bool begins_region(std::uintptr_t address) const noexcept;
     /// Takes exactly this range, if all of it is free.
     block take(std::uintptr_t address, std::size_t size_bytes);
     /// What was given out by one call, and not freed, leaves the heap for good. Needs no memory of the host.

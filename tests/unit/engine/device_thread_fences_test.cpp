@@ -193,6 +193,30 @@ TEST(DeviceThreadFences, a_small_copy_that_comes_after_another_of_its_lane_is_no
     EXPECT_EQ(static_cast<const std::byte*>(m.device_memory)[0], std::byte{2}) << "the later one";
 }
 
+TEST(DeviceThreadFences, small_copies_that_extend_each_other_are_one_piece_of_the_call) {
+    Machine m;
+    constexpr Position count = 20, gap = 12;
+    for (Position p = 1; p <= count; ++p) m.copy(first, p);
+    std::vector<kmm::schedule::Instruction> copies;
+    m.instructions.for_each([&](const kmm::schedule::Instruction& i) { copies.push_back(i); });
+    // Also the first one, which extends what was handed over before.
+    for (auto& i : copies) i.extends_previous = i.position != gap;
+    m.instructions.clear();
+    for (const auto& i : copies) m.instructions.push(i);
+    m.thread->push(m.instructions);
+    ASSERT_TRUE(comes_true([&] { return m.lanes.enqueued(first) == count; }));
+    m.driver.run_all();
+    m.await(first, count);
+    for (std::size_t copy = 0; copy < count; ++copy) EXPECT_TRUE(m.is_copied(copy)) << copy;
+    EXPECT_FALSE(m.is_copied(count)) << "what lies behind them";
+    for (const kmm::driver::testing::LogEntry& entry : m.driver.log()) {
+        if (entry.call != "copy_batch") continue;
+        EXPECT_EQ(entry.num_pieces, 2u);
+        EXPECT_EQ(entry.bytes, count);
+    }
+    EXPECT_EQ(m.driver.count("copy_batch"), 1u);
+}
+
 TEST(DeviceThreadFences, waiting_records_no_event_where_the_lane_has_one_and_none_is_waited_for_twice) {
     for (const Position n : {Position{8}, Position{16}}) {
         Machine m;

@@ -497,6 +497,8 @@ TEST(Heap, nothing_crosses_a_sealed_border) {
     h.add_region(0, 4 * unit, rmm::heap::border::sealed);
     EXPECT_FALSE(h.try_allocate(5 * unit));
     EXPECT_EQ(h.largest_free_bytes(), 4 * unit);
+    EXPECT_TRUE(h.begins_region(0) && h.begins_region(4 * unit));
+    EXPECT_FALSE(h.begins_region(5 * unit) || h.begins_region(8 * unit));
     const block a = h.try_allocate(4 * unit);
     const block b = h.try_allocate(4 * unit);
     h.free(a.address, 4 * unit, {});
@@ -508,6 +510,15 @@ TEST(Heap, nothing_crosses_a_sealed_border) {
     EXPECT_TRUE(h.remove_region(0, 4 * unit));
     EXPECT_TRUE(h.remove_region(4 * unit, 4 * unit));
     EXPECT_EQ(h.capacity_bytes(), 0u);
+}
+
+TEST(Heap, an_open_border_is_no_beginning_of_a_region) {
+    heap h;
+    h.add_region(0, 4 * unit);
+    h.add_region(4 * unit, 4 * unit);
+    EXPECT_FALSE(h.begins_region(4 * unit));
+    EXPECT_TRUE(h.remove_region(2 * unit, unit));
+    EXPECT_TRUE(h.begins_region(3 * unit));
 }
 
 TEST(Heap, a_range_that_is_free_can_be_taken_where_it_is) {

@@ -370,6 +370,41 @@ TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_i
     EXPECT_EQ(s.copies(host, gpu), 2u);
 }
 
+// The host's memory is of two allocations that touch, the device's of one.
+TEST(Scheduler, a_copy_extends_the_one_before_it_where_both_lie_side_by_side_in_one_allocation_each) {
+    constexpr std::size_t chunks = 8, in_first = 3, last = 5;
+    Stage s({chunks * unit, chunks * unit});
+    Array& a = s.make_array(chunks);
+    constexpr std::uintptr_t begin = 1 << 30, between = begin + in_first * unit;
+    s.scheduler->given_again(host, begin, in_first * unit, true);
+    s.scheduler->given_again(host, between, (chunks - in_first) * unit, true);
+    s.scheduler->given_again(gpu, 2 * begin, chunks * unit, false);
+    std::vector<TaskNumber> written;
+    for (Chunk& c : a.chunks) written.push_back(s.submit(TaskKind::kernel, gpu, {{&c, true, true}}).number);
+    s.finish();
+    // One is fetched last, so that its neighbours are side by side on the host alone.
+    for (std::size_t c = 0; c < chunks; ++c)
+        if (c != last) s.submit(TaskKind::host, host, {{&a.chunks[c]}});
+    s.submit(TaskKind::host, host, {{&a.chunks[last]}});
+    const std::size_t first = s.instructions.size();
+    s.finish();
+    std::size_t num_extending = 0, num_at_border = 0;
+    for (std::size_t i = first; i < s.instructions.size(); ++i) {
+        const Instruction& copy = s.instructions[i];
+        const Instruction& previous = s.instructions[i - 1];
+        ASSERT_EQ(copy.op, Instruction::Op::copy);
+        const bool touch =
+            i != first && copy.source == previous.source + unit && copy.destination == previous.destination + unit;
+        const bool at_border = copy.destination == between;
+        EXPECT_EQ(copy.extends_previous, touch && !at_border) << i - first;
+        num_at_border += touch && at_border ? 1 : 0;
+        num_extending += copy.extends_previous ? 1 : 0;
+    }
+    EXPECT_EQ(s.instructions.size() - first, chunks);
+    EXPECT_EQ(num_at_border, 1u) << "side by side, and of two allocations";
+    EXPECT_EQ(num_extending, chunks - 4) << "all but the first, the last, and those behind the gap and the border";
+}
+
 TEST(Scheduler, lanes_are_chosen_with_all_tasks_of_a_submit_in_view) {
     for (const bool foreseen : {false, true}) {
         Stage s({64 * unit, 64 * unit});
