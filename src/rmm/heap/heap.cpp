@@ -217,22 +217,23 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border bor
     piece* region = take_node();
     region->address = begin;
     region->size_bytes = end - begin;
+    region->is_sealed = borders == border::sealed;
     regions_.insert(region);
     piece* const behind = at_or_behind(by_address_, begin);
     piece* const before = behind != nullptr ? address_tree::previous(behind) : by_address_.last();
     const owner of = owner_of(own);
     insert(before, begin, end - begin, true, std::move(own), of, behind);
     capacity_bytes_ += end - begin;
-    const bool is_open = borders == border::open;
     if (next != nullptr && next->address == end) {
-        if (is_open) {
+        const bool joins_next = !region->is_sealed && !next->is_sealed;
+        if (joins_next) {
             region->size_bytes += next->size_bytes;
             regions_.erase(next);
             drop_node(next);
         }
-        note_border(end, !is_open);
+        note_border(end, !joins_next);
     }
-    if (is_open && previous != nullptr && previous->end() == begin) {
+    if (previous != nullptr && previous->end() == begin && !region->is_sealed && !previous->is_sealed) {
         previous->size_bytes += region->size_bytes;
         regions_.erase(region);
         drop_node(region);
@@ -277,6 +278,7 @@ void heap::remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcep
             piece* const rest = take_node();
             rest->address = end;
             rest->size_bytes = region_end - end;
+            rest->is_sealed = region->is_sealed;
             regions_.insert(rest);
         }
         if (region->address < begin) {

@@ -239,6 +239,7 @@ class heap {
         tree_links<piece> in_sizes;  // of its owner's pieces, or of nobody's
         std::uint32_t priority = 0;
         bool begins_region = false;  // nothing before it may be used together with it
+        bool is_sealed = false;      // of a region: nothing that touches it extends it
         // Of the piece and those below it in the tree of addresses.
         std::size_t largest_ready_bytes = 0;  // of single pieces without fences
         tree_links<piece> in_fenced;

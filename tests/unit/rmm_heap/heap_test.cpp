@@ -512,6 +512,21 @@ TEST(Heap, nothing_crosses_a_sealed_border) {
     EXPECT_EQ(h.capacity_bytes(), 0u);
 }
 
+TEST(Heap, a_sealed_border_stays_where_an_open_region_comes_to_touch_it) {
+    heap h;
+    h.add_region(4 * unit, 4 * unit, rmm::heap::border::sealed);
+    h.add_region(0, 4 * unit, rmm::heap::border::open);
+    h.add_region(8 * unit, 4 * unit, rmm::heap::border::open);
+    EXPECT_TRUE(h.begins_region(4 * unit) && h.begins_region(8 * unit));
+    EXPECT_EQ(h.largest_free_bytes(), 4 * unit);
+    EXPECT_FALSE(h.try_allocate(5 * unit));
+    EXPECT_TRUE(h.remove_region(5 * unit, unit));
+    h.add_region(5 * unit, unit, rmm::heap::border::open);
+    EXPECT_TRUE(h.begins_region(5 * unit) && h.begins_region(6 * unit)) << "nor where a part of it was";
+    h.merge_all();
+    EXPECT_FALSE(h.try_allocate(5 * unit));
+}
+
 TEST(Heap, an_open_border_is_no_beginning_of_a_region) {
     heap h;
     h.add_region(0, 4 * unit);
