@@ -96,7 +96,7 @@ void Task::recycle() noexcept {
     in_user_code.store(false, std::memory_order_relaxed);
     chunk_index = 0;
     memory = {};
-    waiters.store(0, std::memory_order_relaxed);
+    waiters = 0;
     unissued_predecessors = 0;
     unsettled_predecessors = 0;
     accesses.forget();
@@ -112,7 +112,7 @@ void Task::recycle() noexcept {
     unpassed_fences = 0;
     missing_bytes = 0;
     moved_bytes = 0;
-    last_at_ready = 0;
+    last_when_queued = 0;
     waits_at_ready = 0;
     failure.reset();
     thrown = nullptr;

@@ -239,7 +239,7 @@ struct Task {
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
     std::uint32_t chunk_index = 0;
     memory::MemoryIndex memory;  ///< that it runs in
-    std::atomic<std::uint32_t> waiters{0};
+    std::uint32_t waiters = 0;   ///< threads that wait for it: see detail::SettledWaits
 
     // ---- order
     std::uint32_t unissued_predecessors = 0;
@@ -273,7 +273,7 @@ struct Task {
     std::size_t moved_bytes = 0;    ///< memory::Residency::moved_bytes, in the fetch queue
     std::uint64_t ready_at = 0;     ///< how many had become ready before it
     union {
-        TaskNumber last_at_ready = 0;    ///< the latest task when this one became ready
+        TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
         TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
     };
     std::uint64_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
@@ -363,7 +363,7 @@ struct Task {
     void drop_payload() noexcept {
         if (has_payload()) destroy_payload();
     }
-    /// Fetches the record, and its lists, into the cache of a thread that will soon fill it.
+    /// Fetches the record, and so much of its lists, into the cache of a thread that will soon write to it.
     void prefetch(std::size_t list_bytes) const noexcept;
     /// Makes the record as new.
     void recycle() noexcept;

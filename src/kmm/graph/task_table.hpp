@@ -3,10 +3,9 @@
 // Owns: which numbers are taken, and the record of each that is not settled. Must not know: what a task is for.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -15,112 +14,158 @@
 
 namespace kmm::graph {
 
-/// Number -> record, for numbers that are not settled yet: those of the order of submission, and those of helpers. Any
-/// thread; each call takes a spin lock for some ten instructions. O(1).
+/// Number -> record, for numbers that are not settled yet: those of the order of submission, and those of helpers. One
+/// thread at a time adds, and one settles; neither waits for the other, but where a page of a thousand numbers begins
+/// or ends. O(1).
 class TaskTable {
   public:
-    /// Room for so many numbers more, so that `add` cannot fail. By the one who holds the order lock.
-    void reserve(std::size_t count) { reserve(ordered_, count); }
-    /// The same for helpers. Throws std::bad_alloc.
-    void reserve_helpers(std::size_t count) { reserve(helpers_, count); }
-    void reserve_helper() { reserve(helpers_, 1); }
-    /// Numbers are handed out in order by the one who holds the order lock.
+    // ---- by the one who holds the order lock
+    /// Room for so many numbers more, so that `add` cannot fail. Throws std::bad_alloc.
+    void reserve(std::size_t count) { ordered_.reserve(count); }
+    /// The same for helpers.
+    void reserve_helpers(std::size_t count) { helpers_.reserve(count); }
+    void reserve_helper() { helpers_.reserve(1); }
+    /// Numbers are handed out in order.
     TaskNumber add(Task* task) {
         reserve(1);
-        return add(ordered_, &task, 1);
+        return ordered_.add(&task, 1, 0);
     }
     /// Numbers that follow each other, for which room was made; at least one task. The first of them.
-    TaskNumber add(const TaskList& tasks) noexcept { return add(ordered_, tasks.data(), tasks.size()); }
+    TaskNumber add(const TaskList& tasks) noexcept { return ordered_.add(tasks.data(), tasks.size(), 0); }
     TaskNumber add_helper(Task* task) {
         reserve_helper();
-        return first_helper + add(helpers_, &task, 1);
+        return first_helper + helpers_.add(&task, 1, first_helper);
     }
-    TaskNumber last() const noexcept { return ordered_.last.load(std::memory_order_acquire); }
-    /// The same for helpers; a number below any of theirs if there was none.
-    TaskNumber last_helper() const noexcept { return first_helper + helpers_.last.load(std::memory_order_acquire); }
+
+    // ---- by the one who settles tasks
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept {
-        const locks::Guard guard(lock_);
-        return locate(number);
+        return is_helper(number) ? helpers_.find(number - first_helper) : ordered_.find(number);
     }
-    /// Calls `f(predecessor, record)` for each, without the lock; null where settled. Takes it once for a thousand of
-    /// them and needs no memory: a task may come after any number of others. By the one who settles tasks.
+    /// Calls `f(predecessor, record)` for each; null where settled.
     template<typename List, typename F> void find(List& predecessors, F&& f) {
-        Task* found[found_at_once];
-        for (std::size_t first = 0; first < predecessors.size(); first += found_at_once) {
-            const std::size_t count = std::min(found_at_once, predecessors.size() - first);
-            find(predecessors.data() + first, count, found);
-            for (std::size_t i = 0; i < count; ++i) f(predecessors[first + i], found[i]);
-        }
+        for (std::size_t i = 0; i < predecessors.size(); ++i) f(predecessors[i], find(predecessors[i].number));
     }
-    /// Calls `f(task or null)` under the lock: the record cannot be recycled meanwhile.
-    template<typename F> auto with(TaskNumber number, F&& f) {
-        const locks::Guard guard(lock_);
-        return f(locate(number));
+    void remove(TaskNumber number) noexcept {
+        if (is_helper(number))
+            helpers_.remove(number - first_helper);
+        else
+            ordered_.remove(number);
+        // Who waits for how many there are has said so before it looks.
+        settled_.count.store(settled_.count.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
     }
-    void remove(TaskNumber number) noexcept;
-    /// Calls `f(Task&)` for every task that is not settled, under the lock. O(tasks): for failures only.
+    /// Calls `f(Task&)` for every task that is not settled. O(numbers from the first of them on): for failures and
+    /// texts only.
     template<typename F> void for_each(F&& f) {
-        const locks::Guard guard(lock_);
-        for (const Series* const series : {&ordered_, &helpers_})
-            for (const auto& page : series->pages)
-                for (Task* t : page->tasks)
-                    if (t != nullptr) f(*t);
+        for (Series* const series : {&ordered_, &helpers_}) series->for_each(f);
     }
-    /// Every number up to and including this one is settled; helpers do not count. Amortised O(1).
-    TaskNumber settled_up_to() const noexcept { return ordered_.settled_up_to.load(std::memory_order_acquire); }
+
+    // ---- any thread
+    TaskNumber last() const noexcept { return ordered_.last(); }
+    /// The same for helpers; a number below any of theirs if there was none.
+    TaskNumber last_helper() const noexcept { return first_helper + helpers_.last(); }
+    /// Every number up to and including this one is settled; helpers do not count.
+    TaskNumber settled_up_to() const noexcept { return ordered_.settled_up_to(); }
     /// The same for helpers.
-    TaskNumber helpers_settled_up_to() const noexcept {
-        return first_helper + helpers_.settled_up_to.load(std::memory_order_acquire);
+    TaskNumber helpers_settled_up_to() const noexcept { return first_helper + helpers_.settled_up_to(); }
+    /// How many were ever settled, helpers included.
+    std::uint64_t num_settled() const noexcept { return settled_.count.load(std::memory_order_seq_cst); }
+    /// The record, or null as `find`. It may be settled, and be another task's, as soon as this returns: who uses it
+    /// has seen to it that the one who settles tasks waits.
+    Task* look_for(TaskNumber number) const noexcept {
+        return is_helper(number) ? helpers_.look_for(number - first_helper) : ordered_.look_for(number);
     }
+    bool is_settled(TaskNumber number) const noexcept { return look_for(number) == nullptr; }
 
   private:
+    static constexpr std::size_t line = 64;
     static constexpr std::size_t page_size = 1024;
-    static constexpr std::size_t found_at_once = 1024;
     struct Page {
-        Task* tasks[page_size] = {};
+        std::atomic<Task*> tasks[page_size] = {};
     };
-    /// Numbers from 1 on. Under the table's lock, but for the atomics, and for `room_end`.
-    struct Series {
-        Series() { spare.reserve(4); }
-        Task*& entry(TaskNumber number) noexcept {
-            const TaskNumber relative = number - first_page_number;
-            return pages[static_cast<std::size_t>(relative / page_size)]->tasks[relative % page_size];
+    /// Pages by their number, in a ring that is larger than there are pages.
+    struct Directory {
+        explicit Directory(std::size_t size) : pages(new std::atomic<Page*>[size]()), mask(size - 1) {}
+        std::atomic<Page*>& page(std::uint64_t number) const noexcept { return pages[number & mask]; }
+
+        const std::unique_ptr<std::atomic<Page*>[]> pages;
+        const std::uint64_t mask;          ///< a power of two less one
+        std::unique_ptr<Directory> older;  ///< which this one replaced, until nobody can be looking at it
+    };
+    /// Numbers from 1 on.
+    class Series {
+      public:
+        explicit Series(std::atomic<TaskNumber>& settled_up_to);
+        ~Series();
+        Series(const Series&) = delete;
+        Series& operator=(const Series&) = delete;
+
+        // By the one who adds.
+        void reserve(std::size_t count) {
+            const TaskNumber last = last_.load(std::memory_order_relaxed) + count;
+            if (last >= room_end_) [[unlikely]]
+                add_pages(last);
         }
-        Task* locate(TaskNumber number) noexcept {
-            if (number <= settled_up_to.load(std::memory_order_relaxed) ||
-                number > last.load(std::memory_order_relaxed))
-                return nullptr;
-            return entry(number);
+        /// The first number, which the records get with `offset`.
+        TaskNumber add(Task* const* tasks, std::size_t count, TaskNumber offset) noexcept;
+
+        // By the one who settles.
+        Task* find(TaskNumber number) noexcept {
+            if (number <= settled_up_to_.load(std::memory_order_relaxed) || !is_known(number)) return nullptr;
+            return entry(number).load(std::memory_order_acquire);
         }
         void remove(TaskNumber number) noexcept;
+        template<typename F> void for_each(F& f) {
+            const TaskNumber end = last();
+            for (TaskNumber n = settled_up_to() + 1; n <= end; ++n)
+                if (Task* const t = find(n)) f(*t);
+        }
 
-        std::deque<std::unique_ptr<Page>> pages;
-        std::vector<std::unique_ptr<Page>> spare;
-        TaskNumber first_page_number = 0;  ///< number of the first entry of pages.front()
-        /// The number after the last entry of pages.back(), which stays when a page at the front goes. Order lock, not
-        /// the table's: that the scheduler takes for every task, and a submit should wait for its cache line once.
-        TaskNumber room_end = 0;
-        std::atomic<TaskNumber> last{0};
-        std::atomic<TaskNumber> settled_up_to{0};
+        // Any thread.
+        TaskNumber last() const noexcept { return last_.load(std::memory_order_acquire); }
+        TaskNumber settled_up_to() const noexcept { return settled_up_to_.load(std::memory_order_acquire); }
+        Task* look_for(TaskNumber number) const noexcept;
+
+      private:
+        std::atomic<Task*>& entry(TaskNumber number) const noexcept {
+            const Directory* const directory = directory_.load(std::memory_order_acquire);
+            return directory->page(number / page_size).load(std::memory_order_relaxed)->tasks[number % page_size];
+        }
+        bool is_known(TaskNumber number) noexcept {
+            if (number <= known_last_) [[likely]]
+                return true;
+            known_last_ = last();
+            return number <= known_last_;
+        }
+        void add_pages(TaskNumber last);
+        void drop_first_page(TaskNumber settled) noexcept;
+
+        // What the one writes who adds, what the one writes who settles, what rarely changes, and what others write lie
+        // on cache lines of their own.
+        alignas(line) std::atomic<TaskNumber> last_{0};
+        TaskNumber room_end_ = 0;  ///< the number after the last entry of the last page
+
+        alignas(line) TaskNumber known_last_ = 0;   ///< `last_`, when it was looked at last
+        std::atomic<std::uint64_t> first_page_{0};  ///< that has not been dropped
+
+        alignas(line) std::atomic<TaskNumber>& settled_up_to_;
+        std::atomic<Directory*> directory_;
+
+        /// Pages come and go under it. Who adds or settles finds them without.
+        alignas(line) mutable locks::TinyLock lock_;
+        std::unique_ptr<Directory> newest_ KMM_GUARDED_BY(lock_);  ///< what `directory_` points to
+        std::vector<std::unique_ptr<Page>> spare_ KMM_GUARDED_BY(lock_);
     };
 
-    Task* locate(TaskNumber number) noexcept KMM_REQUIRES(lock_) {
-        return is_helper(number) ? helpers_.locate(number - first_helper) : ordered_.locate(number);
-    }
-    void reserve(Series& series, std::size_t count) {
-        const TaskNumber last = series.last.load(std::memory_order_relaxed) + count;
-        if (last >= series.room_end) [[unlikely]]
-            add_pages(series, last);
-    }
-    void add_pages(Series& series, TaskNumber last);
-    /// The first number.
-    TaskNumber add(Series& series, Task* const* tasks, std::size_t count) noexcept;
-    void find(const Predecessor* predecessors, std::size_t count, Task** out) noexcept;
-
-    mutable locks::TinyLock lock_;
-    Series ordered_;
-    Series helpers_;
+    /// What a submit looks at.
+    struct alignas(line) Settled {
+        std::atomic<TaskNumber> ordered_up_to{0};
+        std::atomic<TaskNumber> helpers_up_to{0};
+        std::atomic<std::uint64_t> count{0};
+    };
+    Settled settled_;
+    Series ordered_{settled_.ordered_up_to};
+    Series helpers_{settled_.helpers_up_to};
 };
 
 }  // namespace kmm::graph

@@ -108,9 +108,9 @@ bool GivingUp::is_over(Task& task) noexcept {
     if (may_run(task)) return false;
     if (task.is_barrier) return books_.table().settled_up_to() + 1 >= task.number;
     // What it waited for at the last look, so that very many predecessors are not all asked each time.
-    if (task.awaited_predecessor != 0 && !books_.is_settled(task.awaited_predecessor)) return false;
+    if (task.awaited_predecessor != 0 && books_.table().find(task.awaited_predecessor) != nullptr) return false;
     for (const graph::Predecessor& p : task.predecessors) {
-        if (books_.is_settled(p.number)) continue;
+        if (books_.table().find(p.number) == nullptr) continue;
         task.awaited_predecessor = p.number;
         return false;
     }

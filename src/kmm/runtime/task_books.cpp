@@ -57,8 +57,8 @@ void TaskBooks::settle(Task& task) noexcept {
     }
     const TaskNumber number = task.number;
     table_.remove(number);
-    waits_.settled(number, task.waiters.load(std::memory_order_acquire));
-    unfinished_.end_one();
+    waits_.settled(number, task);
+    unfinished_.one_ended();
 }
 
 void TaskBooks::give_up() noexcept {

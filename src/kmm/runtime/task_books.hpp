@@ -70,7 +70,7 @@ class TaskBooks {
     EventId barrier_event_of(TaskNumber number) const noexcept { return EventId(event_of(number).get() | barrier_bit); }
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
     TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
-    bool is_settled(TaskNumber number) noexcept { return table_.find(number) == nullptr; }
+    bool is_settled(TaskNumber number) const noexcept { return table_.is_settled(number); }
     /// What threads sleep on that wait for single tasks.
     SettledWaits& waits() noexcept { return waits_; }
 
@@ -132,7 +132,7 @@ class TaskBooks {
     std::atomic<std::uint64_t> num_arrays_{0};  ///< that were ever bound
     graph::TaskPool pool_;
     graph::TaskTable table_;
-    UnfinishedTasks unfinished_;
+    UnfinishedTasks unfinished_{table_};
     SettledWaits waits_{table_};
     graph::Failures failures_;
 };

@@ -13,18 +13,28 @@
 
 namespace kmm::detail {
 
-/// How many tasks are published and not settled. Whoever changes it pays one atomic operation while nobody waits.
+/// How many tasks of a table are published and not settled. Who publishes writes one line, who settles another.
 class UnfinishedTasks {
   public:
-    /// Returns how many there were before.
-    std::uint64_t add(std::uint64_t count) noexcept { return count_.fetch_add(count, std::memory_order_acq_rel); }
-    void end_one() noexcept {
-        count_.fetch_sub(1, std::memory_order_seq_cst);  // before the look at who waits for it
+    explicit UnfinishedTasks(const graph::TaskTable& table) noexcept : table_(table) {}
+
+    /// So many that have numbers; by one thread at a time. Returns how many there were before.
+    std::uint64_t add(std::uint64_t count) noexcept {
+        const std::uint64_t before = published_.load(std::memory_order_relaxed);
+        published_.store(before + count, std::memory_order_release);
+        return before - table_.num_settled();
+    }
+    /// One has left the table.
+    void one_ended() noexcept {
         if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
         { const locks::Guard guard(mutex_); }
         wake_.notify_all();
     }
-    std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+    /// Not less than there are if some are published meanwhile.
+    std::uint64_t count() const noexcept {
+        const std::uint64_t settled = table_.num_settled();  // first: of those that are settled all are published
+        return published_.load(std::memory_order_acquire) - settled;
+    }
     /// Threads in `wait_until_below`, for tests.
     std::uint32_t num_waiting() const noexcept { return num_waiting_.load(std::memory_order_acquire); }
     /// Blocks until there are fewer than `most`.
@@ -32,33 +42,42 @@ class UnfinishedTasks {
         if (count() < most) return;
         locks::Lock lock(mutex_);
         num_waiting_.fetch_add(1, std::memory_order_seq_cst);
-        wake_.wait(lock, [&] { return count_.load(std::memory_order_seq_cst) < most; });
+        wake_.wait(lock, [&] { return count() < most; });
         num_waiting_.fetch_sub(1, std::memory_order_seq_cst);
     }
 
   private:
-    std::atomic<std::uint64_t> count_{0};
-    std::atomic<std::uint32_t> num_waiting_{0};
+    const graph::TaskTable& table_;
+    alignas(64) std::atomic<std::uint64_t> published_{0};
+    alignas(64) std::atomic<std::uint32_t> num_waiting_{0};
     locks::Mutex mutex_;
     locks::Condition wake_;
 };
 
-/// Waits for tasks of a table to leave it. Threads that wait for different tasks share 16 locks, so that a task's end
-/// wakes about a sixteenth of those that wait, and none where nobody waits for this task.
+/// Waits for tasks of a table to leave it. Threads that wait for different tasks share 16 locks: a task's end takes one
+/// where somebody waits for any of its sixteenth, and wakes these where somebody waits for this task.
 class SettledWaits {
   public:
     using clock = std::chrono::steady_clock;
 
-    explicit SettledWaits(graph::TaskTable& table) : table_(table) {}
+    explicit SettledWaits(const graph::TaskTable& table) : table_(table) {}
 
-    bool is_settled(graph::TaskNumber number) noexcept { return table_.find(number) == nullptr; }
-
-    /// The task has left the table; `waiters` is how many waited for it when it did. By whoever settles tasks.
-    void settled(graph::TaskNumber number, std::uint32_t waiters) noexcept {
-        if (waiters == 0) return;
+    /// The task of that number has left the table. By whoever settles tasks, before the record is anybody else's.
+    void settled(graph::TaskNumber number, const graph::Task& task) noexcept {
         Shard& shard = shard_of(number);
-        { const locks::Guard guard(shard.mutex); }
-        shard.wake.notify_all();
+        // Sequentially consistent as what waits: either this sees the one who waits, or that one does not see the task.
+        if (shard.num_waiting.load(std::memory_order_seq_cst) == 0) return;
+        bool is_awaited = false;
+        {
+            const locks::Guard guard(shard.mutex);
+            is_awaited = task.waiters != 0;
+        }
+        if (is_awaited) shard.wake.notify_all();
+    }
+    /// How many wait for a task that is not settled; for tests.
+    std::uint32_t num_waiting(const graph::Task& task) {
+        const locks::Guard guard(shard_of(task.number).mutex);
+        return task.waiters;
     }
 
     /// Blocks until the task is settled, or the deadline (null: none) is there: false. Whenever another `patience` has
@@ -67,8 +86,9 @@ class SettledWaits {
     bool wait(graph::TaskNumber number, const clock::time_point* deadline, clock::duration patience, Look&& look);
 
   private:
-    struct Shard {
-        locks::Mutex mutex;
+    struct alignas(64) Shard {
+        std::atomic<std::uint32_t> num_waiting{0};  ///< threads
+        locks::Mutex mutex;                         ///< also of Task::waiters
         locks::Condition wake;
     };
     static constexpr std::size_t num_shards = 16;
@@ -77,7 +97,7 @@ class SettledWaits {
 
     Shard& shard_of(graph::TaskNumber number) noexcept { return shards_[number % num_shards]; }
 
-    graph::TaskTable& table_;
+    const graph::TaskTable& table_;
     Shard shards_[num_shards];
 };
 
@@ -86,26 +106,29 @@ bool SettledWaits::wait(graph::TaskNumber number, const clock::time_point* deadl
                         Look&& look) {
     Shard& shard = shard_of(number);
     locks::Lock lock(shard.mutex);
-    const bool present = table_.with(number, [](graph::Task* t) {
-        if (t != nullptr) t->waiters.fetch_add(1, std::memory_order_acq_rel);
-        return t != nullptr;
-    });
-    if (!present) return true;
+    struct Waiting {
+        Shard& shard;
+        explicit Waiting(Shard& s) noexcept : shard(s) { shard.num_waiting.fetch_add(1, std::memory_order_seq_cst); }
+        ~Waiting() { shard.num_waiting.fetch_sub(1, std::memory_order_release); }
+    } const waiting(shard);
+    // Whoever settles it from here on waits for the lock before the record can be another task's.
+    graph::Task* const task = table_.look_for(number);
+    if (task == nullptr) return true;
+    ++task->waiters;
     bool looks = true;
-    while (!is_settled(number)) {
+    while (!table_.is_settled(number)) {
         const auto look_at = clock::now() + (looks ? std::min<clock::duration>(patience, for_ever) : for_ever);
         shard.wake.wait_until(lock, deadline != nullptr ? std::min(look_at, *deadline) : look_at);
         const auto now = clock::now();
         if (deadline != nullptr && now >= *deadline) break;
-        if (!looks || now < look_at || is_settled(number)) continue;
+        if (!looks || now < look_at || table_.is_settled(number)) continue;
         lock.unlock();
         looks = look();
         lock.lock();
     }
-    return table_.with(number, [](graph::Task* t) {
-        if (t != nullptr) t->waiters.fetch_sub(1, std::memory_order_acq_rel);
-        return t == nullptr;
-    });
+    if (table_.is_settled(number)) return true;
+    --task->waiters;
+    return false;
 }
 
 }  // namespace kmm::detail

@@ -65,7 +65,6 @@ void Scheduler::make_ready(Task& task) {
         return;
     }
     task.state.store(TaskState::ready, std::memory_order_relaxed);
-    task.last_at_ready = table_.last();
     task.ready_at = num_ready_++;
     task.waits_at_ready = queues_[task.memory].num_waits;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
@@ -85,6 +84,8 @@ void Scheduler::enqueue(Task& task) {
         return;
     }
     task.in_fetch_queue = true;
+    // The line that submits write is not looked at for a task that misses nothing.
+    if (task.last_when_queued == 0) task.last_when_queued = table_.last();
     memory::ReadyUse* uses = nullptr;
     for (Access& a : task.accesses) {
         if (a.chunk == nullptr || !a.first_of_chunk || (a.anywhere && !a.is_piece)) continue;
@@ -242,7 +243,7 @@ Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     }
     Task& oldest = *q.by_age.begin()->second;
     q.oldest = oldest.number;
-    q.last_at_ready = oldest.last_at_ready;
+    q.last_when_queued = oldest.last_when_queued;
     return q.passed_over_bytes > patience_turnovers * residency_.limit(m) ? oldest : *best;
 }
 
@@ -263,7 +264,7 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
             }
         } else if (!q.fetch.empty() && !q.stalled && may_fetch(m)) {
             task = &choose_to_fetch(q, m);
-            if (task->public_number() > q.last_at_ready) passing_bytes = task->missing_bytes;
+            if (task->public_number() > q.last_when_queued) passing_bytes = task->missing_bytes;
             leave_fetch(*task);
         } else {
             break;

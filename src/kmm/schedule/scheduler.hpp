@@ -238,8 +238,8 @@ class Scheduler final : private memory::Requests {
         std::uint64_t timed_out = 0;
         bool stalled = false;
         std::uint32_t in_flight = 0;
-        TaskNumber oldest = 0;         ///< the first of `by_age`, when a task was chosen last
-        TaskNumber last_at_ready = 0;  ///< of that one: see Task::last_at_ready
+        TaskNumber oldest = 0;            ///< the first of `by_age`, when a task was chosen last
+        TaskNumber last_when_queued = 0;  ///< of that one: see Task::last_when_queued
         /// What tasks missed that were submitted later than that and were issued since the oldest one was last.
         std::uint64_t passed_over_bytes = 0;
         std::vector<TaskNumber> plan;  ///< in the order in which they are best issued

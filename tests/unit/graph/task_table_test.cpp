@@ -1,8 +1,13 @@
 // Numbers and records of tasks, as pages of the table come and go.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
+#include <future>
 #include <memory>
+#include <random>
+#include <thread>
+#include <vector>
 
 #include "kmm/graph/task_table.hpp"
 
@@ -86,6 +91,64 @@ TEST(TaskTable, numbers_of_a_list_follow_each_other_and_helpers_have_a_series_of
         ASSERT_EQ(table.find(n), nullptr);
         ASSERT_EQ(table.helpers_settled_up_to(), n);
     }
+}
+
+// One thread adds, one settles, others look. A task that does not settle keeps more and more pages, until it does and
+// another one takes its part.
+TEST(TaskTable, who_adds_who_settles_and_who_looks_do_not_disturb_each_other) {
+    constexpr TaskNumber num_tasks = 60 * 1024, kept_for = 9 * 1024, first_kept = 100;
+    TaskTable table;
+    std::deque<Task> records(num_tasks);
+    std::atomic<bool> stop{false};
+    std::atomic<TaskNumber> kept{0};
+    std::vector<std::future<void>> looking;
+    for (int t = 0; t < 2; ++t)
+        looking.push_back(std::async(std::launch::async, [&, t] {
+            std::mt19937_64 random(static_cast<std::uint64_t>(t));
+            while (!stop.load()) {
+                const TaskNumber last = table.last(), settled = table.settled_up_to();
+                if (last == settled) continue;
+                const TaskNumber number = settled + 1 + random() % (last - settled);
+                const Task* const found = table.look_for(number);
+                ASSERT_TRUE(found == nullptr || found == &records[number - 1]) << number;
+                ASSERT_TRUE(settled == 0 || table.look_for(1 + random() % settled) == nullptr);
+                const TaskNumber one_kept = kept.load();
+                const Task* const record = table.look_for(one_kept);
+                ASSERT_TRUE(one_kept == 0 || kept.load() != one_kept || record == &records[one_kept - 1]);
+            }
+        }));
+    auto settling = std::async(std::launch::async, [&] {
+        for (TaskNumber n = 1; n <= num_tasks; ++n) {
+            // Every other one is settled before the one in front of it.
+            const TaskNumber number = n % 2 == 0 ? n - 1 : n < num_tasks ? n + 1 : n;
+            while (table.last() < number) std::this_thread::yield();
+            ASSERT_EQ(table.find(number), &records[number - 1]);
+            if (number % kept_for != first_kept) {
+                table.remove(number);
+                continue;
+            }
+            if (const TaskNumber before = kept.exchange(number); before != 0) table.remove(before);
+        }
+        table.remove(kept.exchange(0));
+    });
+    for (Task& t : records) table.add(&t);
+    settling.get();
+    stop = true;
+    for (auto& l : looking) l.get();
+    EXPECT_EQ(table.settled_up_to(), num_tasks);
+    EXPECT_EQ(table.num_settled(), num_tasks);
+    table.for_each([](Task& t) { ADD_FAILURE() << t.number; });
+}
+
+TEST(TaskTable, of_all_tasks_those_are_listed_that_have_not_settled) {
+    TaskTable table;
+    std::deque<Task> records(3000);
+    for (Task& t : records) (void)(&t == &records.back() ? table.add_helper(&t) : table.add(&t));
+    for (TaskNumber n = 1; n < records.size(); ++n)
+        if (n % 1000 != 7) table.remove(n);
+    std::vector<TaskNumber> listed;
+    table.for_each([&](Task& t) { listed.push_back(t.number); });
+    EXPECT_EQ(listed, (std::vector<TaskNumber>{7, 1007, 2007, kmm::graph::first_helper + 1}));
 }
 
 }  // namespace

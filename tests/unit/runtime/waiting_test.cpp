@@ -8,6 +8,7 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -35,9 +36,10 @@ struct Tasks {
     void settle(TaskNumber number) {
         Task& task = records[number - 1];
         table.remove(number);
-        waits.settled(number, task.waiters.load());
+        waits.settled(number, task);
+        task.recycle();  // it may be another task's from here on
     }
-    std::uint32_t waiters_of(TaskNumber number) { return records[number - 1].waiters.load(); }
+    std::uint32_t waiters_of(TaskNumber number) { return waits.num_waiting(records[number - 1]); }
     /// Until so many threads wait for the task.
     void await_waiters(TaskNumber number, std::uint32_t count) {
         while (waiters_of(number) != count) std::this_thread::yield();
@@ -123,19 +125,61 @@ TEST(SettledWaits, no_end_of_a_task_is_missed_however_late_its_waiter_comes) {
     settler.get();
 }
 
+/// Tasks that end in the order in which they were published.
+struct Published {
+    TaskTable table;
+    UnfinishedTasks unfinished{table};
+    std::deque<Task> records;
+    TaskNumber num_ended = 0;
+
+    std::uint64_t add(int count) {
+        for (int i = 0; i < count; ++i) (void)table.add(&records.emplace_back());
+        return unfinished.add(static_cast<std::uint64_t>(count));
+    }
+    void end_one() {
+        table.remove(++num_ended);
+        unfinished.one_ended();
+    }
+};
+
+TEST(SettledWaits, whoever_gives_up_waiting_touches_no_record_of_a_settled_task) {
+    Tasks tasks;
+    constexpr int rounds = 2000;
+    for (int i = 0; i < rounds; ++i) (void)tasks.add();
+    std::atomic<bool> stop{false};
+    std::vector<std::future<void>> waiters;
+    for (int t = 0; t < 2; ++t)
+        waiters.push_back(std::async(std::launch::async, [&] {
+            while (!stop.load()) {
+                const TaskNumber number = tasks.table.settled_up_to() + 1;
+                const auto soon = clock_type::now() + std::chrono::microseconds(number % 50);
+                const bool settled = tasks.waits.wait(number, &soon, no_patience, never_asked);
+                EXPECT_TRUE(!settled || tasks.table.is_settled(number));
+            }
+        }));
+    for (TaskNumber n = 1; n <= rounds; ++n) {
+        tasks.settle(n);
+        if (n % 4 == 0) std::this_thread::yield();
+    }
+    stop = true;
+    for (auto& w : waiters) w.get();
+    for (const Task& t : tasks.records) EXPECT_EQ(t.waiters, 0u);
+}
+
 TEST(UnfinishedTasks, tell_how_many_there_were_before_and_count_down) {
-    UnfinishedTasks unfinished;
-    EXPECT_EQ(unfinished.add(3), 0u);
-    EXPECT_EQ(unfinished.add(1), 3u);
-    for (int i = 0; i < 4; ++i) unfinished.end_one();
-    EXPECT_EQ(unfinished.count(), 0u);
-    unfinished.wait_until_below(1);
+    Published tasks;
+    EXPECT_EQ(tasks.add(3), 0u);
+    EXPECT_EQ(tasks.add(1), 3u);
+    for (int i = 0; i < 4; ++i) tasks.end_one();
+    EXPECT_EQ(tasks.unfinished.count(), 0u);
+    tasks.unfinished.wait_until_below(1);
 }
 
 TEST(UnfinishedTasks, a_thread_goes_on_when_there_are_fewer_than_it_waits_for) {
-    UnfinishedTasks unfinished;
+    Published tasks;
+    UnfinishedTasks& unfinished = tasks.unfinished;
     constexpr std::uint64_t most = 5;
-    unfinished.add(most + 2);
+    tasks.add(most + 2);
     std::atomic<bool> went_on{false};
     auto waiter = std::async(std::launch::async, [&] {
         unfinished.wait_until_below(most);
@@ -143,31 +187,36 @@ TEST(UnfinishedTasks, a_thread_goes_on_when_there_are_fewer_than_it_waits_for) {
         return unfinished.count();
     });
     while (unfinished.num_waiting() == 0) std::this_thread::yield();
-    unfinished.end_one();
-    unfinished.end_one();
+    tasks.end_one();
+    tasks.end_one();
     // It has been woken twice, and has had time to go on if it were to.
     EXPECT_EQ(waiter.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout)
         << "as many as are allowed is not fewer";
     EXPECT_FALSE(went_on.load());
-    unfinished.end_one();
+    tasks.end_one();
     EXPECT_LT(waiter.get(), most);
 }
 
 TEST(UnfinishedTasks, many_threads_add_and_end_and_wait_for_each_other) {
-    UnfinishedTasks unfinished;
+    Published tasks;
+    std::mutex adding, ending;  // as the order lock and the baton
     constexpr std::uint64_t most = 3;
     constexpr int rounds = 500;
     std::vector<std::future<void>> threads;
     for (int t = 0; t < 4; ++t)
         threads.push_back(std::async(std::launch::async, [&] {
             for (int i = 0; i < rounds; ++i) {
-                unfinished.wait_until_below(most);
-                unfinished.add(1);
-                unfinished.end_one();
+                tasks.unfinished.wait_until_below(most);
+                {
+                    const std::scoped_lock lock(adding);
+                    tasks.add(1);
+                }
+                const std::scoped_lock lock(ending);
+                tasks.end_one();
             }
         }));
     for (auto& t : threads) t.get();
-    EXPECT_EQ(unfinished.count(), 0u);
+    EXPECT_EQ(tasks.unfinished.count(), 0u);
 }
 
 }  // namespace
