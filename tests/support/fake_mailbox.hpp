@@ -45,6 +45,7 @@ class FakeMailbox final : public Mailbox {
     std::size_t num_lost() const noexcept { return lost_.load(); }
 
     std::function<void()> on_help = [] {};
+    std::function<bool()> on_help_once = [this] { return on_help(), false; };
     std::function<void()> on_leave_turn = [] {};
     TakeBack on_take_back = [](memory::MemoryIndex, const void*, std::size_t, graph::FenceSet*) { return false; };
     Reclaim on_reclaim = [](const std::vector<memory::AddressRange>&, std::size_t) { return memory::Reclaimed{}; };
@@ -58,6 +59,7 @@ class FakeMailbox final : public Mailbox {
     }
     void lost() noexcept override { ++lost_; }
     void help() noexcept override { on_help(); }
+    bool help_once() noexcept override { return on_help_once(); }
     void leave_turn() noexcept override { on_leave_turn(); }
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                    graph::FenceSet* users) override {

@@ -1,5 +1,7 @@
 #include "kmm/engine/host_pool.hpp"
 
+#include <utility>
+
 #include "driver/check.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/detail/device_access.hpp"
@@ -10,16 +12,27 @@ namespace kmm::engine {
 
 namespace {
 
-thread_local const void* current_runtime = nullptr;
-thread_local const TaskStream* current_stream = nullptr;
+struct CurrentTask {
+    const void* runtime = nullptr;
+    const TaskStream* stream = nullptr;
+};
+thread_local CurrentTask current_task;
+
 // So long no function may have ended, though some are queued, before more launchers come.
 constexpr std::chrono::milliseconds launchers_patience{100};
 
-thread_local const Workers* helping = nullptr;  // these, while a thread of theirs helps the scheduler
+/// What a thread does that helps the scheduler.
+struct Helping {
+    const Workers* workers = nullptr;  ///< whose thread it is; null: it does not help
+    graph::Task* task = nullptr;       ///< that it will run next, of which nobody else knows
+    bool has_pushed = false;           ///< tasks, of which it will run one
+};
+thread_local Helping helping;
 
 // What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one
 // of them must be refused, or give its place to another thread, like a wait in the function.
 void end_payload(graph::Task& task, const void* runtime, bool device_views, Workers& workers) noexcept {
+    if (!task.has_payload()) return;
     const TaskScope scope(runtime, device_views);
     const Workers::UserCode user_code(workers);
     task.drop_payload();
@@ -28,21 +41,22 @@ void end_payload(graph::Task& task, const void* runtime, bool device_views, Work
 }  // namespace
 
 TaskScope::TaskScope(const void* runtime, bool device_views, const TaskStream* stream) noexcept
-    : previous_(current_runtime), previous_stream_(current_stream), device_views_(device_views) {
-    current_runtime = runtime;
-    current_stream = stream;
+    : device_views_(device_views) {
+    CurrentTask& current = current_task;
+    previous_ = current.runtime;
+    previous_stream_ = current.stream;
+    current = {runtime, stream};
     if (device_views_) ++detail::device_access_depth;
 }
 
 TaskScope::~TaskScope() {
     if (device_views_) --detail::device_access_depth;
-    current_stream = previous_stream_;
-    current_runtime = previous_;
+    current_task = {previous_, previous_stream_};
 }
 
-const void* TaskScope::current() noexcept { return current_runtime; }
+const void* TaskScope::current() noexcept { return current_task.runtime; }
 
-const TaskStream* TaskScope::stream() noexcept { return current_stream; }
+const TaskStream* TaskScope::stream() noexcept { return current_task.stream; }
 
 // ---------------------------------------------------------------------------------------------------- host functions
 
@@ -57,20 +71,46 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
     start_most(num_threads);
 }
 
-// A thread of the pool that pushes while it helps the scheduler takes the first task itself.
-void HostPool::push(std::span<graph::Task* const> tasks) { enqueue(tasks, helping == this); }
+// A thread of the pool that pushes while it helps the scheduler keeps the first task for itself: a chain of tasks goes
+// on with no lock, and wakes nobody. Not where others are queued, which came before. Where there is more in the same
+// turn, that may be a long one: others may take what was kept.
+void HostPool::push(std::span<graph::Task* const> tasks) {
+    Helping& own = helping;
+    if (own.workers != this) return enqueue(tasks, Caller::goes_on);
+    own.has_pushed = true;
+    if (own.task != nullptr) {
+        enqueue({&own.task, 1}, Caller::takes_one);
+        own.task = nullptr;
+        return enqueue(tasks, Caller::takes_one);
+    }
+    if (has_queued()) return enqueue(tasks, Caller::takes_one);
+    if (tasks.size() > 1) enqueue(tasks.subspan(1), Caller::has_another);
+    own.task = tasks.front();
+}
+
+/// Until there is nothing to do for the scheduler, or a task to run, which begins at once, however fast others post: the
+/// one that was kept, or null.
+graph::Task* HostPool::help() {
+    Helping& own = helping;
+    own = {.workers = this};
+    while (mailbox_.help_once()) {
+        if (!own.has_pushed) continue;
+        mailbox_.leave_turn();
+        break;
+    }
+    return std::exchange(own, Helping{}).task;
+}
 
 void HostPool::run() {
     const RuntimeThread mark(runtime_);
     while (graph::Task* task = take()) {
-        execute(*task);
-        while (leaves_turns_ && (task = take_another()) != nullptr) {
-            mailbox_.leave_turn();
+        for (; task != nullptr; task = help()) {
             execute(*task);
+            while (leaves_turns_ && (task = take_another()) != nullptr) {
+                mailbox_.leave_turn();
+                execute(*task);
+            }
         }
-        helping = this;
-        mailbox_.help();
-        helping = nullptr;
     }
 }
 
@@ -164,7 +204,9 @@ bool LauncherThreads::is_idle(const Lane& lane) noexcept {
 // On the host driver a launcher that has the baton takes the next function of a chain itself. On GPUs it may be
 // scheduling for long, as completions come all the time, and the function should begin meanwhile: another launcher is
 // woken.
-void LauncherThreads::push(graph::Task& task) { enqueue(task, device_views_ && helping == this); }
+void LauncherThreads::push(graph::Task& task) {
+    enqueue(task, device_views_ && helping.workers == this ? Caller::takes_one : Caller::goes_on);
+}
 
 void LauncherThreads::run() {
     const RuntimeThread mark(runtime_);
@@ -182,9 +224,9 @@ void LauncherThreads::run() {
         m.error = execute(*task, turn.lane->id, scratch);
         if (m.error != nullptr) failed_.add(task->number);
         end_function(turn, std::move(m));
-        helping = this;
+        helping.workers = this;
         mailbox_.help();
-        helping = nullptr;
+        helping.workers = nullptr;
     }
 }
 

@@ -37,8 +37,8 @@ class TaskScope {
     static const TaskStream* stream() noexcept;
 
   private:
-    const void* previous_;
-    const TaskStream* previous_stream_;
+    const void* previous_ = nullptr;
+    const TaskStream* previous_stream_ = nullptr;
     bool device_views_;  ///< device views may be dereferenced by the code in this scope
 };
 
@@ -58,6 +58,7 @@ class HostPool final : public Workers {
   private:
     void run() override;
     void execute(graph::Task& task);
+    graph::Task* help();
 
     const void* runtime_;
     bool device_views_;

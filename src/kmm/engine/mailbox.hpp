@@ -114,8 +114,8 @@ class RuntimeThread {
     }
 };
 
-/// Where threads of the runtime report, and how they help. `post` wakes nobody: `help` or `leave_turn` follows it,
-/// once after several.
+/// Where threads of the runtime report, and how they help. `post` wakes nobody: `help`, `help_once` or `leave_turn`
+/// follows it, once after several.
 class Mailbox {
   public:
     virtual void post(Message&& message) = 0;
@@ -124,7 +124,10 @@ class Mailbox {
     virtual void lost() noexcept = 0;
     /// Runs the scheduler on this thread if nobody does and there is something to do.
     virtual void help() noexcept = 0;
-    /// The same on the scheduler's own thread, for a thread that has something else to do. Wakes it if it sleeps.
+    /// The same, and once at most: what is posted meanwhile may be left. Returns whether there is more to do for this
+    /// thread; one that has something else to do leaves it (`leave_turn`).
+    virtual bool help_once() noexcept = 0;
+    /// As `help`, on the scheduler's own thread, for a thread that has something else to do. Wakes it if it sleeps.
     virtual void leave_turn() noexcept = 0;
     /// Takes memory that was reported as grown back from the scheduler, if all of it is free; `*users` is what on a
     /// device still uses it. Waits for a turn of the scheduler.

@@ -12,7 +12,8 @@ namespace kmm::engine {
 namespace {
 
 thread_local Workers* these_workers = nullptr;
-// A thread of a queue has a task between two calls of `take`: what WakeUps::task_ends wants to know.
+// A thread of a queue has a task between two calls of `take`, or several that follow each other without the queue: what
+// WakeUps::task_ends wants to know.
 thread_local std::optional<std::uint64_t> task_begun;
 
 // Where the system gives no more threads, so many are left to whoever asks next.
@@ -69,7 +70,8 @@ void Workers::end_threads() noexcept KMM_UNCHECKED_LOCKS {
     for (std::thread& t : gone_) t.join();
 }
 
-void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself) {
+void Workers::enqueue(std::span<graph::Task* const> tasks, Caller caller) {
+    const std::size_t taken = caller == Caller::takes_one ? 1 : 0;
     std::size_t num_woken = 0;
     {
         const locks::Guard guard(mutex_);
@@ -79,11 +81,11 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself
             queue_.push_back(tasks.front());
         else
             queue_.insert(queue_.end(), tasks.begin(), tasks.end());
-        if (takes_one_itself) end_task();
+        if (caller != Caller::goes_on) end_task();
+        if (caller == Caller::has_another) task_begun = wake_ups_.task_begins();
         // Whoever looks leaves the one to the calling thread: a chain of tasks stays on one core.
-        if (queue_.size() > static_cast<std::size_t>(takes_one_itself))
-            has_tasks_.store(true, std::memory_order_release);
-        const std::size_t awake = static_cast<std::size_t>(takes_one_itself) + static_cast<std::size_t>(one_looks_);
+        if (queue_.size() > taken) has_tasks_.store(true, std::memory_order_release);
+        const std::size_t awake = taken + static_cast<std::size_t>(one_looks_);
         num_woken = wake_ups_.for_tasks(queue_.size() - std::min(queue_.size(), awake));
         if (!watched_ && patience_.count() != 0 && stands_still()) watch();
     }
@@ -120,6 +122,7 @@ graph::Task* Workers::take() {
 }
 
 graph::Task* Workers::take_another() {
+    if (!has_queued()) return nullptr;
     std::size_t num_woken = 0;
     graph::Task* task = nullptr;
     {

@@ -84,16 +84,23 @@ class Workers {
     void start_most(std::size_t num_threads);
     /// For the destructor of the last class, at its beginning: ends the threads when the queue is empty.
     void end_threads() noexcept;
-    /// All of them, or none if it throws; one lock for all. `takes_one_itself`: the calling thread is about to take the
-    /// first task in the queue.
-    void enqueue(std::span<graph::Task* const> tasks, bool takes_one_itself);
-    void enqueue(graph::Task& task, bool takes_one_itself) {
+    /// What the thread that enqueues does next.
+    enum class Caller : std::uint8_t {
+        goes_on,      ///< with what it is at, which may be a task
+        takes_one,    ///< its task has ended, and it is about to take the first in the queue
+        has_another,  ///< its task has ended, and it has one that is not in the queue
+    };
+    /// All of them, or none if it throws; one lock for all.
+    void enqueue(std::span<graph::Task* const> tasks, Caller caller);
+    void enqueue(graph::Task& task, Caller caller) {
         graph::Task* const one = &task;
-        enqueue({&one, 1}, takes_one_itself);
+        enqueue({&one, 1}, caller);
     }
     /// The next task; null: the thread must end. Where there is none, one thread at a time looks for one for a short
     /// while before it sleeps, if there are cores for that: waking it takes longer than most tasks do.
     graph::Task* take();
+    /// Whether tasks were queued a moment ago that no thread is known to take.
+    bool has_queued() const noexcept { return has_tasks_.load(std::memory_order_relaxed); }
     /// The next task if there is one now; null also where the thread is one too many.
     graph::Task* take_another();
     /// What a thread does: takes until there is none.

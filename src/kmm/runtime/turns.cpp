@@ -20,6 +20,10 @@ constexpr std::size_t messages_per_dispatch = 32;
 // core. A look takes some 50 ns.
 constexpr int looks_before_turn = 8;
 
+// Another thread wrote the record of the next message's task last. While the message before it is read it comes here,
+// with a few accesses and edges.
+constexpr std::size_t prefetched_list_bytes = 128;
+
 schedule::SchedulerOptions options_for(const Platform& platform, const trace::Emitter& emitter) {
     schedule::SchedulerOptions options;
     options.num_devices = platform.num_devices();
@@ -138,6 +142,8 @@ void SchedulerTurns::turn() {
         if (++handled % messages_per_dispatch == 0) schedule_more();
     };
     for (Message& m : messages_) {
+        if (const Message* const following = &m + 1; following != messages_.data() + messages_.size())
+            if (following->task != nullptr) following->task->prefetch(prefetched_list_bytes);
         if (m.what != Message::What::submit) {
             handle(m);
             ++next_message_;

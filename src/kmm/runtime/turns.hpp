@@ -59,6 +59,7 @@ class SchedulerTurns final : public engine::Mailbox {
     void post(engine::Message&& message) override;
     void lost() noexcept override;
     void help() noexcept override;
+    bool help_once() noexcept override { return take_turn() && !message_queue_.empty(); }
     void leave_turn() noexcept override { sleeper_.wake(); }
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
@@ -99,7 +100,7 @@ class SchedulerTurns final : public engine::Mailbox {
     const trace::Emitter& emitter_;
 
     alignas(64) engine::MessageQueue message_queue_;  // apart from what does not change
-    engine::Baton baton_;
+    alignas(64) engine::Baton baton_;
     graph::Vector<engine::Message> messages_ KMM_GUARDED_BY(baton_);
     std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
     Outgoing outgoing_ KMM_GUARDED_BY(baton_);

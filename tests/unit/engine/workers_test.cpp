@@ -61,7 +61,7 @@ class TestWorkers final : public Workers {
         start(num_threads, patience);
     }
     ~TestWorkers() { end_threads(); }
-    void push(Task& task) { enqueue(task, false); }
+    void push(Task& task) { enqueue(task, Caller::goes_on); }
     /// Threads that ran and have no more to do.
     std::size_t threads_ended() const noexcept { return ended_.load(); }
 
@@ -284,6 +284,84 @@ TEST(HostPool, threads_leave_turns_to_the_scheduler_while_tasks_are_queued) {
     }
     expected.emplace_back("helped");
     EXPECT_EQ(happened, expected) << "of what the last one has told, the thread makes something itself";
+}
+
+TEST(HostPool, a_thread_runs_what_it_was_handed_before_it_helps_again) {
+    FakeMailbox mailbox;
+    int runtime = 0;
+    std::vector<std::string> happened;
+    HostTask first([&] { happened.emplace_back("first"); });
+    HostTask second([&] { happened.emplace_back("second"); });
+    HostPool* pool_to_push = nullptr;
+    mailbox.on_leave_turn = [&] { happened.emplace_back("left"); };
+    mailbox.on_help_once = [&] {
+        happened.emplace_back("helped");
+        const bool before = happened.size() == 2;
+        if (happened.size() == 3) {  // the second time
+            Task* const record = &second.record;
+            pool_to_push->push({&record, 1});
+        }
+        return before || happened.size() == 3;  // somebody has posted meanwhile
+    };
+    {
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false, false);
+        pool_to_push = &pool;
+        Task* const record = &first.record;
+        pool.push({&record, 1});
+    }
+    EXPECT_EQ(happened, (std::vector<std::string>{"first", "helped", "helped", "left", "second", "helped"}));
+}
+
+TEST(HostPool, what_is_handed_out_runs_behind_what_was_queued_before) {
+    FakeMailbox mailbox;
+    int runtime = 0;
+    std::vector<std::string> happened;
+    HostTask first([&] { happened.emplace_back("first"); }), queued([&] { happened.emplace_back("queued"); });
+    HostTask handed_out([&] { happened.emplace_back("handed out"); });
+    HostPool* pool_to_push = nullptr;
+    mailbox.on_help_once = [&] {
+        Task* const record = &handed_out.record;
+        if (happened.size() == 1) pool_to_push->push({&record, 1});
+        return false;
+    };
+    {
+        HostPool pool(1, &runtime, false, mailbox, kmm::trace::nobody_listens, false, false);
+        pool_to_push = &pool;
+        Task* const records[] = {&first.record, &queued.record};
+        pool.push(records);
+    }
+    EXPECT_EQ(happened, (std::vector<std::string>{"first", "queued", "handed out"}));
+}
+
+TEST(HostPool, in_a_turn_that_hands_out_more_others_run_what_was_kept) {
+    FakeMailbox mailbox;
+    int runtime = 0;
+    Gate all_ran;
+    std::atomic<int> left{2};
+    const auto runs = [&] {
+        if (--left == 0) all_ran.open();
+    };
+    HostTask first, second(runs), third(runs);
+    std::atomic<bool> is_first_turn{true};
+    bool went_on = true;
+    HostPool* pool_to_push = nullptr;
+    mailbox.on_help_once = [&] {
+        if (!is_first_turn.exchange(false)) return false;
+        for (HostTask* const t : {&second, &third}) {
+            Task* const record = &t->record;
+            pool_to_push->push({&record, 1});
+        }
+        went_on = all_ran.wait();  // the turn is as long as that
+        return false;
+    };
+    {
+        HostPool pool(2, &runtime, false, mailbox, kmm::trace::nobody_listens, false, false);
+        pool_to_push = &pool;
+        Task* const record = &first.record;
+        pool.push({&record, 1});
+        for (int i = 0; i < 3; ++i) (void)mailbox.next();
+    }
+    EXPECT_TRUE(went_on);
 }
 
 TEST(HostPool, of_a_task_that_was_cancelled_only_what_it_captured_is_destroyed) {

@@ -25,7 +25,7 @@ class Pool final : public Workers {
     void push(std::function<void()> function, bool takes_one_itself = false) {
         const std::size_t n = num_pushed_.fetch_add(1);
         functions_[n].run = std::move(function);
-        enqueue(functions_[n].task, takes_one_itself);
+        enqueue(functions_[n].task, takes_one_itself ? Caller::takes_one : Caller::goes_on);
     }
 
     /// So many that do the same, queued at once.
@@ -36,7 +36,7 @@ class Pool final : public Workers {
             f.run = function;
             tasks.push_back(&f.task);
         }
-        enqueue(tasks, takes_one_itself);
+        enqueue(tasks, takes_one_itself ? Caller::takes_one : Caller::goes_on);
     }
 
   private:
