@@ -72,7 +72,7 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
 }
 
 // A thread of the pool that pushes while it helps the scheduler keeps the first task for itself: a chain of tasks goes
-// on with no lock, and wakes nobody. Not where others are queued, which came before. Where there is more in the same
+// on without the queue, and wakes nobody. Not where others are queued, which came before. Where more comes in the same
 // turn, that may be a long one: others may take what was kept.
 void HostPool::push(std::span<graph::Task* const> tasks) {
     Helping& own = helping;
