@@ -88,8 +88,8 @@ void HostPool::push(std::span<graph::Task* const> tasks) {
     own.task = tasks.front();
 }
 
-/// Until there is nothing to do for the scheduler, or a task to run, which begins at once, however fast others post: the
-/// one that was kept, or null.
+/// Until there is nothing to do for the scheduler, or a task to run, which begins at once, however fast others post.
+/// Returns the one that was kept, or null.
 graph::Task* HostPool::help() {
     Helping& own = helping;
     own = {.workers = this};
