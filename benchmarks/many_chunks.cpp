@@ -210,7 +210,8 @@ void measure_copies_of_devices(Report& report, kmm::DriverKind driver) {
             rt.synchronize();
         }));
         samples[1].push_back(time_of([&] { array.copy_to(data.data()); }));
-        if (data.front() != 3.0f || data.back() != 3.0f) Report::stop("copy_to brought something else");
+        if (std::ranges::any_of(data, [](float value) { return value != 3.0f; }))
+            Report::stop("copy_to brought something else");
         samples[2].push_back(time_of([&] { array.copy_from(data.data()); }));
     });
 }

@@ -405,6 +405,30 @@ TEST(Row029, very_many_small_chunks_are_copied_by_a_task_for_several_each) {
     }
 }
 
+// Chunks whose sizes leave no gap between them: several are one copy of the driver's, but where one of them is missing.
+TEST(Row029, small_chunks_side_by_side_and_with_gaps_between_them_come_back_from_devices_as_they_were) {
+    constexpr std::int64_t num_chunks = 1000, chunk = 64, apart = 7;
+    for_each_configuration(working_set({chunk * sizeof(int)}), [=](RuntimeHandle rt) {
+        std::vector<int> values(num_chunks * chunk);
+        std::iota(values.begin(), values.end(), 1);
+        Array<int> a = rt.array<int>(num_chunks * chunk, Dim<1>(chunk));
+        for (int pass = 0; pass < 2; ++pass) {
+            a.copy_from(values);
+            // What counts as written there is there alone.
+            rt.parallel_submit(kmm::DomainDim(num_chunks * chunk), kmm::DomainDim(chunk),
+                               GPU([](kmm::DeviceResource&, kmm::GPUSubviewMut<int>) {}), write(a[_x]));
+            for (std::int64_t first = 0; first < num_chunks * chunk; first += apart * chunk) {
+                rt.submit(host(), Host([](kmm::SubviewMut<int> v) {
+                              for (auto i = v.begin(); i < v.end(); ++i) v[i] = -v[i];
+                          }),
+                          write(a[kmm::range(first, first + chunk)]));
+                for (std::int64_t i = first; i < first + chunk; ++i) values[static_cast<std::size_t>(i)] *= -1;
+            }
+            ASSERT_EQ(a.copy_to_vector(), values);
+        }
+    });
+}
+
 // Chunks of four sizes, at home on the devices in turn.
 TEST(Row028, very_many_small_chunks_are_filled_by_a_task_for_several_each) {
     const auto fill = [](const RuntimeHandle& rt, std::uint64_t* num_tasks) {

@@ -83,7 +83,7 @@ class TaskTable {
     struct Page {
         std::atomic<Task*> tasks[page_size] = {};
     };
-    /// Pages by their number, in a ring that is larger than there are pages.
+    /// Pages by their number, in a ring that has room for all there are.
     struct Directory {
         explicit Directory(std::size_t size) : pages(new std::atomic<Page*>[size]()), mask(size - 1) {}
         std::atomic<Page*>& page(std::uint64_t number) const noexcept { return pages[number & mask]; }

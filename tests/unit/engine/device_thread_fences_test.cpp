@@ -72,6 +72,14 @@ class Machine {
         i.bytes = 1;
         instructions.push(i);
     }
+    /// Calls `change(instructions)` with all that were made.
+    template<typename F> void change_instructions(F&& change) {
+        std::vector<Instruction> all;
+        instructions.for_each([&](const Instruction& i) { all.push_back(i); });
+        change(all);
+        instructions.clear();
+        for (const Instruction& i : all) instructions.push(i);
+    }
     /// Hands the copies out, and returns when all of them and the events behind them are on the device's queues.
     void feed() {
         const std::size_t events = driver.count("record_event") + instructions.size();
@@ -178,13 +186,11 @@ TEST(DeviceThreadFences, a_small_copy_that_comes_after_another_of_its_lane_is_no
     m.host_memory[0] = std::byte{1};
     for (Position p = 1; p <= count; ++p) m.copy(first, p);
     // One of the first and one of the last to the same place.
-    std::vector<kmm::schedule::Instruction> copies;
-    m.instructions.for_each([&](const kmm::schedule::Instruction& i) { copies.push_back(i); });
     m.host_memory[before] = std::byte{2};
-    copies[before].destination = copies[0].destination;
-    copies[before].after_on_lane = 1;
-    m.instructions.clear();
-    for (const auto& i : copies) m.instructions.push(i);
+    m.change_instructions([](std::vector<Instruction>& copies) {
+        copies[before].destination = copies[0].destination;
+        copies[before].after_on_lane = 1;
+    });
     m.thread->push(m.instructions);
     ASSERT_TRUE(comes_true([&] { return m.lanes.enqueued(first) == count; }));
     m.driver.run_all();
@@ -197,12 +203,10 @@ TEST(DeviceThreadFences, small_copies_that_extend_each_other_are_one_piece_of_th
     Machine m;
     constexpr Position count = 20, gap = 12;
     for (Position p = 1; p <= count; ++p) m.copy(first, p);
-    std::vector<kmm::schedule::Instruction> copies;
-    m.instructions.for_each([&](const kmm::schedule::Instruction& i) { copies.push_back(i); });
     // Also the first one, which extends what was handed over before.
-    for (auto& i : copies) i.extends_previous = i.position != gap;
-    m.instructions.clear();
-    for (const auto& i : copies) m.instructions.push(i);
+    m.change_instructions([](std::vector<Instruction>& copies) {
+        for (auto& i : copies) i.extends_previous = i.position != gap;
+    });
     m.thread->push(m.instructions);
     ASSERT_TRUE(comes_true([&] { return m.lanes.enqueued(first) == count; }));
     m.driver.run_all();
