@@ -131,6 +131,8 @@ void Player::submit(const trace::Task& told) {
     if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
         throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
     if (consumer_ != nullptr) consumer_->submitted(told, 0);
+    // A record does not say where helpers stand in the order: those that come before a submit with its first task.
+    if (graph::is_helper(t.number)) t.comes_before = table_.last() + 1;
     scheduler_->submit(t);
 }
 

@@ -513,6 +513,7 @@ void ArrayCopy::connect() {
     for (std::size_t i = 0, p = 0; i < ends_.size(); ++i) {
         Task& t = *tasks()[i];
         connects(t.number);
+        t.held_bytes = books().held().now();
         // Those of each chunk by itself: comparing all of a task's with each other would take their square.
         all.clear();
         for (; p < ends_[i]; ++p) {
@@ -522,8 +523,9 @@ void ArrayCopy::connect() {
                 binding_.read(chunks_[p], part, t.number, of_chunk, *this);
             } else {
                 const auto box = binding_.box_of(chunks_[p]);
-                binding_.histories[chunks_[p]].write(part, graph::equal(part, box()), box, t.number, false, of_chunk,
-                                                     *this);
+                graph::CompactHistory& history = binding_.histories[chunks_[p]];
+                if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunks_[p]));
+                history.write(part, graph::equal(part, box()), box, t.number, false, of_chunk, *this);
             }
             all.insert(all.end(), of_chunk.begin(), of_chunk.end());
         }

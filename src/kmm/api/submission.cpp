@@ -260,7 +260,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
         access.chunk = &temporaries.entries()[need.temporary].chunk();
         access.gathers = planned.chosen_late;
         access.offset_bytes = offset_in(planned.box, wanted[request].region, rank) * a.array->element_bytes();
-        temporaries.count_use(need.temporary);
+        temporaries.count_use(need.temporary, wanted[request].task);
     } else {
         binding.layout->set_strides(need.chunk, layout.strides);
         access.chunk = &binding.touch(need.chunk);
@@ -294,17 +294,6 @@ void Submission::Draft::describe_tasks() {
             t.layouts.resize(t.accesses.size());  // pieces of regions across chunks need none
         }
         if (bytes > core->platform().limit_bytes(t.memory)) throw core->shortage_words().never_fits(t, bytes);
-        if (!temporaries.entries().empty()) note_what_follows(first, i, bytes);
-    }
-}
-
-// A gather is a step of the task that it is made for: what that task needs beside it tells when it is worth to begin.
-void Submission::Draft::note_what_follows(std::size_t first, std::size_t end, std::size_t bytes) {
-    for (std::size_t i = first; i < end; ++i) {
-        const plan::Need& need = plan.needs()[i];
-        if (need.form != plan::Form::temporary || plan.temporaries()[need.temporary].request != i) continue;
-        const Temporaries::Entry& e = temporaries.entries()[need.temporary];
-        if (e.gather != nullptr) e.gather->cold->needed_after = bytes - std::min(bytes, e.chunk().size_bytes);
     }
 }
 
@@ -313,6 +302,7 @@ void Submission::Draft::make_temporaries() {
     reserve_helpers(temporaries.num_transfers());
     // What is written back is done after the task: the submit's own number waits for both.
     if (temporaries.any_written() && tasks().size() == 1) add_task().predecessors.reserve(1);
+    temporaries.count_tasks(tasks().size());
 }
 
 // ---------------------------------------------------------------------------------------------------- the order
@@ -358,12 +348,15 @@ void Submission::Draft::connect() {
         const std::uint32_t number = wanted[i].task;
         Task& t = *tasks()[number];
         connects(t.number);
+        t.held_bytes = books().held().now();
         for (; i < count && wanted[i].task == number; ++i)
             if (!wanted[i].empty) connect_access(t, i);
     }
     if (any_temporary) {
-        hold_gathers_back();
+        for (Task* const t : tasks())
+            for (const graph::Predecessor& p : t->predecessors) place_gather(p.number, t->number);
         connect_write_backs();
+        temporaries.add_to_held(tasks(), first());
     }
     Task& all = *tasks().back();
     if (all.kind != TaskKind::join) return;
@@ -384,11 +377,14 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         return;
     }
     graph::CompactHistory& history = *plan.histories()[request];
-    const auto box = accesses[request].binding->box_of(need.chunk);
-    if (r.kind == AccessKind::read)
+    Binding& binding = *accesses[request].binding;
+    const auto box = binding.box_of(need.chunk);
+    if (r.kind == AccessKind::read) {
         history.read(r.region, need.whole_chunk, box, t.number, t.predecessors, *this);
-    else
-        history.write(r.region, need.whole_chunk, box, t.number, r.kind == AccessKind::write, t.predecessors, *this);
+        return;
+    }
+    if (!history.any_content()) binding.count_made(need.chunk_elements);
+    history.write(r.region, need.whole_chunk, box, t.number, r.kind == AccessKind::write, t.predecessors, *this);
 }
 
 void Submission::Draft::connect_gathers() {
@@ -402,6 +398,7 @@ void Submission::Draft::connect_gathers() {
         e.given_gather = &gather;
         connects_ahead(tasks()[r.task]->number);
         e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
+        gather.comes_before = tasks()[r.task]->number;
         for (const plan::Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
             Binding& binding = *accesses[t.request].binding;
             if (!binding.histories[p->chunk].any_content()) continue;  // a first write finds nothing
@@ -410,15 +407,31 @@ void Submission::Draft::connect_gathers() {
     }
 }
 
-/// No gather takes memory while its task still waits for what came before the submit: that may need the memory first.
-void Submission::Draft::hold_gathers_back() {
-    for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
-        Task* const gather = temporaries.entries()[i].given_gather;
-        if (gather == nullptr) continue;
-        for (const graph::Predecessor& p : tasks()[wanted[plan.temporaries()[i].request].task]->predecessors)
-            if (!is_own(p.number)) gather->predecessors.push_back({p.number, false});
-        graph::make_unique(gather->predecessors);
+/// A gather stands in the order right before the first task that comes after it: no sooner, because what it fills takes
+/// memory that the tasks before it need. O(edges between helpers).
+void Submission::Draft::place_gather(TaskNumber helper, TaskNumber task) {
+    if (!graph::is_helper(helper) || !is_own(helper)) return;
+    Task& h = *books().table().look_for(helper);
+    if (h.fills_temporary)
+        h.comes_before = std::min(h.comes_before, task);
+    else if (h.kind == TaskKind::join)
+        for (const graph::Predecessor& p : h.predecessors) place_gather(p.number, task);
+}
+
+/// Where a write-back stands: behind the last task, or with the last gather, that it comes after. O(edges between
+/// helpers).
+TaskNumber Submission::Draft::place_behind(const Task& helper) const {
+    TaskNumber place = first();
+    for (const graph::Predecessor& p : helper.predecessors) {
+        if (!is_own(p.number)) continue;
+        if (!graph::is_helper(p.number)) {
+            place = std::max(place, p.number + 1);
+            continue;
+        }
+        const Task& before = *books().table().look_for(p.number);
+        place = std::max(place, before.kind == TaskKind::join ? place_behind(before) : before.comes_before);
     }
+    return std::min(place, last());
 }
 
 void Submission::Draft::connect_write_backs() {
@@ -435,9 +448,15 @@ void Submission::Draft::connect_write_backs() {
             write_back.predecessors.push_back({writer, true});
             Binding& binding = *accesses[t.request].binding;
             const bool is_whole = graph::equal(p.box, binding.layout->box(p.chunk));
-            binding.histories[p.chunk].write(p.box, is_whole, binding.box_of(p.chunk), number, false,
-                                             write_back.predecessors, *this);
+            graph::CompactHistory& history = binding.histories[p.chunk];
+            const bool is_first = !history.any_content();
+            history.write(p.box, is_whole, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
             all.predecessors.push_back({number, true});
+            write_back.comes_before = place_behind(write_back);
+            const std::size_t elements = binding.layout->num_elements(p.chunk);
+            if (is_first) binding.count_made(elements);
+            temporaries.count_write_back(e, write_back, write_back.comes_before - first(),
+                                         is_first ? Platform::rounded(binding.block_bytes_of(elements)) : 0);
         }
     }
 }

@@ -69,10 +69,10 @@ struct Submission::Draft final : Batch {
     void describe_tasks();
     void make_temporaries();
     std::size_t describe_access(graph::Task& t, std::size_t request);
-    void note_what_follows(std::size_t first, std::size_t end, std::size_t bytes);
     void connect_access(graph::Task& t, std::size_t request);
     void connect_gathers();
-    void hold_gathers_back();
+    void place_gather(graph::TaskNumber helper, graph::TaskNumber task);
+    graph::TaskNumber place_behind(const graph::Task& helper) const;
     void connect_write_backs();
     static void fill_before(graph::Task& t, std::uint32_t access, const Box& region);
     void share_info();

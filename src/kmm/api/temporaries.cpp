@@ -165,6 +165,24 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
     }
 }
 
+void Temporaries::add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept {
+    for (const Entry& e : entries_) {
+        if (e.array->is_gathered) continue;  // nobody counts on it: it is dropped, and gathered again
+        std::uint64_t from = e.first_task;
+        if (e.given_gather != nullptr) {
+            given_.push_back(e.given_gather);
+            from = e.given_gather->comes_before - first;
+        }
+        const auto bytes = static_cast<std::ptrdiff_t>(Platform::rounded(e.chunk().block_bytes()));
+        held_changes_[from] += bytes;
+        held_changes_[std::size_t{1} + e.last_task] -= bytes;
+    }
+    std::ptrdiff_t more = 0;
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+        tasks[i]->held_bytes += static_cast<std::size_t>(more += held_changes_[i]);
+    for (Task* const t : given_) t->held_bytes = tasks[t->comes_before - first]->held_bytes;
+}
+
 void Temporaries::drop() noexcept {
     for (Entry& e : entries_) {
         if (e.gather != nullptr) pool_->give(e.gather);
@@ -172,6 +190,7 @@ void Temporaries::drop() noexcept {
             if (t != nullptr) pool_->give(t);
     }
     entries_.clear();
+    given_.clear();
     num_transfers_ = 0;
     any_written_ = false;
 }

@@ -5,6 +5,8 @@
 // Must not know: where chunks are. Used by the submitting thread.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -34,6 +36,8 @@ class Temporaries {
         graph::Task* given_gather = nullptr;    ///< once the batch has it
         graph::TaskNumber gather_number = 0;    ///< once the batch has it
         std::vector<graph::Task*> write_backs;  ///< likewise; one for each piece
+        std::uint32_t first_task = 0;           ///< position in the submit of the first task that uses it
+        std::uint32_t last_task = 0;            ///< where the last task or write-back stands that uses it
 
         memory::Chunk& chunk() const noexcept { return array->chunks[0]; }
     };
@@ -51,7 +55,25 @@ class Temporaries {
     static void add_across(graph::Task& task, std::uint32_t access, std::uint32_t temporary,
                            const plan::SubmitPlan& plan, const plan::Request& request, const DraftAccess& draft);
     /// A task uses the temporary: it stays until all that were counted are settled.
-    void count_use(std::uint32_t temporary) noexcept { ++entries_[temporary].array->uses_to_come; }
+    void count_use(std::uint32_t temporary, std::uint32_t task) noexcept {
+        Entry& e = entries_[temporary];
+        if (e.array->uses_to_come++ == (e.gather != nullptr ? 1 : 0) + e.write_backs.size()) e.first_task = task;
+        e.last_task = task;
+    }
+    /// The submit has so many tasks. Throws std::bad_alloc.
+    void count_tasks(std::size_t count) {
+        held_changes_.assign(count + 1, 0);
+        given_.reserve(num_transfers_);
+    }
+    /// The batch has the write-back, which stands before that task, and gives its chunk so many bytes of first content.
+    void count_write_back(Entry& entry, graph::Task& write_back, std::uint64_t task, std::size_t made_bytes) noexcept {
+        entry.last_task = std::max(entry.last_task, static_cast<std::uint32_t>(task));
+        held_changes_[task] += static_cast<std::ptrdiff_t>(made_bytes);
+        given_.push_back(&write_back);
+    }
+    /// All transfers have their places: what is filled counts as held (graph::HeldBytes) from its gather on to its last
+    /// use. O(tasks + temporaries).
+    void add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept;
     /// Its place in the order is taken: memory and records belong to the runtime, which frees what nobody uses.
     void give_away() noexcept {
         for (Entry& e : entries_) (void)e.data.release();
@@ -76,6 +98,8 @@ class Temporaries {
     graph::TaskPool* pool_ = nullptr;
     std::size_t num_transfers_ = 0;
     bool any_written_ = false;
+    std::vector<std::ptrdiff_t> held_changes_;  ///< by task: what is held more than before the task in front of it
+    std::vector<graph::Task*> given_;           ///< transfers that the batch has
 };
 
 }  // namespace kmm::detail

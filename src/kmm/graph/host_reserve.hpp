@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <new>
 #include <set>
@@ -78,6 +79,8 @@ template<typename T>
 using Deque = std::deque<T, ReservedAllocator<T>>;
 template<typename T>
 using Set = std::set<T, std::less<T>, ReservedAllocator<T>>;
+template<typename K, typename V>
+using Map = std::map<K, V, std::less<K>, ReservedAllocator<std::pair<const K, V>>>;
 template<typename T>
 using UnorderedSet = std::unordered_set<T, std::hash<T>, std::equal_to<T>, ReservedAllocator<T>>;
 template<typename K, typename V>

@@ -214,12 +214,11 @@ inline constexpr std::size_t edges_of_access = 2;
 
 /// What few tasks have, apart from what all have (Chilimbi, Davidson, Larus: Cache-conscious structure definition,
 /// 1999): made when it is first needed, in the record's memory, and given back with it.
-struct ColdPart {
+struct alignas(RecordMemory::alignment_bytes) ColdPart {
     RecordMemory own_memory;  ///< of its lists
     List<Across, UseOfReserve::no> across{own_memory};
     List<BoxTransfer, UseOfReserve::no> boxes{own_memory};  ///< of a transfer; what `across` gathers
     List<Unset> unset{own_memory};                          ///< debug mode only
-    std::size_t needed_after = 0;  ///< of a transfer: bytes that the task it is made for needs beside what it makes
     /// Of a device function: not settled when it was issued, and a failure there skips it.
     List<TaskNumber> open_data_predecessors{own_memory};
     std::shared_ptr<const Unworded> unworded;  ///< what the task itself ended with, unless `thrown` says it
@@ -265,13 +264,14 @@ struct Task {
     bool blocked : 1 = false;
     bool waited_for_memory : 1 = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
     bool enables : 1 = false;            ///< with `moved_bytes`: see schedule::ReadyTask
+    bool is_unplaced : 1 = false;        ///< schedule::Ahead knows it, and it has not been given its memory
     std::uint32_t kernel_times = 0;      ///< schedule::KernelTimes::Id, of a kernel
     std::uint32_t unpassed_fences = 0;   ///< fences that a function on the host still waits for
 
     // ---- readiness (schedule)
     std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
     std::size_t moved_bytes = 0;    ///< memory::Residency::moved_bytes, in the fetch queue
-    std::uint64_t ready_at = 0;     ///< how many had become ready before it
+    std::size_t held_bytes = 0;     ///< what the program held when it submitted the task: see graph::HeldBytes
     union {
         TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
         TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
@@ -337,7 +337,6 @@ struct Task {
     std::span<const Unset> unset() const noexcept {
         return cold != nullptr ? std::span<const Unset>(cold->unset) : std::span<const Unset>();
     }
-    std::size_t needed_after() const noexcept { return cold != nullptr ? cold->needed_after : 0; }
     std::span<const TaskNumber> open_data_predecessors() const noexcept {
         return cold != nullptr ? std::span<const TaskNumber>(cold->open_data_predecessors)
                                : std::span<const TaskNumber>();

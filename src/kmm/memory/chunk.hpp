@@ -5,6 +5,7 @@
 // nothing is anywhere.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,7 +38,10 @@ struct Chunk {
     Replicas replicas;
     Demands demands;
     NextUses next_uses;
-    std::size_t alignment = heap_alignment;  // constant; a power of two, not below that of the heap
+    std::uint64_t alignment_log2 : 8;  // constant; not below that of the heap
+    /// Place in the order of the task that was first given memory to make its content; 0: that task was the front then
+    /// (schedule::Ahead), or there is none yet.
+    std::uint64_t made_at : 56;
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
     // Ticks of residency's clock, to tell after a failed copy what came before it.
@@ -49,9 +53,9 @@ struct Chunk {
     std::uint64_t parts_version = 0;
     std::uint64_t evicted_from = 0;  ///< a bit for each memory (was_evicted_from)
 
-    Chunk() = default;
+    Chunk() noexcept : alignment_log2(log2_of(heap_alignment)), made_at(0) {}
     Chunk(Array& of, std::uint32_t number, std::size_t size, std::size_t aligned_to) noexcept
-        : array(&of), index(number), size_bytes(size), alignment(aligned_to) {}
+        : array(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to)), made_at(0) {}
 
     bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
     /// Whether the version was evicted from there and has not come back: fetching it again is thrash. It is not counted
@@ -61,15 +65,17 @@ struct Chunk {
         evicted_from = was ? evicted_from | bit_of(m) : evicted_from & ~bit_of(m);
     }
     /// Memory that a replica takes: from any address of a heap an aligned one is not further away than the difference.
-    std::size_t block_bytes() const noexcept { return block_bytes_of(size_bytes, alignment); }
+    std::size_t alignment() const noexcept { return std::size_t{1} << alignment_log2; }
+    std::size_t block_bytes() const noexcept { return block_bytes_of(size_bytes, alignment()); }
     static std::size_t block_bytes_of(std::size_t size_bytes, std::size_t alignment) noexcept {
         return size_bytes == 0 ? 0 : size_bytes + (alignment - heap_alignment);
     }
     std::uintptr_t first_aligned(std::uintptr_t address) const noexcept {
-        return (address + alignment - 1) & ~(std::uintptr_t{alignment} - 1);
+        return (address + alignment() - 1) & ~(std::uintptr_t{alignment()} - 1);
     }
 
   private:
+    static std::uint64_t log2_of(std::size_t power) noexcept { return static_cast<std::uint64_t>(std::countr_zero(power)); }
     static std::uint64_t bit_of(MemoryIndex m) noexcept {
         return m.index() < 64 ? std::uint64_t{1} << m.index() : std::uint64_t{0};
     }
@@ -169,9 +175,9 @@ struct Array {
     std::uint64_t uses_to_come = 0;    ///< of a temporary: accesses of tasks that the schedule has not been told of
     PerMemory<ChunkRange> written_by;  ///< by memory: chunks that kernels there write; filled in by the schedule
     PerMemory<Neighbours> neighbours;  ///< by memory; of a stack
-    /// Of a temporary on the host that was filled before its task was placed: what that task needs beside it.
-    std::size_t filled_ahead_of_bytes = 0;
-    bool filled_ahead = false;
+    /// What its chunks take that have content, in the order of submission. Under the order lock, and whoever drops the
+    /// last handle.
+    std::size_t held_bytes = 0;
     std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
     bool released = false;              ///< no handle is left: freed when nobody uses it
     bool is_unused() const noexcept { return released && users == 0 && uses_to_come == 0; }

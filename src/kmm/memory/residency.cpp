@@ -150,7 +150,7 @@ MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexce
 }
 
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
-    std::size_t bytes = task.needed_after();
+    std::size_t bytes = 0;
     for (const Access& a : task.accesses) {
         if (!needs_place(a) || a.gathers || a.is_piece) continue;
         const Replica& r = a.chunk->replicas[task.memory];
@@ -186,6 +186,29 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
     // Little beside what the task uses does not make it wait behind those that fetch nothing.
     constexpr std::size_t little = 16;
     return fetched <= used / little ? 0 : fetched + saved;
+}
+
+std::size_t Residency::made_bytes(const Task& task) const noexcept {
+    std::size_t bytes = 0;
+    for (const Access& a : task.accesses)
+        if (needs_place(a) && a.writes_chunk && a.chunk->version == 0) bytes += rounded(a.chunk->block_bytes());
+    return bytes;
+}
+
+/// What is free, or holds what no task needs.
+std::size_t Residency::idle_bytes(MemoryIndex m) const noexcept {
+    const Space& space = spaces_[m];
+    const std::size_t usable = usable_bytes(m);
+    return usable - std::min(usable, space.counters.current_bytes) + space.idle_bytes;
+}
+
+bool Residency::has_idle_room(const Task& task, std::size_t left_bytes) const noexcept {
+    const MemoryIndex m = task.memory;
+    std::size_t needed = 0;
+    for (const Access& a : task.accesses)
+        if (needs_place(a) && !a.is_piece && a.chunk->replicas[m].address == 0)
+            needed += rounded(a.chunk->block_bytes());
+    return needed == 0 || needed + left_bytes <= idle_bytes(m);
 }
 
 /// What tasks in that memory miss of the chunk may have changed.
@@ -409,7 +432,15 @@ void Residency::finish_placement(Task& task) {
     if (!task.across().empty()) address_in_place(task);
 }
 
-Placement Residency::place(Task& task) {
+Placement Residency::place(Task& task, Room room) {
+    room_ = room;
+    placed_in_ = task.memory;
+    const Placement placement = place_with_forms(task);
+    room_ = Room::as_usual;
+    return placement;
+}
+
+Placement Residency::place_with_forms(Task& task) {
     if (task.across().empty()) return place_in_forms(task);
     switch (choose_forms(task)) {
     case Found::growing: return Placement::wait_growth;
@@ -432,7 +463,7 @@ Placement Residency::place_in_forms(Task& task) {
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
     Found found = allocate_missing(task, &taken);
-    if (found == Found::none && m.is_device()) found = allocate_side_by_side(task, &taken);
+    if (found == Found::none && m.is_device() && room_ != Room::idle) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
         for (Chunk* c : taken) release(c->replicas.at(m));
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = 0; });

@@ -52,6 +52,13 @@ enum class Placement : std::uint8_t {
     starved,      ///< the host has no memory for the books of it
 };
 
+/// What may leave a memory for a task that is given its own there.
+enum class Room : std::uint8_t {
+    idle,      ///< what no task needs
+    as_usual,  ///< also what tasks need later, as far as it can be saved in the memory below
+    any,       ///< all but what is pinned: what must be saved goes to any memory that has room
+};
+
 /// Memory that `Residency::grown` got.
 struct AddressRange {
     std::uintptr_t address = 0;
@@ -102,6 +109,7 @@ class Residency {
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
     MemoryRange memories() const noexcept { return spaces_.memories(); }
+    std::size_t num_devices() const noexcept { return spaces_.num_devices(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
     std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].replicas.num_used(); }
     /// Grows with everything that changes where content is.
@@ -162,9 +170,18 @@ class Residency {
     bool must_be_saved(const Chunk& chunk, MemoryIndex m) const noexcept {
         return is_valid(chunk, m) && !is_clean(chunk, m);
     }
+    /// Bytes of blocks for content that the task is the first to make. O(accesses).
+    std::size_t made_bytes(const graph::Task& task) const noexcept;
+    /// Whether what the task misses fits into what is free or holds what no task needs, and so much is left.
+    /// O(accesses).
+    bool has_idle_room(const graph::Task& task, std::size_t left_bytes) const noexcept;
+    /// What can be had of the memory: its limit, or what the driver gave where it refused more.
+    std::size_t usable_bytes(MemoryIndex m) const noexcept {
+        return refused(m) ? spaces_[m].counters.capacity_bytes : limit(m);
+    }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
     /// nothing that matters. O(accesses + victims * log replicas).
-    Placement place(graph::Task& task);
+    Placement place(graph::Task& task, Room room = Room::as_usual);
     /// The placed task stands at `fence`: its uses are known.
     void issued(graph::Task& task, Fence fence);
     /// The placed task runs where no position is known: its replicas are pinned until `unpin`.
@@ -251,6 +268,7 @@ class Residency {
         bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
+        std::size_t idle_bytes = 0;  ///< of those that no task needs, and that may leave
         RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
         RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
         RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;
@@ -291,7 +309,9 @@ class Residency {
     bool ask_once_more(MemoryIndex m, std::size_t bytes);
     bool lacks_for_sure(const graph::Task& task);
     Placement check_content(graph::Task& task);
+    Placement place_with_forms(graph::Task& task);
     Placement place_in_forms(graph::Task& task);
+    std::size_t idle_bytes(MemoryIndex m) const noexcept;
     // Regions that lie in several chunks (forms.cpp).
     Found choose_forms(graph::Task& task);
     bool gather_instead(graph::Task& task) noexcept;
@@ -325,7 +345,10 @@ class Residency {
     void may_exchange_again(Space& space) noexcept;
     enum class Saves : std::uint8_t { what_is_read, all };
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
-    Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts);
+    Found find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to);
+    Found allocate_idle(Chunk& chunk, MemoryIndex m);
+    std::size_t largest_idle_room_beside(MemoryIndex m) const noexcept;
+    Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts);
     void release(Replica& replica, const Fence* last = nullptr);
     void reserve_records(Space& space, std::size_t count);
     void add_user(Replica& replica, Use use, Fence fence);
@@ -380,6 +403,9 @@ class Residency {
     const EvictionPolicy policy_;
     PerMemory<Space> spaces_;
     bool any_indexed_ = false;  ///< of `spaces_`
+    // While a task is placed:
+    Room room_ = Room::as_usual;
+    MemoryIndex placed_in_;
     std::uint64_t tick_ = 0;
     std::uint64_t num_steps_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all

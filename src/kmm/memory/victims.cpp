@@ -13,6 +13,13 @@ using eviction::rank_parts;
 using eviction::rank_useless;
 constexpr std::uint64_t rank_never = ~0ull;
 
+bool is_idle_rank(std::uint64_t rank) noexcept { return rank < eviction::rank_used && rank != rank_parts; }
+
+/// Whether no task needs it, and it may leave without that anything goes up.
+bool is_idle_victim(const Victim& victim, MemoryIndex m) noexcept {
+    return is_idle_rank(victim.rank) && (m.is_device() || victim.place_bytes == 0);
+}
+
 }  // namespace
 
 /// Empty: it is the only copy, and there is nowhere to save it.
@@ -25,7 +32,6 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
         return Prospect{};  // no handle is left and no task will read it
     const bool clean = is_clean(chunk, m);
-    if (!clean && !Tiers::below(m)) return std::nullopt;
     if (chunk.next_uses.empty()) return Prospect{Need::no_task, clean};
     const NextUses::Use use = chunk.next_uses.first();
     if (use.replaces()) return Prospect{};
@@ -66,8 +72,10 @@ bool Residency::begin_order(Space& space) {
 void Residency::unindex(Replica& replica) noexcept {
     Victim* const v = replica.victim;
     if (v == nullptr || !v->indexed) return;
-    spaces_[replica.memory()].victims.erase(*v);
+    Space& space = spaces_[replica.memory()];
+    space.victims.erase(*v);
     v->indexed = false;
+    if (is_idle_victim(*v, replica.memory())) space.idle_bytes -= space.heap.round_up(replica.chunk->block_bytes());
 }
 
 void Residency::reindex_in_order(Replica& replica) {
@@ -79,17 +87,19 @@ void Residency::reindex_in_order(Replica& replica) {
         return;
     }
     const std::optional<MemoryIndex> below = Tiers::below(m);
-    const bool placeless = below && rank != rank_useless && chunk.replicas[*below].address == 0 && !is_clean(chunk, m);
+    const bool has_place = below && chunk.replicas[*below].address != 0;
+    const bool placeless = rank != rank_useless && !has_place && !is_clean(chunk, m);
     const std::size_t place_bytes = placeless ? std::max<std::size_t>(1, chunk.block_bytes()) : 0;
     Victim& v = *replica.victim;
     if (v.indexed && v.rank == rank && v.tick == replica.tick && v.place_bytes == place_bytes) return;
     unindex(replica);
-    if (m.is_host()) host_has_changed();
+    if (m.is_host() && place_bytes == 0) host_has_changed();
     v.rank = rank;
     v.tick = replica.tick;
     v.place_bytes = place_bytes;
     v.indexed = true;
     spaces_[m].victims.insert(v);
+    if (is_idle_victim(v, m)) spaces_[m].idle_bytes += spaces_[m].heap.round_up(chunk.block_bytes());
 }
 
 void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out) {
@@ -112,18 +122,10 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     Space& space = spaces_[m];
     std::optional<Fence> saved;
     if (rank != rank_useless && !is_clean(chunk, m)) {
-        const std::optional<MemoryIndex> below = Tiers::below(m);
-        if (!below) return Found::none;
-        const Replica* const h = chunk.replicas.find(*below);
-        if (h != nullptr && h->pinned()) return Found::pinned;
-        // What can never be saved must not cost others their copies on the host.
-        if (h == nullptr && rounded(chunk.block_bytes()) > limit(*below)) return Found::none;
-        // The chunk that is being saved must not be a victim of the search for its own place.
-        const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
-        const Found found = h != nullptr ? Found::yes : allocate(chunk, *below);
-        chunk.hold = held;
+        MemoryIndex to;
+        const Found found = find_place_to_save(chunk, m, &to);
         if (found != Found::yes) return found;
-        saved = save(chunk, m, *below, saves == Saves::what_is_read && rank == rank_parts);
+        saved = save(chunk, m, to, to.is_host() && saves == Saves::what_is_read && rank == rank_parts);
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
@@ -137,10 +139,54 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     return Found::yes;
 }
 
-/// To the place that the chunk has in the memory below. The replica is used until the fence.
-Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts) {
+/// A block in the memory below; for the front of the order, where that has none, in any that has room for it.
+Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to) {
+    Found found = Found::none;
+    // The chunk that is being saved must not be a victim of the search for its own place.
+    const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
+    if (const std::optional<MemoryIndex> below = Tiers::below(m)) {
+        *to = *below;
+        const Replica* const h = chunk.replicas.find(*below);
+        if (h != nullptr)
+            found = h->pinned() ? Found::pinned : Found::yes;
+        else if (rounded(chunk.block_bytes()) <= limit(*below))  // else it must cost others nothing
+            found = allocate(chunk, *below);
+    }
+    if (room_ == Room::any && (found == Found::none || found == Found::pinned)) {
+        for (const MemoryIndex other : memories()) {
+            if (other == m || other == placed_in_ || other == Tiers::below(m)) continue;
+            const Found there = allocate_idle(chunk, other);
+            if (there == Found::none) continue;
+            *to = other;
+            found = there;
+            break;
+        }
+    }
+    chunk.hold = held;
+    return found;
+}
+
+/// A block in `m` for what leaves another memory: what a task needs there stays.
+Residency::Found Residency::allocate_idle(Chunk& chunk, MemoryIndex m) {
+    if (const Replica* const r = chunk.replicas.find(m)) return r->pinned() ? Found::none : Found::yes;
+    const Room before = std::exchange(room_, Room::idle);
+    const Found found = allocate(chunk, m);
+    room_ = before;
+    return found == Found::pinned ? Found::none : found;
+}
+
+/// The most that some device could take in of what leaves `m`, but for that of the task which is being placed.
+std::size_t Residency::largest_idle_room_beside(MemoryIndex m) const noexcept {
+    std::size_t largest = 0;
+    for (const MemoryIndex other : spaces_.device_memories())
+        if (other != m && other != placed_in_) largest = std::max(largest, idle_bytes(other));
+    return largest;
+}
+
+/// To the place that the chunk has in that memory. The replica is used until the fence.
+Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts) {
     const Replica& r = chunk.replicas.at(m);
-    Replica& h = chunk.replicas.at(below);
+    Replica& h = chunk.replicas.at(to);
     FenceSet waits;
     r.add_writers_to(waits);
     h.add_all_users_to(waits);
@@ -152,12 +198,12 @@ Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_pa
                                        [this](const NextUses::Use& use) { part_readers_.push_back(use.task); });
         bytes = 0;
         chunk.copied_at = ++tick_;
-        fence = requests_.copy_parts(chunk, m, below, r.address, h.address, waits, part_readers_, &bytes);
+        fence = requests_.copy_parts(chunk, m, to, r.address, h.address, waits, part_readers_, &bytes);
         chunk.parts_version = chunk.version;
     } else {
         chunk.copied_at = ++tick_;
-        fence = requests_.copy(chunk, m, below, r.address, h.address, waits, nullptr);
-        h.version = chunk.version;
+        fence = requests_.copy(chunk, m, to, r.address, h.address, waits, nullptr);
+        set_version(h, chunk.version);
     }
     h.content_at = chunk.copied_at;
     forget_users(h);
@@ -167,7 +213,7 @@ Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_pa
     ++counters.evictions;
     counters.evicted_bytes += bytes;
     note_evicted(chunk, m, true, bytes);
-    notify(chunk, below);
+    notify(chunk, to);
     return fence;
 }
 
@@ -205,8 +251,11 @@ std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexc
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed && !begin_order(space)) return Found::starved;
-    // Dirty chunks from this size on find no place on the host; smaller ones may.
-    std::size_t too_large = m.is_host() ? ~std::size_t{0} : host_refuses_from();
+    // Dirty chunks from this size on find no place elsewhere; smaller ones may. What is on the host alone stays there, but
+    // for the front of the order.
+    std::size_t too_large = m.is_device() ? host_refuses_from() : 1;
+    const std::size_t elsewhere = room_ == Room::any ? largest_idle_room_beside(m) : 0;
+    too_large = std::max(too_large, elsewhere + 1);
     bool host_growing = false;
     bool pins = false;
     VictimKey after{0, 0, nullptr};
@@ -215,6 +264,10 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (victim == nullptr) break;
         // The search for a place on the host may cost others their host copies, and their places in this order.
         after = VictimOrder::key_of(*victim);
+        if (room_ == Room::idle && !is_idle_rank(victim->rank)) {
+            if (victim->rank >= eviction::rank_used) break;
+            continue;
+        }
         const bool saves = victim->place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;
@@ -229,9 +282,11 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (found == Found::growing) host_growing = true;
         if (found == Found::pinned) pins = true;
         if (!saves || (found != Found::none && found != Found::pinned)) continue;
-        too_large = std::min(too_large, host_lacks_from(chunk.block_bytes(), found));
+        const std::size_t lacks_from = m.is_device() ? host_lacks_from(chunk.block_bytes(), found) : 1;
+        too_large = std::min(too_large, std::max(lacks_from, std::min(elsewhere + 1, chunk.block_bytes())));
         // What was left out for this task's sake may make room for another's.
-        if (!passed_over_held_) host_refuses_bytes_ = std::min(host_refuses_bytes_, too_large);
+        if (m.is_device() && room_ != Room::idle && !passed_over_held_)
+            host_refuses_bytes_ = std::min(host_refuses_bytes_, lacks_from);
     }
     if (host_growing) return Found::growing;
     // What is pinned is not in the order of victims.

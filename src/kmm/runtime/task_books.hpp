@@ -19,6 +19,7 @@
 #include "driver/locks.hpp"
 #include "kmm/core/identifiers.hpp"
 #include "kmm/graph/failures.hpp"
+#include "kmm/graph/held_bytes.hpp"
 #include "kmm/graph/host_reserve.hpp"
 #include "kmm/graph/task_pool.hpp"
 #include "kmm/graph/task_table.hpp"
@@ -51,6 +52,7 @@ class TaskBooks {
     /// Nothing more is taken. Under the order lock, or when no handle is left.
     void close() noexcept { closed_.store(true); }
     bool is_closed() const noexcept { return closed_.load(); }
+    graph::HeldBytes& held() noexcept { return held_; }
     /// Under the order lock, before the first of at most `count` tasks gets its number and anything is changed: from
     /// here on until they are published nothing can fail. Throws std::bad_alloc.
     void begin_taking_places(std::size_t count) {
@@ -129,6 +131,7 @@ class TaskBooks {
     std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from given_up_from_ on
 
     alignas(64) locks::Mutex order_;
+    graph::HeldBytes held_;
     std::atomic<std::uint64_t> num_arrays_{0};  ///< that were ever bound
     graph::TaskPool pool_;
     graph::TaskTable table_;

@@ -21,8 +21,9 @@ void Scheduler::try_issue(Task& task) {
     }
     Queue& q = queues_[task.memory];
     ++num_steps_;
-    const bool may_fill = may_fill_ahead(task);
-    const Placement placement = may_fill ? residency_.place(task) : Placement::wait_pins;
+    const std::optional<memory::Room> room = admission_.room_for(task);
+    if (!room) return admission_.hold_back(task, false);
+    const Placement placement = residency_.place(task, *room);
     switch (placement) {
     case Placement::granted: break;
     case Placement::lost:
@@ -41,21 +42,23 @@ void Scheduler::try_issue(Task& task) {
     case Placement::wait_pins:
     case Placement::full:
     case Placement::lacks:
+        if (*room == memory::Room::idle) return admission_.hold_back(task, true);
+        if (*room == memory::Room::any && placement != Placement::lacks) admission_.close_for(task);
         task.blocked = true;
         ++num_blocked_;
         ++counters_.memory_waits;
         begin_memory_wait(task);
         if (placement == Placement::lacks && stand_aside(task)) return;
         q.blocked.push_back(&task);
-        q.stalled = q.stalled || may_fill;  // tasks whose temporaries are filled go on
+        q.stalled = true;
         any_stalled_ = true;
         return;
     }
+    admission_.placed(task);
     end_memory_wait(task);
     ++num_issued_;
     ++in_flight_;
     ++q.in_flight;
-    if (task.fills_temporary && task.memory.is_host()) count_filled_ahead(task);
     switch (task.kind) {
     case TaskKind::kernel: issue_kernel(task); break;
     case TaskKind::device_function: issue_launch(task); break;
@@ -89,6 +92,7 @@ void Scheduler::note_neighbours(const Task& task) {
 void Scheduler::foresee(Task& first) {
     if (first.next_published == nullptr) return;
     for (Task* t = &first; t != nullptr; t = t->next_published) {
+        admission_.add(*t);
         if (t->kind == TaskKind::kernel) note_lane_wish(*t);
         note_neighbours(*t);
     }

@@ -20,6 +20,7 @@ void Scheduler::unblocked(Task& task) {
 }
 
 void Scheduler::retry_all() {
+    admission_.room_has_changed();
     if (!any_stalled_) return;
     any_stalled_ = false;
     for (Queue& q : queues_) {
@@ -33,29 +34,11 @@ void Scheduler::retry_all() {
     }
 }
 
-/// Nothing leaves the host to make room. So temporaries are filled there before their tasks are placed only as far as
-/// these will find room beside them.
-bool Scheduler::may_fill_ahead(const Task& task) const noexcept {
-    if (!task.fills_temporary || !task.memory.is_host() || num_filled_ahead_ == 0) return true;
-    const memory::MemoryCounters& host = residency_.counters(task.memory);
-    const std::size_t needed =
-        filled_ahead_of_bytes_ + task.needed_after() + task.accesses.front().chunk->size_bytes + memory::heap_alignment;
-    return host.current_bytes + needed <= host.limit_bytes;
-}
-
-void Scheduler::count_filled_ahead(const Task& task) noexcept {
-    memory::Array& array = *task.accesses.front().chunk->array;
-    array.filled_ahead = true;
-    array.filled_ahead_of_bytes = task.needed_after();
-    ++num_filled_ahead_;
-    filled_ahead_of_bytes_ += task.needed_after();
-}
-
 bool Scheduler::waits_for_memory(const Task& task) const {
     const Queue& q = queues_[task.memory];
     for (const auto* list : {&q.blocked, &q.lacking})
         if (std::find(list->begin(), list->end(), &task) != list->end()) return true;
-    return false;
+    return admission_.is_held_back(task);
 }
 
 void Scheduler::begin_memory_wait(Task& task) {
@@ -103,11 +86,13 @@ bool Scheduler::stand_aside(Task& task) {
     if (q.lacking.size() >= max_lacking) return false;
     if (!q.waits) {
         const bool patient = task.waits_at_ready >= q.timed_out;
+        if (!patient && !admission_.is_front(task)) return false;  // it had its wait
         if (!outbox_.await_memory(task.memory, residency_.lacking_bytes(), patient)) return false;
         q.waits = true;
         q.patient = patient;
         ++q.num_waits;
     }
+    admission_.stands_aside(task);
     q.lacking.push_back(&task);
     any_stalled_ = true;
     return true;
@@ -136,7 +121,7 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
         q.timed_out = q.num_waits;
     }
     for (Task* t : tasks) {
-        if (bytes == 0 && t->waits_at_ready < q.timed_out)
+        if (bytes == 0 && t->waits_at_ready < q.timed_out && admission_.is_front(*t))
             fail_for_memory(*t);
         else
             unblocked(*t);
@@ -147,14 +132,45 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
-// Nothing runs that could release memory: the first of the tasks that found none fails, and the others try again.
-bool Scheduler::fail_stuck_task() {
+// Nothing runs that could release memory. What was blocked when memory was on its way from one place to another may fit
+// now: the front tries first, and alone; then all others do; then the front fails. `*times`: how often this was asked
+// since a task was issued. False: nobody waits, or for memory of others.
+bool Scheduler::wait_in_vain(std::uint32_t* times) {
+    if (num_blocked_ == 0 && !admission_.any_held_back()) return false;
+    switch ((*times)++) {
+    case 0:
+        do_without_plans();  // the one that needs least may fit, where the one that is planned does not
+        retry_all();
+        try_front();
+        return true;
+    case 1:
+        admission_.give_way();
+        retry_all();
+        return true;
+    default: break;
+    }
+    *times = 0;
+    return fail_front();
+}
+
+void Scheduler::try_front() {
+    for (Queue& q : queues_) {
+        if (q.by_age.empty()) continue;
+        Task& first = *q.by_age.begin()->second;
+        if (!admission_.is_front(first)) continue;
+        leave_fetch(first);
+        return try_issue(first);
+    }
+}
+
+/// It is the first of those that found no memory.
+bool Scheduler::fail_front() {
     Task* first = nullptr;
     for (Queue& q : queues_) {
         if (q.waits) continue;
         num_steps_ += q.blocked.size();
         for (Task* t : q.blocked)
-            if (first == nullptr || t->public_number() < first->public_number()) first = t;
+            if (first == nullptr || t->place() < first->place()) first = t;
     }
     if (first == nullptr) return false;
     auto& blocked = queues_[first->memory].blocked;

@@ -43,7 +43,6 @@ Index Planner::add(Task& task) {
     if (tasks_.size() == most_looked_at || !may_have(task)) return Rollout::none;
     Rollout::Task copy;
     copy.place = task.place();
-    copy.ready_at = task.ready_at;
     copy.open_predecessors = task.unissued_predecessors;
     copy.is_join = task.kind == graph::TaskKind::join;
     for (const Access& a : task.accesses) {

@@ -65,7 +65,6 @@ void Scheduler::make_ready(Task& task) {
         return;
     }
     task.state.store(TaskState::ready, std::memory_order_relaxed);
-    task.ready_at = num_ready_++;
     task.waits_at_ready = queues_[task.memory].num_waits;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         note_task(*s, trace::What::ready, task);
@@ -162,7 +161,7 @@ void Scheduler::rekey() {
 
 void Scheduler::dispatch() {
     run_steps();
-    bool retried = false;
+    std::uint32_t times_in_vain = 0;
     for (;;) {
         const std::uint64_t before = num_issued_;
         if (options_.debug) {
@@ -171,21 +170,10 @@ void Scheduler::dispatch() {
             for (const MemoryIndex m : queues_.memories()) dispatch_memory(m);
         }
         run_steps();
-        if (num_issued_ != before) {
-            retried = false;
-            continue;
-        }
-        if (in_flight_ != 0 || num_blocked_ == 0) break;
-        // A task may have been blocked when memory was on its way from one place to another: nothing fails that fits
-        // now.
-        if (!retried) {
-            retried = true;
-            do_without_plans();  // the one that needs least may fit, where the one that is planned does not
-            retry_all();
-            continue;
-        }
-        if (!fail_stuck_task()) break;
-        retried = false;
+        if (num_issued_ != before)
+            times_in_vain = 0;
+        else if (in_flight_ != 0 || !wait_in_vain(&times_in_vain))
+            break;
     }
     recycle_finished();
 }
@@ -253,6 +241,7 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
     const std::uint32_t most = m.is_host() ? std::max(64u, 4 * options_.host_threads) : options_.tasks_in_flight;
     while (q.in_flight < most) {
         if (!changed_.empty()) rekey();
+        while (Task* const admitted = admission_.take_held_back(m)) enqueue(*admitted);
         Task* task = nullptr;
         std::size_t passing_bytes = 0;
         if (!q.resident.empty()) {
@@ -262,6 +251,10 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
                 enqueue(*task);
                 continue;
             }
+        } else if (Task* const front = admission_.closed_for(); front != nullptr) {
+            if (front->memory != m || !front->in_fetch_queue || q.stalled || !may_fetch(m)) break;
+            task = front;
+            leave_fetch(*task);
         } else if (!q.fetch.empty() && !q.stalled && may_fetch(m)) {
             task = &choose_to_fetch(q, m);
             if (task->public_number() > q.last_when_queued) passing_bytes = task->missing_bytes;

@@ -7,7 +7,9 @@
 //
 // Order of issue among ready tasks: those that miss nothing in the order in which they became ready, then as
 // order_policy.hpp says, looking a little ahead (lookahead.hpp), or, where memory is short, as planned (planner.hpp).
-// What was submitted later than a task became ready may pass it over while the memory turns over four times.
+// What was submitted later than a task became ready may pass it over while the memory turns over four times. Who makes
+// content ahead of its turn must be admitted (admission.hpp); for want of memory only the first task in the order of
+// submission fails that has none.
 #pragma once
 
 #include <exception>
@@ -20,6 +22,7 @@
 #include "kmm/graph/task_table.hpp"
 #include "kmm/memory/residency.hpp"
 #include "kmm/memory/tiers.hpp"
+#include "kmm/schedule/admission.hpp"
 #include "kmm/schedule/instruction.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 #include "kmm/schedule/lane_policy.hpp"
@@ -127,8 +130,9 @@ class Scheduler final : private memory::Requests {
     std::size_t num_lanes() const noexcept { return lanes_.size(); }
 
     // ---- events
-    /// The task and those that follow it (Task::next_published) are going to be submitted: lanes are chosen with all of
-    /// them in view, although the first may be issued before the last is submitted. May be left out. O(tasks).
+    /// The task and those that follow it (Task::next_published) are going to be submitted: lanes are chosen, and memory
+    /// is given, with all of them in view, although the first may be issued before the last is submitted. May be left
+    /// out. O(tasks).
     void foresee(Task& first);
     void submit(Task& task);
     /// Everything on the lane up to `completed` is done.
@@ -175,7 +179,9 @@ class Scheduler final : private memory::Requests {
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
     /// Entries of lists and trees that were looked at in all, here and for memory: what the tests of complexity count.
-    std::uint64_t num_steps() const noexcept { return num_steps_ + residency_.num_steps() + planner_.num_steps(); }
+    std::uint64_t num_steps() const noexcept {
+        return num_steps_ + residency_.num_steps() + planner_.num_steps() + admission_.num_steps();
+    }
     /// Arrays that may be deleted: the owner takes and deletes them.
     graph::Vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
     /// Calls `f` with the array of every copy that has not been reported as done.
@@ -285,8 +291,8 @@ class Scheduler final : private memory::Requests {
     OrderKey key_of(const Task& task) const noexcept {
         constexpr std::size_t small_share = 256;
         const bool needs_room = task.missing_bytes > residency_.limit(task.memory) / small_share;
-        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes, needs_room, task.ready_at,
-                                                 task.enables, task.place(), task.number});
+        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes, needs_room, task.enables,
+                                                 task.place(), task.number});
     }
     void notice_last_predecessor(const Task& next);
     Task& choose_to_fetch(Queue& queue, MemoryIndex memory);
@@ -332,11 +338,11 @@ class Scheduler final : private memory::Requests {
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
-    bool fail_stuck_task();
+    bool wait_in_vain(std::uint32_t* times);
+    void try_front();
+    bool fail_front();
     void fail_for_memory(Task& task);
     bool stand_aside(Task& task);
-    bool may_fill_ahead(const Task& task) const noexcept;
-    void count_filled_ahead(const Task& task) noexcept;
     void begin_memory_wait(Task& task);
     void end_memory_wait(Task& task);
     // To whoever listens.
@@ -368,18 +374,15 @@ class Scheduler final : private memory::Requests {
     std::uint64_t num_blocked_ = 0;
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
-    std::uint64_t num_ready_ = 0;  ///< tasks that have become ready so far
     std::uint64_t num_steps_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
     /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,
     /// memory that was asked for. While there is any, no task fails for want of memory.
     std::uint64_t in_flight_ = 0;
-    // Temporaries on the host that were filled and are still there, and what their tasks need beside them.
-    std::uint64_t num_filled_ahead_ = 0;
-    std::size_t filled_ahead_of_bytes_ = 0;
     SchedulerCounters counters_;
     memory::Residency residency_;
+    Admission admission_{residency_};
     Planner planner_{residency_};
     std::vector<Task*> rest_of_plan_;  ///< of the one that was dropped last, as far as there was memory for it
 };

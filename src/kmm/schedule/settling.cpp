@@ -22,6 +22,7 @@ void Scheduler::submit(Task& task) {
         if (array.is_temporary()) --array.uses_to_come;
         if (a.first_of_chunk) residency_.add_next_use(*a.chunk, memory::Residency::use_of(task, a));
     }
+    admission_.add(task);
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
     note_neighbours(task);
     table_.find(task.predecessors, [&](Predecessor& p, Task* before) {
@@ -154,6 +155,7 @@ void Scheduler::settle_barriers() {
 }
 
 void Scheduler::cancel(Task& task) {
+    admission_.cancelled(task);
     end_memory_wait(task);
     if (task.planned_at != 0) residency_.unplan(task);
     for (Access& a : task.accesses)
@@ -258,10 +260,7 @@ void Scheduler::release(memory::Array& array) {
 void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
     array.users -= users;
     if (!array.is_unused()) return;
-    if (array.filled_ahead) {
-        --num_filled_ahead_;
-        filled_ahead_of_bytes_ -= array.filled_ahead_of_bytes;
-    }
+    admission_.gone(array);
     freed_arrays_.push_back(&array);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::array_freed, .array = array.number});

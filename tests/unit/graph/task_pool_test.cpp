@@ -155,12 +155,10 @@ TEST(TaskPool, a_record_has_a_part_for_what_few_tasks_have_only_while_it_needs_o
         EXPECT_EQ(t->cold, nullptr);
         EXPECT_TRUE(t->across().empty() && t->boxes().empty() && t->unset().empty());
         EXPECT_TRUE(t->open_data_predecessors().empty());
-        EXPECT_EQ(t->needed_after(), 0u);
         EXPECT_FALSE(t->has_failed());
         auto told = std::make_shared<Told>();
         kmm::graph::ColdPart& cold = t->cold_part(UseOfReserve::no, 2 * sizeof(kmm::graph::BoxTransfer));
         cold.unworded = told;
-        cold.needed_after = 3;
         for (std::uint32_t i = 0; i < 5; ++i) {  // beyond the room that was made
             cold.boxes.emplace_back().source = i;
             cold.unset.emplace_back().access = i;
@@ -171,7 +169,6 @@ TEST(TaskPool, a_record_has_a_part_for_what_few_tasks_have_only_while_it_needs_o
             EXPECT_EQ(t->unset()[i].access, i);
         }
         EXPECT_TRUE(t->has_failed());
-        EXPECT_EQ(t->needed_after(), 3u);
         pool.give(t);
         EXPECT_EQ(told.use_count(), 1) << "it ends with the record";
         EXPECT_EQ(pool.take(size)->cold, nullptr);

@@ -294,18 +294,19 @@ TEST(Scheduler, what_a_task_misses_is_known_however_many_tasks_are_on_their_way)
         Stage s(PerMemory<std::size_t>(std::vector<std::size_t>{2 * unit}));
         Array& r = s.make_array(1);
         Chunk& x = s.make_array(1).chunks[0];
-        Chunk& y = s.make_array(1).chunks[0];
+        Array& y = s.make_array(1);
         s.submit(TaskKind::host, host, {{&r.chunks[0], true, true}});
         s.finish();
         std::vector<Task*> all;
         Task& first = s.make_task(TaskKind::host, host, {});
         all.push_back(&first);
         for (int i = 0; i < others; ++i) all.push_back(&s.make_task(TaskKind::host, host, {}));
-        all.push_back(&s.make_task(TaskKind::host, host, {{&y, true, true}}, {first.number}));
+        all.push_back(&s.make_task(TaskKind::host, host, {{&y.chunks[0], true, true}}, {first.number}));
         all.push_back(&s.make_task(TaskKind::host, host, {{&x, true, false}}));
         all.push_back(&s.make_task(TaskKind::host, host, {{&x, true, false}, {&r.chunks[0]}}));
         for (Task* t : all) s.scheduler->submit(*t);
         s.scheduler->release(r);
+        s.scheduler->release(y);
         s.finish();
         EXPECT_TRUE(s.failures.empty()) << others;
     }

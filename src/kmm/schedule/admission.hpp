@@ -1,0 +1,95 @@
+// Whether a ready task may be given memory now, and what may leave for it.
+//
+// Owns: the order of the tasks that are not placed (ahead.hpp), and those that are held back. Must not know: lanes, which
+// ready task is the best. Belongs to whoever holds the scheduler's baton.
+//
+// What fits in the order of submission never fails (ADR 0024). A task that makes content ahead of its turn
+//   * is placed only if every earlier task that is not placed still fits beside all that was made ahead;
+//   * takes only room that is free or holds what no task needs, and leaves half of its memory and the largest working
+//     set there;
+//   * waits while an earlier one of its memory is held back.
+// The front, the first task that is not placed, may push out anything. While it is refused room no other task is given
+// any, so that what is pinned drains. Tasks that make nothing are free otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "kmm/graph/host_reserve.hpp"
+#include "kmm/graph/task.hpp"
+#include "kmm/memory/residency.hpp"
+#include "kmm/schedule/ahead.hpp"
+
+namespace kmm::schedule {
+
+class Admission {
+  public:
+    explicit Admission(memory::Residency& residency)
+        : residency_(residency), memories_(memory::PerMemory<Memory>::of_devices(residency.num_devices())) {}
+
+    /// The task takes its place among those that are not placed; once for each. In the order of submission; of a submit
+    /// all before one of them is placed. O(accesses).
+    void add(graph::Task& task);
+    /// What may leave for it; empty: it has to wait (`hold_back`). O(accesses + memories), amortised.
+    std::optional<memory::Room> room_for(const graph::Task& task);
+    /// It was given its memory, and has not changed any content yet. O(accesses + log tasks ahead of their turn).
+    void placed(graph::Task& task);
+    /// It will never need any.
+    void cancelled(graph::Task& task);
+    /// It waits for memory that others in the process hold, and nobody for it.
+    void stands_aside(graph::Task& task) { leave(task, 0); }
+    /// No task before it waits for its memory.
+    bool is_front(const graph::Task& task) const noexcept { return ahead_.is_front(task.place()); }
+
+    /// Until `take_held_back` returns it. `found_none`: it was let through, and found no memory. O(log such tasks).
+    void hold_back(graph::Task& task, bool found_none);
+    /// The first task of the memory that was held back, if it may go now; else null.
+    graph::Task* take_held_back(memory::MemoryIndex memory);
+    bool is_held_back(const graph::Task& task) const noexcept {
+        return memories_[task.memory].held_back.count({task.place(), const_cast<graph::Task*>(&task)}) != 0;
+    }
+    bool any_held_back() const noexcept;
+    /// Memory may have become free.
+    void room_has_changed() noexcept {
+        for (Memory& m : memories_) m.found_none = false;
+    }
+
+    /// The front was refused room: until it is placed nobody else is given any, unless `give_way`.
+    void close_for(graph::Task& front) noexcept {
+        if (!gives_way_) closed_for_ = &front;
+    }
+    graph::Task* closed_for() const noexcept { return closed_for_; }
+    /// Nothing runs that could let go of memory: until a task is placed others may try as well.
+    void give_way() noexcept { closed_for_ = nullptr, gives_way_ = true; }
+
+    /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of
+    /// its turn.
+    void gone(const memory::Array& array) noexcept;
+
+    /// Entries that were looked at in all.
+    std::uint64_t num_steps() const noexcept { return ahead_.num_steps(); }
+
+  private:
+    struct Memory {
+        graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
+        bool found_none = false;               ///< the first of them; nothing has changed since
+        std::uint64_t num_unplaced = 0;        ///< tasks
+        std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
+    };
+
+    void leave(graph::Task& task, std::size_t made_bytes);
+    bool may_make(const graph::Task& task, std::size_t made_bytes);
+    std::size_t capacity_bytes() const noexcept;
+
+    memory::Residency& residency_;
+    Ahead ahead_;
+    memory::PerMemory<Memory> memories_;
+    std::uint64_t num_unplaced_ = 0;
+    std::size_t largest_block_bytes_ = 0;  ///< of one chunk, since there was no task
+    graph::Task* closed_for_ = nullptr;
+    bool gives_way_ = false;
+};
+
+}  // namespace kmm::schedule

@@ -1,0 +1,118 @@
+// Which tasks have not been given their memory, in the order of submission, and what content was made ahead of them.
+//
+// Owns: for each place in the order what must fit when its turn comes, and the bytes that were made ahead of turn. Must
+// not know: tasks, chunks, memories. Pure; belongs to whoever holds the scheduler's baton.
+//
+// This is the banker's algorithm (Dijkstra 1965) with one order of completion, that of submission: a task makes content
+// ahead of its turn only if every earlier task that waits for memory still fits beside all that was made ahead. ADR
+// 0024 has the invariant and the proof.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kmm/graph/host_reserve.hpp"
+#include "kmm/graph/task_number.hpp"
+
+namespace kmm::schedule {
+
+/// Words: a task is *placed* when it has been given its memory, or will never need any. The *front* is the first place
+/// with a task that has not. The *claim* of a task: the bytes that the program held when it submitted the task, and what
+/// the task needs at once.
+class Ahead {
+  public:
+    using Place = graph::TaskNumber;
+
+    /// A task stands there. In the order of submission; one that comes late counts at the front. Amortised O(1).
+    void add(Place place, std::size_t claim_bytes) {
+        if (entries_.empty()) front_ = std::max(front_, place);
+        const std::size_t index = place <= front_ ? 0 : static_cast<std::size_t>(place - front_);
+        if (entries_.size() <= index) entries_.resize(index + 1);
+        Entry& entry = entries_[index];
+        ++entry.num_unplaced;
+        entry.claim_bytes = std::max(entry.claim_bytes, claim_bytes);
+        if (front_ + index < asked_end_) look_again();
+    }
+    /// No task before it waits for its memory.
+    bool is_front(Place place) const noexcept { return place <= front_; }
+    /// Whether a task at `place` may make so much content ahead of its turn, where `capacity_bytes` can be had in all.
+    /// Amortised O(1).
+    bool may_make(Place place, std::size_t bytes, std::size_t capacity_bytes) {
+        const std::size_t others = largest_claim_before(place);
+        return others <= capacity_bytes && made_bytes_ <= capacity_bytes - others &&
+               bytes <= capacity_bytes - others - made_bytes_;
+    }
+    /// A task there is placed, and makes so much. O(log tasks that made content ahead), amortised.
+    void placed(Place place, std::size_t bytes) {
+        const std::size_t index = place <= front_ ? 0 : static_cast<std::size_t>(place - front_);
+        --entries_[index].num_unplaced;
+        if (index != 0 && bytes != 0) {
+            made_[place] += bytes;
+            made_bytes_ += bytes;
+        }
+        if (index == 0) advance();
+    }
+    /// Content has gone that a task at `place` made. O(log tasks that made content ahead).
+    void gone(Place place, std::size_t bytes) noexcept {
+        const auto made = made_.find(place);
+        if (made == made_.end()) return;
+        const std::size_t gone_bytes = std::min(bytes, made->second);
+        made->second -= gone_bytes;
+        made_bytes_ -= gone_bytes;
+    }
+    /// Live content that placed tasks behind the front have made.
+    std::size_t made_bytes() const noexcept { return made_bytes_; }
+    /// Any place between the last one that was added and the front.
+    std::size_t size() const noexcept { return entries_.size(); }
+    /// Entries that were looked at in all.
+    std::uint64_t num_steps() const noexcept { return num_steps_; }
+
+  private:
+    struct Entry {
+        std::size_t claim_bytes = 0;
+        std::uint32_t num_unplaced = 0;
+    };
+
+    void advance() noexcept {
+        while (!entries_.empty() && entries_.front().num_unplaced == 0) {
+            entries_.pop_front();
+            ++front_;
+            ++num_steps_;
+        }
+        while (!made_.empty() && made_.begin()->first < front_) {
+            made_bytes_ -= made_.begin()->second;
+            made_.erase(made_.begin());
+            ++num_steps_;
+        }
+        while (!largest_.empty() && largest_.front().first < front_) largest_.pop_front();
+    }
+    /// Of the tasks from the front on and before `place`; it may count some that were placed since they were looked at.
+    std::size_t largest_claim_before(Place place) {
+        asked_end_ = std::max(asked_end_, front_);
+        for (const Place end = std::min(place, front_ + entries_.size()); asked_end_ < end; ++asked_end_) {
+            ++num_steps_;
+            const Entry& entry = entries_[static_cast<std::size_t>(asked_end_ - front_)];
+            if (entry.num_unplaced == 0) continue;
+            while (!largest_.empty() && largest_.back().second <= entry.claim_bytes) largest_.pop_back();
+            largest_.push_back({asked_end_, entry.claim_bytes});
+        }
+        return largest_.empty() ? 0 : largest_.front().second;
+    }
+    void look_again() noexcept {
+        largest_.clear();
+        asked_end_ = front_;
+    }
+
+    Place front_ = 0;  ///< with no entries: no place before it has a task that is not placed
+    graph::Deque<Entry> entries_;  ///< from the front on
+    /// Claims from the front on and before `asked_end_` that no later one reaches: the first is the largest.
+    graph::Deque<std::pair<Place, std::size_t>> largest_;
+    Place asked_end_ = 0;
+    graph::Map<Place, std::size_t> made_;  ///< live bytes, by who made them
+    std::size_t made_bytes_ = 0;           ///< their sum
+    std::uint64_t num_steps_ = 0;
+};
+
+}  // namespace kmm::schedule
