@@ -25,13 +25,14 @@ class Books {
     struct Demand {
         std::size_t needed_bytes = 0;  ///< held and working set, at the task of the submit with the largest sum
         std::size_t most_on_host = 0, most_on_device = 0;  ///< largest working sets
+        std::size_t largest_block = 0;
     };
     Demand demand(const Submit& s) const {
         Demand d;
         const Array& out = thread_.arrays[s.out];
         std::size_t held = held_bytes_;
         for (const Part& part : s.parts) {
-            const std::size_t set = working_set(s, part);
+            const std::size_t set = working_set(s, part, &d.largest_block);
             d.needed_bytes = std::max(d.needed_bytes, held + set);
             std::size_t& most = s.how == How::host ? d.most_on_host : d.most_on_device;
             most = std::max(most, set);
@@ -44,6 +45,7 @@ class Books {
         most_needed_ = std::max(most_needed_, d.needed_bytes);
         most_on_host_ = std::max(most_on_host_, d.most_on_host);
         most_on_device_ = std::max(most_on_device_, d.most_on_device);
+        largest_block_ = std::max(largest_block_, d.largest_block);
         content_.resize(thread_.arrays.size());
         std::vector<bool>& chunks = content_[s.out];
         chunks.resize(thread_.arrays[s.out].num_chunks());
@@ -77,26 +79,33 @@ class Books {
     }
     std::size_t most_needed() const noexcept { return most_needed_; }
     std::size_t most_held() const noexcept { return most_held_; }
+    std::size_t largest_block() const noexcept { return largest_block_; }
     std::size_t most_on_host() const noexcept { return most_on_host_; }
     std::size_t most_on_device() const noexcept { return most_on_device_; }
 
   private:
     /// Chunks that the task uses, each once, and a copy of each region that crosses chunks.
-    std::size_t working_set(const Submit& s, const Part& part) const {
+    std::size_t working_set(const Submit& s, const Part& part, std::size_t* largest_block) const {
         std::vector<std::pair<std::uint32_t, std::uint32_t>> chunks = {{s.out, part.chunk}};
-        std::size_t bytes = block_bytes(range_of(thread_.arrays[s.out], part.chunk));
+        std::size_t bytes = 0;
+        const auto add_block = [&](const Range& range) {
+            const std::size_t block = block_bytes(range);
+            *largest_block = std::max(*largest_block, block);
+            bytes += block;
+        };
+        add_block(range_of(thread_.arrays[s.out], part.chunk));
         for (const Read& read : s.reads) {
             const Array& array = thread_.arrays[read.array];
             const Range range = range_of(thread_, s, part, read);
             if (range.begin >= range.end) continue;
             if (crosses(array, range)) {
-                bytes += block_bytes(range);
+                add_block(range);
                 continue;
             }
             const auto chunk = static_cast<std::uint32_t>(range.begin / array.chunk_elements);
             if (std::find(chunks.begin(), chunks.end(), std::make_pair(read.array, chunk)) != chunks.end()) continue;
             chunks.emplace_back(read.array, chunk);
-            bytes += block_bytes(range_of(array, chunk));
+            add_block(range_of(array, chunk));
         }
         return bytes;
     }
@@ -104,39 +113,42 @@ class Books {
     const Thread& thread_;
     std::vector<std::vector<bool>> content_;  ///< by array and chunk
     std::size_t held_bytes_ = 0, most_held_ = 0, most_needed_ = 0, most_on_host_ = 0, most_on_device_ = 0;
+    std::size_t largest_block_ = 0;
 };
 
-std::size_t usable(const Machine& m) noexcept {
-    const auto room = [](std::size_t bytes) { return bytes - std::min(bytes, largest_block_bytes); };
+std::size_t usable(const Machine& m, std::size_t largest_block) noexcept {
+    const auto room = [&](std::size_t bytes) { return bytes - std::min(bytes, largest_block); };
     return m.num_devices * room(m.device_bytes) + room(m.host_bytes);
 }
+
+/// What a thread may make.
+struct Bounds {
+    Machine machine;
+    std::size_t share_bytes = 0;  ///< that it holds, with the working set of a task
+    std::size_t goal_bytes = 0;   ///< of all its arrays
+    std::size_t most_tasks = 0;
+    std::int64_t chunk_steps = 1;  ///< of its largest chunks
+    bool has_halos = false;
+    bool checks = true;  ///< else it holds what it likes
+};
 
 /// Writes the steps of one thread.
 class Maker {
   public:
-    /// The thread may hold a share of the memories with the working set of a task; `checks`: else no bound holds.
-    Maker(std::uint64_t seed, const Machine& machine, std::size_t share_bytes, std::size_t goal_bytes,
-          std::size_t most_tasks, bool checks)
-        : random_(seed),
-          machine_(machine),
-          share_bytes_(share_bytes),
-          goal_bytes_(goal_bytes),
-          most_tasks_(most_tasks),
-          checks_(checks),
-          books_(thread_) {}
+    Maker(std::uint64_t seed, const Bounds& bounds)
+        : random_(seed), bounds_(bounds), machine_(bounds.machine), books_(thread_) {}
 
     Thread take(std::string* kinds) {
         on_host_ = machine_.device_bytes < 4 * largest_block_bytes ? 100 : chance(40) ? 0 : pick(5, 60);
         synchronizes_ = chance(25) ? pick(1, 10) : 0;
         is_slow_ = chance(20);
-        chunk_steps_ = chance(20) ? pick(1, 4) : pick(5, 16);
         sizes_differ_ = chance(50);
-        result_ = new_array(std::min<std::int64_t>(pick(1, 3), static_cast<std::int64_t>(room_in_chunks() / 4)));
+        result_ = new_array(pick(1, 3));
         if (!fill(result_)) return std::move(thread_);
         const std::int64_t phases = pick(1, 3);
         for (std::int64_t i = 1; i <= phases; ++i) {
-            phase_bytes_ = goal_bytes_ * static_cast<std::size_t>(i) / static_cast<std::size_t>(phases);
-            phase_tasks_ = most_tasks_ * static_cast<std::size_t>(i) / static_cast<std::size_t>(phases);
+            phase_bytes_ = bounds_.goal_bytes * static_cast<std::size_t>(i) / static_cast<std::size_t>(phases);
+            phase_tasks_ = bounds_.most_tasks * static_cast<std::size_t>(i) / static_cast<std::size_t>(phases);
             using Kind = void (Maker::*)();
             static constexpr std::pair<const char*, Kind> all[] = {
                 {"pipeline", &Maker::pipeline}, {"temporaries", &Maker::temporaries},
@@ -155,9 +167,8 @@ class Maker {
     }
     bool chance(std::int64_t percent) { return pick(0, 99) < percent; }
     bool goes_on() const { return made_bytes_ < phase_bytes_ && num_tasks_ < phase_tasks_; }
-    std::size_t room_in_chunks() const { return share_bytes_ / (chunk_steps_ * elements_of_a_step * element_bytes); }
 
-    std::int64_t any_chunk_steps() { return sizes_differ_ ? pick(1, 16) : chunk_steps_; }
+    std::int64_t any_chunk_steps() { return sizes_differ_ ? pick(1, bounds_.chunk_steps) : bounds_.chunk_steps; }
     std::uint32_t new_array(std::int64_t chunks) { return new_array(chunks, any_chunk_steps()); }
     std::uint32_t new_array(std::int64_t chunks, std::int64_t chunk_steps) {
         Array a;
@@ -176,7 +187,7 @@ class Maker {
         Read r;
         r.array = array;
         const Array& a = thread_.arrays[array];
-        if (a.num_chunks() > 1 && chance(30)) r.halo = pick(1, std::min<std::int64_t>(64, a.chunk_elements / 4));
+        if (bounds_.has_halos && a.num_chunks() > 1 && chance(40)) r.halo = pick(1, a.chunk_elements / 4);
         return r;
     }
     /// Of any range, up to so many elements as a chunk has; across chunks or not.
@@ -215,9 +226,9 @@ class Maker {
             s.parts.push_back(part);
         }
         const Books::Demand d = books_.demand(s);
-        const bool fits = d.needed_bytes <= share_bytes_ && d.most_on_host <= machine_.host_bytes &&
+        const bool fits = d.needed_bytes <= bounds_.share_bytes && d.most_on_host <= machine_.host_bytes &&
                           d.most_on_device <= machine_.device_bytes;
-        if (checks_ && !fits) return false;
+        if (bounds_.checks && !fits) return false;
         const std::size_t before = books_.bytes_of(out);
         books_.add(s);
         made_bytes_ += books_.bytes_of(out) - before;
@@ -389,21 +400,21 @@ class Maker {
 
     static constexpr std::uint32_t none = UINT32_MAX;
     std::mt19937_64 random_;
+    Bounds bounds_;
     Machine machine_;
-    std::size_t share_bytes_, goal_bytes_, most_tasks_, phase_bytes_ = 0;
-    bool checks_;
+    std::size_t phase_bytes_ = 0;
     Thread thread_;
     Books books_;
     std::size_t made_bytes_ = 0, num_tasks_ = 0, phase_tasks_ = 0;
     std::uint32_t result_ = 0;
-    std::int64_t on_host_ = 0, synchronizes_ = 0, chunk_steps_ = 1;
+    std::int64_t on_host_ = 0, synchronizes_ = 0;
     bool is_slow_ = false, sizes_differ_ = false;
 };
 
-/// The steps of several threads may meet in any order: then the most that each holds counts, and the largest working set
-/// beside it.
+/// The steps of several threads may meet in any order: then the most that each holds counts, and the largest working
+/// set beside it.
 void judge(Program& p) {
-    std::size_t held = 0, largest_set = 0, most_needed = 0;
+    std::size_t held = 0, largest_set = 0, most_needed = 0, largest_block = 0;
     bool each_task_fits = true;
     for (const Thread& thread : p.threads) {
         Books books(thread);
@@ -423,11 +434,12 @@ void judge(Program& p) {
         held += books.most_held();
         largest_set = std::max({largest_set, books.most_on_host(), books.most_on_device()});
         most_needed = std::max(most_needed, books.most_needed());
+        largest_block = std::max(largest_block, books.largest_block());
         each_task_fits = each_task_fits && books.most_on_host() <= p.machine.host_bytes &&
                          books.most_on_device() <= p.machine.device_bytes;
     }
     p.needed_bytes = p.threads.size() == 1 ? most_needed : held + largest_set;
-    p.usable_bytes = usable(p.machine);
+    p.usable_bytes = usable(p.machine, largest_block);
     p.fits = each_task_fits && p.needed_bytes <= p.usable_bytes;
 }
 
@@ -473,18 +485,25 @@ Program make_program(std::uint64_t seed, std::size_t num_threads) {
     p.machine = machine_of(machine_index(seed));
     if (num_threads == 0)
         num_threads = chance(85) ? 1 : static_cast<std::size_t>(std::uniform_int_distribution<int>(2, 8)(random));
-    const bool checks = !chance(4);
+    Bounds bounds;
+    bounds.machine = p.machine;
+    bounds.checks = !chance(4);
+    bounds.has_halos = chance(50);
+    bounds.chunk_steps = std::uniform_int_distribution<int>(chance(20) ? 1 : 5, 16)(random);
+    const auto chunk = static_cast<std::size_t>(bounds.chunk_steps * elements_of_a_step) * element_bytes;
+    const std::size_t largest_block = bounds.has_halos ? chunk + (chunk / 2 + 511) / 256 * 256 : chunk;
     // From a fifth of all memory to fifty times as much, with one scale for small and large.
     const double times = std::exp(std::uniform_real_distribution<double>(std::log(0.2), std::log(50.0))(random));
     const auto goal = static_cast<std::size_t>(times * static_cast<double>(p.machine.all_bytes()));
     // The largest working set of any thread stands beside what all of them hold.
-    const std::size_t all = usable(p.machine), largest_set = (most_reads + 1) * largest_block_bytes;
-    constexpr std::size_t least_share = 4 * largest_block_bytes;
-    num_threads = std::min(num_threads, (all - std::min(all, largest_set)) / least_share);
+    const std::size_t all = usable(p.machine, largest_block), largest_set = (most_reads + 1) * largest_block;
+    num_threads = std::min(num_threads, (all - std::min(all, largest_set)) / (4 * largest_block));
     num_threads = std::max<std::size_t>(num_threads, 1);
-    const std::size_t share = num_threads == 1 ? all : (all - largest_set) / num_threads;
+    bounds.share_bytes = num_threads == 1 ? all : (all - largest_set) / num_threads;
+    bounds.goal_bytes = goal / num_threads;
+    bounds.most_tasks = most_tasks / num_threads;
     for (std::size_t t = 0; t < num_threads; ++t) {
-        Maker maker(seed * 16 + t, p.machine, share, goal / num_threads, most_tasks / num_threads, checks);
+        Maker maker(seed * 16 + t, bounds);
         std::string kinds;
         p.threads.push_back(maker.take(&kinds));
         p.kinds += (t == 0 ? "" : " | ") + kinds;
