@@ -9,7 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -271,17 +272,60 @@ std::uint64_t num_devices_present() {
 #endif
 }
 
+/// Ends the process where a program goes on for too long, and says which: a test that stands still would not.
+class Patience {
+  public:
+    Patience() : thread_([this] { wait(); }) {}
+    ~Patience() {
+        {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            is_over_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+    Patience(const Patience&) = delete;
+    Patience& operator=(const Patience&) = delete;
+    void begin(std::string program) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        program_ = std::move(program);
+        ++num_begun_;
+        changed_.notify_all();
+    }
+
+  private:
+    void wait() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!is_over_) {
+            const std::uint64_t seen = num_begun_;
+            const auto moved_on = [&] { return is_over_ || num_begun_ != seen; };
+            if (changed_.wait_for(lock, std::chrono::minutes(2), moved_on) || seen == 0) continue;
+            std::printf("%s\ndoes not end\n", program_.c_str());
+            std::fflush(stdout);
+            std::abort();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::string program_;
+    std::uint64_t num_begun_ = 0;
+    bool is_over_ = false;
+    std::thread thread_;
+};
+
 TEST(ProgramsThatFit, end_with_the_elements_of_a_sequential_interpreter) {
-    kmm::set_global_log_level("off");
     const bool is_short = number_from("KMM_TEST_SHORT", 0) != 0;
     const bool is_long = number_from("KMM_TEST_LONG", 0) != 0;
     const bool is_verbose = number_from("KMM_TEST_VERBOSE", 0) != 0;
+    kmm::set_global_log_level(is_verbose ? "warn" : "off");
     const std::uint64_t count = number_from("KMM_TEST_PROGRAMS", is_short ? 100 : is_long ? 20000 : 500);
     const std::uint64_t first = number_from("KMM_TEST_SEED", 1);
     const std::uint64_t present = num_devices_present();
     std::map<std::size_t, kmm::RuntimeHandle> runtimes;
     std::uint64_t num_run = 0, num_fit = 0, num_failed = 0;
     double moved_bytes = 0;
+    Patience patience;
     for (std::uint64_t seed = first; seed < first + count; seed++) {
         const fitting::Program program = fitting::make_program(seed);
         if (program.machine.num_devices > present) continue;
@@ -289,6 +333,7 @@ TEST(ProgramsThatFit, end_with_the_elements_of_a_sequential_interpreter) {
         num_fit += program.fits ? 1 : 0;
         if (is_verbose) std::printf("%s%s\n", describe(program).c_str(), program.fits ? "" : " (does not fit)");
         if (is_verbose) std::fflush(stdout);
+        patience.begin(describe(program));
         const std::size_t machine = fitting::machine_index(seed);
         if (runtimes.count(machine) == 0) runtimes.emplace(machine, make_runtime(program.machine));
         const kmm::RuntimeHandle& rt = runtimes.at(machine);

@@ -15,7 +15,7 @@ std::size_t block_bytes(const Range& range) noexcept {
     return (elements + step - 1) / step * step * element_bytes;
 }
 
-constexpr std::size_t most_tasks = 3000;  // of a program, about
+constexpr std::size_t most_tasks = 2000;  // of a program, about
 
 /// What one thread holds, in the order of submission.
 class Books {
