@@ -195,11 +195,9 @@ std::size_t Residency::made_bytes(const Task& task) const noexcept {
     return bytes;
 }
 
-/// What is free, or holds what no task needs.
-std::size_t Residency::idle_bytes(MemoryIndex m) const noexcept {
-    const Space& space = spaces_[m];
+std::size_t Residency::free_bytes(MemoryIndex m) const noexcept {
     const std::size_t usable = usable_bytes(m);
-    return usable - std::min(usable, space.counters.current_bytes) + space.idle_bytes;
+    return usable - std::min(usable, spaces_[m].counters.current_bytes);
 }
 
 bool Residency::has_idle_room(const Task& task, std::size_t left_bytes) const noexcept {
@@ -208,7 +206,7 @@ bool Residency::has_idle_room(const Task& task, std::size_t left_bytes) const no
     for (const Access& a : task.accesses)
         if (needs_place(a) && !a.is_piece && a.chunk->replicas[m].address == 0)
             needed += rounded(a.chunk->block_bytes());
-    return needed == 0 || needed + left_bytes <= idle_bytes(m);
+    return needed == 0 || needed + left_bytes <= free_bytes(m) + spaces_[m].idle_bytes;
 }
 
 /// What tasks in that memory miss of the chunk may have changed.
@@ -463,7 +461,7 @@ Placement Residency::place_in_forms(Task& task) {
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
     Found found = allocate_missing(task, &taken);
-    if (found == Found::none && m.is_device() && room_ != Room::idle) found = allocate_side_by_side(task, &taken);
+    if (found == Found::none && m.is_device() && room_ >= Room::as_usual) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
         for (Chunk* c : taken) release(c->replicas.at(m));
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = 0; });

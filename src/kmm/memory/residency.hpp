@@ -54,6 +54,7 @@ enum class Placement : std::uint8_t {
 
 /// What may leave a memory for a task that is given its own there.
 enum class Room : std::uint8_t {
+    spare,     ///< what need not be saved, and no task needs
     idle,      ///< what no task needs
     as_usual,  ///< also what tasks need later, as far as it can be saved in the memory below
     any,       ///< all but what is pinned: what must be saved goes to any memory that has room
@@ -268,7 +269,8 @@ class Residency {
         bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
-        std::size_t idle_bytes = 0;  ///< of those that no task needs, and that may leave
+        std::size_t idle_bytes = 0;   ///< of those that no task needs, and that may leave
+        std::size_t spare_bytes = 0;  ///< of these what need not be saved
         RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
         RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
         RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;
@@ -311,7 +313,8 @@ class Residency {
     Placement check_content(graph::Task& task);
     Placement place_with_forms(graph::Task& task);
     Placement place_in_forms(graph::Task& task);
-    std::size_t idle_bytes(MemoryIndex m) const noexcept;
+    std::size_t free_bytes(MemoryIndex m) const noexcept;
+    void count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept;
     // Regions that lie in several chunks (forms.cpp).
     Found choose_forms(graph::Task& task);
     bool gather_instead(graph::Task& task) noexcept;
@@ -346,8 +349,8 @@ class Residency {
     enum class Saves : std::uint8_t { what_is_read, all };
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
     Found find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to);
-    Found allocate_idle(Chunk& chunk, MemoryIndex m);
-    std::size_t largest_idle_room_beside(MemoryIndex m) const noexcept;
+    Found allocate_spare(Chunk& chunk, MemoryIndex m);
+    std::size_t largest_spare_room_beside(MemoryIndex m) const noexcept;
     Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts);
     void release(Replica& replica, const Fence* last = nullptr);
     void reserve_records(Space& space, std::size_t count);

@@ -13,11 +13,13 @@ using eviction::rank_parts;
 using eviction::rank_useless;
 constexpr std::uint64_t rank_never = ~0ull;
 
-bool is_idle_rank(std::uint64_t rank) noexcept { return rank < eviction::rank_used && rank != rank_parts; }
-
-/// Whether no task needs it, and it may leave without that anything goes up.
-bool is_idle_victim(const Victim& victim, MemoryIndex m) noexcept {
-    return is_idle_rank(victim.rank) && (m.is_device() || victim.place_bytes == 0);
+/// Whether it leaves for a task that is given such room: the first that does not is the end of those that do.
+bool leaves_for(Room room, std::uint64_t rank) noexcept {
+    switch (room) {
+    case Room::spare: return rank <= eviction::rank_clean;
+    case Room::idle: return rank < eviction::rank_used;
+    default: return true;
+    }
 }
 
 }  // namespace
@@ -75,7 +77,17 @@ void Residency::unindex(Replica& replica) noexcept {
     Space& space = spaces_[replica.memory()];
     space.victims.erase(*v);
     v->indexed = false;
-    if (is_idle_victim(*v, replica.memory())) space.idle_bytes -= space.heap.round_up(replica.chunk->block_bytes());
+    count_victim(*v, replica.memory(), false);
+}
+
+void Residency::count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept {
+    Space& space = spaces_[m];
+    const bool is_spare = victim.rank <= eviction::rank_clean;
+    // What is on the host alone has no memory below to go to.
+    const bool is_idle = is_spare || (victim.rank == eviction::rank_dirty && m.is_device());
+    const std::size_t bytes = space.heap.round_up(victim.chunk->block_bytes());
+    if (is_idle) space.idle_bytes += is_added ? bytes : -bytes;
+    if (is_spare) space.spare_bytes += is_added ? bytes : -bytes;
 }
 
 void Residency::reindex_in_order(Replica& replica) {
@@ -99,7 +111,7 @@ void Residency::reindex_in_order(Replica& replica) {
     v.place_bytes = place_bytes;
     v.indexed = true;
     spaces_[m].victims.insert(v);
-    if (is_idle_victim(v, m)) spaces_[m].idle_bytes += spaces_[m].heap.round_up(chunk.block_bytes());
+    count_victim(v, m, true);
 }
 
 void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out) {
@@ -155,7 +167,7 @@ Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, Memo
     if (room_ == Room::any && (found == Found::none || found == Found::pinned)) {
         for (const MemoryIndex other : memories()) {
             if (other == m || other == placed_in_ || other == Tiers::below(m)) continue;
-            const Found there = allocate_idle(chunk, other);
+            const Found there = allocate_spare(chunk, other);
             if (there == Found::none) continue;
             *to = other;
             found = there;
@@ -166,20 +178,22 @@ Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, Memo
     return found;
 }
 
-/// A block in `m` for what leaves another memory: what a task needs there stays.
-Residency::Found Residency::allocate_idle(Chunk& chunk, MemoryIndex m) {
+/// A block in `m` for what leaves another memory. Nothing is saved for it, else what goes up could push down what went
+/// up before it.
+Residency::Found Residency::allocate_spare(Chunk& chunk, MemoryIndex m) {
     if (const Replica* const r = chunk.replicas.find(m)) return r->pinned() ? Found::none : Found::yes;
-    const Room before = std::exchange(room_, Room::idle);
+    const Room before = std::exchange(room_, Room::spare);
     const Found found = allocate(chunk, m);
     room_ = before;
     return found == Found::pinned ? Found::none : found;
 }
 
 /// The most that some device could take in of what leaves `m`, but for that of the task which is being placed.
-std::size_t Residency::largest_idle_room_beside(MemoryIndex m) const noexcept {
+std::size_t Residency::largest_spare_room_beside(MemoryIndex m) const noexcept {
     std::size_t largest = 0;
     for (const MemoryIndex other : spaces_.device_memories())
-        if (other != m && other != placed_in_) largest = std::max(largest, idle_bytes(other));
+        if (other != m && other != placed_in_)
+            largest = std::max(largest, free_bytes(other) + spaces_[other].spare_bytes);
     return largest;
 }
 
@@ -254,7 +268,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     // Dirty chunks from this size on find no place elsewhere; smaller ones may. What is on the host alone stays there, but
     // for the front of the order.
     std::size_t too_large = m.is_device() ? host_refuses_from() : 1;
-    const std::size_t elsewhere = room_ == Room::any ? largest_idle_room_beside(m) : 0;
+    const std::size_t elsewhere = room_ == Room::any ? largest_spare_room_beside(m) : 0;
     too_large = std::max(too_large, elsewhere + 1);
     bool host_growing = false;
     bool pins = false;
@@ -264,10 +278,8 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (victim == nullptr) break;
         // The search for a place on the host may cost others their host copies, and their places in this order.
         after = VictimOrder::key_of(*victim);
-        if (room_ == Room::idle && !is_idle_rank(victim->rank)) {
-            if (victim->rank >= eviction::rank_used) break;
-            continue;
-        }
+        if (!leaves_for(room_, victim->rank)) break;
+        if (room_ == Room::idle && victim->rank == rank_parts) continue;
         const bool saves = victim->place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;
@@ -285,7 +297,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         const std::size_t lacks_from = m.is_device() ? host_lacks_from(chunk.block_bytes(), found) : 1;
         too_large = std::min(too_large, std::max(lacks_from, std::min(elsewhere + 1, chunk.block_bytes())));
         // What was left out for this task's sake may make room for another's.
-        if (m.is_device() && room_ != Room::idle && !passed_over_held_)
+        if (m.is_device() && room_ >= Room::as_usual && !passed_over_held_)
             host_refuses_bytes_ = std::min(host_refuses_bytes_, lacks_from);
     }
     if (host_growing) return Found::growing;
