@@ -29,6 +29,9 @@ class Requests {
     virtual Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                             std::uintptr_t destination, const FenceSet& waits, graph::Task& task,
                             const graph::BoxTransfer& part) = 0;
+    /// Moves content in the host's memory, before this returns; both places may overlap. Where no memory lies behind
+    /// addresses there is nothing to do.
+    virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is

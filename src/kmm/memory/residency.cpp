@@ -200,12 +200,17 @@ std::size_t Residency::free_bytes(MemoryIndex m) const noexcept {
     return usable - std::min(usable, spaces_[m].counters.current_bytes);
 }
 
+std::size_t Residency::block_bytes_missing(const Task& task) const noexcept {
+    std::size_t bytes = 0;
+    for (const Access& a : task.accesses)
+        if (needs_place(a) && !a.is_piece && a.chunk->replicas[task.memory].address == 0)
+            bytes += rounded(a.chunk->block_bytes());
+    return bytes;
+}
+
 bool Residency::has_idle_room(const Task& task, std::size_t left_bytes) const noexcept {
     const MemoryIndex m = task.memory;
-    std::size_t needed = 0;
-    for (const Access& a : task.accesses)
-        if (needs_place(a) && !a.is_piece && a.chunk->replicas[m].address == 0)
-            needed += rounded(a.chunk->block_bytes());
+    const std::size_t needed = block_bytes_missing(task);
     return needed == 0 || needed + left_bytes <= free_bytes(m) + spaces_[m].idle_bytes;
 }
 

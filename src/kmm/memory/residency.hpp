@@ -176,6 +176,13 @@ class Residency {
     /// Whether what the task misses fits into what is free or holds what no task needs, and so much is left.
     /// O(accesses).
     bool has_idle_room(const graph::Task& task, std::size_t left_bytes) const noexcept;
+    /// Bytes of blocks that the task needs and that are not there. O(accesses).
+    std::size_t block_bytes_missing(const graph::Task& task) const noexcept;
+    std::size_t free_bytes(MemoryIndex m) const noexcept;
+    /// Moves what is in the memory together, so that what is free is one piece in each region. Only while nothing uses
+    /// the memory. Copies in a device are requested; the host's are made here, which takes as long as it takes. False:
+    /// nothing was to be moved. O(replicas * log replicas).
+    bool compact(MemoryIndex m);
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
         return refused(m) ? spaces_[m].counters.capacity_bytes : limit(m);
@@ -313,7 +320,6 @@ class Residency {
     Placement check_content(graph::Task& task);
     Placement place_with_forms(graph::Task& task);
     Placement place_in_forms(graph::Task& task);
-    std::size_t free_bytes(MemoryIndex m) const noexcept;
     void count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept;
     // Regions that lie in several chunks (forms.cpp).
     Found choose_forms(graph::Task& task);
@@ -340,6 +346,12 @@ class Residency {
     void finish_forms(graph::Task& task);
     static void address_in_place(graph::Task& task) noexcept;
     rmm::heap::block take_free(Space& space, std::size_t size);
+    struct Shift {
+        Replica* replica;
+        std::uintptr_t to;
+    };
+    graph::Vector<Shift> list_shifts(Space& space);
+    Fence shift(const Shift& shift, MemoryIndex m, std::uintptr_t bounce, const FenceSet& after);
     Found allocate_missing(graph::Task& task, graph::Vector<Chunk*>* taken);
     Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
     void finish_placement(graph::Task& task);

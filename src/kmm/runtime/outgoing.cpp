@@ -1,6 +1,7 @@
 #include "kmm/runtime/outgoing.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace kmm::detail {
 
@@ -32,6 +33,10 @@ void Outgoing::launch(std::uint32_t device, Task& task) {
 void Outgoing::run_on_host(Task& task) {
     to_host_.push_back(&task);
     task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
+}
+
+void Outgoing::move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) {
+    std::memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
 }
 
 void Outgoing::grow(memory::MemoryIndex memory, std::size_t bytes) { engine_.memory_service().grow(memory, bytes); }

@@ -34,7 +34,7 @@ void Admission::leave(Task& task, std::size_t made_bytes) {
     if (--m.num_unplaced == 0) m.largest_needed_bytes = 0;
     if (--num_unplaced_ == 0) largest_block_bytes_ = 0;
     if (closed_for_ == &task) closed_for_ = nullptr;
-    gives_way_ = false;
+    gives_way_ = false;  // what was placed may let go of memory
 }
 
 void Admission::cancelled(Task& task) { leave(task, 0); }
@@ -76,10 +76,10 @@ bool Admission::may_make(const Task& task, std::size_t made_bytes) {
 std::optional<Room> Admission::room_for(const Task& task) {
     if (is_front(task)) return Room::any;
     if (const std::size_t made_bytes = residency_.made_bytes(task); made_bytes != 0) {
-        if (closed_for_ != nullptr || !may_make(task, made_bytes)) return std::nullopt;
+        if (closed_for() != nullptr || !may_make(task, made_bytes)) return std::nullopt;
         return Room::idle;
     }
-    if (closed_for_ != nullptr && residency_.missing_bytes(task) != 0) return std::nullopt;
+    if (closed_for() != nullptr && residency_.missing_bytes(task) != 0) return std::nullopt;
     return Room::as_usual;
 }
 

@@ -56,13 +56,12 @@ class Admission {
         for (Memory& m : memories_) m.found_none = false;
     }
 
-    /// The front was refused room: until it is placed nobody else is given any, unless `give_way`.
-    void close_for(graph::Task& front) noexcept {
-        if (!gives_way_) closed_for_ = &front;
-    }
-    graph::Task* closed_for() const noexcept { return closed_for_; }
-    /// Nothing runs that could let go of memory: until a task is placed others may try as well.
-    void give_way() noexcept { closed_for_ = nullptr, gives_way_ = true; }
+    /// The front was refused room: until it is placed nobody else is given any, unless it gives way.
+    void close_for(graph::Task& front) noexcept { closed_for_ = &front; }
+    graph::Task* closed_for() const noexcept { return gives_way_ ? nullptr : closed_for_; }
+    /// Nothing runs that could let go of memory: until a task is placed others try instead of the front.
+    void give_way() noexcept { gives_way_ = true; }
+    bool gives_way(const graph::Task& task) const noexcept { return gives_way_ && closed_for_ == &task; }
 
     /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of
     /// its turn.

@@ -29,7 +29,14 @@ void Scheduler::retry_all() {
             graph::TaskList tasks;
             tasks.swap(*list);
             num_steps_ += tasks.size();
-            for (Task* t : tasks) unblocked(*t);
+            for (Task* t : tasks) {
+                if (admission_.gives_way(*t)) {
+                    list->push_back(t);
+                    any_stalled_ = true;
+                } else {
+                    unblocked(*t);
+                }
+            }
         }
     }
 }
@@ -133,24 +140,49 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
 // Nothing runs that could release memory. What was blocked when memory was on its way from one place to another may fit
-// now: the front tries first, and alone; then all others do; then the front fails. `*times`: how often this was asked
-// since a task was issued. False: nobody waits, or for memory of others.
-bool Scheduler::wait_in_vain(std::uint32_t* times) {
+// now. Step by step: the front tries alone; then again, after what lies in pieces was moved together; then all others try,
+// and the front does not, so that they do not take each other's room by turns; then the front fails. Each step only moves
+// content away from the memory of those who try, so that it ends. False: nobody waits, or for memory of others.
+bool Scheduler::wait_in_vain() {
     if (num_blocked_ == 0 && !admission_.any_held_back()) return false;
-    switch ((*times)++) {
-    case 0:
+    switch (tried_) {
+    case Tried::nothing:
+        tried_ = Tried::front;
         do_without_plans();  // the one that needs least may fit, where the one that is planned does not
         retry_all();
         try_front();
         return true;
-    case 1:
+    case Tried::front:
+        if (compact()) {
+            retry_all();
+            return true;
+        }
+        tried_ = Tried::compaction;
+        [[fallthrough]];
+    case Tried::compaction:
+        tried_ = Tried::others;
         admission_.give_way();
         retry_all();
         return true;
-    default: break;
+    case Tried::others: break;
     }
-    *times = 0;
+    tried_ = Tried::nothing;
     return fail_front();
+}
+
+/// Whether anything was moved, and the front may fit now: all that is free would be enough for it.
+bool Scheduler::compact() {
+    constexpr std::uint32_t most = 8;  // each makes room in one piece, which may be cut again by what leaves for the front
+    const Task* const front = admission_.closed_for();
+    if (front == nullptr || num_compactions_ == most) return false;
+    std::size_t free_bytes = 0;
+    for (const MemoryIndex m : queues_.memories()) free_bytes += residency_.free_bytes(m);
+    if (free_bytes < residency_.block_bytes_missing(*front)) return false;
+    // The host first: what goes by way of it then stays where it is.
+    bool any = residency_.compact(MemoryIndex::host());
+    for (const MemoryIndex m : queues_.device_memories()) any = residency_.compact(m) || any;
+    num_compactions_ += any ? 1 : 0;
+    return any;
 }
 
 void Scheduler::try_front() {

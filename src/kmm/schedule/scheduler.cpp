@@ -161,7 +161,6 @@ void Scheduler::rekey() {
 
 void Scheduler::dispatch() {
     run_steps();
-    std::uint32_t times_in_vain = 0;
     for (;;) {
         const std::uint64_t before = num_issued_;
         if (options_.debug) {
@@ -170,10 +169,12 @@ void Scheduler::dispatch() {
             for (const MemoryIndex m : queues_.memories()) dispatch_memory(m);
         }
         run_steps();
-        if (num_issued_ != before)
-            times_in_vain = 0;
-        else if (in_flight_ != 0 || !wait_in_vain(&times_in_vain))
+        if (num_issued_ != before) {
+            tried_ = Tried::nothing;
+            num_compactions_ = 0;
+        } else if (in_flight_ != 0 || !wait_in_vain()) {
             break;
+        }
     }
     recycle_finished();
 }

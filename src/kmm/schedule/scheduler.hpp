@@ -51,6 +51,8 @@ class Outbox {
     virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
     virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
+    /// memory::Requests::move_on_host.
+    virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
     /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
     /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to
@@ -269,6 +271,9 @@ class Scheduler final : private memory::Requests {
                      std::size_t* bytes) override;
     Fence copy_part(memory::Chunk&, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
                     const FenceSet& waits, Task& task, const graph::BoxTransfer& part) override;
+    void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override {
+        outbox_.move_on_host(destination, source, bytes);
+    }
     void grow(MemoryIndex memory, std::size_t bytes) override;
     bool exchange(MemoryIndex memory, std::size_t bytes) override;
     bool may_ask_again(MemoryIndex memory) noexcept override { return outbox_.may_ask_again(memory); }
@@ -338,7 +343,8 @@ class Scheduler final : private memory::Requests {
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
-    bool wait_in_vain(std::uint32_t* times);
+    bool wait_in_vain();
+    bool compact();
     void try_front();
     bool fail_front();
     void fail_for_memory(Task& task);
@@ -372,6 +378,9 @@ class Scheduler final : private memory::Requests {
     Lookahead lookahead_;
     graph::TaskList changed_;  ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
+    /// What was tried since a task was issued last, while nothing ran that could let go of memory.
+    enum class Tried : std::uint8_t { nothing, front, compaction, others } tried_ = Tried::nothing;
+    std::uint32_t num_compactions_ = 0;  ///< likewise
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
     std::uint64_t num_steps_ = 0;
