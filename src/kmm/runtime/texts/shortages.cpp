@@ -41,10 +41,20 @@ const Shortages::Known& Shortages::holders_now(const memory::Residency& r, memor
     return known;
 }
 
+// What a device lacks may be what the host has no room to save.
+std::uint64_t Shortages::frees_for(const memory::Residency& r, memory::MemoryIndex m) noexcept {
+    const memory::MemoryIndex host = memory::MemoryIndex::host();
+    return m == host ? r.counters(host).frees : r.counters(m).frees + r.counters(host).frees;
+}
+
 std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, const schedule::Scheduler& scheduler,
                                                        graph::TaskTable& table, const supply::MemoryService& service) {
     const memory::Residency& r = scheduler.residency();
     const memory::MemoryIndex m = task.memory;
+    Known& last = known_[m];
+    const std::uint64_t frees = frees_for(r, m);
+    if (last.report != nullptr && last.frees == frees)
+        return std::make_shared<SharedShortage>(words_, task, last.report);
     const memory::MemoryCounters& k = r.counters(m);
     auto s = std::make_shared<Shortage>(words_, platform_, task);
     // Where other programs hold the memory, what was got is all there is, whatever the limit says.
@@ -53,12 +63,14 @@ std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, 
     if (s->refused) s->usable_bytes = k.capacity_bytes;
     s->in_use_bytes = k.current_bytes;
     s->capacity_bytes = k.capacity_bytes;
-    if (m.is_device()) s->taken_bytes = service.taken_bytes(m.device());
+    s->taken_bytes = m.is_device() ? service.taken_bytes(m.device()) : k.capacity_bytes;
     s->host_in_use_bytes = r.counters(memory::MemoryIndex::host()).current_bytes;
     if (scheduler.in_flight(m) != 0) add_running(*s, table);
     const Known& known = holders_now(r, m);
     s->holders = known.holders;
     s->largest_free_bytes = known.largest_free_bytes;
+    last.report = s;
+    last.frees = frees;
     return s;
 }
 
