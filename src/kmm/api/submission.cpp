@@ -70,16 +70,6 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const Ta
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size) {
-    if (where.is_device() && where.as_device().get() >= draft_->core->platform().num_devices())
-        throw InvalidResourceException(
-            driver::format("GPU {} is not one of the {} devices of the runtime (numbered from 0)",
-                           where.as_device().get(), draft_->core->platform().num_devices()),
-            draft_->launcher.location);
-    const bool host = kind == LauncherInfo::Kind::host;
-    if (host != where.is_host())
-        throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
-                                            : "a device launcher cannot run on the host: name a device",
-                                       draft_->launcher.location);
     const bool keeps_layouts = kind != LauncherInfo::Kind::kernel || draft_->keeps_layouts;
     Task* const t = &draft_->add_task({size.num_accesses, size.storage_bytes, keeps_layouts});
     t->make_room(size.num_accesses, kind == LauncherInfo::Kind::kernel, keeps_layouts);
@@ -189,10 +179,9 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     case Reason::unwritten:
         throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), launcher.location);
     case Reason::gap:
-        throw InvalidArgument(driver::format("no task writes to region {}, whose first write is \"{}\" ({}): let the "
+        throw InvalidArgument(driver::format("no task writes to region {}, whose first write this is ({}): let the "
                                              "tasks cover the array, or make it with rt.array",
-                                             region, label.task_name, driver::count_text(label.num_chunks, "chunk")),
-                              launcher.location);
+                                             region, driver::count_text(label.num_chunks, "chunk")));
     case Reason::none: break;
     }
     throw InternalError("a submit was refused without a reason", launcher.location);
@@ -223,8 +212,7 @@ void Submission::Draft::find_bindings() {
             throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
                                                  "content to an array of this runtime",
                                                  a.array->name(), a.binding->runtime->platform().number(),
-                                                 core->platform().number()),
-                                  launcher.location);
+                                                 core->platform().number()));
         wanted[i].layout = a.binding->layout.get();
         wanted[i].histories = &a.binding->histories;
     }
