@@ -134,6 +134,8 @@ class ConflictingAccess : public Error {
 class UninitializedRead : public Error {
   public:
     UninitializedRead(const std::string& array_name, const Region& region, SourceLocation where = SourceLocation());
+    /// Also names the task that reads.
+    UninitializedRead(const std::string& array_name, const Region& region, const TaskLabel& task);
     ~UninitializedRead() override;
 
     const std::string& array_name() const noexcept;

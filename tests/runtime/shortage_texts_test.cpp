@@ -175,19 +175,24 @@ TEST(ShortageTexts, add_up_with_memory_that_is_kept_free_and_that_is_of_any_kind
     }
 }
 
+template<std::size_t... I>
+EventId overwrite_all(const RuntimeHandle& rt, std::vector<Array<float>>& arrays, std::index_sequence<I...>) {
+    return rt.submit(device(0), GPU(nothing_on_device), overwrite(arrays[I])...);
+}
+
 TEST(ShortageTexts, add_up_for_a_task_of_many_arrays) {
-    RuntimeConfig config = small_config(4 * mib, 4 * mib);
-    const RuntimeHandle rt = kmm::make_runtime(config);
-    std::vector<Array<float>> kept;
+    constexpr std::size_t count = 24;
+    const RuntimeHandle rt = kmm::make_runtime(small_config(2 * mib, 2 * mib));
+    std::vector<std::vector<Array<float>>> kept;
     std::vector<EventId> events;
-    for (int i = 0; i < 16; i++) {
-        auto a = rt.array<float>(mib / 4, mib / 4 / 64 + 1);
-        events.push_back(rt.submit(device(0), GPU(nothing_on_device), overwrite(a)));
-        kept.push_back(a);
+    for (int i = 0; i < 8; i++) {
+        auto& arrays = kept.emplace_back();
+        for (std::size_t k = 0; k < count; k++) arrays.push_back(rt.array<float>(10'001));
+        events.push_back(overwrite_all(rt, arrays, std::make_index_sequence<count>()));
     }
     const std::string text = report_of(failures_of(rt, events));
     expect_adds_up(text);
-    EXPECT_NE(line_of(text, "needs").find(" more "), std::string::npos) << text;
+    EXPECT_NE(line_of(text, "needs").find(" | 4 more "), std::string::npos) << text;
 }
 
 TEST(ShortageTexts, at_submit_list_what_adds_up_to_the_need) {

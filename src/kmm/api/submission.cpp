@@ -103,12 +103,12 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
 void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
     const std::size_t rank = array->rank();
     const Task& t = draft_->current();
-    std::string text = driver::format("argument {} of chunk {}", argument, t.chunk_index);
-    if (draft_->launcher.name != nullptr)
-        text += driver::format(" of '{}'", std::string_view(draft_->launcher.name, draft_->launcher.name_length));
-    text += driver::format(" asks for region {} of {}, whose indices are {}: it gets the part inside",
-                           graph::to_text(wanted, rank), array->name(), graph::to_text(array->box(), rank));
-    log::write(log::warn, text);
+    log::write(
+        log::warn,
+        driver::format("argument {} of chunk {} of the {} asks for region {} of {}, whose indices are {}: it gets "
+                       "the part inside",
+                       argument, t.chunk_index, text_of(draft_->launcher), graph::to_text(wanted, rank), array->name(),
+                       graph::to_text(array->box(), rank)));
 }
 
 void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
@@ -176,8 +176,7 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     case Reason::conflict:
         throw ConflictingAccess(array.name(), party(first), party(second), region_of(refusal.region, array.rank()),
                                 label);
-    case Reason::unwritten:
-        throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), launcher.location);
+    case Reason::unwritten: throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), label);
     case Reason::gap:
         throw InvalidArgument(driver::format("no task writes to region {}, whose first write this is ({}): let the "
                                              "tasks cover the array, or make it with rt.array",

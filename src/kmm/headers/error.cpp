@@ -148,6 +148,11 @@ UninitializedRead::UninitializedRead(const std::string& array_name, const Region
     : Error(ErrorCode::UninitializedRead, uninitialized_text(array_name, region, where), where),
       details_(std::make_shared<const Details>(Details{array_name, region})) {}
 
+UninitializedRead::UninitializedRead(const std::string& array_name, const Region& region, const TaskLabel& task)
+    : Error(ErrorCode::UninitializedRead,
+            detail::text_of(task) + ": " + uninitialized_text(array_name, region, task.where), task.where),
+      details_(std::make_shared<const Details>(Details{array_name, region})) {}
+
 const std::string& UninitializedRead::array_name() const noexcept { return details_->array_name; }
 const Region& UninitializedRead::region() const noexcept { return details_->region; }
 

@@ -204,6 +204,15 @@ TEST(Refusals, other_mistakes_at_submit_name_the_task_and_the_place) {
                              [&](const auto& f) { r.rt.submit(kmm::DeviceId(0), f); });
 }
 
+TEST(Refusals, a_read_of_what_nothing_wrote_names_task_and_array) {
+    const auto rt = small_runtime();
+    auto a = rt.array<int>(10, 5).named("mine");
+    const std::string text = text_of<kmm::UninitializedRead>(
+        [&] { rt.parallel_submit(10, 5, kmm::Host([](auto&&...) {}).named("sum"), a[_x]); });
+    EXPECT_TRUE(contains(text, "task \"sum\" chunk 0 of 2: read of array \"mine\" at {0...5}")) << text;
+    EXPECT_TRUE(contains(text, ", submitted at refusal_test.cpp:")) << text;
+}
+
 TEST(Refusals, what_a_mapping_of_the_program_throws_passes_as_it_is) {
     struct Mine : kmm::InvalidArgument {
         Mine() : InvalidArgument("mine") {}

@@ -29,13 +29,14 @@ class Shortages {
   private:
     struct Known {
         std::shared_ptr<const Holders> holders;
+        memory::MemoryCounters counters;
         std::size_t largest_free_bytes = 0;
         std::uint64_t ticks = 0;
         std::shared_ptr<const Shortage> report;  ///< the last
         std::uint64_t frees = 0;                 ///< when it was made: `frees_for`
     };
     static std::uint64_t frees_for(const memory::Residency& residency, memory::MemoryIndex memory) noexcept;
-    const Known& holders_now(const memory::Residency& residency, memory::MemoryIndex m);
+    void look_at_holders(const memory::Residency& residency, memory::MemoryIndex m);
 
     const Platform& platform_;
     const ShortageWords& words_;
