@@ -210,6 +210,12 @@ void Residency::release(Replica& replica, const Fence* last) {
     reindex_all(chunk);  // what is dirty has lost its place
 }
 
+void Residency::take_back_block(Chunk& chunk, MemoryIndex m) {
+    release(chunk.replicas.at(m));
+    --spaces_[m].counters.allocations;
+    --spaces_[m].counters.frees;
+}
+
 // ------------------------------------------------------------------------------------------------------------- growth
 
 bool Residency::may_grow(MemoryIndex m, std::size_t bytes) noexcept {
