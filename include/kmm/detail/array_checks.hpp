@@ -31,7 +31,7 @@ void check_shape(std::size_t rank, const std::int64_t* shape, std::size_t elemen
 void check_distribution(std::size_t rank, const std::int64_t* shape, const std::int64_t* distributed);
 /// IA: the array's elements are not of type `wanted`.
 [[noreturn]] void throw_wrong_type(const ArrayRecord& record, const DataType& wanted);
-/// IA: copy_to: 5 elements were given, but array "A" has 6.
+/// IA: copy_to: 5 elements were given, but array "A" has 6 elements.
 [[noreturn]] void throw_wrong_count(const ArrayRecord& record, const char* what, const char* unit,
                                     const std::string& given, std::int64_t expected);
 /// IA if `region` is not inside the array.

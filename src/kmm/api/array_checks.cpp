@@ -75,8 +75,8 @@ void throw_wrong_type(const ArrayRecord& record, const DataType& wanted) {
 
 void throw_wrong_count(const ArrayRecord& record, const char* what, const char* unit, const std::string& given,
                        std::int64_t expected) {
-    throw InvalidArgument(
-        driver::format("{}: {} {} were given, but {} has {}", what, given, unit, quoted_name(record), expected));
+    throw InvalidArgument(driver::format("{}: {} {} were given, but {} has {} {}", what, given, unit,
+                                         quoted_name(record), expected, unit));
 }
 
 void check_region(const ArrayRecord& record, const char* what, const Box& region) {

@@ -239,9 +239,10 @@ TEST(Refusals, wrong_counts_regions_and_shapes_name_the_array) {
     const auto refused = [](const std::string& text, const auto& call) {
         EXPECT_EQ(text_of<kmm::InvalidArgument>(call), text);
     };
-    refused("copy_to: 3 elements were given, but array \"mine\" has 4", [&] { a.copy_to(memory, 3); });
-    refused("copy_from: 5 elements were given, but array \"mine\" has 4", [&] { a.copy_from(five); });
-    refused("copy_bytes_from: 15 bytes were given, but array \"mine\" has 16", [&] { a.copy_bytes_from(memory, 15); });
+    refused("copy_to: 3 elements were given, but array \"mine\" has 4 elements", [&] { a.copy_to(memory, 3); });
+    refused("copy_from: 5 elements were given, but array \"mine\" has 4 elements", [&] { a.copy_from(five); });
+    refused("copy_bytes_from: 15 bytes were given, but array \"mine\" has 16 bytes",
+            [&] { a.copy_bytes_from(memory, 15); });
     refused("copy_to: the region {2...6} is not inside array \"mine\", whose indices are {0...4} (axis 0)",
             [&] { a.copy_to(memory, kmm::Bounds<1>(kmm::Range<>(2, 6))); });
     refused("copy_from: the region at offset {3} of size {2} is not inside array \"mine\", whose indices are {0...4} "
@@ -249,6 +250,6 @@ TEST(Refusals, wrong_counts_regions_and_shapes_name_the_array) {
             [&] { a.copy_from(memory, kmm::Point<1>(3), kmm::Dim<1>(2)); });
     refused("copy_to: the view has shape {3}, but array \"mine\" has shape {4}",
             [&] { a.copy_to(kmm::ViewMut<int>(memory, kmm::Dim<1>(3))); });
-    refused("array \"mine\" has elements of type int32, and was taken for an array of float32",
+    refused("array \"mine\" has elements of type Int32, and was taken for an array of Float32",
             [&] { kmm::Array<float> other(a.instance()); });
 }
