@@ -30,8 +30,8 @@ __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack, con
 namespace kmm::emulation {
 namespace {
 
-// A function need not touch its frame from the top down: one that is larger than the guard may step over it. CUDA gives a
-// thread 512 KiB of local memory at most. Costs addresses only.
+// A function need not touch its frame from the top down: one that is larger than the guard may step over it. CUDA gives
+// a thread 512 KiB of local memory at most. Costs addresses only.
 constexpr std::size_t guard_bytes = 1024 * 1024;
 // For the engine's own frames, and for unwinding when the block has failed elsewhere.
 constexpr std::size_t reserve_bytes = 16 * 1024;

@@ -327,7 +327,6 @@ class Residency {
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
     Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex below, bool in_parts);
     void release(Replica& replica, const Fence* last = nullptr);
-    /// Of a task that finds no room for all its chunks: counts as if the chunk had never had the block.
     void take_back_block(Chunk& chunk, MemoryIndex m);
     void reserve_records(Space& space, std::size_t count);
     void add_user(Replica& replica, Use use, Fence fence);
