@@ -178,9 +178,9 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
                                 label);
     case Reason::unwritten: throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), label);
     case Reason::gap:
-        throw InvalidArgument(driver::format("no task writes to region {}, whose first write this is ({}): let the "
+        throw InvalidArgument(driver::format("no task writes to region {}, whose first write is \"{}\" ({}): let the "
                                              "tasks cover the array, or make it with rt.array",
-                                             region, driver::count_text(label.num_chunks, "chunk")));
+                                             region, label.task_name, driver::count_text(label.num_chunks, "chunk")));
     case Reason::none: break;
     }
     throw InternalError("a submit was refused without a reason", launcher.location);
